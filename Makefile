@@ -1,0 +1,66 @@
+# Every target that needs tools first brings .venv up to date, which is quick when it is.
+# ARGS passes options on:  make test ARGS="-k grpcurl"   make demo ARGS="--seconds 30"
+
+PY := .venv/bin/python
+RUN := scripts/run.sh
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help setup demo test check format proto bench flights-matrix lock clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo 'ARGS="..." passes options on to demo, test, bench, flights-matrix and lock.'
+
+setup: ## Bring .venv up to date (PYTHON=... names the Python to use)
+	@PYTHON="$(PYTHON)" scripts/setup.sh
+
+$(PY):
+	@PYTHON="$(PYTHON)" scripts/setup.sh
+
+demo: setup ## Run the sensor job and its dashboard (ARGS="--seconds N" ends it)
+	@$(RUN) python examples/temperature_dashboard.py $(ARGS)
+
+test: setup ## Run the tests
+	@scripts/install_grpcurl.sh
+	$(RUN) python -m pytest $(ARGS)
+
+check: setup ## Lint, check formatting and types, and that generated code is current
+	$(PY) -m ruff check
+	$(PY) -m ruff format --check
+	$(PY) -m mypy
+	$(PY) scripts/generate_protos.py --check
+
+format: setup ## Format the code and fix what the linter can fix
+	$(PY) -m ruff check --fix --exit-zero
+	$(PY) -m ruff format
+
+proto: setup ## Generate the code of the .proto files
+	$(PY) scripts/generate_protos.py
+
+bench: setup ## Measure queries, then streaming
+	$(RUN) python -m benchmarks.query $(ARGS)
+	$(RUN) python -m benchmarks.streaming $(ARGS)
+
+flights-matrix: setup ## Compare flights with pandas: each backend, one and two executors
+	@set -e; for backend in heap rocksdb; do \
+	  for master in 'local[2,4]' 'local-cluster[2,1,1024]'; do \
+	    echo "== flights: $$backend on $$master"; \
+	    $(RUN) python examples/flights.py --backend $$backend --master "$$master" $(ARGS); \
+	  done; \
+	done
+
+# Not through setup: a lock that contradicts pyproject.toml is what makes setup fail.
+lock: | $(PY) ## Refresh requirements.lock within pyproject.toml's bounds (ARGS="--upgrade" moves pins)
+	$(PY) -m pip install --quiet --disable-pip-version-check -c requirements.lock --group lock
+	.venv/bin/uv pip compile --quiet --universal --no-emit-index-url --all-extras \
+	  --group dev --group java --group build --group lock \
+	  --no-emit-package spark-queryable-state --custom-compile-command 'make lock' \
+	  pyproject.toml --output-file requirements.lock $(ARGS)
+
+clean: ## Remove what builds, tests and Spark leave behind; .venv stays
+	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf spark-warehouse metastore_db derby.log .venv/lib/python3.*/site-packages/pyspark/work
+	find client server streaming proto tests examples benchmarks scripts \
+	  -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
