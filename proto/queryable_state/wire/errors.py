@@ -1,0 +1,229 @@
+"""Why something was refused: one reason each, one error class per next step.
+
+A refusal crosses the wire as `queryable_state.v1.Error` and comes out as the
+same class on the other side. What the caller does next hangs on the class (and,
+finer, on `reason`); the text is for people and never parsed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from queryable_state.v1 import errors_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Reason = errors_pb2.Reason
+
+
+class QueryableStateError(Exception):
+    """Base of every error of this library.
+
+    `reason` says what happened, `retry_after_ms` after how many milliseconds
+    the same call may succeed (0: not by waiting), `candidates` which names
+    would have been understood.
+    """
+
+    default_reason: ClassVar[errors_pb2.Reason.ValueType] = Reason.INTERNAL
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        reason: errors_pb2.Reason.ValueType | None = None,
+        retry_after_ms: int = 0,
+        candidates: Sequence[str] = (),
+        complete_since_batch: int = 0,
+        placement_version: int = 0,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.reason = self.default_reason if reason is None else reason
+        self.retry_after_ms = retry_after_ms
+        self.candidates = tuple(candidates)
+        self.complete_since_batch = complete_since_batch
+        self.placement_version = placement_version
+
+    def __str__(self) -> str:
+        # KeyError would print the repr of the message.
+        return self.message
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (self.to_proto().SerializeToString(),))
+
+    @property
+    def reason_name(self) -> str:
+        """Name of the reason, as in the proto."""
+        return Reason.Name(self.reason)
+
+    def to_proto(self) -> errors_pb2.Error:
+        """The refusal as it crosses the wire."""
+        return errors_pb2.Error(
+            reason=self.reason,
+            message=self.message,
+            retry_after_ms=self.retry_after_ms,
+            candidates=self.candidates,
+            complete_since_batch=self.complete_since_batch,
+            placement_version=self.placement_version,
+        )
+
+    @staticmethod
+    def from_proto(error: errors_pb2.Error) -> QueryableStateError:
+        """The error of a refusal: the class that fits its reason."""
+        known = error.reason in errors_pb2.Reason.values()
+        reason = error.reason if known else Reason.INTERNAL
+        return _CLASSES.get(reason, InternalError)(
+            error.message,
+            reason=reason,
+            retry_after_ms=error.retry_after_ms,
+            candidates=error.candidates,
+            complete_since_batch=error.complete_since_batch,
+            placement_version=error.placement_version,
+        )
+
+
+class InvalidRequestError(QueryableStateError, ValueError):
+    """Fix the request: it can never succeed as it is."""
+
+    default_reason = Reason.INVALID_REQUEST
+
+
+class KeyTypeError(InvalidRequestError):
+    """Fix the key: its type is not the registered one."""
+
+    default_reason = Reason.KEY_TYPE_MISMATCH
+
+
+class DescriptorMismatchError(InvalidRequestError):
+    """Fix the descriptor: it disagrees with the registration."""
+
+    default_reason = Reason.DESCRIPTOR_MISMATCH
+
+
+class LimitExceededError(InvalidRequestError):
+    """Send less: a key, a value or a batch is over a limit."""
+
+    default_reason = Reason.LIMIT_EXCEEDED
+
+
+class UnknownJobError(QueryableStateError):
+    """Fix the job's id or name; `candidates` has the known ones."""
+
+    default_reason = Reason.UNKNOWN_JOB
+
+
+class UnknownStateError(QueryableStateError):
+    """Fix the queryable name, or wait for the first batch; `candidates` has the known ones."""
+
+    default_reason = Reason.UNKNOWN_STATE
+
+
+class AmbiguousJobError(QueryableStateError):
+    """Name the job: `candidates` all have a state of this name."""
+
+    default_reason = Reason.AMBIGUOUS_JOB
+
+
+class UnknownKeyOrNamespaceError(QueryableStateError, KeyError):
+    """Nothing is stored under this key and namespace."""
+
+    default_reason = Reason.UNKNOWN_KEY
+
+
+class PlacementError(QueryableStateError):
+    """Refresh the placement and ask the new owner, after `retry_after_ms`."""
+
+    default_reason = Reason.NOT_OWNER
+
+
+class RetryLaterError(QueryableStateError):
+    """Ask the same again after `retry_after_ms`."""
+
+    default_reason = Reason.UNAVAILABLE
+
+
+class QueryTimeoutError(QueryableStateError, TimeoutError):
+    """Ask again with more time, or find out what was slow."""
+
+    default_reason = Reason.DEADLINE_EXCEEDED
+
+
+class StateLostError(QueryableStateError):
+    """State before `complete_since_batch` is gone: ask an operator, or allow incomplete answers."""
+
+    default_reason = Reason.STATE_LOST
+
+
+class AuthenticationError(QueryableStateError):
+    """Present the job's secret."""
+
+    default_reason = Reason.UNAUTHENTICATED
+
+
+class SupersededError(QueryableStateError):
+    """Stop: a newer run, attempt or server has taken over, or the batch is committed."""
+
+    default_reason = Reason.FENCED
+
+
+class JobError(QueryableStateError):
+    """Fix the job: what it does cannot be kept exactly once or named uniquely."""
+
+    default_reason = Reason.INCOMPATIBLE_STATE
+
+
+class SerializationError(QueryableStateError, TypeError):
+    """Fix the value or its type: the value cannot be written as the declared type."""
+
+    default_reason = Reason.INVALID_REQUEST
+
+
+class CorruptDataError(QueryableStateError):
+    """Ask an operator: stored or received bytes are not of the promised format."""
+
+    default_reason = Reason.CORRUPT
+
+
+class InternalError(QueryableStateError):
+    """Ask an operator: a defect; the log of the process that raised it has the trace."""
+
+    default_reason = Reason.INTERNAL
+
+
+_CLASSES: dict[errors_pb2.Reason.ValueType, type[QueryableStateError]] = {
+    Reason.INVALID_REQUEST: InvalidRequestError,
+    Reason.KEY_TYPE_MISMATCH: KeyTypeError,
+    Reason.DESCRIPTOR_MISMATCH: DescriptorMismatchError,
+    Reason.UNKNOWN_JOB: UnknownJobError,
+    Reason.UNKNOWN_STATE: UnknownStateError,
+    Reason.AMBIGUOUS_JOB: AmbiguousJobError,
+    Reason.UNKNOWN_KEY: UnknownKeyOrNamespaceError,
+    Reason.LIMIT_EXCEEDED: LimitExceededError,
+    Reason.PROTOCOL_MISMATCH: InvalidRequestError,
+    Reason.UNAUTHENTICATED: AuthenticationError,
+    Reason.UNSUPPORTED: InvalidRequestError,
+    Reason.NOT_OWNER: PlacementError,
+    Reason.LEASE_EXPIRED: PlacementError,
+    Reason.NO_OWNER: PlacementError,
+    Reason.BEHIND: RetryLaterError,
+    Reason.OVERLOADED: RetryLaterError,
+    Reason.UNAVAILABLE: RetryLaterError,
+    Reason.DEADLINE_EXCEEDED: QueryTimeoutError,
+    Reason.STATE_LOST: StateLostError,
+    Reason.CORRUPT: CorruptDataError,
+    Reason.INTERNAL: InternalError,
+    Reason.FENCED: SupersededError,
+    Reason.ALREADY_COMMITTED: SupersededError,
+    Reason.STALE_TOKEN: SupersededError,
+    Reason.CHECKSUM_MISMATCH: CorruptDataError,
+    Reason.DUPLICATE_NAME: JobError,
+    Reason.NON_DETERMINISTIC_INPUT: JobError,
+    Reason.PARTIAL_BATCH: JobError,
+    Reason.MISSING_BATCH_ID: JobError,
+    Reason.INCOMPATIBLE_STATE: JobError,
+}
+
+
+def _rebuild(serialized: bytes) -> QueryableStateError:
+    return QueryableStateError.from_proto(errors_pb2.Error.FromString(serialized))
