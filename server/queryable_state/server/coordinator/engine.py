@@ -1,0 +1,68 @@
+"""What the coordinator must know of the engine that runs the queries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from queryable_state.wire.errors import QueryableStateError
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryInfo:
+    """One streaming query as the engine sees it now."""
+
+    name: str
+    """Name for people; empty where the user gave none."""
+    run_id: bytes
+    """16 bytes: the newest run. A task of any other run is fenced."""
+    active: bool
+    """Whether that run can still begin batches."""
+    error: str | None = None
+    """Why the run failed; None while active or when it ended by itself or was stopped."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchClocks:
+    """The time of one batch, the same whenever the batch is replayed."""
+
+    timestamp_ms: int
+    """Milliseconds since the epoch at which the batch was planned."""
+    watermark_ms: int
+    """Event-time watermark in milliseconds; 0: none."""
+    offsets_digest: bytes
+    """Digest of the offsets of the batch; differs when a checkpoint was rewound."""
+
+
+class Engine(Protocol):
+    """The streaming engine behind the coordinator.
+
+    Called from several threads at once, never under the coordinator's lock; a
+    call may take milliseconds. Ids are 16 bytes. Methods raise only
+    `QueryableStateError`; anything else is a defect and logged as one.
+    """
+
+    def query(self, query_id: bytes) -> QueryInfo | None:
+        """The query of this id, also after it ended; None: never heard of it."""
+        ...
+
+    def clocks(self, query_id: bytes, batch_id: int) -> BatchClocks:
+        """The clocks of a batch that is planned, running or committed.
+
+        Raises `RetryLaterError` where the offsets of the batch cannot be read
+        now, `JobError` where they are gone.
+        """
+        ...
+
+    def is_committed(self, query_id: bytes, batch_id: int) -> bool:
+        """Whether the engine has durably committed the batch. Polled while one is in flight."""
+        ...
+
+    def live_executors(self) -> int:
+        """Executors that can run tasks now, at least 1."""
+        ...
+
+    def stop_query(self, query_id: bytes, error: QueryableStateError) -> None:
+        """Stops the query because of `error`, without waiting for its end."""
+        ...

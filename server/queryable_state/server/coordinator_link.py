@@ -1,0 +1,208 @@
+"""The way of a state server or proxy to the coordinator.
+
+`CoordinatorLink` adds the secret and a deadline to every call and turns what
+comes back into messages and errors of ours; it neither caches nor retries.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+
+import grpc
+import grpc.aio
+
+from queryable_state.internal.v1 import coordinator_pb2_grpc
+from queryable_state.wire.errors import (
+    QueryableStateError,
+    QueryTimeoutError,
+    Reason,
+    RetryLaterError,
+)
+from queryable_state.wire.status import ERROR_METADATA, error_from_call
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from queryable_state.internal.v1 import backend_pb2, coordinator_pb2
+    from queryable_state.v1 import query_pb2
+
+_RETRY_AFTER_MS = 200
+
+_OPTIONS = (
+    # A lease names every subtask owned, a location every range: neither has a small bound.
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    # A restarted driver is found again well within one lease.
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+    # The coordinator is a peer of the cluster: no proxy of the environment stands between.
+    ("grpc.enable_http_proxy", 0),
+)
+
+_Request = TypeVar("_Request", contravariant=True)
+_Response = TypeVar("_Response", covariant=True)
+
+
+class _Rpc(Protocol[_Request, _Response]):
+    def __call__(
+        self,
+        request: _Request,
+        /,
+        *,
+        timeout: float | None,
+        metadata: tuple[tuple[str, str], ...],
+    ) -> Awaitable[_Response]: ...
+
+
+def secret_metadata(secret: str) -> tuple[tuple[str, str], ...]:
+    """The metadata that every call between the parts of a job carries."""
+    return (("authorization", f"Bearer {secret}"),)
+
+
+class CoordinatorLink:
+    """An asyncio client of the `Coordinator` service, one channel.
+
+    Each method is one RPC and raises the coordinator's own refusal, or
+    `RetryLaterError` (UNAVAILABLE) where there is no coordinator at the
+    address, or `QueryTimeoutError` after `timeout_s`. A refusal for a wrong
+    secret is an `AuthenticationError`. Used on the loop that made it;
+    `aclose` is idempotent, and calls pending then end with `RetryLaterError`.
+    """
+
+    def __init__(self, address: str, secret: str, *, timeout_s: float = 5.0) -> None:
+        self._address = address
+        self._metadata = secret_metadata(secret)
+        self._timeout_s = timeout_s
+        self._closed = False
+        self._channel = grpc.aio.insecure_channel(address, options=_OPTIONS)
+        self._stub: coordinator_pb2_grpc.CoordinatorAsyncStub = (
+            coordinator_pb2_grpc.CoordinatorStub(self._channel)
+        )
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT of the coordinator."""
+        return self._address
+
+    def is_closed(self) -> bool:
+        """Whether `aclose` was called."""
+        return self._closed
+
+    async def register_server(
+        self, request: coordinator_pb2.RegisterServerRequest, *, timeout_s: float | None = None
+    ) -> coordinator_pb2.Lease:
+        """Announces a server; answers its first lease."""
+        return await self._call(self._stub.RegisterServer, request, timeout_s)
+
+    async def heartbeat(
+        self, request: coordinator_pb2.HeartbeatRequest, *, timeout_s: float | None = None
+    ) -> coordinator_pb2.Lease:
+        """Renews the lease."""
+        return await self._call(self._stub.Heartbeat, request, timeout_s)
+
+    async def deregister_server(
+        self, request: coordinator_pb2.DeregisterServerRequest, *, timeout_s: float | None = None
+    ) -> coordinator_pb2.DeregisterServerResponse:
+        """Frees the ranges of a drained server."""
+        return await self._call(self._stub.DeregisterServer, request, timeout_s)
+
+    async def assign_subtask(
+        self, request: coordinator_pb2.AssignSubtaskRequest, *, timeout_s: float | None = None
+    ) -> backend_pb2.LocateSubtaskResponse:
+        """The owner of a subtask, assigned where there is none."""
+        return await self._call(self._stub.AssignSubtask, request, timeout_s)
+
+    async def open_subtask(
+        self, request: coordinator_pb2.OpenSubtaskRequest, *, timeout_s: float | None = None
+    ) -> coordinator_pb2.OpenSubtaskResponse:
+        """Tells that the owner opens its store."""
+        return await self._call(self._stub.OpenSubtask, request, timeout_s)
+
+    async def begin_batch(
+        self, request: coordinator_pb2.BeginBatchRequest, *, timeout_s: float | None = None
+    ) -> coordinator_pb2.BeginBatchResponse:
+        """Clocks, epoch and newest commit of a batch."""
+        return await self._call(self._stub.BeginBatch, request, timeout_s)
+
+    async def register_states(
+        self, request: coordinator_pb2.RegisterStatesRequest, *, timeout_s: float | None = None
+    ) -> coordinator_pb2.RegisterStatesResponse:
+        """State ids of an operator's states."""
+        return await self._call(self._stub.RegisterStates, request, timeout_s)
+
+    async def locate_state(
+        self, request: query_pb2.LocateStateRequest, *, timeout_s: float | None = None
+    ) -> query_pb2.LocateStateResponse:
+        """A state's registration and owners."""
+        return await self._call(self._stub.LocateState, request, timeout_s)
+
+    async def list_jobs(
+        self, request: query_pb2.ListJobsRequest, *, timeout_s: float | None = None
+    ) -> query_pb2.ListJobsResponse:
+        """The jobs known."""
+        return await self._call(self._stub.ListJobs, request, timeout_s)
+
+    async def list_states(
+        self, request: query_pb2.ListStatesRequest, *, timeout_s: float | None = None
+    ) -> query_pb2.ListStatesResponse:
+        """The queryable states known."""
+        return await self._call(self._stub.ListStates, request, timeout_s)
+
+    async def aclose(self) -> None:
+        """Closes the channel; pending calls end with `RetryLaterError`."""
+        if not self._closed:
+            self._closed = True
+            await self._channel.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.aclose()
+
+    def __del__(self, _warn: Any = warnings.warn) -> None:
+        if not getattr(self, "_closed", True):
+            _warn(f"unclosed link to coordinator {self._address}", ResourceWarning, source=self)
+
+    async def _call(
+        self, rpc: _Rpc[_Request, _Response], request: _Request, timeout_s: float | None
+    ) -> _Response:
+        if self.is_closed():
+            raise self._closed_error()
+        timeout = self._timeout_s if timeout_s is None else timeout_s
+        try:
+            return await rpc(request, timeout=timeout, metadata=self._metadata)
+        except grpc.aio.AioRpcError as failure:
+            raise self._translated(failure, timeout) from failure
+        except asyncio.CancelledError:
+            # Closing the channel cancels the call, not the task that waits for it.
+            task = asyncio.current_task()
+            if self.is_closed() and task is not None and not task.cancelling():
+                raise self._closed_error() from None
+            raise
+
+    def _translated(self, failure: grpc.aio.AioRpcError, timeout_s: float) -> QueryableStateError:
+        if self._closed:
+            return self._closed_error()
+        error = error_from_call(failure, f"coordinator {self._address}")
+        if not _is_refusal(failure) and error.reason == Reason.UNAVAILABLE:
+            return RetryLaterError(
+                f"no coordinator answers at {self._address} ({failure.details()}); it lives in the "
+                f"driver of the job: check that the driver runs and that this address is reachable",
+                retry_after_ms=_RETRY_AFTER_MS,
+            )
+        if not _is_refusal(failure) and error.reason == Reason.DEADLINE_EXCEEDED:
+            return QueryTimeoutError(
+                f"coordinator {self._address} did not answer within {timeout_s:g} s"
+            )
+        return error
+
+    def _closed_error(self) -> RetryLaterError:
+        return RetryLaterError(f"the link to coordinator {self._address} is closed")
+
+
+def _is_refusal(failure: grpc.aio.AioRpcError) -> bool:
+    return any(key == ERROR_METADATA for key, _ in failure.trailing_metadata() or ())
