@@ -1,0 +1,209 @@
+"""What can be set on our processes: frozen data, read from flags and environment elsewhere."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+
+from queryable_state.v1 import query_pb2
+from queryable_state.wire.errors import InvalidRequestError
+
+SERVER_PORT = 9067
+PROXY_PORT = 9069
+COORDINATOR_PORT = 6123
+
+Backend = Literal["heap", "rocksdb"]
+BACKENDS: tuple[Backend, ...] = ("heap", "rocksdb")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What a server or proxy refuses to exceed; told to clients in hello."""
+
+    key_bytes: int = 64 * 1024
+    """Bytes of one encoded key, with its key group."""
+
+    value_bytes: int = 4 * 1024 * 1024
+    """Bytes of one stored value."""
+
+    batch_keys: int = 4096
+    """Keys of one query or fetch."""
+
+    queries_in_flight: int = 64
+    """Queries of one stream that may wait for their answer."""
+
+    streams: int = 4096
+    """Query streams of one process."""
+
+    answer_bytes: int = 16 * 1024 * 1024
+    """Value bytes of one answer; the keys beyond it are told to ask again. At least `value_bytes`."""
+
+    message_bytes: int = 64 * 1024 * 1024
+    """Bytes of one gRPC message."""
+
+    max_staged_bytes: int = 1024 * 1024 * 1024
+    """Bytes prepared and not yet committed on one state server; what is beyond is refused."""
+
+    def to_proto(self) -> query_pb2.Limits:
+        """The limits as told in hello."""
+        return query_pb2.Limits(
+            key_bytes=self.key_bytes,
+            value_bytes=self.value_bytes,
+            batch_keys=self.batch_keys,
+            queries_in_flight=self.queries_in_flight,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class StateServerSettings:
+    """Settings of one state server process."""
+
+    coordinator_address: str
+    """HOST:PORT of the coordinator."""
+
+    secret: str = field(repr=False)
+    """The job's secret, wanted and sent on every internal call."""
+
+    executor_id: str
+    """The executor the server belongs to; unique among those of one application."""
+
+    directory: str
+    """Folder of `server.json`, log and live store files; the server owns what it puts there."""
+
+    watched_pid: int = 0
+    """The server ends with this process; 0: with nothing."""
+
+    watched_start_ticks: int = 0
+    """Start time of that process in `/proc/PID/stat`, as a guard against a reused pid; 0: any."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on."""
+
+    advertised_host: str = ""
+    """Name or address others reach the server by; empty: `host`."""
+
+    query_ports: str = str(SERVER_PORT)
+    """Port, range or list for the state this server owns."""
+
+    proxy_ports: str = str(PROXY_PORT)
+    """Port, range or list for all state."""
+
+    backend_ports: str = "0"
+    """Port, range or list for tasks and the coordinator; 0: any free port."""
+
+    ports_strict: bool = False
+    """Fail where no port of a spec is free, instead of taking any free port."""
+
+    backend: Backend = "heap"
+    """Where the state lives."""
+
+    limits: Limits = field(default_factory=Limits)
+
+    strict: bool = False
+    """Refuse a second seal of a batch with another fingerprint, instead of logging an error."""
+
+    fold_chunk_records: int = 300
+    """Records folded into the base at once; a chunk holds the interpreter for its whole length."""
+
+    default_deadline_ms: int = 10_000
+    """How long a query without a deadline of its own may take."""
+
+    coordinator_timeout_s: float = 30.0
+    """How long the first registration may be retried."""
+
+    drain_timeout_s: float = 10.0
+    """How long calls in flight may take when the server stops."""
+
+    def __post_init__(self) -> None:
+        if self.backend not in BACKENDS:
+            raise InvalidRequestError(
+                f"backend {self.backend!r} is not known: choose one of {', '.join(BACKENDS)}"
+            )
+        if not self.secret:
+            raise InvalidRequestError("a state server needs the job's secret, and got none")
+
+    def to_json(self) -> str:
+        """The settings, secret included, for the standard input of the process."""
+        return json.dumps(dataclasses.asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> StateServerSettings:
+        """Inverse of `to_json`."""
+        return _from_json(cls, text)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoordinatorSettings:
+    """Settings of the coordinator in the driver."""
+
+    secret: str = field(repr=False)
+    """The job's secret, wanted on every call."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on."""
+
+    advertised_host: str = ""
+    """Name or address others reach the coordinator by; empty: `host`."""
+
+    ports: str = str(COORDINATOR_PORT)
+    """Port, range or list."""
+
+    ports_strict: bool = False
+    """Fail where no port of the spec is free, instead of taking any free port."""
+
+    lease_ms: int = 5_000
+    """How long a state server may act as owner without a new lease."""
+
+    lease_margin_ms: int = 1_000
+    """What the coordinator waits beyond an expired lease before it assigns anew."""
+
+    strict: bool = False
+    """Stop a query whose batch ran on some subtasks only or whose input differs in a re-run."""
+
+    workers: int = 32
+    """Threads that answer calls."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProxySettings:
+    """Settings of a proxy, alone or inside a state server."""
+
+    coordinator_address: str
+    """HOST:PORT of the coordinator."""
+
+    secret: str = field(repr=False)
+    """The job's secret, sent to the coordinator."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on."""
+
+    advertised_host: str = ""
+    """Name or address others reach the proxy by; empty: `host`."""
+
+    ports: str = str(PROXY_PORT)
+    """Port, range or list."""
+
+    ports_strict: bool = False
+    """Fail where no port of the spec is free, instead of taking any free port."""
+
+    limits: Limits = field(default_factory=Limits)
+
+    default_deadline_ms: int = 10_000
+    """How long a query without a deadline of its own may take."""
+
+    drain_timeout_s: float = 10.0
+    """How long calls in flight may take when the proxy stops."""
+
+
+_T = TypeVar("_T", bound="StateServerSettings")
+
+
+def _from_json(cls: type[_T], text: str) -> _T:
+    try:
+        values: dict[str, Any] = json.loads(text)
+        limits = Limits(**values.pop("limits", {}))
+        return cls(limits=limits, **values)
+    except (ValueError, TypeError, AttributeError) as problem:
+        raise InvalidRequestError(f"settings are not readable: {problem}") from problem

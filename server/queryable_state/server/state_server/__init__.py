@@ -1,0 +1,1 @@
+"""The process that holds state: one per executor, no user code inside."""
