@@ -1,0 +1,221 @@
+"""What a state is called and made of: given by the user, registered with the coordinator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from queryable_state.streaming.functions import AggregateFunction, reducer
+from queryable_state.v1.registration_pb2 import SchemaVersion, StateKind, StateRegistration
+from queryable_state.wire.errors import InvalidRequestError, JobError
+from queryable_state.wire.types import TypeInfo, Types, type_info
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from queryable_state.streaming.functions import ReduceFunction
+
+
+class StateDescriptor:
+    """Name and types of one state of an operator.
+
+    Types are `Types.*`, Spark DDL strings or pyspark `DataType`s. Two
+    descriptors of one name within an operator must be equal in everything.
+    """
+
+    kind: ClassVar[StateKind.ValueType]
+
+    def __init__(self, name: str, value_type: TypeInfo | None) -> None:
+        if not isinstance(name, str) or not name:
+            raise InvalidRequestError(
+                f"a state needs a name that is a non-empty string, not {name!r}"
+            )
+        self._name = name
+        self._value_type = value_type
+        self._queryable_name: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the state within its operator."""
+        return self._name
+
+    @property
+    def state_name(self) -> str:
+        """The same as `name`."""
+        return self._name
+
+    @property
+    def value_type(self) -> TypeInfo | None:
+        """Value, list element, map value, or result; None for an aggregate without result type."""
+        return self._value_type
+
+    @property
+    def map_key_type(self) -> TypeInfo | None:
+        """Type of a map state's keys; None for other states."""
+        return None
+
+    @property
+    def accumulator_type(self) -> TypeInfo | None:
+        """Type of an aggregating state's accumulator; None for other states."""
+        return None
+
+    @property
+    def queryable_name(self) -> str | None:
+        """Name to query the state by; None: not queryable."""
+        return self._queryable_name
+
+    @property
+    def is_queryable(self) -> bool:
+        """Whether the state can be queried from outside."""
+        return self._queryable_name is not None
+
+    def set_queryable(self, name: str) -> None:
+        """Make the state queryable under a name that is unique within the job."""
+        if not isinstance(name, str) or not name:
+            raise InvalidRequestError(
+                f"state {self._name!r}: a queryable name is a non-empty string, not {name!r}"
+            )
+        if self._queryable_name is not None:
+            raise JobError(
+                f"state {self._name!r} is queryable as {self._queryable_name!r} already and "
+                f"cannot be made queryable as {name!r} too; call set_queryable once",
+            )
+        self._queryable_name = name
+
+    def to_registration(
+        self,
+        *,
+        job_id: bytes,
+        operator_uid: str,
+        key_type: TypeInfo,
+        max_parallelism: int,
+        job_name: str = "",
+        operator_name: str = "",
+        operator_depth: int = 0,
+    ) -> StateRegistration:
+        """The registration the coordinator gives a state id to."""
+        registration = StateRegistration(
+            job_id=job_id,
+            job_name=job_name,
+            operator_uid=operator_uid,
+            operator_name=operator_name,
+            operator_depth=operator_depth,
+            state_name=self._name,
+            queryable_name=self._queryable_name or "",
+            kind=self.kind,
+            key_type=key_type.to_proto(),
+            max_parallelism=max_parallelism,
+        )
+        if self._value_type is not None:
+            registration.value_types.append(
+                SchemaVersion(version=1, type=self._value_type.to_proto())
+            )
+        if self.map_key_type is not None:
+            registration.map_key_type.CopyFrom(self.map_key_type.to_proto())
+        if self.accumulator_type is not None:
+            registration.accumulator_types.append(
+                SchemaVersion(version=1, type=self.accumulator_type.to_proto())
+            )
+        return registration
+
+    def agrees_with(self, other: StateDescriptor) -> bool:
+        """Whether both describe one and the same state."""
+        return (
+            type(self) is type(other)
+            and self.name == other.name
+            and self.value_type == other.value_type
+            and self.map_key_type == other.map_key_type
+            and self.accumulator_type == other.accumulator_type
+            and self.queryable_name == other.queryable_name
+        )
+
+    def __repr__(self) -> str:
+        queryable = f", queryable as {self._queryable_name!r}" if self._queryable_name else ""
+        of = self._value_type.simple_string() if self._value_type is not None else "no result"
+        return f"{type(self).__name__}({self._name!r}, {of}{queryable})"
+
+
+class ValueStateDescriptor(StateDescriptor):
+    """One value a key."""
+
+    kind = StateKind.VALUE
+
+    def __init__(self, name: str, value_type: object) -> None:
+        super().__init__(name, type_info(value_type))
+
+
+class ListStateDescriptor(StateDescriptor):
+    """Elements in the order they are added."""
+
+    kind = StateKind.LIST
+
+    def __init__(self, name: str, elem_type: object) -> None:
+        super().__init__(name, type_info(elem_type))
+
+
+class MapStateDescriptor(StateDescriptor):
+    """Entries of a key type and a value type."""
+
+    kind = StateKind.MAP
+
+    def __init__(self, name: str, key_type: object, value_type: object) -> None:
+        super().__init__(name, type_info(value_type))
+        self._map_key_type = type_info(key_type)
+
+    @property
+    def map_key_type(self) -> TypeInfo:
+        return self._map_key_type
+
+
+class ReducingStateDescriptor(StateDescriptor):
+    """One value a key, combined by a `ReduceFunction` or a callable of two values."""
+
+    kind = StateKind.REDUCING
+
+    def __init__(
+        self,
+        name: str,
+        reduce_function: ReduceFunction[Any] | Callable[[Any, Any], Any],
+        value_type: object,
+    ) -> None:
+        super().__init__(name, type_info(value_type))
+        self.reduce: Callable[[Any, Any], Any] = reducer(reduce_function)
+
+
+class AggregatingStateDescriptor(StateDescriptor):
+    """An accumulator a key; its result is stored beside it where the state is queryable.
+
+    `result_type` is needed for a queryable state alone: outside the job nobody
+    runs the aggregate function.
+    """
+
+    kind = StateKind.AGGREGATING
+
+    def __init__(
+        self,
+        name: str,
+        agg_function: AggregateFunction[Any, Any, Any],
+        accumulator_type: object = None,
+        result_type: object = None,
+    ) -> None:
+        super().__init__(name, None if result_type is None else type_info(result_type))
+        if not isinstance(agg_function, AggregateFunction):
+            raise InvalidRequestError(
+                f"state {name!r}: an aggregating state takes an AggregateFunction, "
+                f"not {agg_function!r}"
+            )
+        self.agg_function = agg_function
+        self._accumulator_type = (
+            Types.PICKLED_BYTE_ARRAY() if accumulator_type is None else type_info(accumulator_type)
+        )
+
+    @property
+    def accumulator_type(self) -> TypeInfo:
+        return self._accumulator_type
+
+    def set_queryable(self, name: str) -> None:
+        if self.value_type is None:
+            raise InvalidRequestError(
+                f"state {self.name!r} cannot be queryable without a result type: pass result_type= "
+                "to its AggregatingStateDescriptor"
+            )
+        super().set_queryable(name)

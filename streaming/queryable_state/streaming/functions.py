@@ -1,0 +1,149 @@
+"""The functions a user writes, and what they are given.
+
+Call order within one task, that is for one subtask of an operator and one batch:
+`open` once, before any element, where every state must be asked for;
+`process_element` once for each element of the batch, in the order the rows
+arrive; `close` once at the end, also when an element failed. A task has its own
+copy of the function: attributes set in one batch are gone in the next, only
+state stays. Spark may run a task again or twice in one batch: the state counts
+one run, effects on anything else are the function's own.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from queryable_state.streaming.descriptors import (
+        AggregatingStateDescriptor,
+        ListStateDescriptor,
+        MapStateDescriptor,
+        ReducingStateDescriptor,
+        ValueStateDescriptor,
+    )
+    from queryable_state.streaming.state import (
+        AggregatingState,
+        ListState,
+        MapState,
+        ReducingState,
+        ValueState,
+    )
+
+T = TypeVar("T")
+IN = TypeVar("IN")
+ACC = TypeVar("ACC")
+OUT = TypeVar("OUT")
+
+
+class RuntimeContext(ABC):
+    """What a function is given when it is opened: its states and its place."""
+
+    @abstractmethod
+    def get_state(self, descriptor: ValueStateDescriptor) -> ValueState[Any]:
+        """The value state of this descriptor."""
+
+    @abstractmethod
+    def get_list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
+        """The list state of this descriptor."""
+
+    @abstractmethod
+    def get_map_state(self, descriptor: MapStateDescriptor) -> MapState[Any, Any]:
+        """The map state of this descriptor."""
+
+    @abstractmethod
+    def get_reducing_state(self, descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
+        """The reducing state of this descriptor."""
+
+    @abstractmethod
+    def get_aggregating_state(
+        self, descriptor: AggregatingStateDescriptor
+    ) -> AggregatingState[Any, Any]:
+        """The aggregating state of this descriptor."""
+
+    @abstractmethod
+    def get_task_name(self) -> str:
+        """Name of the operator."""
+
+    @abstractmethod
+    def get_index_of_this_subtask(self) -> int:
+        """Index of the subtask, from 0."""
+
+    @abstractmethod
+    def get_number_of_parallel_subtasks(self) -> int:
+        """Parallelism of the operator."""
+
+    @abstractmethod
+    def get_max_number_of_parallel_subtasks(self) -> int:
+        """Number of key groups."""
+
+
+class Context(ABC):
+    """What a function is given with each element."""
+
+    @abstractmethod
+    def get_current_key(self) -> Any:
+        """Key of the element: a bare value, or a tuple where there are several key columns."""
+
+    @abstractmethod
+    def timestamp(self) -> int:
+        """Time of the batch in milliseconds since the epoch; the same in a replay."""
+
+    @abstractmethod
+    def current_watermark(self) -> int:
+        """The operator's event-time clock in milliseconds since the epoch; 0: no watermark."""
+
+
+class KeyedProcessFunction(ABC):
+    """A function over the elements of a keyed stream with state; see the module for call order."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:  # noqa: B027 - optional to override
+        """Ask for states and prepare what lives as long as the task."""
+
+    @abstractmethod
+    def process_element(self, value: Any, ctx: Context) -> Iterable[Any] | None:
+        """Process one element; yields or returns the outputs, None for none."""
+
+    def close(self) -> None:  # noqa: B027 - optional to override
+        """Release what `open` took."""
+
+
+class ReduceFunction(ABC, Generic[T]):
+    """Combines two values of one type into one of the same type; must be associative."""
+
+    @abstractmethod
+    def reduce(self, value1: T, value2: T) -> T:
+        """The combination of what is there (`value1`) and what comes (`value2`)."""
+
+
+class AggregateFunction(ABC, Generic[IN, ACC, OUT]):
+    """Adds values to an accumulator and reads a result from it."""
+
+    @abstractmethod
+    def create_accumulator(self) -> ACC:
+        """A new accumulator, of nothing."""
+
+    @abstractmethod
+    def add(self, value: IN, accumulator: ACC) -> ACC:
+        """The accumulator with one value added; may be the one given, changed."""
+
+    @abstractmethod
+    def get_result(self, accumulator: ACC) -> OUT:
+        """The result of an accumulator, which it leaves unchanged."""
+
+    @abstractmethod
+    def merge(self, acc_a: ACC, acc_b: ACC) -> ACC:
+        """One accumulator of two; either may be changed."""
+
+
+def reducer(function: ReduceFunction[T] | Callable[[T, T], T]) -> Callable[[T, T], T]:
+    """The two-argument callable of a reduce function."""
+    if isinstance(function, ReduceFunction):
+        return function.reduce
+    if callable(function):
+        return function
+    raise TypeError(
+        f"a reduce function is a ReduceFunction or a callable of two values, not {function!r}"
+    )

@@ -1,0 +1,123 @@
+"""What an operator does with its elements: picklable descriptions, made by the driver.
+
+`declared_states` tells the driver which states an operator will register, so that
+a name claimed twice is refused before the job starts.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from queryable_state.streaming.descriptors import ReducingStateDescriptor, ValueStateDescriptor
+from queryable_state.streaming.runtime.context import DeclaringContext
+from queryable_state.v1.registration_pb2 import StateKind
+from queryable_state.wire.errors import InvalidRequestError
+from queryable_state.wire.types import Field, Kind, TypeInfo
+
+if TYPE_CHECKING:
+    from queryable_state.streaming.descriptors import StateDescriptor
+    from queryable_state.streaming.functions import KeyedProcessFunction
+
+
+@dataclass(frozen=True)
+class KeyedProcess:
+    """Runs a function over the elements row by row; puts out what it yields."""
+
+    function: KeyedProcessFunction
+
+
+@dataclass(frozen=True)
+class Reduce:
+    """Reduces the elements of a key; puts out the reduced value once for each element."""
+
+    descriptor: ReducingStateDescriptor
+
+
+@dataclass(frozen=True)
+class ReducingSink:
+    """Reduces the elements of a key into a queryable state; puts out nothing."""
+
+    descriptor: ReducingStateDescriptor
+
+
+@dataclass(frozen=True)
+class LatestValueSink:
+    """Keeps the last element of each key in a queryable state; puts out nothing."""
+
+    descriptor: ValueStateDescriptor
+
+
+class AggregateKind(StrEnum):
+    """The built-in aggregations."""
+
+    SUM = "sum"
+    MIN = "min"
+    MAX = "max"
+
+
+@dataclass(frozen=True)
+class FieldAggregate:
+    """One aggregated column; the aggregate has the column's type."""
+
+    column: str
+    kind: AggregateKind
+    type: TypeInfo
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """Built-in sum, min and max; puts out one row a batch for each key touched.
+
+    The row has the key columns, then the aggregated columns. As in Spark nulls
+    are ignored, and the aggregate of nothing but nulls is null. A sum beyond the
+    range of its integer type fails the task.
+    """
+
+    fields: tuple[FieldAggregate, ...]
+    state_name: str
+    queryable_name: str | None = None
+
+    @property
+    def state_type(self) -> TypeInfo:
+        """The aggregate's own type where there is one; a ROW of several."""
+        if len(self.fields) == 1:
+            return self.fields[0].type
+        return TypeInfo(Kind.ROW, fields=tuple(Field(f.column, f.type) for f in self.fields))
+
+    @property
+    def descriptor(self) -> StateDescriptor:
+        """The state the aggregates are kept in."""
+        descriptor = _AggregateStateDescriptor(self.state_name, self.state_type)
+        if self.queryable_name is not None:
+            descriptor.set_queryable(self.queryable_name)
+        return descriptor
+
+
+class _AggregateStateDescriptor(ValueStateDescriptor):
+    """Registered as what it is to a reader, a reduced value; no Python function reduces it."""
+
+    kind = StateKind.REDUCING
+
+
+Operator = KeyedProcess | Reduce | ReducingSink | LatestValueSink | Aggregate
+
+
+def declared_states(operator: Operator) -> list[StateDescriptor]:
+    """The states an operator will register.
+
+    Those of a `KeyedProcess` are known only by opening a copy of its function,
+    which is closed again.
+    """
+    match operator:
+        case KeyedProcess(function):
+            context = DeclaringContext()
+            opened = copy.deepcopy(function)
+            opened.open(context)
+            opened.close()
+            return context.descriptors
+        case Reduce() | ReducingSink() | LatestValueSink() | Aggregate():
+            return [operator.descriptor]
+    raise InvalidRequestError(f"not an operator: {operator!r}")

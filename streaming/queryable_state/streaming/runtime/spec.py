@@ -1,0 +1,76 @@
+"""What a task is told: which operator it runs, and which part of which batch it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from queryable_state.streaming.runtime.settings import RuntimeSettings
+from queryable_state.wire.types import Field, Kind, TypeInfo
+
+if TYPE_CHECKING:
+    from queryable_state.streaming.runtime.operators import Operator
+
+VALUE_COLUMN = "value"
+"""The one column of a stream whose elements are not rows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskIdentity:
+    """One attempt at one subtask of one batch; read from Spark's task context."""
+
+    query_id: bytes
+    """16 bytes: id of the Spark query, which is the job's id."""
+    run_id: bytes
+    """16 bytes: id of the run of the query."""
+    batch_id: int
+    """From 0. Below 0 (Spark told none) the task is refused."""
+    subtask: int
+    """0 to parallelism - 1: the shuffle partition."""
+    task_attempt: int
+    """Spark's task attempt id, unique within the SparkContext."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperatorSpec:
+    """One stateful operator as the driver compiled it; pickled into each task."""
+
+    uid: str
+    """Identity of its state within the query."""
+    name: str
+    """For people."""
+    depth: int
+    """Stateful operators between the source and this one."""
+    parallelism: int
+    max_parallelism: int
+    """Number of key groups."""
+    job_name: str = ""
+    key_columns: tuple[str, ...]
+    """Input columns of the key. One column is a bare key, several make a tuple."""
+    key_type: TypeInfo
+    """Type of the one key column; of several a ROW or TUPLE with a field a column, in order."""
+    key_group_column: str
+    """Input column with the key group (int), computed by the JVM."""
+    fingerprint_column: str
+    """Input column with a hash of the row (long), computed by the JVM."""
+    value_columns: tuple[str, ...]
+    """Input columns of the element, in order. A column may be a key column too."""
+    value_type: TypeInfo
+    """A ROW with a field for each value column; else the type of the one value column."""
+    operator: Operator
+    """What is done with the elements; an object of `runtime.operators`."""
+    output_type: TypeInfo | None
+    """None: no output. A ROW's fields are the output columns; else one column `value`."""
+    secret: str
+    """Of the job, for every call to a state server."""
+    coordinator_address: str = ""
+    settings: RuntimeSettings = field(default_factory=RuntimeSettings)
+
+    @property
+    def output_fields(self) -> tuple[Field, ...]:
+        """Columns the operator puts out; of a sink, which puts out no row, one unused column."""
+        if self.output_type is None:
+            return (Field(VALUE_COLUMN, TypeInfo(Kind.BOOLEAN)),)
+        if self.output_type.kind == Kind.ROW:
+            return self.output_type.fields
+        return (Field(VALUE_COLUMN, self.output_type),)
