@@ -1,0 +1,107 @@
+"""Rows: the values of named fields.
+
+A `Row` is a tuple whose fields are also attributes; each sequence of names has
+its own subclass, made once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, ClassVar, SupportsIndex, overload
+
+from queryable_state.wire.errors import QueryableStateError
+from queryable_state.wire.type_model import Kind, TypeInfo
+
+
+class Row(tuple[Any, ...]):
+    """Values of named fields: `row.name`, `row["name"]`, `row[0]`.
+
+    Equal to the tuple of its values. A field named like a method of `tuple`
+    (`count`, `index`) hides it; one with a leading underscore, or whose name is
+    no identifier, is reached as `row["_name"]`.
+    """
+
+    __slots__ = ()
+    _fields: ClassVar[tuple[str, ...]] = ()
+
+    def _asdict(self) -> dict[str, Any]:
+        """Names to values, in field order."""
+        return dict(zip(self._fields, self, strict=True))
+
+    @overload
+    def __getitem__(self, key: SupportsIndex | str) -> Any: ...
+    @overload
+    def __getitem__(self, key: slice) -> tuple[Any, ...]: ...
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, str):
+            try:
+                return tuple.__getitem__(self, self._fields.index(key))
+            except ValueError:
+                raise KeyError(key) from None
+        return tuple.__getitem__(self, key)
+
+    def __repr__(self) -> str:
+        pairs = zip(self._fields, self, strict=True)
+        return f"Row({', '.join(f'{name}={value!r}' for name, value in pairs)})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (make_row, (self._fields, tuple(self)))
+
+
+def make_row(names: Sequence[str], values: Iterable[Any]) -> Row:
+    """The row of these names and values, aligned."""
+    return row_class(tuple(names))(values)
+
+
+@lru_cache(maxsize=1024)
+def row_class(names: tuple[str, ...]) -> type[Row]:
+    """The class of rows with these fields; calling it with an iterable makes a row."""
+    members: dict[str, Any] = {"__slots__": (), "_fields": names}
+    for position, name in enumerate(names):
+        if name.isidentifier() and not name.startswith("_"):
+            members[name] = property(_getter(position))
+    return type("Row", (Row,), members)
+
+
+def _getter(position: int) -> Callable[[Row], Any]:
+    def get(row: Row) -> Any:
+        return tuple.__getitem__(row, position)
+
+    return get
+
+
+def row_values(
+    info: TypeInfo, path: str, error: type[QueryableStateError]
+) -> Callable[[Any], Sequence[Any]]:
+    """A function that brings a value of a ROW or TUPLE into the order of its fields.
+
+    Tuples and lists go by position, mappings by name (a missing one is null), and
+    rows with the same names in another order (Spark's, named tuples) by name.
+    Anything else raises `error`.
+    """
+    width = len(info.fields)
+    names = tuple(f.name for f in info.fields) if info.kind == Kind.ROW else ()
+    known = frozenset(names)
+
+    def values_of(value: Any) -> Sequence[Any]:
+        if isinstance(value, tuple):
+            if value.__class__ is not tuple and names:
+                own = getattr(value, "__fields__", None) or getattr(value, "_fields", None)
+                if own is not None and tuple(own) != names and frozenset(own) == known:
+                    plain = dict(zip(own, tuple(value), strict=True))
+                    return [plain[name] for name in names]
+        elif isinstance(value, Mapping) and names:
+            unknown = [key for key in value if key not in known]
+            if unknown:
+                raise error(
+                    f"{path} has no field {unknown[0]!r}; its fields are {', '.join(names)}"
+                )
+            return [value.get(name) for name in names]
+        elif not isinstance(value, list):
+            raise error(f"{path} is {info}, but the value is {type(value).__name__}")
+        if len(value) != width:
+            raise error(f"{path} is {info}: {width} fields, but the value has {len(value)}")
+        return value
+
+    return values_of

@@ -1,0 +1,96 @@
+"""Conversions between Python scalars and the integers that stand for them."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from decimal import Context, Decimal
+
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - the wall-clock origin of TIMESTAMP_NTZ
+_EPOCH_UTC = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH_DAY = date(1970, 1, 1).toordinal()
+_MICROSECOND = timedelta(microseconds=1)
+# Wide enough for every decimal(38, s): scaling within it never rounds.
+_EXACT = Context(prec=80)
+
+
+def days_of(value: date) -> int:
+    """Days since 1970-01-01. TypeError for what is not a plain date."""
+    if not isinstance(value, date) or isinstance(value, datetime):
+        raise TypeError(f"needs a datetime.date, not {type(value).__name__}")
+    return value.toordinal() - _EPOCH_DAY
+
+
+def date_of(days: int) -> date:
+    """The date so many days since 1970-01-01. ValueError outside the years 1 to 9999."""
+    try:
+        return date.fromordinal(days + _EPOCH_DAY)
+    except (ValueError, OverflowError):
+        raise ValueError(f"day {days} since 1970 is outside the years 1 to 9999") from None
+
+
+def micros_of(value: datetime) -> int:
+    """Microseconds since the epoch of an aware datetime. TypeError for a naive one."""
+    if not isinstance(value, datetime):
+        raise TypeError(f"needs a datetime.datetime, not {type(value).__name__}")
+    if value.tzinfo is None:
+        raise TypeError("needs a datetime with a time zone, e.g. tzinfo=datetime.timezone.utc")
+    return (value - _EPOCH_UTC) // _MICROSECOND
+
+
+def instant_of(micros: int) -> datetime:
+    """The instant in UTC. ValueError outside the years 1 to 9999."""
+    try:
+        return _EPOCH_UTC + timedelta(microseconds=micros)
+    except OverflowError:
+        raise ValueError(f"{micros} us since 1970 is outside the years 1 to 9999") from None
+
+
+def wall_micros_of(value: datetime) -> int:
+    """Microseconds since 1970-01-01T00:00 of a naive datetime. TypeError for an aware one."""
+    if not isinstance(value, datetime):
+        raise TypeError(f"needs a datetime.datetime, not {type(value).__name__}")
+    if value.tzinfo is not None:
+        raise TypeError("needs a datetime without a time zone")
+    return (value - _EPOCH) // _MICROSECOND
+
+
+def wall_time_of(micros: int) -> datetime:
+    """The naive datetime. ValueError outside the years 1 to 9999."""
+    try:
+        return _EPOCH + timedelta(microseconds=micros)
+    except OverflowError:
+        raise ValueError(f"{micros} us since 1970 is outside the years 1 to 9999") from None
+
+
+def unscaled_of(value: Decimal | int, precision: int, scale: int) -> int:
+    """The integer `value * 10**scale`. TypeError or ValueError when it is not exact or too big."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        unscaled = value * 10**scale if abs(value) < 10**precision else 10**precision
+    elif isinstance(value, Decimal):
+        if not value.is_finite():
+            raise ValueError(f"{value} is not a finite number")
+        if value.adjusted() > precision - scale:
+            raise ValueError(f"{value} has more than {precision - scale} digits before the point")
+        digits = value.normalize(_EXACT) if len(value.as_tuple().digits) <= 80 else value
+        exponent = digits.as_tuple().exponent
+        if not isinstance(exponent, int) or (digits and -exponent > scale):
+            raise ValueError(f"{value} has more than {scale} digits behind the point")
+        unscaled = int(digits.scaleb(scale, _EXACT)) if digits else 0
+    else:
+        raise TypeError(f"needs a decimal.Decimal, not {type(value).__name__}")
+    if abs(unscaled) >= 10**precision:
+        raise ValueError(f"{value} does not fit decimal({precision},{scale})")
+    return unscaled
+
+
+def decimal_of(unscaled: int, precision: int, scale: int) -> Decimal:
+    """The decimal of an unscaled integer. ValueError when it has more than `precision` digits."""
+    if abs(unscaled) >= 10**precision:
+        raise ValueError(f"{unscaled} has more than {precision} digits")
+    return Decimal(unscaled).scaleb(-scale, _EXACT)
+
+
+def shortest_bytes(number: int) -> bytes:
+    """The shortest big-endian two's complement of a number."""
+    magnitude = number if number >= 0 else ~number
+    return number.to_bytes(magnitude.bit_length() // 8 + 1, "big", signed=True)

@@ -1,0 +1,176 @@
+"""What a type is: a `TypeInfo` describes how the bytes of keys and values are read.
+
+It is language-neutral and crosses the wire as `queryable_state.v1.TypeInfo`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from queryable_state.v1 import types_pb2
+from queryable_state.wire.errors import InvalidRequestError, Reason
+
+MAX_DEPTH = 32
+"""Levels a type may nest: what reads values recurses once a level."""
+
+
+class Kind(IntEnum):
+    """What a type is; numbers as in the proto."""
+
+    BOOLEAN = 1
+    BYTE = 2
+    SHORT = 3
+    INT = 4
+    LONG = 5
+    FLOAT = 6
+    DOUBLE = 7
+    DECIMAL = 8
+    STRING = 9
+    BINARY = 10
+    DATE = 11
+    TIMESTAMP = 12
+    TIMESTAMP_NTZ = 13
+    ROW = 14
+    TUPLE = 15
+    LIST = 16
+    MAP = 17
+    PICKLED = 18
+
+
+_SIMPLE_NAMES = {
+    Kind.BOOLEAN: "boolean",
+    Kind.BYTE: "tinyint",
+    Kind.SHORT: "smallint",
+    Kind.INT: "int",
+    Kind.LONG: "bigint",
+    Kind.FLOAT: "float",
+    Kind.DOUBLE: "double",
+    Kind.STRING: "string",
+    Kind.BINARY: "binary",
+    Kind.DATE: "date",
+    Kind.TIMESTAMP: "timestamp",
+    Kind.TIMESTAMP_NTZ: "timestamp_ntz",
+    Kind.PICKLED: "pickled",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a ROW (named) or TUPLE (name empty)."""
+
+    name: str
+    type: TypeInfo
+
+
+@dataclass(frozen=True, slots=True)
+class TypeInfo:
+    """A type; equal types are equal, and usable as dictionary keys."""
+
+    kind: Kind
+    precision: int = 0
+    """DECIMAL: total digits, 1 to 38."""
+    scale: int = 0
+    """DECIMAL: digits behind the point."""
+    fields: tuple[Field, ...] = ()
+    """ROW and TUPLE, in the order values are written."""
+    key: TypeInfo | None = None
+    """MAP."""
+    element: TypeInfo | None = None
+    """LIST: of the elements; MAP: of the values."""
+    depth: int = field(init=False, repr=False, compare=False, default=1)
+    """Levels of nesting, at most `MAX_DEPTH`."""
+
+    def __post_init__(self) -> None:
+        _check_shape(self)
+        children = [f.type for f in self.fields]
+        children += [child for child in (self.key, self.element) if child is not None]
+        depth = 1 + max((child.depth for child in children), default=0)
+        if depth > MAX_DEPTH:
+            raise InvalidRequestError(f"a type nests {depth} levels deep, {MAX_DEPTH} are allowed")
+        object.__setattr__(self, "depth", depth)
+
+    def simple_string(self) -> str:
+        """Spark's simpleString of the type; a tuple is `tuple<..>`, a pickle `pickled`."""
+        match self.kind:
+            case Kind.DECIMAL:
+                return f"decimal({self.precision},{self.scale})"
+            case Kind.ROW:
+                inner = (f"{_quoted(f.name)}:{f.type.simple_string()}" for f in self.fields)
+                return f"struct<{','.join(inner)}>"
+            case Kind.TUPLE:
+                return f"tuple<{','.join(f.type.simple_string() for f in self.fields)}>"
+            case Kind.LIST:
+                return f"array<{_given(self.element).simple_string()}>"
+            case Kind.MAP:
+                key, value = _given(self.key), _given(self.element)
+                return f"map<{key.simple_string()},{value.simple_string()}>"
+            case _:
+                return _SIMPLE_NAMES[self.kind]
+
+    __str__ = simple_string
+
+    def to_proto(self) -> types_pb2.TypeInfo:
+        """The type as it crosses the wire."""
+        return types_pb2.TypeInfo(
+            kind=types_pb2.TypeInfo.Kind.ValueType(self.kind),
+            precision=self.precision,
+            scale=self.scale,
+            fields=[types_pb2.Field(name=f.name, type=f.type.to_proto()) for f in self.fields],
+            key=None if self.key is None else self.key.to_proto(),
+            element=None if self.element is None else self.element.to_proto(),
+        )
+
+    @staticmethod
+    def from_proto(proto: types_pb2.TypeInfo) -> TypeInfo:
+        """The type of a message; InvalidRequestError when it describes none."""
+        try:
+            kind = Kind(proto.kind)
+        except ValueError:
+            raise InvalidRequestError(
+                f"type kind {proto.kind} is not known here: use a newer client or server",
+                reason=Reason.UNSUPPORTED,
+            ) from None
+        return TypeInfo(
+            kind,
+            precision=proto.precision,
+            scale=proto.scale,
+            fields=tuple(Field(f.name, TypeInfo.from_proto(f.type)) for f in proto.fields),
+            key=TypeInfo.from_proto(proto.key) if proto.HasField("key") else None,
+            element=TypeInfo.from_proto(proto.element) if proto.HasField("element") else None,
+        )
+
+
+def _given(info: TypeInfo | None) -> TypeInfo:
+    if info is None:
+        raise InvalidRequestError("a LIST needs an element type, a MAP a key and a value type")
+    return info
+
+
+def _quoted(name: str) -> str:
+    if name.isascii() and name.replace("_", "a").isalnum():
+        return name
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _check_shape(info: TypeInfo) -> None:
+    kind = info.kind
+    if kind == Kind.DECIMAL:
+        if not (1 <= info.precision <= 38 and 0 <= info.scale <= info.precision):
+            raise InvalidRequestError(
+                f"decimal({info.precision},{info.scale}): precision is 1 to 38, "
+                "scale 0 to precision"
+            )
+    elif info.precision or info.scale:
+        raise InvalidRequestError(f"{kind.name} has neither precision nor scale")
+    if info.fields and kind not in (Kind.ROW, Kind.TUPLE):
+        raise InvalidRequestError(f"{kind.name} has no fields; use ROW or TUPLE")
+    if (info.element is None) is (kind in (Kind.LIST, Kind.MAP)):
+        raise InvalidRequestError(f"{kind.name}: LIST and MAP, and only they, have an element type")
+    if (info.key is None) is (kind == Kind.MAP):
+        raise InvalidRequestError(f"{kind.name}: MAP, and only MAP, has a key type")
+    names = [f.name for f in info.fields]
+    if kind == Kind.ROW and (len(set(names)) < len(names) or not all(names)):
+        raise InvalidRequestError(f"a row's fields need distinct, non-empty names: {names}")
+    if kind == Kind.TUPLE and any(names):
+        raise InvalidRequestError("the fields of a tuple have no names; use ROW_NAMED")
