@@ -1,0 +1,133 @@
+"""Where a state is: its registration and the owner of each of its key groups."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from queryable_state.v1 import query_pb2, registration_pb2
+from queryable_state.wire.errors import CorruptDataError, InvalidRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_READ_KINDS: dict[registration_pb2.StateKind.ValueType, query_pb2.ReadKind.ValueType] = {
+    registration_pb2.VALUE: query_pb2.POINT,
+    registration_pb2.REDUCING: query_pb2.POINT,
+    registration_pb2.AGGREGATING: query_pb2.POINT,
+    registration_pb2.LIST: query_pb2.PREFIX,
+    registration_pb2.MAP: query_pb2.PREFIX,
+}
+
+
+@dataclass(frozen=True)
+class Owner:
+    """A server that owns key groups of a state."""
+
+    server_id: str
+    """Empty: nobody owns the key group at the moment."""
+
+    address: str
+    """HOST:PORT of its `QueryableState`."""
+
+
+@dataclass(frozen=True)
+class LocatedState:
+    """A `StateLocation` made ready for routing."""
+
+    location: registration_pb2.StateLocation
+    owners: tuple[Owner, ...] = field(repr=False)
+    """Every owner once."""
+
+    by_key_group: tuple[Owner, ...] = field(repr=False)
+    """The owner of each key group, one of `owners`."""
+
+    read_kind: query_pb2.ReadKind.ValueType
+    """How a key of the state is read."""
+
+    @classmethod
+    def of(cls, location: registration_pb2.StateLocation) -> LocatedState:
+        """Checks a location and spreads its ranges.
+
+        Raises `CorruptDataError` where the ranges do not cover the key groups,
+        `InvalidRequestError` for a state that cannot be looked up by key.
+        """
+        registration = location.registration
+        read_kind = _READ_KINDS.get(registration.kind)
+        if read_kind is None:
+            raise InvalidRequestError(
+                f"state {registration.queryable_name!r} of job {registration.job_name!r} is of "
+                f"kind {_kind_name(registration.kind)}, which has no values by key"
+            )
+        owners: dict[tuple[str, str], Owner] = {}
+        by_key_group: list[Owner] = []
+        for owned in location.owners:
+            if owned.first_key_group != len(by_key_group):
+                break
+            name = (owned.server_id, owned.address)
+            owner = owners.setdefault(name, Owner(*name))
+            by_key_group.extend([owner] * (owned.last_key_group - owned.first_key_group + 1))
+        if len(by_key_group) != registration.max_parallelism:
+            raise CorruptDataError(
+                f"the location of state {registration.queryable_name!r} covers "
+                f"{len(by_key_group)} of {registration.max_parallelism} key groups"
+            )
+        return cls(location, tuple(owners.values()), tuple(by_key_group), read_kind)
+
+    @property
+    def registration(self) -> registration_pb2.StateRegistration:
+        """What is known of the state."""
+        return self.location.registration
+
+    @property
+    def state_id(self) -> int:
+        """The coordinator's number of the state."""
+        return self.location.registration.state_id
+
+    @property
+    def placement_version(self) -> int:
+        """Grows with every change of any owner."""
+        return self.location.placement_version
+
+    def describe(self) -> str:
+        """The state for error texts: its name and job."""
+        registration = self.registration
+        return (
+            f"state {registration.queryable_name!r} of job {registration.job_name!r} "
+            f"({registration.job_id.hex()})"
+        )
+
+    def split(self, keys: Sequence[bytes]) -> dict[Owner, list[int]]:
+        """The positions of `keys` by owner, each list ascending.
+
+        Raises `InvalidRequestError` for a key whose key group the state has not.
+        """
+        by_key_group = self.by_key_group
+        if len(self.owners) == 1:
+            self._check(keys)
+            return {self.owners[0]: list(range(len(keys)))}
+        parts: dict[Owner, list[int]] = {}
+        try:
+            for position, key in enumerate(keys):
+                owner = by_key_group[key[0] << 8 | key[1]]
+                part = parts.get(owner)
+                if part is None:
+                    parts[owner] = [position]
+                else:
+                    part.append(position)
+        except IndexError:
+            self._check(keys)
+            raise
+        return parts
+
+    def _check(self, keys: Sequence[bytes]) -> None:
+        for key in keys:
+            if len(key) < 2 or (key[0] << 8 | key[1]) >= len(self.by_key_group):
+                raise InvalidRequestError(
+                    f"key {bytes(key[:16]).hex()} does not begin with one of the "
+                    f"{len(self.by_key_group)} key groups of {self.describe()}"
+                )
+
+
+def _kind_name(kind: registration_pb2.StateKind.ValueType) -> str:
+    return registration_pb2.StateKind.Name(kind)

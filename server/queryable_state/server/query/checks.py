@@ -1,0 +1,32 @@
+"""What every query is checked for before anyone looks for its keys."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from queryable_state.wire.errors import InvalidRequestError, LimitExceededError
+
+if TYPE_CHECKING:
+    from queryable_state.server.settings import Limits
+    from queryable_state.v1 import query_pb2
+
+
+def check_query(query: query_pb2.Query, limits: Limits, frame_bytes: int) -> None:
+    """Raises `InvalidRequestError` for what can never be answered.
+
+    No key is longer than its frame, so that short frames need no look at each key.
+    """
+    if not query.state_id:
+        raise InvalidRequestError("a query must name its state by the state_id of LocateState")
+    if not query.keys:
+        raise InvalidRequestError("a query must have at least one key")
+    if len(query.keys) > limits.batch_keys:
+        raise LimitExceededError(
+            f"{len(query.keys)} keys in one query, {limits.batch_keys} allowed: split it"
+        )
+    if frame_bytes > limits.key_bytes:
+        longest = max(map(len, query.keys))
+        if longest > limits.key_bytes:
+            raise LimitExceededError(
+                f"an encoded key has {longest} bytes, {limits.key_bytes} allowed"
+            )

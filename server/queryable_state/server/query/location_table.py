@@ -1,0 +1,132 @@
+"""Where states are, as far as this process has heard."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from queryable_state.v1 import query_pb2
+from queryable_state.wire.errors import QueryTimeoutError, RetryLaterError, UnknownStateError
+from queryable_state.wire.located_state import LocatedState
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from queryable_state.server.coordinator_link import CoordinatorLink
+
+# A job's name may move to another job, and a name that was unique may become
+# ambiguous: what a name stands for is asked again after this time.
+_NAME_TTL_S = 1.0
+
+
+@dataclass
+class _Named:
+    located: LocatedState
+    asked_at: float
+
+
+class LocationTable:
+    """A cache of the coordinator's placement, valid by placement version.
+
+    An entry holds until somebody asks for a newer one, because an owner said it
+    is none or does not answer. Equal questions that overlap are asked once.
+    The link stays the caller's to close.
+    """
+
+    def __init__(self, link: CoordinatorLink) -> None:
+        self._link = link
+        self._by_name: dict[tuple[str, str], _Named] = {}
+        self._by_id: dict[int, LocatedState] = {}
+        self._asked: dict[object, asyncio.Task[LocatedState]] = {}
+
+    @property
+    def link(self) -> CoordinatorLink:
+        """The way to the coordinator."""
+        return self._link
+
+    def cached(self, state_id: int) -> LocatedState | None:
+        """The newest placement heard of, without asking."""
+        return self._by_id.get(state_id)
+
+    async def locate(self, request: query_pb2.LocateStateRequest) -> LocatedState:
+        """By job and queryable name; from the cache unless it is too old for the request.
+
+        Where the coordinator does not answer, an aged entry is better than none,
+        unless the request wants a newer placement.
+        """
+        named = self._by_name.get((request.job, request.state_name))
+        if named is not None:
+            known = self._by_id.get(named.located.state_id, named.located)
+            newer = not request.newer_than or known.placement_version > request.newer_than
+            if newer and time.monotonic() - named.asked_at < _NAME_TTL_S:
+                return known
+        try:
+            return await self._once(
+                (request.job, request.state_name, request.newer_than), lambda: self._ask(request)
+            )
+        except (RetryLaterError, QueryTimeoutError):
+            if named is None or request.newer_than:
+                raise
+            return self._by_id.get(named.located.state_id, named.located)
+
+    async def locate_id(self, state_id: int, *, newer_than: int = 0) -> LocatedState:
+        """By the coordinator's number; `UnknownStateError` where it has no such queryable state."""
+        known = self._by_id.get(state_id)
+        if known is not None and (not newer_than or known.placement_version > newer_than):
+            return known
+        return await self._once((state_id, newer_than), lambda: self._ask_id(state_id, newer_than))
+
+    async def aclose(self) -> None:
+        """Ends pending questions; idempotent."""
+        tasks = tuple(self._asked.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _once(
+        self, question: object, ask: Callable[[], Awaitable[LocatedState]]
+    ) -> LocatedState:
+        task = self._asked.get(question)
+        if task is None:
+
+            async def asked() -> LocatedState:
+                try:
+                    return await ask()
+                finally:
+                    del self._asked[question]
+
+            task = self._asked[question] = asyncio.create_task(asked())
+        # One asker that gives up must not take the answer from the others.
+        return await asyncio.shield(task)
+
+    async def _ask(self, request: query_pb2.LocateStateRequest) -> LocatedState:
+        response = await self._link.locate_state(request)
+        located = LocatedState.of(response.location)
+        known = self._by_id.get(located.state_id)
+        if known is not None and known.placement_version > located.placement_version:
+            located = known
+        self._by_id[located.state_id] = located
+        self._by_name[(request.job, request.state_name)] = _Named(located, time.monotonic())
+        return located
+
+    async def _ask_id(self, state_id: int, newer_than: int) -> LocatedState:
+        known = self._by_id.get(state_id)
+        if known is None:
+            states = await self._link.list_states(query_pb2.ListStatesRequest())
+            found = [state for state in states.states if state.state_id == state_id]
+            if not found:
+                raise UnknownStateError(
+                    f"no queryable state has the id {state_id} any more: locate it anew by its name"
+                )
+            registration = found[0]
+        else:
+            registration = known.registration
+        return await self._ask(
+            query_pb2.LocateStateRequest(
+                job=registration.job_id.hex(),
+                state_name=registration.queryable_name,
+                newer_than=newer_than,
+            )
+        )

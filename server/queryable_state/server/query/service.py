@@ -1,0 +1,166 @@
+"""The public query RPCs, the same on server and proxy.
+
+`QueryableStateService` only translates: requests into queries of its router,
+errors into statuses. Who owns a key, and what it holds, is the router's business.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import grpc.aio
+
+from queryable_state.server.query.answer_stream import AnswerStream
+from queryable_state.server.query.checks import check_query
+from queryable_state.server.query.point_read import PointRead
+from queryable_state.v1 import query_pb2
+from queryable_state.wire.errors import (
+    InternalError,
+    QueryableStateError,
+    Reason,
+    RetryLaterError,
+)
+from queryable_state.wire.status import status_of, trailing_metadata
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from queryable_state.server.query.router import Router, ServiceInfo
+    from queryable_state.wire.located_state import LocatedState
+
+_log = logging.getLogger(__name__)
+
+_SERVICE = "queryable_state.v1.QueryableState"
+
+_Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class QueryableStateService:
+    """Serves `QueryableState` from one router.
+
+    `QueryableStateService(router, info).add_to(server)` before the
+    `grpc.aio` server starts; before it stops, `drain()`: open streams answer
+    what they have read, then end. The router stays the caller's to close.
+    """
+
+    def __init__(self, router: Router, info: ServiceInfo) -> None:
+        self._router = router
+        self._info = info
+        self._streams: set[AnswerStream] = set()
+        self._draining = False
+
+    def add_to(self, server: grpc.aio.Server) -> None:
+        """Registers the RPCs; `StreamKvState` as raw bytes, to relay frames unread."""
+        handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
+            "StreamKvState": grpc.stream_stream_rpc_method_handler(self.StreamKvState)
+        }
+        for name in ("GetKvState", "BatchGetKvState", "LocateState", "ListJobs", "ListStates"):
+            handlers[name] = grpc.unary_unary_rpc_method_handler(
+                getattr(self, name),
+                request_deserializer=getattr(query_pb2, f"{name}Request").FromString,
+                response_serializer=getattr(query_pb2, f"{name}Response").SerializeToString,
+            )
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, handlers),))
+
+    async def drain(self) -> None:
+        """Ends every stream once it answered what it has read, and takes no new one."""
+        self._draining = True
+        for stream in tuple(self._streams):
+            await stream.drain()
+
+    async def GetKvState(
+        self, request: query_pb2.GetKvStateRequest, context: _Context
+    ) -> query_pb2.GetKvStateResponse:
+        async with self._ending_with_status(context):
+            read = PointRead.of(request, await self._locate(request.job, request.state_name))
+            return read.response(await self._answers(read.query, context))
+
+    async def BatchGetKvState(
+        self, request: query_pb2.BatchGetKvStateRequest, context: _Context
+    ) -> query_pb2.BatchGetKvStateResponse:
+        async with self._ending_with_status(context):
+            located = await self._locate(request.job, request.state_name)
+            query = query_pb2.Query(
+                state_id=located.state_id,
+                placement_version=located.placement_version,
+                consistency=request.consistency,
+                namespace=request.namespace,
+                read=located.read_kind,
+                keys=request.keys,
+                allow_incomplete=request.allow_incomplete,
+                min_version=request.min_version,
+                max_staleness_ms=request.max_staleness_ms,
+            )
+            return query_pb2.BatchGetKvStateResponse(answers=await self._answers(query, context))
+
+    async def StreamKvState(self, _requests: object, context: _Context) -> None:
+        async with self._ending_with_status(context):
+            if self._draining:
+                raise RetryLaterError(
+                    f"server {self._info.server_id} is stopping: ask another", retry_after_ms=200
+                )
+            if len(self._streams) >= self._info.limits.streams:
+                raise RetryLaterError(
+                    f"server {self._info.server_id} has {len(self._streams)} open streams, "
+                    "as many as it takes: share one client, or ask another server",
+                    reason=Reason.OVERLOADED,
+                    retry_after_ms=1000,
+                )
+            stream = AnswerStream(context, self._router, self._info)
+            self._streams.add(stream)
+            try:
+                await stream.run()
+            finally:
+                self._streams.discard(stream)
+
+    async def LocateState(
+        self, request: query_pb2.LocateStateRequest, context: _Context
+    ) -> query_pb2.LocateStateResponse:
+        async with self._ending_with_status(context):
+            located = await self._router.locate(request)
+            return query_pb2.LocateStateResponse(location=located.location)
+
+    async def ListJobs(
+        self, request: query_pb2.ListJobsRequest, context: _Context
+    ) -> query_pb2.ListJobsResponse:
+        async with self._ending_with_status(context):
+            return await self._router.list_jobs(request)
+
+    async def ListStates(
+        self, request: query_pb2.ListStatesRequest, context: _Context
+    ) -> query_pb2.ListStatesResponse:
+        async with self._ending_with_status(context):
+            return await self._router.list_states(request)
+
+    async def _locate(self, job: str, state_name: str) -> LocatedState:
+        return await self._router.locate(
+            query_pb2.LocateStateRequest(job=job, state_name=state_name)
+        )
+
+    async def _answers(self, query: query_pb2.Query, context: _Context) -> list[query_pb2.Answer]:
+        check_query(query, self._info.limits, query.ByteSize())
+        remaining_s = context.time_remaining()
+        if remaining_s * 1000 > self._info.default_deadline_ms:
+            query.deadline_ms = self._info.default_deadline_ms
+        else:
+            query.deadline_ms = max(1, int(remaining_s * 1000))
+        return await self._router.answers(query)
+
+    @asynccontextmanager
+    async def _ending_with_status(self, context: _Context) -> AsyncIterator[None]:
+        try:
+            yield
+        except QueryableStateError as error:
+            await context.abort(status_of(error), error.message, trailing_metadata(error))
+        except grpc.aio.BaseError:
+            raise
+        except Exception as defect:  # noqa: BLE001 - the boundary: a defect becomes a status
+            _log.exception("a query RPC failed")
+            internal = InternalError(
+                f"server {self._info.server_id} failed to answer: {type(defect).__name__}; "
+                "its log has the trace"
+            )
+            await context.abort(status_of(internal), internal.message, trailing_metadata(internal))
