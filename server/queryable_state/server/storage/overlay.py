@@ -7,6 +7,7 @@ cleared prefixes, then its own records apply: a value is a put, None a delete.
 from __future__ import annotations
 
 from bisect import bisect_left
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from queryable_state.wire.errors import InvalidRequestError, Reason, SerializationError
@@ -16,11 +17,13 @@ if TYPE_CHECKING:
 
     from queryable_state.internal.v1.changes_pb2 import ChangeBlock
 
+_RUN_KEYS = 4096
+
 
 class StateOverlay:
     """The changes of one state in one version; never changed once built."""
 
-    __slots__ = ("_sorted_keys", "cleared", "cleared_lengths", "records")
+    __slots__ = ("_runs", "cleared", "cleared_lengths", "records")
 
     def __init__(
         self, records: Mapping[bytes, bytes | None], cleared: Iterable[bytes] = ()
@@ -28,20 +31,33 @@ class StateOverlay:
         self.records = records
         self.cleared = frozenset(cleared)
         self.cleared_lengths = tuple(sorted({len(prefix) for prefix in self.cleared}))
-        self._sorted_keys: Sequence[bytes] | None = None
+        self._runs: list[list[bytes]] | None = None
 
     def hides(self, key: bytes) -> bool:
         """Whether a record of `key` below this overlay is cleared."""
         cleared = self.cleared
         return any(key[:length] in cleared for length in self.cleared_lengths)
 
-    def keys_from(self, start: bytes, limit: int) -> Sequence[bytes]:
-        """The first `limit` keys of the overlay's own records at or after `start`."""
-        keys = self._sorted_keys
-        if keys is None:
-            keys = self._sorted_keys = sorted(self.records)
-        first = bisect_left(keys, start)
-        return keys[first : first + limit]
+    def sort(self) -> None:
+        """Put the keys in order, which otherwise the first ordered read does.
+
+        Sorted runs instead of one list: no single step holds the interpreter
+        for longer than one run takes.
+        """
+        if self._runs is None:
+            keys = iter(self.records)
+            self._runs = list(iter(lambda: sorted(islice(keys, _RUN_KEYS)), []))
+
+    def keys_from(self, start: bytes, end: bytes | None, limit: int) -> Sequence[bytes]:
+        """The first `limit` keys of the own records with start <= key < end, in order."""
+        self.sort()
+        found: list[bytes] = []
+        for run in self._runs or ():
+            first = bisect_left(run, start)
+            last = len(run) if end is None else bisect_left(run, end, first)
+            found += run[first : min(last, first + limit)]
+        found.sort()
+        return found[:limit]
 
 
 class Overlay:
@@ -55,6 +71,12 @@ class Overlay:
         self.states = states
         self.size_bytes = size_bytes
         self.record_count = record_count
+
+    def sort(self, state_ids: Iterable[int]) -> None:
+        """Sort these states on the calling thread, so that no read on the event loop has to."""
+        for state_id in state_ids:
+            if state_id in self.states:
+                self.states[state_id].sort()
 
 
 class OverlayBuilder:

@@ -1,0 +1,66 @@
+"""Moving one overlay into the base, a chunk at a time."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from queryable_state.server.storage.base import key_after, prefix_end
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from queryable_state.server.storage.base import BaseImage, StateBase
+    from queryable_state.server.storage.overlay import Overlay
+
+FOLD_CHUNK_RECORDS = 256
+"""Records of one write to the base: a backend may hold the interpreter for the whole of it."""
+
+
+class Folding:
+    """An overlay on its way into the base.
+
+    The overlay stays in front of the base until `advance` has returned False,
+    so nobody sees how far it is. Starting over is harmless: what was written
+    is written again.
+    """
+
+    def __init__(self, overlay: Overlay, base: StateBase, image: BaseImage | None) -> None:
+        self._overlay = overlay
+        self._base = base
+        self._image = image
+        self._steps = self._run()
+
+    def advance(self, max_records: int) -> tuple[int, bool]:
+        """Write about `max_records` records; how many, and whether there is more."""
+        done = 0
+        try:
+            while done < max_records:
+                step = next(self._steps, None)
+                if step is None:
+                    return done, False
+                done += step
+        except BaseException:
+            # A generator that raised is exhausted and would look finished.
+            self._steps = self._run()
+            raise
+        return done, True
+
+    def _run(self) -> Iterator[int]:
+        """Yields after each write, how many records it was, at least 1."""
+        for state_id, changes in self._overlay.states.items():
+            for prefix in changes.cleared:
+                yield from self._clear(state_id, prefix)
+            records = iter(changes.records.items())
+            while chunk := dict(sorted(islice(records, FOLD_CHUNK_RECORDS))):
+                self._base.apply(state_id, chunk, self._image)
+                yield len(chunk)
+
+    def _clear(self, state_id: int, prefix: bytes) -> Iterator[int]:
+        source, end = self._base.source(state_id), prefix_end(prefix)
+        start = prefix
+        while found := source.chunk(start, end, FOLD_CHUNK_RECORDS):
+            self._base.apply(state_id, dict.fromkeys(key for key, _ in found), self._image)
+            yield len(found)
+            start = key_after(found[-1][0])
+        yield 1

@@ -1,0 +1,67 @@
+"""Keys in order, under inserts and removals, for backends whose records are not."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_BUCKET_KEYS = 1024
+"""A bucket splits in two at twice this many keys: an insert moves at most so many pointers."""
+
+
+class SortedKeys:
+    """A set of keys as a list of sorted buckets, none of them empty."""
+
+    __slots__ = ("_buckets", "_last_keys")
+
+    def __init__(self, keys: Iterable[bytes] = ()) -> None:
+        ordered = sorted(keys)
+        self._buckets = [
+            ordered[first : first + _BUCKET_KEYS] for first in range(0, len(ordered), _BUCKET_KEYS)
+        ]
+        self._last_keys = [bucket[-1] for bucket in self._buckets]
+
+    def add(self, key: bytes) -> None:
+        """Insert a key that is not there."""
+        if not self._buckets:
+            self._buckets.append([key])
+            self._last_keys.append(key)
+            return
+        place = min(bisect_left(self._last_keys, key), len(self._buckets) - 1)
+        bucket = self._buckets[place]
+        insort(bucket, key)
+        self._last_keys[place] = bucket[-1]
+        if len(bucket) >= 2 * _BUCKET_KEYS:
+            upper = bucket[_BUCKET_KEYS:]
+            del bucket[_BUCKET_KEYS:]
+            self._last_keys[place] = bucket[-1]
+            self._buckets.insert(place + 1, upper)
+            self._last_keys.insert(place + 1, upper[-1])
+
+    def remove(self, key: bytes) -> None:
+        """Remove a key that is there."""
+        place = bisect_left(self._last_keys, key)
+        bucket = self._buckets[place]
+        del bucket[bisect_left(bucket, key)]
+        if bucket:
+            self._last_keys[place] = bucket[-1]
+        else:
+            del self._buckets[place]
+            del self._last_keys[place]
+
+    def slice(self, start: bytes, end: bytes | None, limit: int) -> list[bytes]:
+        """The first `limit` keys with start <= key < end (None: no end)."""
+        found: list[bytes] = []
+        place = bisect_left(self._last_keys, start)
+        while place < len(self._buckets) and len(found) < limit:
+            bucket = self._buckets[place]
+            first = bisect_left(bucket, start)
+            last = len(bucket) if end is None else bisect_left(bucket, end)
+            found += bucket[first : min(last, first + limit - len(found))]
+            if last < len(bucket):
+                break
+            place += 1
+        return found
