@@ -153,7 +153,7 @@ class _Parser:
             digits = self._numbers() or [10, 0]
             if len(digits) > 2:
                 raise self._error("a decimal has a precision and a scale")
-            return TypeInfo(Kind.DECIMAL, precision=digits[0], scale=(digits + [0])[1])
+            return TypeInfo(Kind.DECIMAL, precision=digits[0], scale=([*digits, 0])[1])
         if name in ("array", "list"):
             self._expect("<")
             element = self.type(depth + 1)

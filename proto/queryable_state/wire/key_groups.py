@@ -7,8 +7,7 @@ the JVM shuffles a row to the very subtask whose owner Python asks for its key.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xxhash import xxh64_intdigest
 
@@ -16,6 +15,9 @@ from queryable_state.wire.errors import CorruptDataError, InvalidRequestError
 from queryable_state.wire.key_codec import KeyCodec
 from queryable_state.wire.key_hash import SEED, hasher
 from queryable_state.wire.type_model import Kind, TypeInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MAX_MAX_PARALLELISM = 32767
 DEFAULT_MAX_PARALLELISM = 128
@@ -122,7 +124,7 @@ def _string_wire_key(codec: KeyCodec, max_parallelism: int) -> Callable[[Any], b
 
     def wire_key(value: Any) -> bytes:
         try:
-            data = value.encode()
+            data: bytes = value.encode()
             hashed = xxh64_intdigest(data, SEED)
         except (AttributeError, TypeError, UnicodeEncodeError):
             # Raises what is wrong with the value.

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, ClassVar, SupportsIndex, overload
+from typing import TYPE_CHECKING, Any, ClassVar, SupportsIndex, overload
 
-from queryable_state.wire.errors import QueryableStateError
 from queryable_state.wire.type_model import Kind, TypeInfo
+
+if TYPE_CHECKING:
+    from queryable_state.wire.errors import QueryableStateError
 
 
 class Row(tuple[Any, ...]):
@@ -85,6 +87,7 @@ def row_values(
     known = frozenset(names)
 
     def values_of(value: Any) -> Sequence[Any]:
+        values: Sequence[Any] = value
         if isinstance(value, tuple):
             if value.__class__ is not tuple and names:
                 own = getattr(value, "__fields__", None) or getattr(value, "_fields", None)
@@ -100,8 +103,8 @@ def row_values(
             return [value.get(name) for name in names]
         elif not isinstance(value, list):
             raise error(f"{path} is {info}, but the value is {type(value).__name__}")
-        if len(value) != width:
-            raise error(f"{path} is {info}: {width} fields, but the value has {len(value)}")
-        return value
+        if len(values) != width:
+            raise error(f"{path} is {info}: {width} fields, but the value has {len(values)}")
+        return values
 
     return values_of

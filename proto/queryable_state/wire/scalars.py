@@ -13,7 +13,7 @@ _MICROSECOND = timedelta(microseconds=1)
 _EXACT = Context(prec=80)
 
 
-def days_of(value: date) -> int:
+def days_of(value: object) -> int:
     """Days since 1970-01-01. TypeError for what is not a plain date."""
     if not isinstance(value, date) or isinstance(value, datetime):
         raise TypeError(f"needs a datetime.date, not {type(value).__name__}")
@@ -28,7 +28,7 @@ def date_of(days: int) -> date:
         raise ValueError(f"day {days} since 1970 is outside the years 1 to 9999") from None
 
 
-def micros_of(value: datetime) -> int:
+def micros_of(value: object) -> int:
     """Microseconds since the epoch of an aware datetime. TypeError for a naive one."""
     if not isinstance(value, datetime):
         raise TypeError(f"needs a datetime.datetime, not {type(value).__name__}")
@@ -45,7 +45,7 @@ def instant_of(micros: int) -> datetime:
         raise ValueError(f"{micros} us since 1970 is outside the years 1 to 9999") from None
 
 
-def wall_micros_of(value: datetime) -> int:
+def wall_micros_of(value: object) -> int:
     """Microseconds since 1970-01-01T00:00 of a naive datetime. TypeError for an aware one."""
     if not isinstance(value, datetime):
         raise TypeError(f"needs a datetime.datetime, not {type(value).__name__}")
@@ -62,14 +62,14 @@ def wall_time_of(micros: int) -> datetime:
         raise ValueError(f"{micros} us since 1970 is outside the years 1 to 9999") from None
 
 
-def unscaled_of(value: Decimal | int, precision: int, scale: int) -> int:
+def unscaled_of(value: object, precision: int, scale: int) -> int:
     """The integer `value * 10**scale`. TypeError or ValueError when it is not exact or too big."""
     if isinstance(value, int) and not isinstance(value, bool):
-        unscaled = value * 10**scale if abs(value) < 10**precision else 10**precision
+        unscaled = value * int(10**scale) if abs(value) < 10**precision else 10**precision
     elif isinstance(value, Decimal):
         if not value.is_finite():
             raise ValueError(f"{value} is not a finite number")
-        if value.adjusted() > precision - scale:
+        if value and value.adjusted() > precision - scale:
             raise ValueError(f"{value} has more than {precision - scale} digits before the point")
         digits = value.normalize(_EXACT) if len(value.as_tuple().digits) <= 80 else value
         exponent = digits.as_tuple().exponent

@@ -6,9 +6,12 @@ Every part delimits itself, so a prefix of parts is the range of what it holds.
 from __future__ import annotations
 
 import struct
+from typing import TYPE_CHECKING
 
 from queryable_state.wire.errors import CorruptDataError, InvalidRequestError
-from queryable_state.wire.key_codec import KeyCodec
+
+if TYPE_CHECKING:
+    from queryable_state.wire.key_codec import KeyCodec
 
 VOID_NAMESPACE = b"\x00"
 """The namespace of state outside windows."""

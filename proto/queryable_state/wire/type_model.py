@@ -101,9 +101,9 @@ class TypeInfo:
             case Kind.TUPLE:
                 return f"tuple<{','.join(f.type.simple_string() for f in self.fields)}>"
             case Kind.LIST:
-                return f"array<{_given(self.element).simple_string()}>"
+                return f"array<{given(self.element).simple_string()}>"
             case Kind.MAP:
-                key, value = _given(self.key), _given(self.element)
+                key, value = given(self.key), given(self.element)
                 return f"map<{key.simple_string()},{value.simple_string()}>"
             case _:
                 return _SIMPLE_NAMES[self.kind]
@@ -141,7 +141,8 @@ class TypeInfo:
         )
 
 
-def _given(info: TypeInfo | None) -> TypeInfo:
+def given(info: TypeInfo | None) -> TypeInfo:
+    """The type of what a LIST or MAP holds, which its shape promises."""
     if info is None:
         raise InvalidRequestError("a LIST needs an element type, a MAP a key and a value type")
     return info

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from queryable_state.wire import ddl
 from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.type_model import MAX_DEPTH, Field, Kind, TypeInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ["MAX_DEPTH", "Field", "Kind", "TypeInfo", "Types", "type_info"]
 

@@ -1,0 +1,224 @@
+"""Values as bytes: `format byte | schema version | [expiry] | payload`.
+
+The format byte has the codec in its low four bits (0: fields by position), bit 4
+for compression, bit 5 for an expiry; bits 6 and 7 are zero. The schema version
+is an unsigned LEB128 number, the expiry 8 bytes big-endian: milliseconds since
+the epoch. What the payload means, its type of that schema version says.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from queryable_state.wire.errors import CorruptDataError, InvalidRequestError, SerializationError
+from queryable_state.wire.pickled import PickledValue
+from queryable_state.wire.rows import Row
+from queryable_state.wire.value_evolution import adapter
+from queryable_state.wire.value_payload import top_decoder, top_encoder
+from queryable_state.wire.value_scalars import PickleMode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from queryable_state.wire.type_model import TypeInfo
+
+__all__ = [
+    "PickledValue",
+    "Row",
+    "ValueCodec",
+    "ValueHeader",
+    "header_of",
+    "is_expired",
+    "read_header",
+]
+
+CODEC_FIELDS = 0
+COMPRESSED = 0x10
+HAS_EXPIRY = 0x20
+
+_CODEC_MASK = 0x0F
+_RESERVED = 0xC0
+_EXPIRY = struct.Struct(">q")
+_MAX_VERSION = (1 << 32) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class ValueHeader:
+    """What stands before a payload."""
+
+    codec: int
+    """0: fields by position."""
+    schema_version: int
+    expiry_ms: int | None
+    """Milliseconds since the epoch from which the value is expired; None: never."""
+    payload_offset: int
+
+
+def header_of(schema_version: int, expiry_ms: int | None = None) -> bytes:
+    """The bytes before a payload."""
+    if not 0 <= schema_version <= _MAX_VERSION:
+        raise InvalidRequestError(f"schema version {schema_version}: it is 0 to {_MAX_VERSION}")
+    number = bytearray()
+    rest = schema_version
+    while rest > 0x7F:
+        number.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    number.append(rest)
+    if expiry_ms is None:
+        return bytes((CODEC_FIELDS,)) + number
+    return bytes((CODEC_FIELDS | HAS_EXPIRY,)) + number + _packed_expiry(expiry_ms)
+
+
+def _packed_expiry(expiry_ms: int) -> bytes:
+    try:
+        return _EXPIRY.pack(expiry_ms)
+    except struct.error:
+        raise SerializationError(
+            f"expiry {expiry_ms!r} is no 64-bit number of milliseconds"
+        ) from None
+
+
+def read_header(data: bytes) -> ValueHeader:
+    """The header of a value's bytes."""
+    if not data:
+        raise CorruptDataError("a value of no bytes has no header")
+    form = data[0]
+    if form & _RESERVED or form & _CODEC_MASK != CODEC_FIELDS:
+        raise CorruptDataError(f"value format {form:#04x} is not known here")
+    if form & COMPRESSED:
+        raise CorruptDataError(f"value format {form:#04x}: compressed values cannot be read here")
+    version = shift = 0
+    offset = 1
+    while True:
+        if offset >= len(data) or shift > 28:
+            raise CorruptDataError("a value's header ends within its schema version")
+        byte = data[offset]
+        offset += 1
+        version |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+    if version > _MAX_VERSION or (byte == 0 and shift):
+        raise CorruptDataError("a value's header has no valid schema version")
+    if not form & HAS_EXPIRY:
+        return ValueHeader(CODEC_FIELDS, version, None, offset)
+    if offset + 8 > len(data):
+        raise CorruptDataError("a value's header ends within its expiry")
+    return ValueHeader(CODEC_FIELDS, version, _EXPIRY.unpack_from(data, offset)[0], offset + 8)
+
+
+def is_expired(data: bytes, now_ms: int) -> bool:
+    """Whether a value has an expiry and that is not after `now_ms`."""
+    # An empty value has no header; what reads it says so.
+    if not data or not data[0] & HAS_EXPIRY:
+        return False
+    if data[0] == HAS_EXPIRY and len(data) >= 10 and data[1] < 0x80:
+        expiry: int = _EXPIRY.unpack_from(data, 2)[0]
+        return expiry <= now_ms
+    expiry_ms = read_header(data).expiry_ms
+    return expiry_ms is not None and expiry_ms <= now_ms
+
+
+class ValueCodec:
+    """Encodes values of the current type, decodes those of every version. Thread-safe.
+
+    `versions` are the types a value may have been written as, by schema version;
+    values are written as `current` and, when older, read in its shape: an added
+    field is null, a dropped one left out. With `pickle_values` a PICKLED value is
+    any object, else `bytes` that are a pickle; it is read as a `PickledValue`, with
+    `unpickle` as the object.
+    """
+
+    __slots__ = (
+        "_current",
+        "_encode_payload",
+        "_expiring_header",
+        "_mode",
+        "_readers",
+        "_versions",
+        "header",
+    )
+
+    def __init__(
+        self,
+        versions: Mapping[int, TypeInfo],
+        current: int,
+        *,
+        pickle_values: bool = False,
+        unpickle: bool = False,
+    ) -> None:
+        if current not in versions:
+            raise InvalidRequestError(f"schema version {current} is none of {sorted(versions)}")
+        self._versions = dict(versions)
+        self._current = current
+        self._mode = PickleMode(dump=pickle_values, load=unpickle)
+        self.header = header_of(current)
+        self._expiring_header = bytes((self.header[0] | HAS_EXPIRY,)) + self.header[1:]
+        self._encode_payload = top_encoder(versions[current], "value", self._mode)
+        # By schema version; those of older versions are made when one is met.
+        self._readers: dict[int, Callable[[bytes, int], Any]] = {
+            current: top_decoder(versions[current], self._mode)
+        }
+
+    @staticmethod
+    def of(
+        type_info: TypeInfo, *, pickle_values: bool = False, unpickle: bool = False
+    ) -> ValueCodec:
+        """The codec of a type that has had one version, 1."""
+        return ValueCodec({1: type_info}, 1, pickle_values=pickle_values, unpickle=unpickle)
+
+    @property
+    def type_info(self) -> TypeInfo:
+        """The type values are written as."""
+        return self._versions[self._current]
+
+    @property
+    def schema_version(self) -> int:
+        """The schema version values are written as."""
+        return self._current
+
+    def encode(self, value: Any, expiry_ms: int | None = None) -> bytes:
+        """The value's bytes. SerializationError when it is not of the type, or None."""
+        if expiry_ms is None:
+            return self.header + self._encode_payload(value)
+        return self._expiring_header + _packed_expiry(expiry_ms) + self._encode_payload(value)
+
+    def decode(self, data: bytes) -> Any:
+        """The value, expired or not. CorruptDataError when the bytes are of no known version."""
+        header = self.header
+        if data.startswith(header):
+            read = self._readers[self._current]
+            offset = len(header)
+        else:
+            found = read_header(data)
+            read = self._readers.get(found.schema_version) or self._reader(found.schema_version)
+            offset = found.payload_offset
+        try:
+            return read(data, offset)
+        except (ValueError, struct.error, OverflowError) as error:
+            raise CorruptDataError(
+                f"{len(data)} bytes are no value of type {self.type_info}: {error}"
+            ) from error
+
+    def _reader(self, version: int) -> Callable[[bytes, int], Any]:
+        old = self._versions.get(version)
+        if old is None:
+            raise CorruptDataError(
+                f"a value has schema version {version}, known are {sorted(self._versions)}: "
+                "refresh the registration"
+            )
+        read = top_decoder(old, self._mode)
+        adapt = adapter(old, self.type_info)
+        self._readers[version] = (
+            read if adapt is None else lambda data, offset: adapt(read(data, offset))
+        )
+        return self._readers[version]
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (self._versions, self._current, self._mode))
+
+
+def _rebuild(versions: dict[int, TypeInfo], current: int, mode: PickleMode) -> ValueCodec:
+    return ValueCodec(versions, current, pickle_values=mode.dump, unpickle=mode.load)
