@@ -1,0 +1,90 @@
+"""The columns of a stream, and the type of the elements a function sees."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from queryable_state.streaming.runtime.spec import VALUE_COLUMN
+from queryable_state.streaming.settings import joined
+from queryable_state.wire.errors import InvalidRequestError
+from queryable_state.wire.types import Field, Kind, TypeInfo, type_info
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pyspark.sql.types import StructType
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Names and types of a stream's columns.
+
+    A column of a type that has no `TypeInfo` (an interval, a collated string) is
+    there by name and refused only where its values are needed.
+    """
+
+    types: Mapping[str, TypeInfo | InvalidRequestError]
+    bare: bool = False
+    """Elements are the values of the one column, not rows."""
+
+    @staticmethod
+    def of_schema(schema: StructType) -> Columns:
+        """The columns of a DataFrame of the user's."""
+        types: dict[str, TypeInfo | InvalidRequestError] = {}
+        for column in schema.fields:
+            if column.name in types:
+                raise InvalidRequestError(
+                    f"the DataFrame has two columns named {column.name!r}: rename one"
+                )
+            try:
+                types[column.name] = type_info(column.dataType)
+            except InvalidRequestError as problem:
+                types[column.name] = problem
+        return Columns(types)
+
+    @staticmethod
+    def of_output(output_type: TypeInfo) -> Columns:
+        """The columns of an operator's output."""
+        if output_type.kind == Kind.ROW:
+            return Columns({field.name: field.type for field in output_type.fields})
+        return Columns({VALUE_COLUMN: output_type}, bare=True)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All columns, in order."""
+        return tuple(self.types)
+
+    def type_of(self, name: str, purpose: str) -> TypeInfo:
+        """Type of one column, which `purpose` needs."""
+        if name not in self.types:
+            raise InvalidRequestError(
+                f"{purpose}: there is no column {name!r}; the columns are: {joined(self.names)}",
+                candidates=self.names,
+            )
+        found = self.types[name]
+        if isinstance(found, InvalidRequestError):
+            raise InvalidRequestError(
+                f"{purpose}: column {name!r} cannot be used: {found}. Cast it or leave it out with "
+                "select()"
+            )
+        return found
+
+    def element_type(self, names: Sequence[str], purpose: str) -> TypeInfo:
+        """Type of elements made of these columns."""
+        if self.bare:
+            return self.type_of(names[0], purpose)
+        fields = tuple(Field(name, self.type_of(name, purpose)) for name in names)
+        return TypeInfo(Kind.ROW, fields=fields)
+
+    def free_name(self, wanted: str) -> str:
+        """A column name that is not taken, whatever the case."""
+        return free_name(wanted, self.names)
+
+
+def free_name(wanted: str, taken: Iterable[str]) -> str:
+    """`wanted` with underscores added until it is not taken."""
+    lower = {name.lower() for name in taken}
+    while wanted.lower() in lower:
+        wanted += "_"
+    return wanted

@@ -1,0 +1,194 @@
+"""Where a program's streams come from and its jobs are started."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from typing import TYPE_CHECKING, Any, Self
+
+from queryable_state.streaming.datastream import DataStream, OperatorStream, QueryableStateStream
+from queryable_state.streaming.elements import Columns
+from queryable_state.streaming.graph import JobGraph, OperatorNode, SinkNode, SourceNode
+from queryable_state.streaming.settings import EnvironmentSettings
+from queryable_state.streaming.spark.application import SparkApplication
+from queryable_state.streaming.spark.compile import Compiler
+from queryable_state.streaming.spark.session import active_session, check_session, parallelism_of
+from queryable_state.wire.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from queryable_state.streaming.graph import StreamNode
+    from queryable_state.streaming.job_client import JobClient
+
+_log = logging.getLogger("queryable_state.streaming")
+
+
+class StreamExecutionEnvironment:
+    """The streams and sinks of a program, over one Spark session.
+
+    Sinks and stateful operators collect until `execute` or `execute_async`, which
+    starts all of them as one Spark query. Streams taken with `to_dataframe()` are
+    started by who took them. Used from one thread.
+    """
+
+    def __init__(self, spark: SparkSession, settings: EnvironmentSettings) -> None:
+        self._spark = spark
+        self._settings = settings
+        self._operators: list[OperatorNode] = []
+        self._sinks: list[SinkNode] = []
+        self._application: SparkApplication | None = None
+
+    @classmethod
+    def get_execution_environment(
+        cls, spark: SparkSession | None = None, settings: EnvironmentSettings | None = None
+    ) -> Self:
+        """An environment on a Spark session; without one on the active session or a new one.
+
+        Settings are read from Spark's configuration (`spark.queryable_state.*`), the
+        environment and a file; see `EnvironmentSettings`.
+        """
+        session = active_session() if spark is None else spark
+        check_session(session)
+        if settings is None:
+            conf = dict(session.sparkContext.getConf().getAll()) | dict(session.conf.getAll)
+            settings = EnvironmentSettings.load(conf)
+        return cls(session, settings)
+
+    @property
+    def settings(self) -> EnvironmentSettings:
+        """What is set now."""
+        return self._settings
+
+    def set_parallelism(self, parallelism: int) -> Self:
+        """Subtasks of each stateful operator of the jobs started after this."""
+        if parallelism < 1:
+            raise InvalidRequestError(f"parallelism is at least 1, not {parallelism}")
+        return self._set(parallelism=parallelism)
+
+    def set_max_parallelism(self, max_parallelism: int) -> Self:
+        """Key groups of the states of the jobs started after this; fixed for a state's life."""
+        return self._set(max_parallelism=max_parallelism)
+
+    def set_state_backend(self, backend: str) -> Self:
+        """Where state servers keep state: `heap` or `rocksdb`. Only before the first job."""
+        if self._application is not None and backend != self._settings.backend:
+            raise InvalidRequestError(
+                "the state backend is chosen before the first job of the Spark application starts"
+            )
+        return self._set(backend=backend)
+
+    def from_dataframe(self, dataframe: DataFrame) -> DataStream:
+        """The rows of a streaming DataFrame, also of a native aggregation, as a stream."""
+        if not dataframe.isStreaming:
+            raise InvalidRequestError(
+                "from_dataframe takes a streaming DataFrame (spark.readStream), and this one is "
+                "static: there are no batches in which its state could change"
+            )
+        node = SourceNode(dataframe=dataframe, columns=Columns.of_schema(dataframe.schema))
+        return DataStream(self, node)
+
+    def execute(
+        self,
+        job_name: str,
+        *,
+        checkpoint_location: str | None = None,
+        trigger: Mapping[str, Any] | None = None,
+        output_mode: str = "update",
+    ) -> JobClient:
+        """Starts the job and waits until it ends; raises what it failed of."""
+        job = self.execute_async(
+            job_name,
+            checkpoint_location=checkpoint_location,
+            trigger=trigger,
+            output_mode=output_mode,
+        )
+        job.await_termination()
+        return job
+
+    def execute_async(
+        self,
+        job_name: str,
+        *,
+        checkpoint_location: str | None = None,
+        trigger: Mapping[str, Any] | None = None,
+        output_mode: str = "update",
+    ) -> JobClient:
+        """Starts all sinks, and operators nobody reads, as one Spark query.
+
+        `trigger` has the arguments of `DataStreamWriter.trigger`, `output_mode` is the
+        query's (`append` for what Spark refuses to run in update mode). The environment
+        is empty afterwards and can be given another job.
+        """
+        graph = JobGraph.of(self._sinks, self._operators)
+        if not graph.ends:
+            raise InvalidRequestError(
+                f"job {job_name!r} has nothing to run: add a sink, a stateful operator or a "
+                "queryable state (streams taken with to_dataframe() run elsewhere)"
+            )
+        if len(graph.sources) > 1:
+            raise InvalidRequestError(
+                f"job {job_name!r} reads {len(graph.sources)} DataFrames, and one Spark query "
+                "reads one: start from one from_dataframe() call, union or join the DataFrames "
+                "before, or execute a job for each"
+            )
+        graph.check()
+        job = self._compiler(job_name).start(
+            graph,
+            checkpoint_location=checkpoint_location,
+            trigger=dict(trigger or {}),
+            output_mode=output_mode,
+        )
+        self._sinks, self._operators = [], []
+        return job
+
+    def close(self) -> None:
+        """Ends the coordinator and the state servers of the Spark application. Idempotent.
+
+        Queries of the application that are still running fail. `spark.stop()` does the
+        same.
+        """
+        application, self._application = self._application, None
+        if application is not None:
+            application.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def _set(self, **values: Any) -> Self:
+        self._settings = dataclasses.replace(self._settings, **values)
+        return self
+
+    def _compiler(self, job_name: str = "") -> Compiler:
+        parallelism = self._settings.parallelism or parallelism_of(self._spark)
+        settings = dataclasses.replace(self._settings, parallelism=parallelism)
+        if self._application is None or self._application.closed:
+            self._application = SparkApplication.of(self._spark, settings)
+        return Compiler(self._application, settings, job_name)
+
+    def _add_operator(self, node: OperatorNode) -> OperatorNode:
+        node.position = len(self._operators)
+        self._operators.append(node)
+        return node
+
+    def _add_sink(self, node: SinkNode) -> None:
+        self._sinks.append(node)
+
+    def _operator_stream(self, node: OperatorNode) -> OperatorStream:
+        return OperatorStream(self, node)
+
+    def _queryable_stream(self, node: OperatorNode, name: str) -> QueryableStateStream:
+        return QueryableStateStream(self, node, name)
+
+    def _dataframe_of(self, node: StreamNode) -> DataFrame:
+        if isinstance(node, SourceNode):
+            return node.dataframe
+        node.taken = True
+        graph = JobGraph.of_stream(node)
+        graph.check()
+        return self._compiler().dataframe(node, graph)

@@ -1,0 +1,71 @@
+"""How a stream's keys are chosen: columns, or a Python function."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from queryable_state.wire.errors import KeyTypeError
+from queryable_state.wire.key_codec import KeyCodec
+from queryable_state.wire.types import Field, Kind, TypeInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from queryable_state.streaming.elements import Columns
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeySelector:
+    """The key of each element."""
+
+    columns: tuple[str, ...]
+    """The key's columns; those a function computes are added to the stream."""
+    key_type: TypeInfo
+    """Of the one column; of several a ROW or TUPLE with a field a column."""
+    function: Callable[[Any], Any] | None = None
+    """Computes the key of an element; None: the columns are there."""
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The key's columns with their types."""
+        if len(self.columns) == 1:
+            return (Field(self.columns[0], self.key_type),)
+        return tuple(
+            Field(name, field.type)
+            for name, field in zip(self.columns, self.key_type.fields, strict=True)
+        )
+
+    @staticmethod
+    def by_columns(names: tuple[str, ...], columns: Columns) -> KeySelector:
+        """The key is these columns of the stream."""
+        fields = tuple(Field(name, columns.type_of(name, "key_by")) for name in names)
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        if repeated:
+            raise KeyTypeError(f"key_by: column {repeated[0]!r} is named twice")
+        if len(fields) == 1:
+            return KeySelector(columns=names, key_type=_usable(fields[0].type))
+        return KeySelector(columns=names, key_type=_usable(TypeInfo(Kind.ROW, fields=fields)))
+
+    @staticmethod
+    def by_function(
+        function: Callable[[Any], Any], key_type: TypeInfo, columns: Columns
+    ) -> KeySelector:
+        """The key is what the function says of an element."""
+        _usable(key_type)
+        count = len(key_type.fields) if key_type.kind in (Kind.ROW, Kind.TUPLE) else 1
+        stems = ["key"] if count == 1 else [f"key_{number}" for number in range(count)]
+        return KeySelector(
+            columns=tuple(columns.free_name(stem) for stem in stems),
+            key_type=key_type,
+            function=function,
+        )
+
+
+def _usable(key_type: TypeInfo) -> TypeInfo:
+    """Refuses what cannot be a key, naming it."""
+    try:
+        KeyCodec(key_type)
+    except KeyTypeError as problem:
+        raise KeyTypeError(f"key_by: {problem}") from None
+    return key_type

@@ -1,0 +1,206 @@
+"""What can be set on an environment: frozen data, read from Spark's configuration, the
+environment and a file."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import secrets
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from queryable_state.server.ports import PortSpec
+from queryable_state.server.settings import (
+    BACKENDS,
+    COORDINATOR_PORT,
+    PROXY_PORT,
+    SERVER_PORT,
+    Backend,
+    Limits,
+)
+from queryable_state.wire.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+CONF_PREFIX = "spark.queryable_state."
+ENVIRONMENT_PREFIX = "QUERYABLE_STATE_"
+FILE_KEY = "file"
+
+MAX_PARALLELISM_LIMIT = 32767
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnvironmentSettings:
+    """Settings of one Spark application.
+
+    Each field can be set as `spark.queryable_state.<field>` in Spark's configuration, as
+    `QUERYABLE_STATE_<FIELD>` in the driver's environment, or in the TOML file that
+    `spark.queryable_state.file` or `QUERYABLE_STATE_FILE` names; the first one that is set counts.
+    """
+
+    parallelism: int = 0
+    """Subtasks of a stateful operator; 0: as `spark.sql.shuffle.partitions`."""
+
+    max_parallelism: int = 128
+    """Key groups of a state; fixed for its life. 1 to 32767, at least `parallelism`."""
+
+    backend: Backend = "rocksdb"
+    """Where state servers keep state: rocksdb or heap."""
+
+    host: str = ""
+    """Address the coordinator and the state servers listen on; empty: the loopback address where
+    all executors are on this machine, else every address."""
+
+    coordinator_host: str = ""
+    """Name others reach the coordinator by; empty: `spark.driver.host`."""
+
+    coordinator_ports: str = str(COORDINATOR_PORT)
+    """Port, range or list; then any free port."""
+
+    server_ports: str = str(SERVER_PORT)
+    """Port, range or list for the queries a state server answers from its own state."""
+
+    proxy_ports: str = str(PROXY_PORT)
+    """Port, range or list for the queries a state server answers or passes on."""
+
+    ports_strict: bool = False
+    """Fail where no port of a list is free, instead of taking any free port."""
+
+    secret: str = field(default="", repr=False)
+    """Wanted on every call between the parts of the application; empty: a random one. Executors
+    see the configuration of Spark: a secret is better set in the environment or the file."""
+
+    strict: bool = False
+    """Stop a query whose batch ran on some subtasks only or whose input differs in a re-run."""
+
+    lease_ms: int = 5_000
+    """How long a state server may act as owner without a new lease."""
+
+    lease_margin_ms: int = 1_000
+    """What the coordinator waits beyond an expired lease before it assigns anew."""
+
+    task_timeout_s: float = 60.0
+    """How long one step of a task may wait for a state server, retries included."""
+
+    key_bytes: int = Limits.key_bytes
+    """Longest encoded key."""
+
+    value_bytes: int = Limits.value_bytes
+    """Longest encoded value, list chunk or map entry."""
+
+    max_staged_bytes: int = Limits.max_staged_bytes
+    """Bytes written and not yet committed on one state server; what is beyond is refused."""
+
+    directory: str = ""
+    """Folder on each executor for live stores and logs; empty: the one of Spark's local
+    directories, else of temporary files."""
+
+    def __post_init__(self) -> None:
+        if self.backend not in BACKENDS:
+            raise InvalidRequestError(
+                f"state backend {self.backend!r} is not known: choose one of {', '.join(BACKENDS)}"
+            )
+        check_parallelism(self.parallelism, self.max_parallelism)
+        for ports in ("coordinator_ports", "server_ports", "proxy_ports"):
+            PortSpec.parse(getattr(self, ports), CONF_PREFIX + ports)
+
+    @classmethod
+    def load(
+        cls, conf: Mapping[str, str], environment: Mapping[str, str] = os.environ
+    ) -> EnvironmentSettings:
+        """The settings of a whole Spark configuration, an environment and the file they name."""
+        from_conf = {
+            key.removeprefix(CONF_PREFIX): value
+            for key, value in conf.items()
+            if key.startswith(CONF_PREFIX)
+        }
+        from_environment = {
+            key.removeprefix(ENVIRONMENT_PREFIX).lower(): value
+            for key, value in environment.items()
+            if key.startswith(ENVIRONMENT_PREFIX)
+        }
+        file = from_conf.pop(FILE_KEY, None) or from_environment.pop(FILE_KEY, None)
+        from_environment.pop(FILE_KEY, None)
+        values: dict[str, Any] = {}
+        if file:
+            values |= _checked(_read_file(file), f"file {file}: ")
+        # What else is in an environment under this prefix may be somebody else's.
+        known = {name for name in from_environment if name in _FIELDS}
+        values |= _checked({name: from_environment[name] for name in known}, ENVIRONMENT_PREFIX)
+        values |= _checked(from_conf, CONF_PREFIX)
+        return cls(**values)
+
+    def with_secret(self) -> EnvironmentSettings:
+        """These settings with a random secret where none is set."""
+        if self.secret:
+            return self
+        return dataclasses.replace(self, secret=secrets.token_urlsafe(32))
+
+
+_FIELDS = {setting.name: setting for setting in dataclasses.fields(EnvironmentSettings)}
+
+
+def check_parallelism(parallelism: int, max_parallelism: int) -> None:
+    """Refuses what cannot be: p from 0 (not set) to m, m from 1 to 32767."""
+    if not 1 <= max_parallelism <= MAX_PARALLELISM_LIMIT:
+        raise InvalidRequestError(
+            f"max_parallelism is 1 to {MAX_PARALLELISM_LIMIT}, not {max_parallelism}"
+        )
+    if parallelism < 0:
+        raise InvalidRequestError(f"parallelism is at least 1, not {parallelism}")
+    if parallelism > max_parallelism:
+        raise InvalidRequestError(
+            f"parallelism {parallelism} is over max_parallelism {max_parallelism}: a subtask would "
+            "own no key group; lower the one (also spark.sql.shuffle.partitions, where it is not "
+            "set) or raise the other, which is fixed once a state exists"
+        )
+
+
+def _read_file(path: str) -> dict[str, Any]:
+    try:
+        values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as problem:
+        raise InvalidRequestError(
+            f"the settings file {path!r} cannot be read: {problem}"
+        ) from problem
+    table = values.get("queryable_state", values)
+    return dict(table)
+
+
+def _checked(values: Mapping[str, Any], where: str) -> dict[str, Any]:
+    return {name: _value(name, value, where) for name, value in values.items()}
+
+
+def _value(name: str, value: Any, where: str) -> Any:
+    setting = _FIELDS.get(name)
+    if setting is None:
+        raise InvalidRequestError(
+            f"{where}{name} is not a setting; there are: {', '.join(sorted(_FIELDS))}",
+            candidates=sorted(_FIELDS),
+        )
+    wanted: Any = type(setting.default)
+    try:
+        if wanted is bool:
+            return _TRUTH[str(value).strip().lower()]
+        return wanted(str(value).strip())
+    except (ValueError, KeyError):
+        raise InvalidRequestError(
+            f"{where}{name} is {value!r}, which is not {_NAMES[wanted]}"
+        ) from None
+
+
+_TRUTH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+_NAMES: dict[type, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+}
+
+
+def joined(names: Iterable[str]) -> str:
+    """Names for an error text: `a, b, c`, or `none`."""
+    return ", ".join(names) or "none"

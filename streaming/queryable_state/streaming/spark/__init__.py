@@ -1,0 +1,1 @@
+"""Where the operators meet Spark: the only package that knows its internals."""

@@ -1,0 +1,194 @@
+"""What one SparkContext has beside it: a coordinator, and the eyes it sees Spark with."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import threading
+from typing import TYPE_CHECKING, ClassVar
+
+from py4j.protocol import Py4JError
+
+from queryable_state.server.settings import CoordinatorSettings, Limits, StateServerSettings
+from queryable_state.streaming.spark.engine import SparkEngine
+from queryable_state.streaming.spark.listener import CommitListener
+from queryable_state.streaming.spark.session import runs_on_one_machine, warn_of_risks
+from queryable_state.wire.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from queryable_state.streaming.settings import EnvironmentSettings
+
+_log = logging.getLogger("queryable_state.streaming")
+
+_LOOPBACK = "127.0.0.1"
+_EVERY_ADDRESS = "0.0.0.0"
+_POLL_S = 0.2
+_JVM_POLL_S = 2.0
+
+
+class SparkApplication:
+    """The coordinator of one SparkContext; ends with it.
+
+    `of` makes it where there is none: jobs of all environments of one SparkContext
+    share it, and the settings of the first count. `close` is idempotent and runs by
+    itself when the SparkContext stops or the interpreter exits.
+    """
+
+    _running: ClassVar[dict[str, SparkApplication]] = {}
+    _lock: ClassVar[threading.Lock] = threading.Lock()
+
+    def __init__(self, spark: SparkSession, settings: EnvironmentSettings) -> None:
+        # gRPC stays out of Python workers until they run a task.
+        from queryable_state.server.coordinator import Coordinator
+
+        self._context = spark.sparkContext
+        self.application_id: str = self._context.applicationId
+        warn_of_risks(self._context)
+        self._settings = settings.with_secret()
+        local = runs_on_one_machine(self._context)
+        self._host = settings.host or (_LOOPBACK if local else _EVERY_ADDRESS)
+        advertised = settings.coordinator_host or (
+            "" if local else self._context.getConf().get("spark.driver.host", "")
+        )
+        self.engine = SparkEngine(spark)
+        self.coordinator = Coordinator(
+            self.engine,
+            CoordinatorSettings(
+                secret=self._settings.secret,
+                host=self._host,
+                advertised_host=advertised or "",
+                ports=settings.coordinator_ports,
+                ports_strict=settings.ports_strict,
+                lease_ms=settings.lease_ms,
+                lease_margin_ms=settings.lease_margin_ms,
+                strict=settings.strict,
+            ),
+        )
+        self.coordinator.start()
+        self._listeners: list[tuple[SparkSession, CommitListener]] = []
+        self._closing = threading.Event()
+        self._closed = threading.Event()
+        self._watcher = threading.Thread(
+            target=self._watch, name="queryable-state-application", daemon=True
+        )
+        self._watcher.start()
+        atexit.register(self.close)
+
+    @classmethod
+    def of(cls, spark: SparkSession, settings: EnvironmentSettings) -> SparkApplication:
+        """The application of a session's SparkContext."""
+        with cls._lock:
+            found = cls._running.get(spark.sparkContext.applicationId)
+            if found is None or found.closed:
+                found = cls(spark, settings)
+                cls._running[found.application_id] = found
+            elif found._settings.backend != settings.backend:
+                raise InvalidRequestError(
+                    f"the state servers of this Spark application keep state in "
+                    f"{found._settings.backend}, and {settings.backend} is asked for: the backend "
+                    "is one for all jobs of an application"
+                )
+            return found
+
+    @property
+    def closed(self) -> bool:
+        """Whether it has ended."""
+        return self._closing.is_set()
+
+    @property
+    def secret(self) -> str:
+        """Wanted on every call between the parts of the application."""
+        return self._settings.secret
+
+    @property
+    def coordinator_address(self) -> str:
+        """HOST:PORT of the coordinator, as executors reach it."""
+        return self.coordinator.address
+
+    @property
+    def server_template(self) -> StateServerSettings:
+        """Settings of a state server but for its executor, and for its folder's name."""
+        settings = self._settings
+        return StateServerSettings(
+            coordinator_address=self.coordinator_address,
+            secret=settings.secret,
+            executor_id="",
+            directory=settings.directory,
+            host=self._host,
+            query_ports=settings.server_ports,
+            proxy_ports=settings.proxy_ports,
+            ports_strict=settings.ports_strict,
+            backend=settings.backend,
+            limits=Limits(
+                key_bytes=settings.key_bytes,
+                value_bytes=settings.value_bytes,
+                max_staged_bytes=settings.max_staged_bytes,
+            ),
+            strict=settings.strict,
+        )
+
+    def observe(self, session: SparkSession) -> None:
+        """Listens to the queries of a session; Spark tells each session of its own alone."""
+        with self._lock:
+            if any(observed is session for observed, _ in self._listeners):
+                return
+            listener = CommitListener(self.engine, self.coordinator)
+            session.streams.addListener(listener)
+            self._listeners.append((session, listener))
+
+    def proxy_addresses(self) -> list[str]:
+        """HOST:PORT of the proxies of the state servers that are alive."""
+        return self.coordinator.proxy_addresses()
+
+    def close(self) -> None:
+        """Ends state servers and coordinator; returns when they are gone."""
+        with self._lock:
+            if self._closing.is_set():
+                first = False
+            else:
+                first = True
+                self._closing.set()
+                self._running.pop(self.application_id, None)
+        if not first:
+            self._closed.wait()
+            return
+        atexit.unregister(self.close)
+        try:
+            self._stop_listening()
+        finally:
+            self.coordinator.close()
+            self._closed.set()
+
+    def _stop_listening(self) -> None:
+        listeners, self._listeners = self._listeners, []
+        if self._context._jsc is None:
+            return
+        for session, listener in listeners:
+            try:
+                session.streams.removeListener(listener)
+            except (Py4JError, OSError, AttributeError):
+                # Spark is going; its listeners go with it.
+                return
+
+    def _watch(self) -> None:
+        """Closes once the SparkContext has stopped, by Python or by itself."""
+        looked = 0.0
+        while not self._closing.wait(_POLL_S):
+            looked += _POLL_S
+            if self._context._jsc is not None:
+                if looked < _JVM_POLL_S:
+                    continue
+                looked = 0.0
+                if not self._jvm_stopped():
+                    continue
+            _log.info("Spark has stopped: the coordinator and the state servers end")
+            self.close()
+            return
+
+    def _jvm_stopped(self) -> bool:
+        try:
+            return bool(self._context._jsc.sc().isStopped())
+        except (Py4JError, OSError, AttributeError):
+            return True

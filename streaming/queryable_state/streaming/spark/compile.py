@@ -1,0 +1,203 @@
+"""A job graph as Spark DataFrames, and as one query."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+
+from queryable_state.streaming.elements import free_name
+from queryable_state.streaming.graph import OperatorNode, SinkNode, SourceNode
+from queryable_state.streaming.job_client import JobClient
+from queryable_state.streaming.runtime.settings import RuntimeSettings
+from queryable_state.streaming.runtime.spec import OperatorSpec
+from queryable_state.streaming.spark.task import SubtaskFunction
+from queryable_state.streaming.spark.types import data_type, is_hashable, schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from queryable_state.streaming.graph import JobGraph, StreamNode
+    from queryable_state.streaming.settings import EnvironmentSettings
+    from queryable_state.streaming.spark.application import SparkApplication
+
+_log = logging.getLogger("queryable_state.streaming")
+
+
+class Compiler:
+    """Turns graphs into DataFrames of one Spark application."""
+
+    def __init__(
+        self, application: SparkApplication, settings: EnvironmentSettings, job_name: str
+    ) -> None:
+        self._application = application
+        self._settings = settings
+        self._job_name = job_name
+
+    def dataframe(self, node: StreamNode, graph: JobGraph) -> DataFrame:
+        """A stream as a streaming DataFrame."""
+        self._application.observe(graph.sources[0].dataframe.sparkSession)
+        return _Frames(self, graph, {}).of(node)
+
+    def start(
+        self,
+        graph: JobGraph,
+        *,
+        checkpoint_location: str | None,
+        trigger: dict[str, Any],
+        output_mode: str,
+    ) -> JobClient:
+        """Starts a graph of one source as one query."""
+        self._application.observe(graph.sources[0].dataframe.sparkSession)
+        writer = self._writer(graph).queryName(self._job_name).outputMode(output_mode)
+        if checkpoint_location is not None:
+            writer = writer.option("checkpointLocation", checkpoint_location)
+        if trigger:
+            writer = writer.trigger(**trigger)
+        return JobClient(self._application, writer.start(), self._job_name)
+
+    def _writer(self, graph: JobGraph) -> DataStreamWriter:
+        """Native where there is one end; else the source with a branch for each end."""
+        if len(graph.ends) == 1:
+            end = graph.ends[0]
+            frames = _Frames(self, graph, {})
+            if isinstance(end, SinkNode):
+                return frames.of(end.upstream).writeStream.foreachBatch(end.write)
+            return frames.of(end).writeStream.format("noop")
+        (source,) = graph.sources
+
+        def run_batch(batch: DataFrame, batch_id: int) -> None:
+            frames = _Frames(self, graph, {id(source): batch}, persist=True)
+            try:
+                for end in graph.ends:
+                    if isinstance(end, SinkNode):
+                        end.write(frames.of(end.upstream), batch_id)
+                    else:
+                        frames.of(end).write.format("noop").mode("overwrite").save()
+            finally:
+                frames.release()
+
+        return source.dataframe.writeStream.foreachBatch(run_batch)
+
+    def apply(self, node: OperatorNode, upstream: DataFrame) -> DataFrame:
+        """key columns -> key group -> shuffle by subtask -> the operator's tasks."""
+        keyed = _with_key(node, upstream)
+        parallelism = node.parallelism or self._settings.parallelism
+        max_parallelism = node.max_parallelism or self._settings.max_parallelism
+        needed = tuple(dict.fromkeys((*node.keys.columns, *node.value_columns)))
+        key_group, fingerprint = (
+            free_name(name, needed) for name in ("__key_group", "__fingerprint")
+        )
+        group = F.pmod(F.xxhash64(*map(_column, node.keys.columns)), F.lit(max_parallelism))
+        shuffled = keyed.select(
+            *map(_column, needed),
+            group.cast("int").alias(key_group),
+            _fingerprint(node).alias(fingerprint),
+        ).repartitionById(
+            parallelism,
+            F.expr(f"cast(`{key_group}` * {parallelism} div {max_parallelism} as int)"),
+        )
+        spec = OperatorSpec(
+            uid=node.uid,
+            name=node.name,
+            depth=node.upstream.depth,
+            parallelism=parallelism,
+            max_parallelism=max_parallelism,
+            job_name=self._job_name,
+            key_columns=node.keys.columns,
+            key_type=node.keys.key_type,
+            key_group_column=key_group,
+            fingerprint_column=fingerprint,
+            value_columns=node.value_columns,
+            value_type=node.value_type,
+            operator=node.operator,
+            output_type=node.output_type,
+            secret=self._application.secret,
+            coordinator_address=self._application.coordinator_address,
+            settings=RuntimeSettings(
+                task_timeout_s=self._settings.task_timeout_s,
+                key_bytes=self._settings.key_bytes,
+                value_bytes=self._settings.value_bytes,
+            ),
+        )
+        task = SubtaskFunction(
+            spec, self._application.server_template, self._application.application_id
+        )
+        # Spark takes any callable; its annotation asks for a function.
+        return shuffled.mapInArrow(task, schema(spec.output_fields))
+
+
+class _Frames:
+    """DataFrames of the nodes of one graph, each made once.
+
+    Where `persist` is set, as in a batch of several branches, what several nodes
+    read is persisted, so that its operator runs once.
+    """
+
+    def __init__(
+        self,
+        compiler: Compiler,
+        graph: JobGraph,
+        inputs: dict[int, DataFrame],
+        *,
+        persist: bool = False,
+    ) -> None:
+        self._compiler = compiler
+        self._graph = graph
+        self._inputs = inputs
+        self._persist = persist
+        self._made: dict[int, DataFrame] = {}
+        self._persisted: list[DataFrame] = []
+
+    def of(self, node: StreamNode) -> DataFrame:
+        """The DataFrame of a node."""
+        if id(node) not in self._made:
+            frame = self._make(node)
+            if self._persist and self._graph.readers(node) > 1:
+                frame = frame.persist()
+                self._persisted.append(frame)
+            self._made[id(node)] = frame
+        return self._made[id(node)]
+
+    def release(self) -> None:
+        """Gives back what was persisted."""
+        while self._persisted:
+            self._persisted.pop().unpersist()
+
+    def _make(self, node: StreamNode) -> DataFrame:
+        if isinstance(node, SourceNode):
+            return self._inputs.get(id(node), node.dataframe)
+        return self._compiler.apply(node, self.of(node.upstream))
+
+
+def _with_key(node: OperatorNode, upstream: DataFrame) -> DataFrame:
+    """The upstream columns, and those a key function computes."""
+    function = node.keys.function
+    if function is None:
+        return upstream
+    columns = node.upstream.columns
+    element = _column(columns.names[0]) if columns.bare else F.struct(*map(_column, columns.names))
+    computed = F.udf(function, data_type(node.keys.key_type))(element)
+    names = node.keys.columns
+    if len(names) == 1:
+        return upstream.withColumn(names[0], computed)
+    whole = free_name("__key", columns.names)
+    keyed = upstream.withColumn(whole, computed)
+    inner = [field.name or f"f{number}" for number, field in enumerate(node.keys.key_type.fields)]
+    parts = {name: _column(whole).getField(field) for name, field in zip(names, inner, strict=True)}
+    return keyed.withColumns(parts)
+
+
+def _fingerprint(node: OperatorNode) -> Column:
+    """A hash of what the operator sees of a row; a column with maps is left out."""
+    types = {field.name: field.type for field in node.keys.fields}
+    for name in node.value_columns:
+        types.setdefault(name, node.upstream.columns.type_of(name, node.kind))
+    hashable = [_column(name) for name, info in types.items() if is_hashable(info)]
+    return F.xxhash64(*hashable)
+
+
+def _column(name: str) -> Column:
+    return F.col("`" + name.replace("`", "``") + "`")

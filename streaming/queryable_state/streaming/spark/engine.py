@@ -1,0 +1,193 @@
+"""Spark as the coordinator sees it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import uuid
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JError
+
+from queryable_state.server.coordinator.engine import BatchClocks, QueryInfo
+from queryable_state.streaming.spark.checkpoint_files import CheckpointFiles
+from queryable_state.wire.errors import JobError, QueryableStateError, RetryLaterError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_log = logging.getLogger("queryable_state.streaming")
+
+_RETRY_AFTER_MS = 100
+
+
+@dataclass(frozen=True)
+class _SeenQuery:
+    """What is remembered of a query once Spark has forgotten it."""
+
+    info: QueryInfo
+    files: CheckpointFiles | None = None
+    committed: int = -1
+    stopped_for: QueryableStateError | None = None
+
+
+class SparkEngine:
+    """The streaming queries of one SparkContext, whichever session started them.
+
+    Asks the JVM's registry of active queries, which spans sessions; what has ended
+    is answered from memory. Usable from every thread.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._context = spark.sparkContext
+        self._lock = threading.Lock()
+        self._seen: dict[bytes, _SeenQuery] = {}
+
+    def query(self, query_id: bytes) -> QueryInfo | None:
+        """The query of this id, also after it ended."""
+        execution = self._execution(query_id)
+        if execution is not None:
+            return self._observe(query_id, execution).info
+        with self._lock:
+            seen = self._seen.get(query_id)
+            if seen is not None and seen.info.active:
+                # It ended since it was last asked for; why, the listener says.
+                seen = replace(seen, info=replace(seen.info, active=False))
+                self._seen[query_id] = seen
+        return None if seen is None else seen.info
+
+    def clocks(self, query_id: bytes, batch_id: int) -> BatchClocks:
+        """The clocks Spark planned a batch with."""
+        files = self._files(query_id)
+        clocks = None if files is None else files.clocks(batch_id)
+        if clocks is not None:
+            return clocks
+        if files is None or self._execution(query_id) is not None:
+            raise RetryLaterError(
+                f"the offsets of batch {batch_id} of query {query_id.hex()} are not there yet",
+                retry_after_ms=_RETRY_AFTER_MS,
+            )
+        raise JobError(
+            f"{files.root} has no offsets of batch {batch_id}, and query {query_id.hex()} has "
+            "ended: its checkpoint is gone or was rewound; start the query again"
+        )
+
+    def is_committed(self, query_id: bytes, batch_id: int) -> bool:
+        """Whether Spark has committed the batch."""
+        with self._lock:
+            seen = self._seen.get(query_id)
+        if seen is not None and batch_id <= seen.committed:
+            return True
+        files = self._files(query_id)
+        if files is None or not files.is_committed(batch_id):
+            return False
+        self.note_committed(query_id, batch_id)
+        return True
+
+    def live_executors(self) -> int:
+        """Executors now; the driver counts where it runs the tasks."""
+        try:
+            return max(1, int(self._jsc.sc().getExecutorMemoryStatus().size()) - 1)
+        except (Py4JError, AttributeError):
+            return 1
+
+    def stop_query(self, query_id: bytes, error: QueryableStateError) -> None:
+        """Stops the query; `stop_reason` tells why afterwards."""
+        _log.error("query %s is stopped: %s", query_id.hex(), error)
+        execution = self._execution(query_id)
+        if execution is None:
+            return
+        self._observe(query_id, execution)
+        with self._lock:
+            seen = self._seen[query_id]
+            info = replace(seen.info, error=str(error))
+            self._seen[query_id] = replace(seen, info=info, stopped_for=error)
+        threading.Thread(
+            target=_stop, args=(execution, query_id), name="stop-query", daemon=True
+        ).start()
+
+    def stop_reason(self, query_id: bytes) -> QueryableStateError | None:
+        """Why the coordinator had the query stopped; None: it did not."""
+        with self._lock:
+            seen = self._seen.get(query_id)
+        return None if seen is None else seen.stopped_for
+
+    def note_committed(self, query_id: bytes, batch_id: int) -> None:
+        """Remembers a commit, for after the checkpoint is gone."""
+        with self._lock:
+            seen = self._seen.get(query_id)
+            if seen is not None and batch_id > seen.committed:
+                self._seen[query_id] = replace(seen, committed=batch_id)
+
+    def note_started(self, query_id: bytes, run_id: bytes, name: str) -> None:
+        """Remembers a run, forgetting how the one before it ended."""
+        with self._lock:
+            info = QueryInfo(name=name, run_id=run_id, active=True)
+            seen = self._seen.get(query_id)
+            committed = -1 if seen is None else seen.committed
+            self._seen[query_id] = _SeenQuery(info, committed=committed)
+
+    def note_ended(self, query_id: bytes, run_id: bytes, error: str | None) -> None:
+        """Remembers how a run ended, unless a newer one has begun."""
+        with self._lock:
+            seen = self._seen.get(query_id)
+            if seen is not None and seen.info.run_id == run_id:
+                info = replace(seen.info, active=False, error=error or seen.info.error)
+                self._seen[query_id] = replace(seen, info=info)
+
+    @property
+    def _jsc(self) -> Any:
+        return self._context._jsc
+
+    def _execution(self, query_id: bytes) -> Any:
+        """The JVM's object of an active query; None where it is not active or Spark is gone."""
+        context = self._context
+        if context._jsc is None:
+            return None
+        try:
+            jvm: Any = context._jvm
+            jvm_id = jvm.java.util.UUID.fromString(str(uuid.UUID(bytes=query_id)))
+            return self._spark._jsparkSession.sharedState().activeStreamingQueries().get(jvm_id)
+        except (Py4JError, AttributeError, OSError) as problem:
+            raise RetryLaterError(
+                f"Spark does not answer: {problem}", retry_after_ms=_RETRY_AFTER_MS
+            ) from problem
+
+    def _observe(self, query_id: bytes, execution: Any) -> _SeenQuery:
+        try:
+            run_id = uuid.UUID(execution.runId().toString()).bytes
+            name, active = execution.name() or "", bool(execution.isActive())
+            root = execution.resolvedCheckpointRoot()
+        except (Py4JError, OSError) as problem:
+            raise RetryLaterError(
+                f"Spark does not answer: {problem}", retry_after_ms=_RETRY_AFTER_MS
+            ) from problem
+        with self._lock:
+            seen = self._seen.get(query_id)
+            if seen is None or seen.info.run_id != run_id:
+                committed = -1 if seen is None else seen.committed
+                seen = _SeenQuery(
+                    QueryInfo(name=name, run_id=run_id, active=active), committed=committed
+                )
+            if seen.files is None or seen.files.root != root:
+                seen = replace(seen, files=CheckpointFiles(self._context, root))
+            info = replace(seen.info, name=name, active=active)
+            self._seen[query_id] = seen = replace(seen, info=info)
+            return seen
+
+    def _files(self, query_id: bytes) -> CheckpointFiles | None:
+        with self._lock:
+            seen = self._seen.get(query_id)
+        if seen is not None and seen.files is not None:
+            return seen.files
+        execution = self._execution(query_id)
+        return None if execution is None else self._observe(query_id, execution).files
+
+
+def _stop(execution: Any, query_id: bytes) -> None:
+    try:
+        execution.stop()
+    except (Py4JError, OSError) as problem:
+        _log.error("query %s could not be stopped: %s", query_id.hex(), problem)

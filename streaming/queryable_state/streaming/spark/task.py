@@ -1,0 +1,52 @@
+"""The function Spark runs for each subtask of a stateful operator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from queryable_state.streaming.spark.failure import reason_note
+from queryable_state.wire.errors import QueryableStateError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import pyarrow as pa
+
+    from queryable_state.server.settings import StateServerSettings
+    from queryable_state.streaming.runtime.spec import OperatorSpec
+
+
+@dataclass(frozen=True)
+class SubtaskFunction:
+    """For `mapInArrow`: pickled in the driver, called once a task, with no batch where a
+    partition is empty.
+
+    gRPC must not be imported before Spark's daemon forks: whatever imports it is
+    imported in the call.
+    """
+
+    spec: OperatorSpec
+    server: StateServerSettings
+    """Template; the executor fills in who and where it is."""
+    application_id: str
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from self._run(batches)
+        except QueryableStateError as error:
+            # The note is in the text Spark carries to the driver, which has no other way there.
+            error.add_note(reason_note(error))
+            raise
+
+    def _run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from queryable_state.server.state_server.launch import ensure_server
+        from queryable_state.streaming.runtime.task import OperatorTask
+
+        from queryable_state.streaming.spark.executor import current_executor
+        from queryable_state.streaming.spark.task_identity import task_identity
+
+        identity = task_identity(self.spec.name)
+        settings = current_executor(self.application_id).settings(self.server)
+        addresses = ensure_server(settings.directory, settings)
+        yield from OperatorTask(self.spec)(iter(batches), identity, addresses.backend)
