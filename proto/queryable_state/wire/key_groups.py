@@ -7,6 +7,7 @@ the JVM shuffles a row to the very subtask whose owner Python asks for its key.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from xxhash import xxh64_intdigest
@@ -17,7 +18,7 @@ from queryable_state.wire.key_hash import SEED, hasher
 from queryable_state.wire.type_model import Kind, TypeInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 MAX_MAX_PARALLELISM = 32767
 DEFAULT_MAX_PARALLELISM = 128
@@ -97,7 +98,8 @@ def key_group_range(subtask: int, parallelism: int, max_parallelism: int) -> tup
     return first, last
 
 
-def _prefixes(max_parallelism: int) -> list[bytes]:
+@lru_cache(maxsize=64)
+def _prefixes(max_parallelism: int) -> Sequence[bytes]:
     return [group.to_bytes(2, "big") for group in range(max_parallelism)]
 
 

@@ -1,0 +1,172 @@
+"""Keys and values as JSON, for people and grpcurl.
+
+Dates and times are ISO 8601, binary is base64, decimals are strings (a number is
+understood, too), floats that JSON lacks are "NaN", "Infinity" and "-Infinity", rows
+objects, tuples arrays, maps objects whose keys are texts. A pickle stays one:
+{"$pickled": "<base64>"}.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import math
+from datetime import UTC, date, datetime
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Any
+
+from queryable_state.wire.errors import InvalidRequestError, KeyTypeError
+from queryable_state.wire.records import StateCodecs
+from queryable_state.wire.type_model import Kind, TypeInfo, given
+
+if TYPE_CHECKING:
+    from queryable_state.v1 import query_pb2, registration_pb2
+
+_INTEGERS = (Kind.BYTE, Kind.SHORT, Kind.INT, Kind.LONG)
+_FLOATS = (Kind.FLOAT, Kind.DOUBLE)
+_SPECIAL_FLOATS = ("NaN", "Infinity", "-Infinity")
+
+
+def key_from_json(text: str, key_type: TypeInfo) -> Any:
+    """The key a JSON text says, to be encoded by a `KeyCodec` of the type."""
+    try:
+        parsed = json.loads(text, parse_float=Decimal)
+    except (ValueError, RecursionError) as error:
+        shown = text if len(text) <= 80 else text[:80] + "..."
+        raise InvalidRequestError(
+            f"key {shown!r} is not JSON ({error}); a {key_type} key is written as in "
+            f"{_example(key_type)}"
+        ) from None
+    return _from_json(parsed, key_type, "key")
+
+
+def _from_json(value: Any, info: TypeInfo, path: str) -> Any:
+    if info.kind in (Kind.ROW, Kind.TUPLE):
+        return _fields_from_json(value, info, path)
+    try:
+        return _scalar_from_json(value, info)
+    except (TypeError, ValueError, InvalidOperation, binascii.Error) as error:
+        shown = repr(value)
+        shown = shown if len(shown) <= 80 else shown[:80] + "..."
+        raise KeyTypeError(
+            f"{path} is {info}, written as in {_example(info)}, not as {shown}: {error}"
+        ) from None
+
+
+def _fields_from_json(value: Any, info: TypeInfo, path: str) -> Any:
+    names = [f.name for f in info.fields]
+    if info.kind == Kind.ROW and isinstance(value, dict):
+        if set(value) != set(names):
+            raise KeyTypeError(f"{path} needs the fields {names}, not {list(value)}")
+        value = [value[name] for name in names]
+    if not isinstance(value, list) or len(value) != len(names):
+        raise KeyTypeError(f"{path} is {info}, written as in {_example(info)}")
+    parts = zip(value, info.fields, strict=True)
+    return tuple(_from_json(v, f.type, f"{path}[{i}]") for i, (v, f) in enumerate(parts))
+
+
+def _scalar_from_json(value: Any, info: TypeInfo) -> Any:
+    if info.kind in _INTEGERS:
+        # A string keeps longs whole where a tool's numbers are doubles.
+        if isinstance(value, str):
+            return int(value)
+        return value
+    if info.kind in _FLOATS:
+        if isinstance(value, Decimal):
+            return float(value)
+        if value in _SPECIAL_FLOATS:
+            return float(value)
+        return value
+    if info.kind == Kind.DECIMAL:
+        return Decimal(value) if isinstance(value, str) else value
+    if info.kind in (Kind.STRING, Kind.BOOLEAN):
+        return value
+    if not isinstance(value, str):
+        raise TypeError("it needs a string")
+    if info.kind == Kind.BINARY:
+        return base64.b64decode(value, validate=True)
+    if info.kind == Kind.DATE:
+        return date.fromisoformat(value)
+    return datetime.fromisoformat(value)
+
+
+def _example(info: TypeInfo) -> str:
+    if info.kind == Kind.ROW:
+        inner = (f"{json.dumps(f.name)}: {_example(f.type)}" for f in info.fields)
+        return "{" + ", ".join(inner) + "}"
+    if info.kind == Kind.TUPLE:
+        return f"[{', '.join(_example(f.type) for f in info.fields)}]"
+    return _EXAMPLES.get(info.kind, "7")
+
+
+_EXAMPLES = {
+    Kind.BOOLEAN: "true",
+    Kind.FLOAT: "1.5",
+    Kind.DOUBLE: "1.5",
+    Kind.DECIMAL: '"1.50"',
+    Kind.STRING: '"sensor_1"',
+    Kind.BINARY: '"c2Vuc29y"',
+    Kind.DATE: '"2013-01-31"',
+    Kind.TIMESTAMP: '"2013-01-31T10:00:00Z"',
+    Kind.TIMESTAMP_NTZ: '"2013-01-31T10:00:00"',
+}
+
+
+def value_to_json(
+    registration: registration_pb2.StateRegistration, records: query_pb2.Records
+) -> str:
+    """The value of a state object as JSON text, from its records. Nothing is unpickled."""
+    codecs = StateCodecs(registration)
+    value = codecs.decode_records(records.elements, records.values)
+    info = codecs.value.type_info
+    if codecs.map_key is not None:
+        info = TypeInfo(Kind.MAP, key=codecs.map_key.type_info, element=info)
+    return json.dumps(to_jsonable(value, info), ensure_ascii=False, allow_nan=False)
+
+
+def to_jsonable(value: Any, info: TypeInfo) -> Any:
+    """A decoded key or value as what `json.dumps` takes."""
+    if value is None:
+        return None
+    match info.kind:
+        case Kind.ROW:
+            pairs = zip(info.fields, value, strict=True)
+            return {f.name: to_jsonable(v, f.type) for f, v in pairs}
+        case Kind.TUPLE:
+            pairs = zip(info.fields, value, strict=True)
+            return [to_jsonable(v, f.type) for f, v in pairs]
+        case Kind.LIST:
+            element = given(info.element)
+            return [to_jsonable(v, element) for v in value]
+        case Kind.MAP:
+            key, element = given(info.key), given(info.element)
+            return {_name(k, key): to_jsonable(v, element) for k, v in value.items()}
+        case Kind.FLOAT | Kind.DOUBLE:
+            return value if math.isfinite(value) else _special(value)
+        case Kind.DECIMAL:
+            return format(value, "f")
+        case Kind.BINARY:
+            return base64.b64encode(value).decode()
+        case Kind.PICKLED:
+            return {"$pickled": base64.b64encode(value).decode()}
+        case Kind.DATE | Kind.TIMESTAMP_NTZ:
+            return value.isoformat()
+        case Kind.TIMESTAMP:
+            return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+        case _:
+            return value
+
+
+def _special(value: float) -> str:
+    if math.isnan(value):
+        return "NaN"
+    return "Infinity" if value > 0 else "-Infinity"
+
+
+def _name(key: Any, info: TypeInfo) -> str:
+    """The text of a map's key: its JSON, without the quotes of a string."""
+    jsonable = to_jsonable(key, info)
+    if isinstance(jsonable, str):
+        return jsonable
+    return json.dumps(jsonable, ensure_ascii=False, allow_nan=False)
