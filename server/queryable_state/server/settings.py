@@ -29,7 +29,7 @@ class Limits:
     """Bytes of one stored value."""
 
     batch_keys: int = 4096
-    """Keys of one query or fetch."""
+    """Keys of one query."""
 
     queries_in_flight: int = 64
     """Queries of one stream that may wait for their answer."""
@@ -38,7 +38,10 @@ class Limits:
     """Query streams of one process."""
 
     answer_bytes: int = 16 * 1024 * 1024
-    """Value bytes of one answer; the keys beyond it are told to ask again. At least `value_bytes`."""
+    """Value bytes of one answer, at least `value_bytes`; the keys beyond it are to ask again."""
+
+    prefix_records: int = 50_000
+    """Records under one key and namespace that a query may read; they are read in one go."""
 
     message_bytes: int = 64 * 1024 * 1024
     """Bytes of one gRPC message."""
@@ -98,6 +101,9 @@ class StateServerSettings:
 
     backend: Backend = "heap"
     """Where the state lives."""
+
+    rocksdb: dict[str, int] = field(default_factory=dict)
+    """Fields of `RocksDBSettings` that are to differ from their defaults."""
 
     limits: Limits = field(default_factory=Limits)
 

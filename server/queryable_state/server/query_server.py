@@ -1,0 +1,69 @@
+"""One public port: the query service with reflection and health."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import grpc.aio
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from queryable_state.server.ports import EXCLUSIVE_PORT_OPTION, PortSpec, bind, join_address
+from queryable_state.server.query.service import QueryableStateService
+
+if TYPE_CHECKING:
+    from queryable_state.server.query.router import Router, ServiceInfo
+
+_SERVICE = "queryable_state.v1.QueryableState"
+
+# What does not fit in one frame beside keys and values.
+_FRAME_BYTES = 1 << 20
+
+
+def server_options(message_bytes: int) -> list[tuple[str, int]]:
+    """Channel options of every server of ours."""
+    return [
+        EXCLUSIVE_PORT_OPTION,
+        ("grpc.max_receive_message_length", message_bytes + _FRAME_BYTES),
+        ("grpc.max_send_message_length", -1),
+        # With the defaults a server fails some of about a thousand calls that wait.
+        ("grpc.server.max_pending_requests", 1_000_000),
+        ("grpc.server.max_pending_requests_hard_limit", 1_000_000),
+    ]
+
+
+class QueryServer:
+    """Serves `QueryableState` from one router on a port of its own.
+
+    `bind`, then `start`, then `aclose`, which answers what it has read before it ends. The
+    router stays the caller's to close, after that.
+    """
+
+    def __init__(self, router: Router, info: ServiceInfo) -> None:
+        self._server = grpc.aio.server(options=server_options(info.limits.message_bytes))
+        self._service = QueryableStateService(router, info)
+        self._service.add_to(self._server)
+        self._health = health.aio.HealthServicer()
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        reflection.enable_server_reflection(
+            (_SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), self._server
+        )
+
+    def bind(
+        self, spec: PortSpec, host: str, *, advertised_host: str, what: str, strict: bool
+    ) -> str:
+        """Takes a port; returns the HOST:PORT others reach it by."""
+        port = bind(self._server.add_insecure_port, spec, host, what=what, strict=strict)
+        return join_address(advertised_host or host, port)
+
+    async def start(self) -> None:
+        """Serves from here on."""
+        await self._server.start()
+        for name in ("", _SERVICE):
+            await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+
+    async def aclose(self, drain_timeout_s: float = 0) -> None:
+        """Says it is not serving, ends streams once they answered, then stops. Idempotent."""
+        await self._health.enter_graceful_shutdown()
+        await self._service.drain()
+        await self._server.stop(drain_timeout_s)

@@ -1,0 +1,96 @@
+"""What tasks and the coordinator ask of one state server."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from queryable_state.internal.v1 import backend_pb2, backend_pb2_grpc
+from queryable_state.server.state_server.fetches import read_fetches
+from queryable_state.server.state_server.refusals import ending_with_status
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import AsyncIterator
+
+    from queryable_state.server.state_server.batch_opener import BatchOpener
+    from queryable_state.server.state_server.bulk_thread import BulkThread
+    from queryable_state.server.state_server.holdings import Holdings
+    from queryable_state.server.state_server.owner_table import OwnerTable
+    from queryable_state.server.state_server.refusals import Context
+    from queryable_state.server.state_server.staging import Staging
+
+_log = logging.getLogger(__name__)
+
+
+class BackendService(backend_pb2_grpc.StateBackendServicer):
+    """The `StateBackend` RPCs. Translates; what is asked for is done by its parts."""
+
+    def __init__(
+        self,
+        owners: OwnerTable,
+        opener: BatchOpener,
+        staging: Staging,
+        holdings: Holdings,
+        bulk: BulkThread,
+        *,
+        stop: asyncio.Event,
+    ) -> None:
+        self._owners = owners
+        self._opener = opener
+        self._staging = staging
+        self._holdings = holdings
+        self._bulk = bulk
+        self._stop = stop
+
+    async def LocateSubtask(
+        self, request: backend_pb2.LocateSubtaskRequest, context: Context
+    ) -> backend_pb2.LocateSubtaskResponse:
+        async with ending_with_status(context, "LocateSubtask"):
+            return await self._owners.locate(request)
+
+    async def Begin(
+        self, request: backend_pb2.BeginRequest, context: Context
+    ) -> backend_pb2.BeginResponse:
+        async with ending_with_status(context, "Begin"):
+            return await self._opener.begin(request)
+
+    async def Fetch(
+        self, request: backend_pb2.FetchRequest, context: Context
+    ) -> backend_pb2.FetchResponse:
+        async with ending_with_status(context, "Fetch"):
+            _, subtask = self._staging.begun(request.subtask, request.batch_id, request.token)
+            return await self._bulk.run(
+                read_fetches,
+                subtask.store,
+                request.batch_id - 1,
+                request.fetches,
+                frozenset(subtask.states),
+            )
+
+    async def Prepare(
+        self, request_iterator: AsyncIterator[backend_pb2.PrepareRequest], context: Context
+    ) -> backend_pb2.PrepareResponse:
+        async with ending_with_status(context, "Prepare"):
+            return await self._staging.prepare(aiter(request_iterator))
+
+    async def Commit(
+        self, request: backend_pb2.CommitRequest, context: Context
+    ) -> backend_pb2.CommitResponse:
+        async with ending_with_status(context, "Commit"):
+            return backend_pb2.CommitResponse(sealed=self._holdings.commit(request))
+
+    async def DropQuery(
+        self, request: backend_pb2.DropQueryRequest, context: Context
+    ) -> backend_pb2.DropQueryResponse:
+        async with ending_with_status(context, "DropQuery"):
+            await self._holdings.drop_job(request.query_id)
+            return backend_pb2.DropQueryResponse()
+
+    async def Shutdown(
+        self, request: backend_pb2.ShutdownRequest, context: Context
+    ) -> backend_pb2.ShutdownResponse:
+        async with ending_with_status(context, "Shutdown"):
+            _log.info("the coordinator asks this server to stop")
+            self._stop.set()
+            return backend_pb2.ShutdownResponse()

@@ -1,0 +1,88 @@
+"""The stores of one job on this server, committing together."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from queryable_state.server.storage.store import NOTHING_COMMITTED
+from queryable_state.v1 import query_pb2
+from queryable_state.wire.errors import Reason, SupersededError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from queryable_state.internal.v1 import backend_pb2
+    from queryable_state.server.state_server.owned_subtask import OwnedSubtask, SubtaskId
+    from queryable_state.v1 import registration_pb2
+
+_REPORTS_KEPT = 4096
+
+
+class JobStores:
+    """What this server holds of one Spark query. Event loop only.
+
+    A commit flips every store in one turn of the loop, so that no answer sees two versions.
+    """
+
+    def __init__(self, query_id: bytes, server_id: str) -> None:
+        self.query_id = query_id
+        self.run_epoch = 0
+        self.subtasks: dict[SubtaskId, OwnedSubtask] = {}
+        self.stable_version = NOTHING_COMMITTED
+        self.registrations: dict[object, Sequence[registration_pb2.StateRegistration]] = {}
+        self.info = query_pb2.ReadInfo(
+            version=NOTHING_COMMITTED, role=query_pb2.OWNER, server_id=server_id
+        )
+        # Bounded: where the coordinator never asks, the oldest reports are of no more use.
+        self._reports: deque[backend_pb2.SealedSubtask] = deque(maxlen=_REPORTS_KEPT)
+
+    @property
+    def committed_version(self) -> int:
+        """Newest committed batch; -1 before the first."""
+        return self.info.version
+
+    def add(self, subtask: OwnedSubtask) -> None:
+        """Takes a store; it joins at the job's committed version."""
+        self.subtasks[subtask.id] = subtask
+        subtask.store.commit(self.committed_version)
+
+    def commit(self, version: int, commit_time_ms: int, watermark_ms: int) -> bool:
+        """Makes every batch up to `version` committed; False where they were already."""
+        if version <= self.committed_version:
+            return False
+        info = query_pb2.ReadInfo()
+        info.CopyFrom(self.info)
+        info.version = version
+        info.commit_time_ms = commit_time_ms
+        info.watermark_ms = watermark_ms
+        for subtask in self.subtasks.values():
+            subtask.store.commit(version)
+            self._reports.extend(subtask.forget_up_to(version))
+        self.info = info
+        return True
+
+    def take_reports(self) -> list[backend_pb2.SealedSubtask]:
+        """What was sealed in the batches committed since the last call."""
+        reports = list(self._reports)
+        self._reports.clear()
+        return reports
+
+    def check_epoch(self, run_epoch: int) -> None:
+        """Raises FENCED for an attempt of an older run; remembers a newer one."""
+        if run_epoch < self.run_epoch:
+            raise SupersededError(
+                f"job {self.query_id.hex()} runs at epoch {self.run_epoch}; this attempt is of "
+                f"epoch {run_epoch}, an older run: it must stop",
+                reason=Reason.FENCED,
+            )
+        self.run_epoch = run_epoch
+
+    def check_uncommitted(self, batch_id: int) -> None:
+        """Raises ALREADY_COMMITTED where the batch is committed."""
+        if batch_id <= self.committed_version:
+            raise SupersededError(
+                f"batch {batch_id} of job {self.query_id.hex()} is committed (the newest is "
+                f"{self.committed_version}): its writes are in",
+                reason=Reason.ALREADY_COMMITTED,
+            )

@@ -1,0 +1,85 @@
+"""The life of a state server process, from its settings to its exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import signal
+import sys
+from pathlib import Path
+
+import uvloop
+
+from queryable_state.server.settings import StateServerSettings
+from queryable_state.server.state_server.server import StateServer
+from queryable_state.server.state_server.server_directory import ServerDirectory
+from queryable_state.server.state_server.watched_process import WatchedProcess
+from queryable_state.wire.errors import QueryableStateError
+
+_log = logging.getLogger(__name__)
+
+
+def main(settings_json: str) -> int:
+    """Runs one state server to its end; returns the exit code.
+
+    The log goes to `server.log` in the server's directory, what fails before that to stderr.
+    """
+    try:
+        settings = StateServerSettings.from_json(settings_json)
+        directory = ServerDirectory(Path(settings.directory))
+        directory.make()
+    except (QueryableStateError, OSError) as problem:
+        sys.stderr.write(f"state server: {problem}\n")
+        return 2
+    logging.basicConfig(
+        filename=directory.log,
+        level=logging.INFO,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    try:
+        with directory.holding():
+            _tune()
+            uvloop.run(_run(settings, directory))
+    except QueryableStateError as refusal:
+        _log.error("the state server cannot run: %s", refusal)
+        return 1
+    except Exception:  # noqa: BLE001 - the log is all that is left of it
+        _log.exception("the state server failed")
+        return 1
+    return 0
+
+
+def _tune() -> None:
+    """Interpreter settings that belong to a process of our own, never to a library's host."""
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 1000)
+    # The bulk thread holds the interpreter for at most this long while queries wait.
+    sys.setswitchinterval(2e-4)
+
+
+async def _run(settings: StateServerSettings, directory: ServerDirectory) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with contextlib.AsyncExitStack() as stack:
+        stack.callback(directory.withdraw)
+        if settings.watched_pid:
+            watched = WatchedProcess(settings.watched_pid, settings.watched_start_ticks)
+            stack.callback(watched.close)
+            watching = asyncio.create_task(_stop_after(watched, stop))
+            stack.push_async_callback(asyncio.wait, [watching])
+            stack.callback(watching.cancel)
+        async with StateServer(settings, stop=stop) as server:
+            if not stop.is_set():
+                directory.publish(server.addresses)
+                _log.info("ready: %s", server.addresses)
+            await server.wait_stopped()
+
+
+async def _stop_after(watched: WatchedProcess, stop: asyncio.Event) -> None:
+    await watched.wait()
+    _log.info("process %d ended: this server ends with it", watched.pid)
+    stop.set()

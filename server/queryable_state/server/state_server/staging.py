@@ -1,0 +1,202 @@
+"""Takes in an attempt's changes and seals them."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from queryable_state.internal.v1 import backend_pb2, changes_pb2
+from queryable_state.server.state_server.block_checks import check_block
+from queryable_state.server.state_server.owned_subtask import OwnedSubtask, SealMark, SubtaskId
+from queryable_state.server.storage.overlay import OverlayBuilder
+from queryable_state.wire.changes import BlockSums, read_block, record_count
+from queryable_state.wire.errors import (
+    InvalidRequestError,
+    JobError,
+    LimitExceededError,
+    PlacementError,
+    Reason,
+    RetryLaterError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+
+    from queryable_state.server.settings import Limits
+    from queryable_state.server.state_server.bulk_thread import BulkThread
+    from queryable_state.server.state_server.job_stores import JobStores
+    from queryable_state.server.state_server.lease import Lease
+    from queryable_state.server.state_server.store_table import StoreTable
+
+_log = logging.getLogger(__name__)
+
+_OVERLOADED_RETRY_MS = 200
+
+
+class Staging:
+    """Answers `Prepare`: blocks gather in memory, a seal makes them one staged version.
+
+    Nothing is visible before the seal, and what is not sealed is gone when its stream ends.
+    Parsing and building run on the bulk thread; the seal is one turn of the loop.
+    """
+
+    def __init__(
+        self,
+        table: StoreTable,
+        lease: Lease,
+        bulk: BulkThread,
+        limits: Limits,
+        *,
+        server_id: str,
+        strict: bool,
+    ) -> None:
+        self._table = table
+        self._lease = lease
+        self._bulk = bulk
+        self._limits = limits
+        self._server_id = server_id
+        self._strict = strict
+        self._building_bytes = 0
+
+    @property
+    def building_bytes(self) -> int:
+        """Bytes of attempts not yet sealed."""
+        return self._building_bytes
+
+    def begun(
+        self, subtask_proto: backend_pb2.Subtask, batch_id: int, token: changes_pb2.Token
+    ) -> tuple[JobStores, OwnedSubtask]:
+        """The job and subtask of an attempt begun here that may still go on."""
+        self._lease.check()
+        subtask_id = SubtaskId.of(subtask_proto)
+        job = self._table.job(subtask_id.query_id)
+        subtask = self._table.subtask(subtask_id)
+        if job is None or subtask is None:
+            raise PlacementError(
+                f"{subtask_id} is not owned by server {self._server_id}: locate it anew and begin",
+                placement_version=self._lease.placement_version,
+            )
+        job.check_epoch(token.run_epoch)
+        job.check_uncommitted(batch_id)
+        if (token.run_epoch, token.task_attempt) not in subtask.begun.get(batch_id, ()):
+            raise PlacementError(
+                f"{subtask_id}: batch {batch_id} was not begun by attempt {token.task_attempt} of "
+                f"epoch {token.run_epoch} on server {self._server_id}: begin it there first",
+                placement_version=self._lease.placement_version,
+            )
+        return job, subtask
+
+    async def prepare(
+        self, frames: AsyncIterator[backend_pb2.PrepareRequest]
+    ) -> backend_pb2.PrepareResponse:
+        """Takes one attempt's frames: open, blocks, seal. Returns once sealed."""
+        first = await anext(aiter(frames), None)
+        if first is None or not first.HasField("open"):
+            raise InvalidRequestError("a prepare begins with an open frame")
+        opening = first.open
+        _, subtask = self.begun(opening.subtask, opening.batch_id, opening.token)
+        builder = OverlayBuilder()
+        sums = BlockSums()
+        with self._counted() as count:
+            async for frame in frames:
+                kind = frame.WhichOneof("frame")
+                if kind == "block":
+                    data = frame.block
+                    self._check_room(subtask, builder.size_bytes + len(data), len(data))
+                    count(len(data))
+                    await self._bulk.run(self._add, builder, sums, subtask, data)
+                elif kind == "seal":
+                    if frame.seal.token != opening.token:
+                        raise InvalidRequestError(
+                            "the seal's token is not the one the prepare was opened with"
+                        )
+                    sums.verify(frame.seal)
+                    return await self._seal(opening, frame.seal, builder)
+                else:
+                    raise InvalidRequestError(f"a prepare goes on with blocks, not with {kind}")
+        raise InvalidRequestError(
+            f"{subtask.id}: the prepare of batch {opening.batch_id} ended without a seal; "
+            "nothing of it is kept"
+        )
+
+    @contextmanager
+    def _counted(self) -> Iterator[Callable[[int], None]]:
+        """Counts the bytes of one attempt among what this server holds, until its stream ends."""
+        attempt_bytes = 0
+
+        def count(more_bytes: int) -> None:
+            nonlocal attempt_bytes
+            attempt_bytes += more_bytes
+            self._building_bytes += more_bytes
+
+        try:
+            yield count
+        finally:
+            self._building_bytes -= attempt_bytes
+
+    def _add(
+        self, builder: OverlayBuilder, sums: BlockSums, subtask: OwnedSubtask, data: bytes
+    ) -> None:
+        block = read_block(data)
+        check_block(block, subtask, self._limits)
+        builder.add_block(block)
+        sums.add(data, record_count(block))
+
+    def _check_room(self, subtask: OwnedSubtask, attempt_bytes: int, more_bytes: int) -> None:
+        limit = self._limits.max_staged_bytes
+        if attempt_bytes > limit:
+            raise LimitExceededError(
+                f"{subtask.id} changes more than {attempt_bytes} bytes in one batch, "
+                f"max_staged_bytes of server {self._server_id} is {limit}: make batches smaller "
+                "(maxFilesPerTrigger, maxOffsetsPerTrigger), raise parallelism or the limit"
+            )
+        held = self._building_bytes + sum(
+            owned.store.overlay_bytes for owned in self._table.subtasks()
+        )
+        if held + more_bytes > limit:
+            raise RetryLaterError(
+                f"server {self._server_id} holds {held} bytes of staged and not yet folded "
+                f"changes, and takes {limit} (max_staged_bytes): {subtask.id} must prepare again "
+                "later; if this stays so, make batches smaller or raise the limit",
+                reason=Reason.OVERLOADED,
+                retry_after_ms=_OVERLOADED_RETRY_MS,
+            )
+
+    async def _seal(
+        self, opening: backend_pb2.PrepareOpen, seal: changes_pb2.Seal, builder: OverlayBuilder
+    ) -> backend_pb2.PrepareResponse:
+        overlay = await self._bulk.run(builder.build)
+        # No await below: lease, ownership, epoch and commit still hold when it is sealed.
+        _, subtask = self.begun(opening.subtask, opening.batch_id, opening.token)
+        mark = SealMark(
+            (seal.token.run_epoch, seal.token.task_attempt), seal.fingerprint, seal.row_count
+        )
+        marks = subtask.seals.get(opening.batch_id, [])
+        self._check_fingerprint(subtask, opening.batch_id, marks, mark)
+        subtask.store.seal(opening.batch_id, overlay, mark.token)
+        subtask.seals[opening.batch_id] = [
+            earlier for earlier in marks if earlier.token != mark.token
+        ] + [mark]
+        # The last thing before the acknowledgement: sealing may have taken longer than the lease.
+        self._lease.check()
+        return backend_pb2.PrepareResponse(staged_bytes=self._table.staged_bytes())
+
+    def _check_fingerprint(
+        self, subtask: OwnedSubtask, batch_id: int, marks: list[SealMark], mark: SealMark
+    ) -> None:
+        others = [earlier for earlier in marks if earlier.fingerprint != mark.fingerprint]
+        if not others:
+            return
+        error = JobError(
+            f"{subtask.id} saw other rows in a re-run of batch {batch_id}: attempt "
+            f"{others[-1].token} had {others[-1].row_count} rows with fingerprint "
+            f"{others[-1].fingerprint:016x}, attempt {mark.token} {mark.row_count} with "
+            f"{mark.fingerprint:016x}. State follows the newer attempt, rows already emitted may "
+            "not: make what is upstream of the operator deterministic, and do not cut its "
+            "output short with limit or take",
+            reason=Reason.NON_DETERMINISTIC_INPUT,
+        )
+        if self._strict:
+            raise error
+        _log.error("NON_DETERMINISTIC_INPUT: %s", error)
