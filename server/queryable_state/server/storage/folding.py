@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -26,10 +27,8 @@ class Folding:
     """
 
     def __init__(self, overlay: Overlay, base: StateBase, image: BaseImage | None) -> None:
-        self._overlay = overlay
-        self._base = base
-        self._image = image
-        self._steps = self._run()
+        self._restart = partial(_steps, overlay, base, image)
+        self._steps = self._restart()
 
     def advance(self, max_records: int) -> tuple[int, bool]:
         """Write about `max_records` records; how many, and whether there is more."""
@@ -42,25 +41,30 @@ class Folding:
                 done += step
         except BaseException:
             # A generator that raised is exhausted and would look finished.
-            self._steps = self._run()
+            self._steps = self._restart()
             raise
         return done, True
 
-    def _run(self) -> Iterator[int]:
-        """Yields after each write, how many records it was, at least 1."""
-        for state_id, changes in self._overlay.states.items():
-            for prefix in changes.cleared:
-                yield from self._clear(state_id, prefix)
-            records = iter(changes.records.items())
-            while chunk := dict(sorted(islice(records, FOLD_CHUNK_RECORDS))):
-                self._base.apply(state_id, chunk, self._image)
-                yield len(chunk)
 
-    def _clear(self, state_id: int, prefix: bytes) -> Iterator[int]:
-        source, end = self._base.source(state_id), prefix_end(prefix)
-        start = prefix
-        while found := source.chunk(start, end, FOLD_CHUNK_RECORDS):
-            self._base.apply(state_id, dict.fromkeys(key for key, _ in found), self._image)
-            yield len(found)
-            start = key_after(found[-1][0])
-        yield 1
+def _steps(overlay: Overlay, base: StateBase, image: BaseImage | None) -> Iterator[int]:
+    """Yields after each write, how many records it was, at least 1.
+
+    Not a method: a fold dropped half-way must let go of its image at once, and a
+    generator that knows its owner would wait for the garbage collector.
+    """
+    for state_id, changes in overlay.states.items():
+        for prefix in changes.cleared:
+            yield from _clear(base, state_id, prefix, image)
+        records = iter(changes.records.items())
+        while chunk := dict(sorted(islice(records, FOLD_CHUNK_RECORDS))):
+            base.apply(state_id, chunk, image)
+            yield len(chunk)
+
+
+def _clear(base: StateBase, state_id: int, prefix: bytes, image: BaseImage | None) -> Iterator[int]:
+    start, end = prefix, prefix_end(prefix)
+    while found := base.source(state_id).chunk(start, end, FOLD_CHUNK_RECORDS):
+        base.apply(state_id, dict.fromkeys(key for key, _ in found), image)
+        yield len(found)
+        start = key_after(found[-1][0])
+    yield 1

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from rocksdict import ColumnFamily, Snapshot
+    from rocksdict import ColumnFamily, RdictIter
 
 
 class RocksDBStateStore(LayeredStore):
@@ -76,12 +76,9 @@ class RocksDBBase(StateBase):
 
     def preserve(self, state_ids: Collection[int]) -> RocksDBImage:
         families = {state_id: self._states[state_id].family for state_id in state_ids}
-        with translating("take a snapshot"):
+        with translating("keep an older version"):
             return RocksDBImage(
-                {
-                    state_id: SnapshotRecords(family.snapshot())
-                    for state_id, family in families.items()
-                }
+                {state_id: IteratedRecords(family.iter()) for state_id, family in families.items()}
             )
 
     def apply(
@@ -151,22 +148,22 @@ class RocksDBRecords(RecordSource):
             return _head(self.family.items(from_key=start), end, limit)
 
 
-class SnapshotRecords(RecordSource):
+class IteratedRecords(RecordSource):
     """The records of one column family as they were before a fold.
 
-    Points are read by seeking: a snapshot tells a missing key from a failure
-    by text only.
+    An iterator keeps the version it was made at, for every seek. rocksdict's
+    `Snapshot` does not: what iterates over one sees later writes.
     """
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot
+    def __init__(self, iterator: RdictIter) -> None:
+        self._iterator = iterator
 
     def reader(self) -> Callable[[bytes], bytes | None]:
         return lambda key: self.multi_get((key,))[0]
 
     def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        with translating("read a snapshot"):
-            iterator = self._snapshot.iter()
+        iterator = self._iterator
+        with translating("read an older version"):
             values: list[bytes | None] = []
             for key in keys:
                 iterator.seek(key)
@@ -176,17 +173,27 @@ class SnapshotRecords(RecordSource):
         return values
 
     def chunk(self, start: bytes, end: bytes | None, limit: int) -> list[tuple[bytes, bytes]]:
-        with translating("scan a snapshot"):
-            return _head(self._snapshot.items(from_key=start), end, limit)
+        iterator = self._iterator
+        found: list[tuple[bytes, bytes]] = []
+        with translating("scan an older version"):
+            iterator.seek(start)
+            while iterator.valid() and len(found) < limit:
+                key = iterator.key()
+                if end is not None and key >= end:
+                    break
+                found.append((key, iterator.value()))
+                iterator.next()
+            iterator.status()
+        return found
 
 
 class RocksDBImage(BaseImage):
-    """Snapshots of the states a fold writes to."""
+    """The states a fold writes to, as they were before it."""
 
-    def __init__(self, states: Mapping[int, SnapshotRecords]) -> None:
+    def __init__(self, states: Mapping[int, IteratedRecords]) -> None:
         self._states = states
 
-    def of(self, state_id: int) -> SnapshotRecords | None:
+    def of(self, state_id: int) -> IteratedRecords | None:
         return self._states.get(state_id)
 
 
