@@ -99,7 +99,7 @@ def chunk(
     source: RecordSource,
     start: bytes,
     end: bytes | None,
-    limit: int = CHUNK_RECORDS,
+    limit: int,
 ) -> tuple[list[tuple[bytes, bytes]], bytes | None]:
     """Some records with start <= key < end, in order, and where to go on (None: all read).
 

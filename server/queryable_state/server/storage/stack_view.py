@@ -77,7 +77,7 @@ class StackView(StateView):
         """One step of a scan. A suspended scan must not hold what it read from."""
         with self._bulk_lock:
             layers, source = self._resolve(state_id)
-            return stack.chunk(layers, source, start, end)
+            return stack.chunk(layers, source, start, end, stack.CHUNK_RECORDS)
 
     def _resolve(self, state_id: int) -> tuple[list[StateOverlay], RecordSource]:
         if self._epoch is None:

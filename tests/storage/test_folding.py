@@ -1,0 +1,142 @@
+"""Folding: small steps nobody sees."""
+
+from __future__ import annotations
+
+from threading import Event, Thread
+from typing import TYPE_CHECKING
+
+import pytest
+
+from queryable_state.server.storage.heap import HeapBase
+from queryable_state.server.storage.layered import LayeredStore
+from queryable_state.server.storage.overlay import Overlay, StateOverlay
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tests.storage.conftest import Advance, MakeOverlay
+
+    from queryable_state.server.storage.base import BaseImage
+    from queryable_state.server.storage.store import StateStore
+
+STATE = 7
+EVERYTHING = 100_000
+
+
+def test_a_fold_stops_at_the_version_it_was_given(store: StateStore, advance: Advance) -> None:
+    for value in (b"0", b"1", b"2"):
+        advance(store, {b"k": value})
+    assert not store.fold(1, EVERYTHING)
+    assert store.base_version == 1
+    with store.view(1) as view:
+        assert view.get(STATE, b"k") == b"1"
+    assert store.get(STATE, b"k") == b"2"
+
+
+def test_a_fold_never_passes_the_committed_version(
+    store: StateStore, overlay: MakeOverlay, advance: Advance
+) -> None:
+    advance(store, {b"k": b"0"})
+    store.seal(1, overlay({b"k": b"1"}), (1, 1))
+    assert not store.fold(99, EVERYTHING)
+    assert store.base_version == 0
+    assert store.get(STATE, b"k") == b"0"
+    assert store.get(STATE, b"k", uncommitted=True) == b"1"
+
+
+def test_a_fold_moves_over_versions_without_changes(store: StateStore, advance: Advance) -> None:
+    advance(store, {b"k": b"0"})
+    store.commit(5)
+    assert not store.fold(3, EVERYTHING)
+    assert store.base_version == 3
+
+
+def test_a_fold_takes_about_as_many_records_as_asked(store: StateStore, advance: Advance) -> None:
+    advance(store, {b"%05d" % number: b"v" for number in range(5000)})
+    steps = 1
+    while store.fold(0, 500):
+        steps += 1
+        assert store.get(STATE, b"04999") == b"v"
+    assert 5 <= steps <= 10
+    assert store.overlay_bytes == 0
+
+
+def test_what_was_folded_reads_as_before(store: StateStore, advance: Advance) -> None:
+    advance(store, {b"a": b"0", b"b": b"0", b"pa": b"0", b"pb": b"0"})
+    advance(store, {b"pc": b"1"}, deletes=[b"a"], clears=[b"p"])
+    before = store.prefix(STATE, b"")
+    while store.fold(1, 1):
+        assert store.prefix(STATE, b"") == before
+    assert store.prefix(STATE, b"") == before == [(b"b", b"0"), (b"pc", b"1")]
+    assert store.approximate_size(STATE)[0] >= 2
+
+
+def test_sizes_follow_what_is_folded(store: StateStore, advance: Advance) -> None:
+    """RocksDB estimates; both must see growth."""
+    assert store.approximate_size(STATE)[0] == 0
+    advance(store, {b"%05d" % number: b"v" * 100 for number in range(1000)})
+    store.fold(0, EVERYTHING)
+    records, size_bytes = store.approximate_size(STATE)
+    assert records == 1000
+    assert size_bytes >= 100_000
+
+
+def test_readers_beside_a_folding_thread_never_see_half_a_version(
+    store: StateStore, overlay: MakeOverlay
+) -> None:
+    """Every version writes its number to all keys, or clears and rewrites them."""
+    keys = [b"%04d" % number for number in range(400)]
+    stop = Event()
+
+    def fold() -> None:
+        while not stop.is_set():
+            store.fold(store.committed_version, 64)
+
+    thread = Thread(target=fold)
+    thread.start()
+    try:
+        for version in range(60):
+            value = b"%d" % version
+            clears = [b"0"] if version % 3 == 2 else []
+            store.seal(version, overlay(dict.fromkeys(keys, value), clears=clears), (1, version))
+            store.commit(version)
+            read = store.reader(STATE)
+            assert {read(key) for key in keys} == {value}
+            records = store.prefix(STATE, b"0")
+            assert [key for key, _ in records] == keys
+            assert {found for _, found in records} == {value}
+    finally:
+        stop.set()
+        thread.join()
+
+
+class _FullOnceBase(HeapBase):
+    """A base whose second write fails once, as a full disk does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes_until_failure = 2
+
+    def apply(
+        self, state_id: int, changes: Mapping[bytes, bytes | None], image: BaseImage | None
+    ) -> None:
+        self.writes_until_failure -= 1
+        if self.writes_until_failure == 0:
+            raise OSError("no space left on device")
+        super().apply(state_id, changes, image)
+
+
+def test_a_fold_that_failed_is_done_again_and_harms_no_view() -> None:
+    with LayeredStore(_FullOnceBase()) as store:
+        store.add_state(STATE)
+        before = store.view()
+        records = {b"%04d" % number: b"v" for number in range(1000)}
+        store.seal(0, Overlay({STATE: StateOverlay(records, [b"00"])}, 0, 0), (1, 1))
+        store.commit(0)
+        with pytest.raises(OSError, match="no space"):
+            store.fold(0, EVERYTHING)
+        assert store.prefix(STATE, b"") == sorted(records.items())
+        assert before.prefix(STATE, b"") == []
+        assert not store.fold(0, EVERYTHING)
+        assert store.prefix(STATE, b"") == sorted(records.items())
+        assert before.prefix(STATE, b"") == []
