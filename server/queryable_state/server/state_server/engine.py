@@ -17,7 +17,7 @@ from queryable_state.wire.errors import (
     RetryLaterError,
 )
 from queryable_state.wire.store_keys import VOID_NAMESPACE
-from queryable_state.wire.values import is_expired
+from queryable_state.wire.values import HAS_EXPIRY, is_expired
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_HAS_EXPIRY = 0x20
 _BEHIND_RETRY_MS = 50
 
 
@@ -139,7 +138,7 @@ class QueryEngine:
                 failures.add(position, slots[(key[0] << 8) | key[1]])
                 continue
             value = read(key + namespace)
-            if value is None or (value[0] & _HAS_EXPIRY and self._expired(route, value, now_ms)):
+            if value is None or (value[0] & HAS_EXPIRY and self._expired(route, value, now_ms)):
                 missing.append(position)
                 continue
             left -= len(value)
@@ -187,7 +186,7 @@ class QueryEngine:
             start = len(prefix)
             found = query_pb2.Records()
             for record_key, value in records:
-                if not (value[0] & _HAS_EXPIRY and self._expired(route, value, now_ms)):
+                if not (value[0] & HAS_EXPIRY and self._expired(route, value, now_ms)):
                     found.elements.append(record_key[start:])
                     found.values.append(value)
             if not found.values:

@@ -83,18 +83,15 @@ class StateServer:
             await self._heartbeats.renew()
 
     async def __aenter__(self) -> Self:
-        listening = asyncio.Event()
+        listening = asyncio.get_running_loop().create_future()
         self._main = asyncio.create_task(
             self._serve(listening), name=f"state server {self.server_id}"
         )
-        started = asyncio.create_task(listening.wait())
         try:
-            await asyncio.wait({self._main, started}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({self._main, listening}, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             await self.aclose()
             raise
-        finally:
-            started.cancel()
         if self._main.done():
             await self._main
         return self
@@ -113,7 +110,7 @@ class StateServer:
         if self._main is not None:
             await self._main
 
-    async def _serve(self, listening: asyncio.Event) -> None:
+    async def _serve(self, listening: asyncio.Future[None]) -> None:
         settings, limits = self.settings, self.settings.limits
         stores = Path(settings.directory) / "stores"
         async with contextlib.AsyncExitStack() as stack:
@@ -179,7 +176,7 @@ class StateServer:
             await heartbeats.register_within(settings.coordinator_timeout_s)
             stack.push_async_callback(self._leave, link)
             self._addresses = addresses
-            listening.set()
+            listening.set_result(None)
             async with asyncio.TaskGroup() as loops:
                 running = [loops.create_task(heartbeats.run()), loops.create_task(folder.run())]
                 await self._stop.wait()
