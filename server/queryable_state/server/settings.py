@@ -144,8 +144,8 @@ class StateServerSettings:
 class CoordinatorSettings:
     """Settings of the coordinator in the driver."""
 
-    secret: str = field(repr=False)
-    """The job's secret, wanted on every call."""
+    secret: str = field(default="", repr=False)
+    """The job's secret, wanted on every call; empty: one is made."""
 
     host: str = "127.0.0.1"
     """Address to listen on."""
@@ -167,6 +167,15 @@ class CoordinatorSettings:
 
     strict: bool = False
     """Stop a query whose batch ran on some subtasks only or whose input differs in a re-run."""
+
+    retained_finished_jobs: int = 10
+    """Ended jobs whose state is still served; beyond these, the oldest ends are dropped."""
+
+    push_timeout_ms: int = 1_000
+    """How long a state server may take to confirm a commit before a heartbeat has to repeat it."""
+
+    stop_timeout_s: float = 10.0
+    """How long state servers may take to drain when the coordinator stops."""
 
     workers: int = 32
     """Threads that answer calls."""

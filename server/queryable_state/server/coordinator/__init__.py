@@ -1,5 +1,24 @@
 """The coordinator: the only source of placement, epochs and commits, in the driver."""
 
+from queryable_state.server.coordinator.catalog import JobView
+from queryable_state.server.coordinator.coordinator import Coordinator
 from queryable_state.server.coordinator.engine import BatchClocks, Engine, QueryInfo
+from queryable_state.server.coordinator.epochs import (
+    DirectoryEpochStore,
+    EpochStore,
+    MemoryEpochStore,
+)
+from queryable_state.server.coordinator.registrations import NameClaim, check_queryable_names
 
-__all__ = ["BatchClocks", "Engine", "QueryInfo"]
+__all__ = [
+    "BatchClocks",
+    "Coordinator",
+    "DirectoryEpochStore",
+    "Engine",
+    "EpochStore",
+    "JobView",
+    "MemoryEpochStore",
+    "NameClaim",
+    "QueryInfo",
+    "check_queryable_names",
+]

@@ -1,0 +1,204 @@
+"""What servers, proxies and the driver may ask of the coordinator."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from queryable_state.internal.v1 import backend_pb2, coordinator_pb2
+from queryable_state.server.coordinator.jobs import check_id
+from queryable_state.wire.errors import (
+    InvalidRequestError,
+    JobError,
+    QueryableStateError,
+    Reason,
+    SupersededError,
+    UnknownJobError,
+)
+from queryable_state.wire.key_groups import key_group_range
+
+if TYPE_CHECKING:
+    from queryable_state.server.coordinator.announcer import Announcer
+    from queryable_state.server.coordinator.batches import Batches
+    from queryable_state.server.coordinator.catalog import Catalog
+    from queryable_state.server.coordinator.engine import BatchClocks, Engine, QueryInfo
+    from queryable_state.server.coordinator.epochs import Epochs
+    from queryable_state.server.coordinator.subtasks import Subtasks
+
+_log = logging.getLogger(__name__)
+
+_EXECUTORS_KNOWN_S = 1.0
+
+
+class Authority:
+    """Asks the engine first, without any lock, and then changes the books. Thread-safe."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        epochs: Epochs,
+        subtasks: Subtasks,
+        batches: Batches,
+        catalog: Catalog,
+        announcer: Announcer,
+        *,
+        settle_timeout_s: float,
+    ) -> None:
+        self._engine = engine
+        self._epochs = epochs
+        self._subtasks = subtasks
+        self._batches = batches
+        self._catalog = catalog
+        self._announcer = announcer
+        self._settle_timeout_s = settle_timeout_s
+        self._executors_lock = threading.Lock()
+        self._executors = (0, 0.0)
+
+    def assign_subtask(
+        self, request: coordinator_pb2.AssignSubtaskRequest
+    ) -> backend_pb2.LocateSubtaskResponse:
+        """The owner of a subtask, assigned where there is none."""
+        _check_subtask(request.subtask)
+        settled = self._subtasks.settled(request)
+        if settled is not None:
+            return settled
+        info = self._query(request.subtask.query_id)
+        return self._subtasks.assign(request, info, self._live_executors())
+
+    def open_subtask(
+        self, request: coordinator_pb2.OpenSubtaskRequest
+    ) -> coordinator_pb2.OpenSubtaskResponse:
+        """The owner opens an empty store; logs where state is lost by that."""
+        _check_subtask(request.subtask)
+        _check_batch(request.batch_id)
+        info = self._query(request.subtask.query_id)
+        response, opening = self._subtasks.open(request, info)
+        if opening.lost:
+            subtask = request.subtask
+            first, last = key_group_range(
+                subtask.index, subtask.parallelism, subtask.max_parallelism
+            )
+            _log.error(
+                "STATE_LOST: %s (key groups %d to %d): what was stored before batch %d went with "
+                "the server that held it, and there is no durable copy; the query goes on, and "
+                "lookups in this range fail unless they allow incomplete answers",
+                self._subtasks.describe(subtask),
+                first,
+                last,
+                opening.complete_since,
+            )
+        return response
+
+    def begin_batch(
+        self, request: coordinator_pb2.BeginBatchRequest
+    ) -> coordinator_pb2.BeginBatchResponse:
+        """Clocks, epoch and newest commit of a batch.
+
+        Answers after the push of the batch before, so that a server learns of a
+        commit by its push and has its seals reported.
+        """
+        query_id, batch_id = check_id(request.query_id, "query_id"), request.batch_id
+        check_id(request.run_id, "run_id")
+        _check_batch(batch_id)
+        info = self._query(query_id)
+        _check_run(info, request)
+        if not self._epochs.knows(query_id, request.run_id):
+            self._epochs.of(query_id, request.run_id)
+            # A run that was overtaken while its epoch was made must not use it: it may be
+            # higher than that of the newer run.
+            info = self._query(query_id)
+            _check_run(info, request)
+        clocks = self._clocks(query_id, info, batch_id)
+        self._batches.begin(request, info, clocks)
+        self._announcer.announce(query_id)
+        self._batches.wait_settled(query_id, batch_id - 1, self._settle_timeout_s)
+        return self._batches.begun(request, self._epochs.of(query_id, request.run_id))
+
+    def register_states(
+        self, request: coordinator_pb2.RegisterStatesRequest
+    ) -> coordinator_pb2.RegisterStatesResponse:
+        """Gives ids to an operator's states, or refuses all of them."""
+        _check_subtask(request.subtask)
+        info = self._query(request.subtask.query_id)
+        states = self._catalog.register_states(request, info)
+        return coordinator_pb2.RegisterStatesResponse(states=states)
+
+    def batch_committed(self, query_id: bytes, batch_id: int) -> None:
+        """Somebody says that a batch is committed.
+
+        Believed of a batch that has begun; of any other the engine is asked.
+        """
+        if batch_id <= self._batches.committed(query_id):
+            return
+        if not self._batches.was_begun(query_id, batch_id):
+            try:
+                if not self._engine.is_committed(query_id, batch_id):
+                    return
+            except QueryableStateError as failure:
+                _log.info("commit of batch %d of %s: %s", batch_id, query_id.hex(), failure)
+                return
+        self._batches.commit(query_id, batch_id)
+        self._announcer.announce(query_id)
+
+    def _query(self, query_id: bytes) -> QueryInfo:
+        info = self._engine.query(query_id)
+        if info is None:
+            known = [view.job_id for view in self._catalog.list_jobs()]
+            raise UnknownJobError(
+                f"no streaming query {query_id.hex()} runs in this driver: a task of another "
+                "application must use the coordinator of its own driver",
+                candidates=known,
+            )
+        return info
+
+    def _clocks(self, query_id: bytes, info: QueryInfo, batch_id: int) -> dict[int, BatchClocks]:
+        clocks: dict[int, BatchClocks] = {}
+        for batch in self._batches.missing_clocks(query_id, info, batch_id):
+            try:
+                clocks[batch] = self._engine.clocks(query_id, batch)
+            except QueryableStateError as failure:
+                if batch == batch_id:
+                    raise
+                _log.info("watermarks of %s begin at batch %d: %s", info.name, batch + 1, failure)
+                break
+        return clocks
+
+    def _live_executors(self) -> int:
+        with self._executors_lock:
+            count, known_until = self._executors
+            if time.monotonic() < known_until:
+                return count
+        try:
+            count = self._engine.live_executors()
+        except QueryableStateError as failure:
+            _log.info("the executors are not known now: %s", failure)
+            count = 1
+        with self._executors_lock:
+            self._executors = (count, time.monotonic() + _EXECUTORS_KNOWN_S)
+        return count
+
+
+def _check_run(info: QueryInfo, request: coordinator_pb2.BeginBatchRequest) -> None:
+    if info.run_id != request.run_id:
+        raise SupersededError(
+            f"query {request.query_id.hex()}: batch {request.batch_id} is of run "
+            f"{request.run_id.hex()}, and run {info.run_id.hex()} has taken over"
+        )
+
+
+def _check_subtask(subtask: backend_pb2.Subtask) -> None:
+    check_id(subtask.query_id, "query_id")
+    if not subtask.operator_uid:
+        raise InvalidRequestError("the subtask names no operator: operator_uid is empty")
+    key_group_range(subtask.index, subtask.parallelism, subtask.max_parallelism)
+
+
+def _check_batch(batch_id: int) -> None:
+    if batch_id < 0:
+        raise JobError(
+            f"batch {batch_id}: a stateful operator runs in the batches of a streaming query only, "
+            "and those count from 0",
+            reason=Reason.MISSING_BATCH_ID,
+        )

@@ -1,0 +1,129 @@
+"""The way of the coordinator to the state servers."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING, TypeVar
+
+import grpc
+
+from queryable_state.internal.v1 import backend_pb2, backend_pb2_grpc
+from queryable_state.server.coordinator_link import secret_metadata
+from queryable_state.wire.errors import QueryableStateError
+from queryable_state.wire.status import error_from_call
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from queryable_state.server.coordinator.commits import CommitRound
+
+_Response = TypeVar("_Response")
+
+_log = logging.getLogger(__name__)
+
+_OPTIONS = (
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+    ("grpc.enable_http_proxy", 0),
+)
+
+
+class BackendLinks:
+    """Channels to the `StateBackend` of each state server, one an address. Thread-safe.
+
+    Every method calls all servers at once and waits for them, at most for the
+    deadline; a server that fails is logged and left out of the answer.
+    """
+
+    def __init__(self, secret: str, *, timeout_ms: int) -> None:
+        self._metadata = secret_metadata(secret)
+        self._timeout_s = timeout_ms / 1000
+        self._lock = threading.Lock()
+        self._channels: dict[str, grpc.Channel] = {}
+
+    def commit(self, commit_round: CommitRound) -> dict[str, list[backend_pb2.SealedSubtask]]:
+        """Tells servers of a commit; answers what each that confirmed had sealed."""
+        commit = commit_round.commit
+        request = backend_pb2.CommitRequest(
+            query_id=commit_round.query_id,
+            version=commit.version,
+            commit_time_ms=commit.commit_time_ms,
+            watermark_ms=commit.watermark_ms,
+            stable_version=commit_round.stable_version,
+        )
+        calls = {
+            server_id: self._stub(address).Commit.future(
+                request, timeout=self._timeout_s, metadata=self._metadata
+            )
+            for server_id, address in commit_round.addresses.items()
+        }
+        what = f"commit of batch {commit.version} of query {commit_round.query_id.hex()}"
+        seals: dict[str, list[backend_pb2.SealedSubtask]] = {}
+        for server_id, call in calls.items():
+            response = _outcome(call, commit_round.addresses[server_id], what)
+            if response is not None:
+                seals[server_id] = list(response.sealed)
+        return seals
+
+    def drop_query(self, query_id: bytes, addresses: Iterable[str]) -> None:
+        """Tells servers to forget a query; one that misses it learns so by its next lease."""
+        request = backend_pb2.DropQueryRequest(query_id=query_id)
+        calls = {
+            address: self._stub(address).DropQuery.future(
+                request, timeout=self._timeout_s, metadata=self._metadata
+            )
+            for address in addresses
+        }
+        for address, call in calls.items():
+            _outcome(call, address, f"drop of query {query_id.hex()}")
+
+    def shutdown(self, addresses: Iterable[str]) -> set[str]:
+        """Tells servers to drain and exit; answers which of them heard it."""
+        calls = {
+            address: self._stub(address).Shutdown.future(
+                backend_pb2.ShutdownRequest(), timeout=self._timeout_s, metadata=self._metadata
+            )
+            for address in addresses
+        }
+        return {address for address, call in calls.items() if _outcome(call, address, "shutdown")}
+
+    def keep(self, addresses: Collection[str]) -> None:
+        """Closes the channels to all other addresses."""
+        with self._lock:
+            gone = {
+                address: self._channels.pop(address)
+                for address in list(self._channels)
+                if address not in addresses
+            }
+        _close(gone)
+
+    def close(self) -> None:
+        """Closes every channel."""
+        self.keep(())
+
+    def _stub(self, address: str) -> backend_pb2_grpc.StateBackendStub:
+        with self._lock:
+            channel = self._channels.get(address)
+            if channel is None:
+                channel = grpc.insecure_channel(address, options=_OPTIONS)
+                self._channels[address] = channel
+        return backend_pb2_grpc.StateBackendStub(channel)
+
+
+def _outcome(call: grpc.Future[_Response], address: str, what: str) -> _Response | None:
+    try:
+        return call.result()
+    except grpc.RpcError as failure:
+        error: QueryableStateError = error_from_call(failure, f"state server {address}")
+    except grpc.FutureCancelledError:
+        error = QueryableStateError("cancelled, because the coordinator stops")
+    _log.warning("%s: %s", what, error)
+    return None
+
+
+def _close(channels: Mapping[str, grpc.Channel]) -> None:
+    for channel in channels.values():
+        channel.close()

@@ -1,0 +1,184 @@
+"""What is asked of the coordinator about whole batches: clocks, commits, checks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from queryable_state.internal.v1 import coordinator_pb2
+from queryable_state.server.coordinator.batch_checks import check_batches
+from queryable_state.server.coordinator.jobs import RUNNING
+from queryable_state.wire.errors import Reason, SupersededError, UnknownJobError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from queryable_state.internal.v1 import backend_pb2
+    from queryable_state.server.coordinator.batch_checks import Finding
+    from queryable_state.server.coordinator.books import Books
+    from queryable_state.server.coordinator.commits import CommitRound
+    from queryable_state.server.coordinator.engine import BatchClocks, QueryInfo
+    from queryable_state.server.coordinator.jobs import Job
+
+# Watermarks handed out with a begin. Servers may ask before every operator has registered, so at
+# least so many whatever the depths known; reading the first ones costs a file each, once a run.
+_WATERMARKS = 8
+
+
+@dataclass(frozen=True)
+class InFlight:
+    """A batch begun and not known to be committed."""
+
+    query_id: bytes
+    batch_id: int
+    age_ms: int
+
+
+class Batches:
+    """Begins and commits batches. Thread-safe, no I/O."""
+
+    def __init__(self, books: Books) -> None:
+        self._books = books
+
+    def missing_clocks(self, query_id: bytes, info: QueryInfo, batch_id: int) -> list[int]:
+        """The batches whose clocks a begin needs and nobody asked for yet, newest first."""
+        with self._books.changed:
+            job = self._books.enter(query_id, info)
+            oldest = max(0, batch_id - self._depth(job) + 1)
+            return [b for b in range(batch_id, oldest - 1, -1) if b not in job.clocks]
+
+    def begin(
+        self,
+        request: coordinator_pb2.BeginBatchRequest,
+        info: QueryInfo,
+        clocks: Mapping[int, BatchClocks],
+    ) -> None:
+        """A batch begins, which proves the one before it committed."""
+        books = self._books
+        with books.changed:
+            now = books.now_ms()
+            job = books.enter(request.query_id, info)
+            self._check_run(job, request)
+            books.contact(job, request.batch_id)
+            for batch_id, known in clocks.items():
+                job.keep_clocks(batch_id, known, self._depth(job))
+            if job.first_batch_of_run is None:
+                job.first_batch_of_run = request.batch_id
+            if request.batch_id > job.begun:
+                job.begun, job.begun_at_ms = request.batch_id, now
+            books.advance_commit(job, request.batch_id - 1)
+
+    def begun(
+        self, request: coordinator_pb2.BeginBatchRequest, epoch: int
+    ) -> coordinator_pb2.BeginBatchResponse:
+        """The answer to a begin."""
+        books = self._books
+        with books.changed:
+            job = books.jobs.find(request.query_id)
+            if job is None:
+                raise UnknownJobError(f"query {request.query_id.hex()} was dropped")
+            self._check_run(job, request)
+            watermarks: list[int] = []
+            batch_id = request.batch_id
+            while batch_id in job.clocks and len(watermarks) < self._depth(job):
+                watermarks.append(job.clocks[batch_id].watermark_ms)
+                batch_id -= 1
+            if not watermarks:
+                raise SupersededError(f"job {job.label} is past batch {request.batch_id}")
+            clocks = job.clocks[request.batch_id]
+            return coordinator_pb2.BeginBatchResponse(
+                run_epoch=epoch,
+                batch_timestamp_ms=clocks.timestamp_ms,
+                watermarks_ms=watermarks,
+                committed=books.commits.told(request.query_id),
+                offsets_digest=clocks.offsets_digest,
+            )
+
+    def commit(self, query_id: bytes, batch_id: int) -> None:
+        """The batch, and every one before it, is committed; of a query not known: nothing."""
+        with self._books.changed:
+            job = self._books.jobs.find(query_id)
+            if job is not None:
+                self._books.advance_commit(job, batch_id)
+
+    def was_begun(self, query_id: bytes, batch_id: int) -> bool:
+        """Whether this run has begun the batch."""
+        with self._books.changed:
+            job = self._books.jobs.find(query_id)
+            return job is not None and batch_id <= job.begun
+
+    def committed(self, query_id: bytes) -> int:
+        """Newest committed batch; -1: none."""
+        with self._books.changed:
+            return self._books.commits.version(query_id)
+
+    def in_flight(self) -> list[InFlight]:
+        """The batches whose commit is to be found out."""
+        books = self._books
+        with books.changed:
+            now = books.now_ms()
+            return [
+                InFlight(job.query_id, job.begun, now - job.begun_at_ms)
+                for job in books.jobs
+                if job.status == RUNNING and job.begun > books.commits.version(job.query_id)
+            ]
+
+    def next_round(self, query_id: bytes) -> CommitRound | None:
+        """The push that is due; it must be ended by `end_round`."""
+        with self._books.changed:
+            return self._books.commits.begin_round(query_id, self._books.holders(query_id))
+
+    def end_round(
+        self,
+        commit_round: CommitRound,
+        seals: Mapping[str, Sequence[backend_pb2.SealedSubtask]],
+    ) -> list[Finding]:
+        """A push is over, `seals` by server that answered; answers what is wrong with the job."""
+        books = self._books
+        query_id = commit_round.query_id
+        with books.changed:
+            books.commits.end_round(commit_round)
+            books.changed.notify_all()
+            job = books.jobs.find(query_id)
+            if job is None:
+                return []
+            for server_id in seals:
+                books.commits.confirm(query_id, server_id, commit_round.commit.version)
+            books.commits.refresh_stable(query_id, books.holders(query_id))
+            findings = check_batches(
+                commit_round,
+                seals,
+                list(books.placement.operators(query_id)),
+                lambda uid: books.states.operator_name(query_id, uid),
+                job.label,
+            )
+            for finding in findings:
+                if finding.error.reason == Reason.PARTIAL_BATCH:
+                    job.partial_batches += 1
+                else:
+                    job.non_deterministic_batches += 1
+            return findings
+
+    def is_settled(self, query_id: bytes) -> bool:
+        """Whether no push is due; one may be under way."""
+        with self._books.changed:
+            commits = self._books.commits
+            return commits.settled(query_id, commits.version(query_id))
+
+    def wait_settled(self, query_id: bytes, version: int, timeout_s: float) -> bool:
+        """Whether every server had been told of `version`, or given up on, in time."""
+        books = self._books
+        with books.changed:
+            return books.changed.wait_for(
+                lambda: books.commits.settled(query_id, version), timeout_s
+            )
+
+    def _depth(self, job: Job) -> int:
+        return max(_WATERMARKS, self._books.states.deepest(job.query_id) + 1)
+
+    def _check_run(self, job: Job, request: coordinator_pb2.BeginBatchRequest) -> None:
+        if job.run_id != request.run_id:
+            raise SupersededError(
+                f"job {job.label}: batch {request.batch_id} is of run {request.run_id.hex()}, and "
+                f"run {job.run_id.hex()} has taken over"
+            )

@@ -1,0 +1,124 @@
+"""Everything the coordinator knows, under one lock."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from queryable_state.server.coordinator.commits import Commit, Commits
+from queryable_state.server.coordinator.jobs import Job, JobRegistry
+from queryable_state.server.coordinator.placement import Placement
+from queryable_state.server.coordinator.registrations import RegistrationTable
+from queryable_state.server.coordinator.servers import ServerTable
+from queryable_state.wire.errors import JobError, Reason, SupersededError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from queryable_state.server.coordinator.engine import QueryInfo
+    from queryable_state.server.settings import CoordinatorSettings
+
+# The watcher looks in far more often. A longer silence means that this process stood still, and
+# that no server could renew its lease.
+_STALL_MS = 1_000
+
+
+class Books:
+    """The tables of the coordinator, and the rules that span them.
+
+    `Leases`, `Subtasks`, `Batches` and `Catalog` read and write them, always
+    while holding `changed`, and never do I/O or call the engine while they do.
+    Clocks give milliseconds: `clock_ms` monotonic, `wall_ms` since the epoch.
+    """
+
+    def __init__(
+        self,
+        settings: CoordinatorSettings,
+        *,
+        clock_ms: Callable[[], int],
+        wall_ms: Callable[[], int],
+        first_state_id: int | None = None,
+    ) -> None:
+        self.changed = threading.Condition()
+        self.wall_ms = wall_ms
+        self.jobs = JobRegistry()
+        self.states = RegistrationTable(first_state_id=first_state_id)
+        self.servers = ServerTable(lease_ms=settings.lease_ms, margin_ms=settings.lease_margin_ms)
+        # Placement versions of a driver must be above those of an older one at its address.
+        self.placement = Placement(self.servers, version=wall_ms())
+        self.commits = Commits()
+        self._clock_ms = clock_ms
+        self._looked_at_ms = clock_ms()
+
+    def now_ms(self) -> int:
+        """The monotonic time, leases brought up to it.
+
+        Time in which this process stood still counts against no lease: the
+        renewals of that time are only now being read.
+        """
+        now = self._clock_ms()
+        gap = now - self._looked_at_ms
+        self._looked_at_ms = now
+        if gap > _STALL_MS:
+            self.servers.forgive(gap)
+        self.sweep(now)
+        return now
+
+    def sweep(self, now_ms: int) -> None:
+        """A server that lapses or comes back changes who owns what."""
+        if self.servers.sweep(now_ms):
+            self.placement.version += 1
+
+    def enter(self, query_id: bytes, info: QueryInfo) -> Job:
+        """The job of a query the engine knows."""
+        return self.jobs.enter(query_id, info, self.wall_ms())
+
+    def contact(self, job: Job, batch_id: int) -> int:
+        """A batch of the job makes contact; answers the first one that did.
+
+        Refuses a batch that is committed: ALREADY_COMMITTED to a straggler,
+        INCOMPATIBLE_STATE to a run that begins in the past of the state.
+        """
+        if job.first_batch is None:
+            job.first_batch = batch_id
+            self.commits.enter(job.query_id, batch_id - 1, self.wall_ms())
+        committed = self.commits.version(job.query_id)
+        if batch_id > committed:
+            return job.first_batch
+        if job.first_batch_of_run is not None:
+            raise SupersededError(
+                f"job {job.label}: batch {batch_id} is committed, as all up to {committed}",
+                reason=Reason.ALREADY_COMMITTED,
+            )
+        raise JobError(
+            f"job {job.label} begins again at batch {batch_id}, and its state is at {committed}: "
+            "its checkpoint was set back, which the state cannot follow; start it as a new query, "
+            "from a checkpoint location of its own"
+        )
+
+    def advance_commit(self, job: Job, version: int) -> bool:
+        """Every batch up to `version` is committed; whether that is news."""
+        clocks = job.clocks.get(version)
+        watermark_ms = clocks.watermark_ms if clocks else 0
+        return self.commits.advance(job.query_id, Commit(version, self.wall_ms(), watermark_ms))
+
+    def holders(self, query_id: bytes) -> dict[str, str]:
+        """The servers to tell of commits: HOST:PORT of `StateBackend` by id."""
+        servers = (self.servers.find(holder) for holder in self.placement.holders(query_id))
+        return {s.server_id: s.backend_address for s in servers if s and not s.lapsed}
+
+    def forget_server(self, server_id: str) -> None:
+        """Frees what a server that is gone did own."""
+        self.placement.free(server_id)
+        self.commits.forget_server(server_id)
+        self.changed.notify_all()
+
+    def drop(self, job: Job) -> dict[str, str]:
+        """Forgets a job; answers the servers to tell, HOST:PORT of `StateBackend` by id."""
+        holders = self.holders(job.query_id)
+        self.placement.drop_query(job.query_id)
+        self.states.drop(job.query_id)
+        self.commits.drop(job.query_id)
+        self.jobs.drop(job.query_id)
+        self.changed.notify_all()
+        return holders

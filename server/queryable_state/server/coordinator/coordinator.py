@@ -1,0 +1,227 @@
+"""The coordinator's lifecycle, and what the driver may ask of it."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING, Self
+
+import grpc
+
+from queryable_state.internal.v1 import coordinator_pb2_grpc
+from queryable_state.server.coordinator.announcer import Announcer
+from queryable_state.server.coordinator.authority import Authority
+from queryable_state.server.coordinator.backend_links import BackendLinks
+from queryable_state.server.coordinator.batches import Batches
+from queryable_state.server.coordinator.books import Books
+from queryable_state.server.coordinator.catalog import Catalog
+from queryable_state.server.coordinator.epochs import Epochs, MemoryEpochStore
+from queryable_state.server.coordinator.leases import Leases
+from queryable_state.server.coordinator.secret import SecretFile, SecretInterceptor
+from queryable_state.server.coordinator.service import CoordinatorService
+from queryable_state.server.coordinator.subtasks import Subtasks
+from queryable_state.server.coordinator.watcher import Watcher
+from queryable_state.server.ports import EXCLUSIVE_PORT_OPTION, PortSpec, bind, join_address
+from queryable_state.wire.errors import RetryLaterError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from queryable_state.server.coordinator.catalog import JobView
+    from queryable_state.server.coordinator.engine import Engine
+    from queryable_state.server.coordinator.epochs import EpochStore
+    from queryable_state.server.settings import CoordinatorSettings
+    from queryable_state.v1 import registration_pb2
+
+_log = logging.getLogger(__name__)
+
+_OPTIONS = (
+    EXCLUSIVE_PORT_OPTION,
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+)
+
+
+def _monotonic_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Coordinator:
+    """The only source of placement, epochs and commits of the queries of one engine.
+
+    Lives in the driver: `start` (or `with`) opens its port and starts its threads,
+    `close` tells all state servers to drain and exit, waits for them within
+    `stop_timeout_s`, and ends; both are idempotent, a closed one cannot be started
+    again. All methods may be called from every thread.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        settings: CoordinatorSettings,
+        *,
+        epoch_store: EpochStore | None = None,
+        clock_ms: Callable[[], int] = _monotonic_ms,
+        wall_ms: Callable[[], int] = _wall_ms,
+    ) -> None:
+        if not settings.secret:
+            settings = replace(settings, secret=secrets.token_urlsafe(32))
+        self._settings = settings
+        self._books = Books(settings, clock_ms=clock_ms, wall_ms=wall_ms)
+        self._leases = Leases(self._books)
+        self._catalog = Catalog(self._books)
+        batches = Batches(self._books)
+        self._links = BackendLinks(settings.secret, timeout_ms=settings.push_timeout_ms)
+        self._announcer = Announcer(batches, self._links, engine, strict=settings.strict)
+        self._authority = Authority(
+            engine,
+            Epochs(epoch_store or MemoryEpochStore()),
+            Subtasks(self._books),
+            batches,
+            self._catalog,
+            self._announcer,
+            settle_timeout_s=settings.push_timeout_ms / 1000,
+        )
+        self._watcher = Watcher(
+            engine,
+            self._leases,
+            batches,
+            self._catalog,
+            self._announcer,
+            self._links,
+            retained_finished_jobs=settings.retained_finished_jobs,
+        )
+        self._lock = threading.Lock()
+        self._running: ExitStack | None = None
+        self._address: str | None = None
+        self._secret_file: Path | None = None
+        self._closed = False
+
+    def start(self) -> Self:
+        """Opens the port; InvalidRequestError where none is free and the settings are strict."""
+        with self._lock:
+            if self._closed:
+                raise RetryLaterError("this coordinator is closed: make a new one")
+            if self._running is None:
+                with ExitStack() as stack:
+                    self._open(stack)
+                    self._running = stack.pop_all()
+        return self
+
+    def close(self) -> None:
+        """Ends the state servers, then the coordinator."""
+        with self._lock:
+            running, self._running, self._closed = self._running, None, True
+            if running is not None:
+                running.close()
+
+    def stop(self) -> None:
+        """The same as `close`."""
+        self.close()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT for state servers and proxies."""
+        if self._address is None:
+            raise RetryLaterError("the coordinator has no address before it is started")
+        return self._address
+
+    @property
+    def secret(self) -> str:
+        """What every call must present."""
+        return self._settings.secret
+
+    @property
+    def secret_file(self) -> Path:
+        """A file with the secret, mode 0600, there until `close`: for proxies a person starts."""
+        if self._secret_file is None:
+            raise RetryLaterError("the coordinator has no secret file before it is started")
+        return self._secret_file
+
+    def jobs(self) -> list[JobView]:
+        """Every job known, by first contact."""
+        return self._catalog.list_jobs()
+
+    def states(self, job: str = "") -> list[registration_pb2.StateRegistration]:
+        """The queryable states of a job (id or name), or of all."""
+        return self._catalog.list_states(job)
+
+    def location(self, job: str, state_name: str) -> registration_pb2.StateLocation:
+        """A state's registration and owners, as `LocateState` answers them."""
+        return self._catalog.locate(job, state_name)
+
+    def proxy_addresses(self) -> list[str]:
+        """HOST:PORT of the proxies of the state servers that hold a lease."""
+        return self._leases.proxy_addresses()
+
+    def drop_query(self, query_id: bytes) -> None:
+        """Forgets an ended query and its state; refuses a running one."""
+        self._links.drop_query(query_id, self._catalog.drop(query_id))
+
+    def batch_committed(self, query_id: bytes, batch_id: int) -> None:
+        """Tells of a commit, where the engine says so by itself; may be late or repeated."""
+        self._authority.batch_committed(query_id, batch_id)
+
+    def refresh(self) -> None:
+        """Asks the engine now which queries have ended, instead of within a second."""
+        self._watcher.look_for_ends()
+
+    def tick(self) -> None:
+        """Brings leases up to the clock; only a clock that does not go by itself needs it."""
+        self._leases.tick()
+
+    def _open(self, stack: ExitStack) -> None:
+        settings = self._settings
+        workers = ThreadPoolExecutor(settings.workers, thread_name_prefix="queryable-state-rpc")
+        server = grpc.server(
+            workers, interceptors=[SecretInterceptor(settings.secret)], options=_OPTIONS
+        )
+        coordinator_pb2_grpc.add_CoordinatorServicer_to_server(
+            CoordinatorService(self._leases, self._authority, self._catalog, self._watcher), server
+        )
+        port = bind(
+            server.add_insecure_port,
+            PortSpec.parse(settings.ports, "coordinator port"),
+            settings.host,
+            what="coordinator",
+            strict=settings.ports_strict,
+        )
+        self._address = join_address(settings.advertised_host or settings.host, port)
+        secret_file = SecretFile(settings.secret)
+        stack.callback(secret_file.remove)
+        self._secret_file = secret_file.path
+        # Ended in the opposite order: servers drain while they are still answered.
+        stack.callback(workers.shutdown)
+        stack.callback(self._announcer.close)
+        stack.callback(self._links.close)
+        stack.callback(lambda: server.stop(grace=1.0).wait())
+        stack.callback(self._watcher.close)
+        stack.callback(self._end_servers)
+        server.start()
+        self._watcher.start()
+
+    def _end_servers(self) -> None:
+        timeout_s = self._settings.stop_timeout_s
+        # Who does not hear it is gone, or ends by itself when its lease does.
+        told = self._links.shutdown(self._leases.backend_addresses())
+        staying = self._leases.wait_until_left(told, timeout_s)
+        if staying:
+            _log.warning(
+                "state servers have not left within %g s: %s", timeout_s, ", ".join(staying)
+            )

@@ -1,0 +1,275 @@
+"""Which server owns which subtask, and since which batch its state is complete."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from queryable_state.wire.errors import (
+    InvalidRequestError,
+    JobError,
+    PlacementError,
+    Reason,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from queryable_state.server.coordinator.servers import Server, ServerTable
+
+# How long a subtask beyond every quota waits for a server of an executor that has none yet.
+_GRACE_MS = 2_000
+# From when on an operator may wait anew.
+_GRACE_AGAIN_MS = 60_000
+_RETRY_MS = 100
+# An owner heard of within this part of its lease is taken for alive, whoever complains.
+_ALIVE = 0.5
+
+
+@dataclass(kw_only=True)
+class Ownership:
+    """One subtask's owner."""
+
+    server_id: str = ""
+    """Empty: none."""
+    opened: bool = False
+    """Whether this owner, since it was assigned, has opened its store."""
+    opened_batch: int = -1
+    """Batch at the newest opening by any owner; -1: never opened."""
+    complete_since: int = 0
+    """First batch since which the state of the newest opening is complete; 0: all."""
+
+
+@dataclass(kw_only=True)
+class Operator:
+    """The subtasks of one stateful operator, at one parallelism."""
+
+    query_id: bytes
+    uid: str
+    parallelism: int
+    max_parallelism: int
+    run_id: bytes
+    """The run that set the parallelism."""
+    before: Operator | None = None
+    """The operator at its parallelism before, until a subtask of this one is opened."""
+    complete_since: int | None = None
+    """Of a subtask never opened; None: no subtask was opened yet."""
+    over_quota_since_ms: int | None = None
+    subtasks: dict[int, Ownership] = field(default_factory=dict)
+
+    @property
+    def first_opened(self) -> int | None:
+        """Smallest batch at which a subtask was opened; None: none was."""
+        batches = [s.opened_batch for s in self.subtasks.values() if s.opened_batch >= 0]
+        return min(batches, default=None)
+
+
+@dataclass(frozen=True)
+class Opening:
+    """What an owner is told that opens a subtask."""
+
+    complete_since: int
+    lost: bool
+    """Whether this opening found that state before `complete_since` is gone."""
+
+
+class Placement:
+    """Assigns subtasks to servers, and keeps them there.
+
+    A subtask without an owner goes to the server that asks first, while that one
+    has fewer than ceil(p / servers) of the operator's; it stays until its owner
+    is known to be gone: replaced, deregistered, or lapsed. `version` grows with
+    every change of any owner. Not thread-safe.
+    """
+
+    def __init__(self, servers: ServerTable, *, version: int) -> None:
+        self.version = version
+        self._servers = servers
+        self._operators: dict[tuple[bytes, str], Operator] = {}
+
+    def operator(self, query_id: bytes, uid: str) -> Operator | None:
+        """The operator, or None before its first subtask was asked for."""
+        return self._operators.get((query_id, uid))
+
+    def operators(self, query_id: bytes) -> Iterator[Operator]:
+        """The operators of a query."""
+        return (operator for operator in self._operators.values() if operator.query_id == query_id)
+
+    def declare(
+        self, query_id: bytes, uid: str, parallelism: int, max_parallelism: int, run_id: bytes
+    ) -> Operator:
+        """The operator at this parallelism; a newer run may change that, never the key groups."""
+        if not 1 <= parallelism <= max_parallelism <= 32767:
+            raise InvalidRequestError(
+                f"operator {uid!r}: parallelism {parallelism} and max_parallelism "
+                f"{max_parallelism}: 1 <= parallelism <= max_parallelism <= 32767 must hold"
+            )
+        known = self._operators.get((query_id, uid))
+        if known is not None and known.max_parallelism != max_parallelism:
+            raise JobError(
+                f"operator {uid!r} has {known.max_parallelism} key groups for the life of its "
+                f"state, asked for {max_parallelism}: set max_parallelism to "
+                f"{known.max_parallelism}, or give the operator another uid"
+            )
+        if known is not None and known.parallelism == parallelism:
+            return known
+        if known is not None and known.run_id == run_id:
+            raise JobError(
+                f"operator {uid!r} runs with parallelism {known.parallelism} and {parallelism} in "
+                "one run of its query: give each of the two operators its own uid"
+            )
+        self.version += 1
+        operator = Operator(
+            query_id=query_id,
+            uid=uid,
+            parallelism=parallelism,
+            max_parallelism=max_parallelism,
+            run_id=run_id,
+            before=known,
+        )
+        self._operators[query_id, uid] = operator
+        return operator
+
+    def owner(self, operator: Operator, index: int) -> Server | None:
+        """The server that owns the subtask and has not lapsed."""
+        ownership = operator.subtasks.get(index)
+        server = self._servers.find(ownership.server_id) if ownership else None
+        return None if server is None or server.lapsed else server
+
+    def settled(
+        self, operator: Operator, index: int, not_server_id: str, now_ms: int
+    ) -> Server | None:
+        """The owner to go to, None where one must be assigned.
+
+        Raises NO_OWNER where the asker could not reach the owner and the owner
+        was not heard of lately: its lease must end first.
+        """
+        server = self.owner(operator, index)
+        if server is None or server.server_id != not_server_id:
+            return server
+        if now_ms - server.renewed_ms <= _ALIVE * self._servers.lease_ms:
+            return server
+        raise PlacementError(
+            f"subtask {index} of operator {operator.uid!r} belongs to server {server.server_id} at "
+            f"{server.backend_address}, which does not answer; it can be given to another when "
+            "its lease has ended",
+            reason=Reason.NO_OWNER,
+            retry_after_ms=max(_RETRY_MS, self._servers.freed_at_ms(server) - now_ms),
+            placement_version=self.version,
+        )
+
+    def assign(
+        self, operator: Operator, index: int, asker: Server, executors: int, now_ms: int
+    ) -> Server:
+        """Gives a subtask without an owner to a server.
+
+        `executors` may be more than have a server yet: a subtask beyond every
+        quota then waits a moment for them (NO_OWNER), before the least loaded takes it.
+        """
+        holding = self._servers.holding(now_ms)
+        if asker not in holding:
+            raise PlacementError(
+                f"server {asker.server_id} asks for a subtask with an expired lease; renew it",
+                reason=Reason.LEASE_EXPIRED,
+            )
+        live = max(len(holding), executors)
+        quota = -(-operator.parallelism // live)
+        count = Counter(ownership.server_id for ownership in operator.subtasks.values())
+        chosen = asker
+        if count[asker.server_id] >= quota:
+            chosen = min(holding, key=lambda server: count[server.server_id])
+            if count[chosen.server_id] >= quota and len(holding) < live:
+                self._await_executors(operator, index, live - len(holding), now_ms)
+        ownership = operator.subtasks.setdefault(index, Ownership())
+        ownership.server_id = chosen.server_id
+        ownership.opened = False
+        self.version += 1
+        return chosen
+
+    def open(
+        self, operator: Operator, index: int, server_id: str, batch_id: int, first_batch: int
+    ) -> Opening:
+        """The owner opens an empty store for a subtask, before `batch_id`.
+
+        May be repeated for the same batch. `first_batch` is the first one of the
+        query this coordinator saw. State is lost where a batch can have run since
+        another opening, or before the first batch.
+        """
+        ownership = operator.subtasks.get(index)
+        if ownership is None or ownership.server_id != server_id:
+            raise PlacementError(
+                f"server {server_id} opens subtask {index} of operator {operator.uid!r}, which "
+                f"belongs to {(ownership and ownership.server_id) or 'no server'}",
+                placement_version=self.version,
+            )
+        if ownership.opened and batch_id <= ownership.opened_batch:
+            return Opening(ownership.complete_since, lost=False)
+        if operator.complete_since is None:
+            operator.complete_since = _complete_since(operator.before, batch_id, first_batch)
+            operator.before = None
+        if ownership.opened_batch < 0:
+            lost = operator.complete_since > 0
+            ownership.complete_since = operator.complete_since
+        else:
+            lost = batch_id > ownership.opened_batch
+            if lost:
+                ownership.complete_since = batch_id
+        ownership.opened_batch = batch_id
+        ownership.opened = True
+        self.version += 1
+        return Opening(ownership.complete_since, lost)
+
+    def free(self, server_id: str) -> None:
+        """Takes everything from a server that is known to be gone."""
+        for operator in self._operators.values():
+            for ownership in operator.subtasks.values():
+                if ownership.server_id == server_id:
+                    ownership.server_id = ""
+                    ownership.opened = False
+                    self.version += 1
+
+    def drop_query(self, query_id: bytes) -> None:
+        """Forgets a query."""
+        for key in [key for key in self._operators if key[0] == query_id]:
+            del self._operators[key]
+            self.version += 1
+
+    def opened_by(self, server_id: str) -> Iterator[tuple[Operator, int]]:
+        """The subtasks the server owns and has opened."""
+        for operator in self._operators.values():
+            for index, ownership in operator.subtasks.items():
+                if ownership.opened and ownership.server_id == server_id:
+                    yield operator, index
+
+    def holders(self, query_id: bytes) -> set[str]:
+        """Ids of the servers that own and opened subtasks of the query."""
+        return {
+            ownership.server_id
+            for operator in self.operators(query_id)
+            for ownership in operator.subtasks.values()
+            if ownership.opened
+        }
+
+    def _await_executors(self, operator: Operator, index: int, missing: int, now_ms: int) -> None:
+        since = operator.over_quota_since_ms
+        if since is None or now_ms - since >= _GRACE_AGAIN_MS:
+            operator.over_quota_since_ms = since = now_ms
+        if now_ms - since < _GRACE_MS:
+            raise PlacementError(
+                f"subtask {index} of operator {operator.uid!r} waits for the servers of {missing} "
+                "executors that have not registered one yet",
+                reason=Reason.NO_OWNER,
+                retry_after_ms=_RETRY_MS,
+                placement_version=self.version,
+            )
+
+
+def _complete_since(before: Operator | None, batch_id: int, first_batch: int) -> int:
+    """Of the subtasks of an operator that is opened for the first time at this parallelism."""
+    if before is None:
+        return first_batch
+    opened = before.first_opened
+    if opened is None or opened == batch_id:
+        return _complete_since(before.before, batch_id, first_batch)
+    return batch_id

@@ -1,0 +1,273 @@
+"""The states of every operator: their ids, types and queryable names."""
+
+from __future__ import annotations
+
+import secrets
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from queryable_state.v1 import registration_pb2
+from queryable_state.wire.errors import InvalidRequestError, JobError, Reason
+from queryable_state.wire.types import TypeInfo
+from queryable_state.wire.value_evolution import adapter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from google.protobuf.internal.containers import RepeatedCompositeFieldContainer
+
+    from queryable_state.v1 import types_pb2
+
+    _SchemaVersions = RepeatedCompositeFieldContainer[registration_pb2.SchemaVersion]
+
+_STATE_ID_MAX = 2**32 - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class NameClaim:
+    """A queryable name and who claims it."""
+
+    queryable_name: str
+    operator: str
+    """The operator for people: its uid, and its name where it has one."""
+    state_name: str
+
+
+def check_queryable_names(claims: Iterable[NameClaim]) -> None:
+    """Raises DUPLICATE_NAME where a name is claimed twice in one job; for use at submission."""
+    owners: dict[str, NameClaim] = {}
+    for claim in claims:
+        other = owners.setdefault(claim.queryable_name, claim)
+        if other is not claim:
+            raise _duplicate(other, claim)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperatorClaim:
+    """The operator that registers states, within its job."""
+
+    job_id: bytes
+    job_name: str
+    uid: str
+    name: str
+    depth: int
+    max_parallelism: int
+
+    @property
+    def label(self) -> str:
+        """The operator for people."""
+        return operator_label(self.uid, self.name)
+
+
+def operator_label(uid: str, name: str) -> str:
+    """An operator as errors and logs name it."""
+    return f"{uid!r} ({name})" if name and name != uid else repr(uid)
+
+
+_Identity = tuple[bytes, str, str]
+
+
+class RegistrationTable:
+    """Registers states, and gives every state an id that is never used again.
+
+    Registering the same again answers the same. A value type may change as far
+    as values can be adapted, which makes a new schema version, always the last
+    one; everything else about a state that would change its bytes is refused.
+    Ids start at random, so that ids of two drivers at one address are not
+    taken for each other. Not thread-safe.
+    """
+
+    def __init__(self, *, first_state_id: int | None = None) -> None:
+        self._next_id = secrets.randbelow(2**31) + 1 if first_state_id is None else first_state_id
+        self._states: dict[_Identity, registration_pb2.StateRegistration] = {}
+        self._incarnations: defaultdict[_Identity, int] = defaultdict(int)
+
+    def register(
+        self, operator: OperatorClaim, states: Sequence[registration_pb2.StateRegistration]
+    ) -> list[registration_pb2.StateRegistration]:
+        """Registers all states of an operator, or none of them.
+
+        Raises DUPLICATE_NAME where a name is claimed twice, INCOMPATIBLE_STATE
+        where a state changed in a way its stored bytes cannot follow.
+        """
+        self._check_names(operator, states)
+        # All are made before one is kept: a refusal leaves the table as it was.
+        made = [self._merged(operator, state) for state in states]
+        for registration in made:
+            identity = (operator.job_id, operator.uid, registration.state_name)
+            if not registration.state_id:
+                registration.state_id = self._new_id()
+                self._incarnations[identity] += 1
+                registration.incarnation = self._incarnations[identity]
+            self._states[identity] = registration
+        return [_copy(registration) for registration in made]
+
+    def queryable(self, job_id: bytes) -> dict[str, registration_pb2.StateRegistration]:
+        """The queryable states of a job by name, sorted."""
+        found = {
+            state.queryable_name: _copy(state)
+            for identity, state in self._states.items()
+            if identity[0] == job_id and state.queryable_name
+        }
+        return dict(sorted(found.items()))
+
+    def jobs_with(self, queryable_name: str) -> list[bytes]:
+        """The jobs that have a state of this queryable name."""
+        return [
+            identity[0]
+            for identity, state in self._states.items()
+            if state.queryable_name == queryable_name
+        ]
+
+    def operator_name(self, job_id: bytes, uid: str) -> str:
+        """The operator for people."""
+        for identity, state in self._states.items():
+            if identity[:2] == (job_id, uid):
+                return operator_label(uid, state.operator_name)
+        return repr(uid)
+
+    def deepest(self, job_id: bytes) -> int:
+        """Greatest operator depth of a job, 0 where it has no state."""
+        return max(
+            (s.operator_depth for identity, s in self._states.items() if identity[0] == job_id),
+            default=0,
+        )
+
+    def drop(self, job_id: bytes) -> None:
+        """Forgets the states of a job; a state made anew is a new incarnation with a new id."""
+        for identity in [identity for identity in self._states if identity[0] == job_id]:
+            del self._states[identity]
+
+    def _check_names(
+        self, operator: OperatorClaim, states: Sequence[registration_pb2.StateRegistration]
+    ) -> None:
+        names: set[str] = set()
+        for state in states:
+            if not state.state_name:
+                raise InvalidRequestError(f"a state of operator {operator.label} has no name")
+            if state.state_name in names:
+                raise JobError(
+                    f"operator {operator.label} has two states named {state.state_name!r}: give "
+                    "each descriptor its own name",
+                    reason=Reason.DUPLICATE_NAME,
+                )
+            names.add(state.state_name)
+        others = [
+            NameClaim(
+                queryable_name=state.queryable_name,
+                operator=operator_label(uid, state.operator_name),
+                state_name=state.state_name,
+            )
+            for (job_id, uid, name), state in self._states.items()
+            if job_id == operator.job_id
+            and state.queryable_name
+            and (uid != operator.uid or name not in names)
+        ]
+        claims = [
+            NameClaim(
+                queryable_name=state.queryable_name,
+                operator=operator.label,
+                state_name=state.state_name,
+            )
+            for state in states
+            if state.queryable_name
+        ]
+        check_queryable_names([*others, *claims])
+
+    def _merged(
+        self, operator: OperatorClaim, state: registration_pb2.StateRegistration
+    ) -> registration_pb2.StateRegistration:
+        known = self._states.get((operator.job_id, operator.uid, state.state_name))
+        merged = _copy(state)
+        merged.state_id = known.state_id if known else 0
+        merged.incarnation = known.incarnation if known else 0
+        merged.job_id = operator.job_id
+        merged.job_name = operator.job_name
+        merged.operator_uid = operator.uid
+        merged.operator_name = operator.name
+        merged.operator_depth = operator.depth
+        merged.max_parallelism = operator.max_parallelism
+        where = f"state {state.state_name!r} of operator {operator.label}"
+        if known:
+            _check_unchanged(known, merged, where)
+        _evolve(known.value_types if known else (), merged.value_types, where)
+        accumulators = known.accumulator_types if known else ()
+        _evolve(accumulators, merged.accumulator_types, f"accumulator of {where}")
+        return merged
+
+    def _new_id(self) -> int:
+        if self._next_id > _STATE_ID_MAX:
+            raise JobError("this driver has given out every state id: restart it")
+        self._next_id += 1
+        return self._next_id - 1
+
+
+def _check_unchanged(
+    known: registration_pb2.StateRegistration,
+    asked: registration_pb2.StateRegistration,
+    where: str,
+) -> None:
+    kind = registration_pb2.StateKind
+    differences = [
+        ("kind", kind.Name(known.kind), kind.Name(asked.kind)),
+        ("key type", _text(known, "key_type"), _text(asked, "key_type")),
+        ("namespace type", _text(known, "namespace_type"), _text(asked, "namespace_type")),
+        ("map key type", _text(known, "map_key_type"), _text(asked, "map_key_type")),
+        ("max parallelism", str(known.max_parallelism), str(asked.max_parallelism)),
+    ]
+    for what, before, now in differences:
+        if before != now:
+            raise JobError(
+                f"{where}: its {what} was {before} and is {now}; stored state cannot follow: "
+                "change it back, or give the state another name"
+            )
+
+
+def _evolve(
+    known: Sequence[registration_pb2.SchemaVersion], asked: _SchemaVersions, where: str
+) -> None:
+    """Replaces the asked versions by all there ever were, the type asked for as the last."""
+    if not asked:
+        if known:
+            raise JobError(f"{where} has a value type and is registered without one")
+        return
+    wanted = asked[-1].type
+    versions = [_copy_version(version) for version in known]
+    if not versions or versions[-1].type != wanted:
+        new = TypeInfo.from_proto(wanted)
+        for version in versions:
+            # The type errors of the codec name both types and what may change.
+            adapter(TypeInfo.from_proto(version.type), new, where)
+        number = versions[-1].version + 1 if versions else 1
+        versions.append(registration_pb2.SchemaVersion(version=number, type=wanted))
+    del asked[:]
+    asked.extend(versions)
+
+
+def _text(state: registration_pb2.StateRegistration, field: str) -> str:
+    if not state.HasField(field):  # type: ignore[arg-type]  # one of its own TypeInfo fields
+        return "none"
+    proto: types_pb2.TypeInfo = getattr(state, field)
+    return TypeInfo.from_proto(proto).simple_string()
+
+
+def _duplicate(first: NameClaim, second: NameClaim) -> JobError:
+    return JobError(
+        f"queryable name {second.queryable_name!r} is claimed twice in one job: by state "
+        f"{first.state_name!r} of operator {first.operator} and by state {second.state_name!r} of "
+        f"operator {second.operator}; give each its own name",
+        reason=Reason.DUPLICATE_NAME,
+    )
+
+
+def _copy(state: registration_pb2.StateRegistration) -> registration_pb2.StateRegistration:
+    copy = registration_pb2.StateRegistration()
+    copy.CopyFrom(state)
+    return copy
+
+
+def _copy_version(version: registration_pb2.SchemaVersion) -> registration_pb2.SchemaVersion:
+    copy = registration_pb2.SchemaVersion()
+    copy.CopyFrom(version)
+    return copy

@@ -1,0 +1,125 @@
+"""Looks for what nobody tells: commits, ends of queries, time going by."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from queryable_state.wire.errors import QueryableStateError
+
+if TYPE_CHECKING:
+    from queryable_state.server.coordinator.announcer import Announcer
+    from queryable_state.server.coordinator.backend_links import BackendLinks
+    from queryable_state.server.coordinator.batches import Batches, InFlight
+    from queryable_state.server.coordinator.catalog import Catalog
+    from queryable_state.server.coordinator.engine import Engine, QueryInfo
+    from queryable_state.server.coordinator.leases import Leases
+
+_log = logging.getLogger(__name__)
+
+_SHORTEST_S = 0.01
+_LONGEST_S = 0.1
+_IDLE_S = 0.25
+_ENDS_S = 1.0
+# A batch that has run for so long is looked at this much less often.
+_PART_OF_AGE = 20
+
+
+class Watcher:
+    """One thread that polls the engine, often only while a batch is in flight.
+
+    `wake` after a begin; `close` waits for the thread.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        leases: Leases,
+        batches: Batches,
+        catalog: Catalog,
+        announcer: Announcer,
+        links: BackendLinks,
+        *,
+        retained_finished_jobs: int,
+    ) -> None:
+        self._engine = engine
+        self._leases = leases
+        self._batches = batches
+        self._catalog = catalog
+        self._announcer = announcer
+        self._links = links
+        self._retained = retained_finished_jobs
+        self._wake = threading.Event()
+        self._stopping = False
+        self._thread = threading.Thread(
+            target=self._run, name="queryable-state-watcher", daemon=True
+        )
+
+    def start(self) -> None:
+        """Begins to look."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """A batch has begun."""
+        self._wake.set()
+
+    def close(self) -> None:
+        """Stops looking; may be repeated."""
+        self._stopping = True
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def look_for_ends(self) -> None:
+        """Asks the engine which queries have ended, and drops what is retained no longer."""
+        observed: dict[bytes, QueryInfo | None] = {}
+        for query_id in self._catalog.running():
+            try:
+                info = self._engine.query(query_id)
+                if info is None or not info.active:
+                    # Its last batch may have been committed since the last look.
+                    self._look_for_commits(query_id)
+                observed[query_id] = info
+            except QueryableStateError as failure:
+                _log.info("query %s: %s", query_id.hex(), failure)
+        self._catalog.observe(observed)
+        for query_id, addresses in self._catalog.drop_beyond(self._retained).items():
+            _log.info("the state of ended job %s is dropped", query_id.hex())
+            self._links.drop_query(query_id, addresses)
+
+    def _run(self) -> None:
+        next_ends_s = time.monotonic() + _ENDS_S
+        while not self._stopping:
+            # Cleared before looking: a begin during the look is looked at right after.
+            self._wake.clear()
+            try:
+                self._leases.tick()
+                self._links.keep(self._leases.backend_addresses())
+                pause_s = min(map(self._look, self._batches.in_flight()), default=_IDLE_S)
+                if time.monotonic() >= next_ends_s:
+                    next_ends_s = time.monotonic() + _ENDS_S
+                    self.look_for_ends()
+            except Exception:  # noqa: BLE001 - the thread must outlive a defect of the engine
+                _log.exception("the coordinator's watcher failed, and goes on")
+                pause_s = _IDLE_S
+            self._wake.wait(pause_s)
+
+    def _look(self, batch: InFlight) -> float:
+        """Looks whether the batch is committed; answers after how long to look again."""
+        try:
+            committed = self._engine.is_committed(batch.query_id, batch.batch_id)
+        except QueryableStateError as failure:
+            _log.info("batch %d of %s: %s", batch.batch_id, batch.query_id.hex(), failure)
+            return _IDLE_S
+        if committed:
+            self._batches.commit(batch.query_id, batch.batch_id)
+            self._announcer.announce(batch.query_id)
+            return _IDLE_S
+        return min(max(batch.age_ms / 1000 / _PART_OF_AGE, _SHORTEST_S), _LONGEST_S)
+
+    def _look_for_commits(self, query_id: bytes) -> None:
+        for batch in self._batches.in_flight():
+            if batch.query_id == query_id:
+                self._look(batch)

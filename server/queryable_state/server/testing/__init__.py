@@ -1,0 +1,10 @@
+"""Doubles for tests: an engine in memory, a coordinator in the test's process."""
+
+from queryable_state.server.testing.coordinator import (
+    FakeClock,
+    InProcessCoordinator,
+    in_process_coordinator,
+)
+from queryable_state.server.testing.engine import InMemoryEngine
+
+__all__ = ["FakeClock", "InMemoryEngine", "InProcessCoordinator", "in_process_coordinator"]

@@ -1,0 +1,120 @@
+"""An engine in memory: queries whose batches a test begins and commits by hand."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import uuid
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from queryable_state.server.coordinator.engine import BatchClocks, QueryInfo
+from queryable_state.wire.errors import JobError, UnknownJobError
+
+if TYPE_CHECKING:
+    from queryable_state.wire.errors import QueryableStateError
+
+
+@dataclass
+class _Query:
+    info: QueryInfo
+    clocks: dict[int, BatchClocks] = field(default_factory=dict)
+    committed: int = -1
+
+
+class InMemoryEngine:
+    """A real engine without Spark: implements `Engine`, with queries run by hand.
+
+    `start` a query, `plan` a batch, run what belongs to it, `commit` the batch,
+    and `end` or `start` again. Thread-safe.
+    """
+
+    def __init__(self, *, executors: int = 1) -> None:
+        self._lock = threading.Lock()
+        self._queries: dict[bytes, _Query] = {}
+        self._executors = executors
+        self.stopped: dict[bytes, QueryableStateError] = {}
+        """Why the coordinator stopped queries, by id."""
+
+    def start(
+        self, name: str = "", *, query_id: bytes | None = None, run_id: bytes | None = None
+    ) -> tuple[bytes, bytes]:
+        """Starts a query, or a new run of one; answers query and run id."""
+        query_id = query_id or uuid.uuid4().bytes
+        run_id = run_id or uuid.uuid4().bytes
+        with self._lock:
+            known = self._queries.get(query_id)
+            info = QueryInfo(name=name, run_id=run_id, active=True)
+            if known is None:
+                self._queries[query_id] = _Query(info)
+            else:
+                known.info = replace(info, name=name or known.info.name)
+        return query_id, run_id
+
+    def plan(
+        self,
+        query_id: bytes,
+        batch_id: int,
+        *,
+        timestamp_ms: int = 1_000,
+        watermark_ms: int = 0,
+        offsets: bytes | None = None,
+    ) -> None:
+        """Plans a batch, before anything of it runs."""
+        digest = hashlib.sha256(offsets or str(batch_id).encode()).digest()
+        clocks = BatchClocks(
+            timestamp_ms=timestamp_ms, watermark_ms=watermark_ms, offsets_digest=digest
+        )
+        with self._lock:
+            self._queries[query_id].clocks[batch_id] = clocks
+
+    def commit(self, query_id: bytes, batch_id: int) -> None:
+        """Commits a batch, as one would find out by asking."""
+        with self._lock:
+            query = self._queries[query_id]
+            query.committed = max(query.committed, batch_id)
+
+    def end(self, query_id: bytes, *, error: str | None = None) -> None:
+        """Ends the run of a query; `error` tells why it failed."""
+        with self._lock:
+            query = self._queries[query_id]
+            query.info = replace(query.info, active=False, error=error)
+
+    def set_executors(self, count: int) -> None:
+        """Changes how many executors are alive."""
+        with self._lock:
+            self._executors = count
+
+    def query(self, query_id: bytes) -> QueryInfo | None:
+        """The query of this id."""
+        with self._lock:
+            query = self._queries.get(query_id)
+            return None if query is None else query.info
+
+    def clocks(self, query_id: bytes, batch_id: int) -> BatchClocks:
+        """The clocks of a planned batch."""
+        with self._lock:
+            query = self._queries.get(query_id)
+            if query is None:
+                raise UnknownJobError(f"no query {query_id.hex()} was started")
+            if batch_id not in query.clocks:
+                raise JobError(f"batch {batch_id} of query {query_id.hex()} was not planned")
+            return query.clocks[batch_id]
+
+    def is_committed(self, query_id: bytes, batch_id: int) -> bool:
+        """Whether `commit` was called for the batch or a later one."""
+        with self._lock:
+            query = self._queries.get(query_id)
+            return query is not None and batch_id <= query.committed
+
+    def live_executors(self) -> int:
+        """As many as were set."""
+        with self._lock:
+            return self._executors
+
+    def stop_query(self, query_id: bytes, error: QueryableStateError) -> None:
+        """Ends the query and notes why."""
+        with self._lock:
+            self.stopped[query_id] = error
+            query = self._queries[query_id]
+            query.info = replace(query.info, active=False, error=str(error))
