@@ -32,8 +32,7 @@ class WatchedProcess:
         if expected_start_ticks and start_ticks(pid) != expected_start_ticks:
             self.close()
 
-    @property
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether the process has ended."""
         return self._fd is None or bool(select.select([self._fd], [], [], 0)[0])
 
