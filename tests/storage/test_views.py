@@ -68,6 +68,20 @@ def test_a_view_outlives_the_folding_of_later_versions(store: StateStore, advanc
     assert store.prefix(STATE, b"") == [(b"a", b"2")]
 
 
+def test_a_view_keeps_what_a_fold_clears_and_puts_again(
+    store: StateStore, advance: Advance
+) -> None:
+    advance(store, {b"p1": b"0", b"p2": b"0"})
+    store.fold(0, EVERYTHING)
+    with store.view() as view:
+        advance(store, {b"p1": b"1", b"p3": b"1"}, clears=[b"p"])
+        store.fold(1, EVERYTHING)
+        advance(store, {b"p2": b"2"}, deletes=[b"p1"])
+        store.fold(2, EVERYTHING)
+        assert view.prefix(STATE, b"p") == [(b"p1", b"0"), (b"p2", b"0")]
+        assert view.multi_get(STATE, [b"p1", b"p2", b"p3"]) == [b"0", b"0", None]
+
+
 def test_a_view_opened_while_a_fold_is_under_way_is_whole(
     store: StateStore, advance: Advance
 ) -> None:
