@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from threading import Lock, RLock
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from queryable_state.server.storage import layers as stack
 from queryable_state.server.storage.epochs import Epoch
 from queryable_state.server.storage.folding import Folding
+from queryable_state.server.storage.readers import ClosedReaders, Readers, Sealed, store_closed
 from queryable_state.server.storage.stack_view import StackView, unknown_state
 from queryable_state.server.storage.store import NOTHING_COMMITTED, StateStore, Token
 from queryable_state.wire.errors import (
@@ -22,46 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from queryable_state.server.storage.base import StateBase
-    from queryable_state.server.storage.overlay import Overlay, StateOverlay
-
-
-class _Sealed(NamedTuple):
-    version: int
-    overlay: Overlay
-    token: Token
-
-
-class _Readers(dict[int, "Callable[[bytes], bytes | None]"]):
-    """Point readers by state, of one base and one stack that never changes."""
-
-    def __init__(self, base: StateBase, sealed: tuple[_Sealed, ...]) -> None:
-        self._base = base
-        self._sealed = sealed
-
-    def layers(self, state_id: int) -> list[StateOverlay]:
-        return [
-            each.overlay.states[state_id]
-            for each in self._sealed
-            if state_id in each.overlay.states
-        ]
-
-    def __missing__(self, state_id: int) -> Callable[[bytes], bytes | None]:
-        try:
-            source = self._base.source(state_id)
-        except KeyError:
-            raise unknown_state(state_id) from None
-        reader = self[state_id] = stack.point_reader(self.layers(state_id), source.reader())
-        return reader
-
-
-class _ClosedReaders(_Readers):
-    """What a closed store reads with."""
-
-    def __missing__(self, state_id: int) -> Callable[[bytes], bytes | None]:
-        raise _closed()
-
-    def layers(self, state_id: int) -> list[StateOverlay]:
-        raise _closed()
+    from queryable_state.server.storage.overlay import Overlay
 
 
 class LayeredStore(StateStore):
@@ -83,14 +45,14 @@ class LayeredStore(StateStore):
         self._lock = Lock()
         self._bulk_lock = RLock()
         self._base_version = self._committed_version = committed_version
-        self._sealed: tuple[_Sealed, ...] = ()  # committed, newest first
-        self._staged: _Sealed | None = None
+        self._sealed: tuple[Sealed, ...] = ()  # committed, newest first
+        self._staged: Sealed | None = None
         self._epoch = Epoch()
         self._folding: Folding | None = None
         self._views: WeakSet[StackView] = WeakSet()
         self._state_ids: frozenset[int] = frozenset()
         self._closed = False
-        self._committed_readers = self._staged_readers = _Readers(base, ())
+        self._committed_readers = self._staged_readers = Readers(base, ())
 
     @property
     def base_version(self) -> int:
@@ -151,7 +113,7 @@ class LayeredStore(StateStore):
                     "not committed: commit or discard that one first",
                     reason=Reason.BEHIND,
                 )
-            self._staged = _Sealed(version, overlay, token)
+            self._staged = Sealed(version, overlay, token)
             self._publish()
 
     def discard_staged(self) -> None:
@@ -241,7 +203,7 @@ class LayeredStore(StateStore):
             if self._closed:
                 return
             self._closed = True
-            self._committed_readers = self._staged_readers = _ClosedReaders(self._base, ())
+            self._committed_readers = self._staged_readers = ClosedReaders(self._base, ())
             self._sealed, self._staged, self._folding = (), None, None
             for view in list(self._views):
                 view.close()
@@ -254,14 +216,14 @@ class LayeredStore(StateStore):
 
     def _publish(self) -> None:
         """Make the pointers visible to readers; the lock is held."""
-        self._committed_readers = _Readers(self._base, self._sealed)
+        self._committed_readers = Readers(self._base, self._sealed)
         self._staged_readers = (
             self._committed_readers
             if self._staged is None
-            else _Readers(self._base, (self._staged, *self._sealed))
+            else Readers(self._base, (self._staged, *self._sealed))
         )
 
-    def _oldest(self, up_to: int) -> _Sealed | None:
+    def _oldest(self, up_to: int) -> Sealed | None:
         """The overlay to be folded next, if it is committed and not above `up_to`."""
         sealed = self._sealed
         return sealed[-1] if sealed and sealed[-1].version <= up_to else None
@@ -295,10 +257,4 @@ class LayeredStore(StateStore):
 
     def _check_open(self) -> None:
         if self._closed:
-            raise _closed()
-
-
-def _closed() -> RetryLaterError:
-    return RetryLaterError(
-        "the store is closed: ask the owner of the key group", retry_after_ms=100
-    )
+            raise store_closed()
