@@ -119,6 +119,9 @@ class StateServerSettings:
     coordinator_timeout_s: float = 30.0
     """How long the first registration may be retried."""
 
+    orphan_timeout_s: float = 120.0
+    """How long a server that cannot reach its coordinator lives on."""
+
     drain_timeout_s: float = 10.0
     """How long calls in flight may take when the server stops."""
 

@@ -32,7 +32,8 @@ class Heartbeats:
     """Registers this server and renews its lease until cancelled or superseded.
 
     A coordinator that does not know the server (any more) is registered with anew, and what
-    it does not list as owned is dropped. Sets `stop` when another server has taken its place.
+    it does not list as owned is dropped. Sets `stop` when another server has taken its place, or
+    no coordinator is reached for `orphan_timeout_s`.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class Heartbeats:
         registration: coordinator_pb2.RegisterServerRequest,
         *,
         stop: asyncio.Event,
+        orphan_timeout_s: float,
     ) -> None:
         self._link = link
         self._lease = lease
@@ -51,6 +53,7 @@ class Heartbeats:
         self._holdings = holdings
         self._registration = registration
         self._stop = stop
+        self._orphan_timeout_s = orphan_timeout_s
 
     async def register(self) -> None:
         """Announces the server and takes its lease; raises the coordinator's refusal."""
@@ -95,9 +98,20 @@ class Heartbeats:
             except QueryableStateError as failure:
                 _log.warning("the lease is not renewed: %s", failure)
                 pause_s = min(pause_s, _RETRY_S)
+                self._stop_when_orphaned()
             if held and not self._lease.holds():
                 _log.error("the lease has ended: queries and tasks are refused until it is renewed")
             await asyncio.sleep(pause_s)
+
+    def _stop_when_orphaned(self) -> None:
+        """A coordinator that is gone for good can tell nobody to stop."""
+        if self._lease.since_renewed_s >= self._orphan_timeout_s:
+            _log.error(
+                "no coordinator at %s for %g s: this server stops",
+                self._link.address,
+                self._orphan_timeout_s,
+            )
+            self._stop.set()
 
     async def renew(self) -> None:
         """Renews once; registers where the coordinator does not know this server."""

@@ -23,6 +23,7 @@ class Lease:
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._end_s = float("-inf")
+        self._renewed_s = clock()
         self.duration_s = 0.0
         self.placement_version = 0
 
@@ -33,6 +34,7 @@ class Lease:
     def renew(self, asked_at_s: float, duration_ms: int, placement_version: int) -> None:
         """Takes the answer to a renewal asked for at `asked_at_s`."""
         self.duration_s = duration_ms / 1000
+        self._renewed_s = max(self._renewed_s, asked_at_s)
         self._end_s = max(self._end_s, asked_at_s + self.duration_s)
         self.placement_version = max(self.placement_version, placement_version)
 
@@ -44,6 +46,11 @@ class Lease:
     def remaining_s(self) -> float:
         """Seconds until the end; not positive once it has passed."""
         return self._end_s - self._clock()
+
+    @property
+    def since_renewed_s(self) -> float:
+        """Seconds since the newest renewal was asked for, or since the lease was made."""
+        return self._clock() - self._renewed_s
 
     def holds(self) -> bool:
         """Whether this server may act as owner now."""

@@ -166,6 +166,7 @@ class StateServer:
                     pid=os.getpid(),
                 ),
                 stop=self._stop,
+                orphan_timeout_s=settings.orphan_timeout_s,
             )
             await backend.start()
             stack.push_async_callback(backend.stop, settings.drain_timeout_s)

@@ -1,0 +1,251 @@
+"""Begin, fetch, prepare, commit: what a batch may do and what it may not."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from queryable_state.internal.v1 import backend_pb2
+from queryable_state.v1 import query_pb2
+from queryable_state.wire.errors import (
+    CorruptDataError,
+    InvalidRequestError,
+    JobError,
+    PlacementError,
+    Reason,
+    SupersededError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from conftest import Cluster
+
+
+@pytest.mark.parametrize("backend", ["heap", "rocksdb"])
+async def test_a_batch_is_seen_once_it_is_committed(cluster: Cluster, backend: str) -> None:
+    server, job = await cluster.server(backend=backend), cluster.job()
+    await job.run(server, 0, {"a": "1", "b": "2"})
+    assert job.read(server, "a", "b") == ["1", "2"]
+    await job.run(server, 1, {"b": "3"})
+    answer = job.ask(server, "a", "b", "c")
+    assert answer.info.version == 1
+    assert job.read(server, "a", "b") == ["1", "3"]
+    assert list(answer.missing) == [2]
+
+
+async def test_begin_tells_the_clocks_and_the_states(cluster: Cluster) -> None:
+    server, job = await cluster.server(), cluster.job()
+    await job.run(server, 0, {})
+    begun = (await job.begin(server, 1)).begun
+    assert begun.batch_timestamp_ms == 1000
+    # At depth 1 the operator runs at the watermark of the batch before.
+    assert begun.watermark_ms == 0
+    assert (await job.begin(server, 1)).begun.states[0].state_id > 0
+    await job.run(server, 1, {})
+    assert (await job.begin(server, 2)).begun.watermark_ms == 10
+
+
+async def test_the_begin_of_the_next_batch_commits_the_one_before(
+    cluster: Cluster, key_of: Callable[..., str]
+) -> None:
+    server, job = await cluster.server(), cluster.job()
+    first = await job.begin(server, 0)
+    await first.prepare({key_of(0): "x"})
+    assert job.read(server, key_of(0)) == []
+    await job.begin(server, 1)
+    assert job.read(server, key_of(0)) == ["x"]
+
+
+async def test_fetches_read_the_batch_before_whatever_is_sealed(
+    cluster: Cluster, key_of: Callable[..., str]
+) -> None:
+    server, job = await cluster.server(), cluster.job()
+    key = key_of(0)
+    await job.run(server, 0, {key: "old"})
+    first = await job.begin(server, 1)
+    await first.prepare({key: "new"})
+    second = await job.begin(server, 1)
+    assert second.begun.sealed_before
+    assert await second.fetch(key, key_of(0, 1)) == {key: "old"}
+    assert await first.fetch(key) == {key: "old"}
+    assert job.read(server, key) == ["old"]
+    assert job.read(server, key, consistency=query_pb2.UNCOMMITTED) == ["new"]
+
+
+async def test_an_attempt_that_only_begins_destroys_nothing(
+    cluster: Cluster, key_of: Callable[..., str]
+) -> None:
+    """As `foreachBatch` does that writes and then looks at one row."""
+    server, job = await cluster.server(), cluster.job()
+    await (await job.begin(server, 0)).prepare({key_of(0): "x"})
+    await job.begin(server, 0)
+    await job.commit(server, 0)
+    assert job.read(server, key_of(0)) == ["x"]
+
+
+async def test_a_retried_batch_counts_once(cluster: Cluster, key_of: Callable[..., str]) -> None:
+    server, job = await cluster.server(), cluster.job()
+    key, other = key_of(0), key_of(0, 1)
+    await (await job.begin(server, 0)).prepare({key: "first", other: "gone"})
+    await (await job.begin(server, 0)).prepare({key: "second"})
+    await job.commit(server, 0)
+    assert job.read(server, key) == ["second"]
+    assert list(job.ask(server, other).missing) == [0]
+
+
+async def test_a_prepare_sent_twice_is_acknowledged_twice(
+    cluster: Cluster, key_of: Callable[..., str]
+) -> None:
+    server, job = await cluster.server(), cluster.job()
+    task = await job.begin(server, 0)
+    first = await task.prepare({key_of(0): "x"})
+    assert await task.prepare({key_of(0): "x"}) == first
+    assert first.staged_bytes > 0
+
+
+async def test_the_highest_token_wins_in_whatever_order_they_seal(
+    cluster: Cluster, key_of: Callable[..., str]
+) -> None:
+    server, job = await cluster.server(), cluster.job()
+    low = await job.begin(server, 0, attempt=1)
+    high = await job.begin(server, 0, attempt=2)
+    await high.prepare({key_of(0): "high"})
+    with pytest.raises(SupersededError) as refused:
+        await low.prepare({key_of(0): "low"})
+    assert refused.value.reason == Reason.STALE_TOKEN
+    await job.commit(server, 0)
+    assert job.read(server, key_of(0)) == ["high"]
+
+
+async def test_a_task_of_an_older_run_is_fenced(
+    cluster: Cluster, key_of: Callable[..., str]
+) -> None:
+    server, job = await cluster.server(), cluster.job()
+    zombie = await job.begin(server, 0)
+    await (await job.restart().begin(server, 0)).prepare({key_of(0): "new"})
+    for late in (zombie.prepare({key_of(0): "old"}), zombie.fetch(key_of(0)), zombie.begin()):
+        with pytest.raises(SupersededError) as refused:
+            await late
+        assert refused.value.reason == Reason.FENCED
+    await job.commit(server, 0)
+    assert job.read(server, key_of(0)) == ["new"]
+
+
+async def test_a_task_of_a_committed_batch_is_told_so(
+    cluster: Cluster, key_of: Callable[..., str]
+) -> None:
+    server, job = await cluster.server(), cluster.job()
+    late = await job.begin(server, 0)
+    await job.run(server, 0, {key_of(0): "x"})
+    for call in (late.prepare({key_of(0): "y"}), late.fetch(key_of(0)), late.begin()):
+        with pytest.raises(SupersededError) as refused:
+            await call
+        assert refused.value.reason == Reason.ALREADY_COMMITTED
+    assert job.read(server, key_of(0)) == ["x"]
+
+
+async def test_another_fingerprint_in_a_re_run_is_logged_as_an_error(
+    cluster: Cluster, key_of: Callable[..., str], caplog: pytest.LogCaptureFixture
+) -> None:
+    server, job = await cluster.server(), cluster.job()
+    await (await job.begin(server, 0)).prepare({key_of(0): "x"}, fingerprint=1)
+    await (await job.begin(server, 0)).prepare({key_of(0): "x"}, fingerprint=1)
+    assert "NON_DETERMINISTIC_INPUT" not in caplog.text
+    await (await job.begin(server, 0)).prepare({key_of(0): "y"}, fingerprint=2)
+    assert "NON_DETERMINISTIC_INPUT" in caplog.text
+    await job.commit(server, 0)
+    assert job.read(server, key_of(0)) == ["y"]
+
+
+async def test_strict_servers_refuse_another_fingerprint(
+    cluster: Cluster, key_of: Callable[..., str]
+) -> None:
+    server, job = await cluster.server(strict=True), cluster.job()
+    await (await job.begin(server, 0)).prepare({key_of(0): "x"}, fingerprint=1)
+    with pytest.raises(JobError, match="deterministic") as refused:
+        await (await job.begin(server, 0)).prepare({key_of(0): "y"}, fingerprint=2)
+    assert refused.value.reason == Reason.NON_DETERMINISTIC_INPUT
+    await job.commit(server, 0)
+    assert job.read(server, key_of(0)) == ["x"]
+
+
+async def test_a_batch_that_arrives_damaged_is_to_be_sent_again(
+    cluster: Cluster, key_of: Callable[..., str]
+) -> None:
+    server, job = await cluster.server(), cluster.job()
+    task = await job.begin(server, 0)
+    opening, block, seal = task.frames({key_of(0): "x"})
+    for damaged in ([opening, seal], [opening, block, block, seal]):
+        with pytest.raises(CorruptDataError) as refused:
+            await task.send(damaged)
+        assert refused.value.reason == Reason.CHECKSUM_MISMATCH
+    with pytest.raises(CorruptDataError):
+        await task.send([opening, backend_pb2.PrepareRequest(block=b"\xff\xff"), seal])
+    assert job.read(server, key_of(0), consistency=query_pb2.UNCOMMITTED) == []
+    await task.send([opening, block, seal])
+    assert job.read(server, key_of(0), consistency=query_pb2.UNCOMMITTED) == ["x"]
+
+
+async def test_frames_out_of_order_are_an_invalid_request(
+    cluster: Cluster, key_of: Callable[..., str]
+) -> None:
+    server, job = await cluster.server(), cluster.job()
+    task = await job.begin(server, 0)
+    opening, block, seal = task.frames({key_of(0): "x"})
+    for frames in ([], [block, seal], [opening, opening], [opening, block]):
+        with pytest.raises(InvalidRequestError):
+            await task.send(frames)
+    assert server.table.staged_bytes() == 0
+
+
+async def test_a_task_that_has_not_begun_here_is_sent_to_begin(
+    cluster: Cluster, key_of: Callable[..., str]
+) -> None:
+    server, job = await cluster.server(), cluster.job()
+    await job.begin(server, 0)
+    stranger = job.attempt(server, 0)
+    stranger.begun.token.CopyFrom((await job.begin(server, 0)).begun.token)
+    stranger.begun.token.task_attempt += 1
+    stranger.begun.states.add(state_id=1)
+    with pytest.raises(PlacementError, match="not begun"):
+        await stranger.fetch(key_of(0))
+    stranger.subtask = 1
+    with pytest.raises(PlacementError, match="not owned"):
+        await stranger.fetch(key_of(0))
+
+
+async def test_the_coordinator_is_asked_once_however_many_begin(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One question a batch, seen from the engine behind the coordinator."""
+    server, job = await cluster.server(), cluster.job()
+    await job.run(server, 0, {})
+    asked: list[int] = []
+    clocks = cluster.coordinator.engine.clocks
+    monkeypatch.setattr(
+        cluster.coordinator.engine,
+        "clocks",
+        lambda query_id, batch_id: (asked.append(batch_id), clocks(query_id, batch_id))[1],
+    )
+    await asyncio.gather(*(job.begin(server, 1, n % 2) for n in range(10)))
+    await job.begin(server, 1)
+    assert asked == [1]
+
+
+async def test_what_is_stable_is_folded(
+    cluster: Cluster,
+    key_of: Callable[..., str],
+    wait_until: Callable[[Callable[[], bool]], Awaitable[None]],
+) -> None:
+    server, job = await cluster.server(fold_chunk_records=2), cluster.job()
+    await job.run(server, 0, {f"k{i}": str(i) for i in range(50)})
+    await job.run(server, 1, {"k1": "x"})
+    await server.renew_lease()
+    await server.renew_lease()
+    stores = [subtask.store for subtask in server.table.subtasks()]
+    await wait_until(lambda: all(store.base_version == 1 for store in stores))
+    assert all(store.overlay_bytes == 0 for store in stores)
+    assert job.read(server, "k1", "k2") == ["x", "2"]
