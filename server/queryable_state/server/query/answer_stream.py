@@ -11,7 +11,6 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 
 from queryable_state.server.query.checks import check_query
-from queryable_state.server.query.router import PROTOCOL_VERSION
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import (
     InvalidRequestError,
@@ -19,6 +18,7 @@ from queryable_state.wire.errors import (
     Reason,
     RetryLaterError,
 )
+from queryable_state.wire.query_stream import PROTOCOL_VERSION
 
 if TYPE_CHECKING:
     from queryable_state.server.query.router import Router, ServiceInfo

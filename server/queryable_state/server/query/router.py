@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     Deliver = Callable[[bytes, bool], None]
 
-PROTOCOL_VERSION = 1
-
 
 class Engine(Protocol):
     """The state of one process, read on its event loop; `QueryEngine` is one.

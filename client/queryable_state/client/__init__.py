@@ -1,0 +1,72 @@
+"""Look up the keyed state of running jobs: asyncio here, threads in `.blocking`."""
+
+from queryable_state.client._client import QueryableStateClient
+from queryable_state.client._errors import ClientClosedError
+from queryable_state.client._info import Consistency, ReadInfo, Role
+from queryable_state.client._listing import JobInfo, StateInfo
+from queryable_state.client._state import (
+    AggregatingState,
+    KvState,
+    ListState,
+    MapState,
+    ReducingState,
+    ValueState,
+)
+from queryable_state.wire.errors import (
+    AmbiguousJobError,
+    AuthenticationError,
+    CorruptDataError,
+    DescriptorMismatchError,
+    InternalError,
+    InvalidRequestError,
+    KeyTypeError,
+    LimitExceededError,
+    PlacementError,
+    QueryableStateError,
+    QueryTimeoutError,
+    Reason,
+    RetryLaterError,
+    StateLostError,
+    UnknownJobError,
+    UnknownKeyOrNamespaceError,
+    UnknownStateError,
+)
+from queryable_state.wire.types import TypeInfo, Types
+from queryable_state.wire.values import PickledValue, Row
+
+__all__ = [
+    "AggregatingState",
+    "AmbiguousJobError",
+    "AuthenticationError",
+    "ClientClosedError",
+    "Consistency",
+    "CorruptDataError",
+    "DescriptorMismatchError",
+    "InternalError",
+    "InvalidRequestError",
+    "JobInfo",
+    "KeyTypeError",
+    "KvState",
+    "LimitExceededError",
+    "ListState",
+    "MapState",
+    "PickledValue",
+    "PlacementError",
+    "QueryTimeoutError",
+    "QueryableStateClient",
+    "QueryableStateError",
+    "ReadInfo",
+    "Reason",
+    "ReducingState",
+    "RetryLaterError",
+    "Role",
+    "Row",
+    "StateInfo",
+    "StateLostError",
+    "TypeInfo",
+    "Types",
+    "UnknownJobError",
+    "UnknownKeyOrNamespaceError",
+    "UnknownStateError",
+    "ValueState",
+]

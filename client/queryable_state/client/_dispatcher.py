@@ -1,0 +1,294 @@
+"""Brings queries to whoever can answer them, and again to others until their time runs out."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from queryable_state.client._batch import Batch
+from queryable_state.client._errors import ClientClosedError
+from queryable_state.client._handle import StateHandle
+from queryable_state.client._peers import Peers
+from queryable_state.client._retries import delay_s, is_transient, wants_placement
+from queryable_state.v1 import query_pb2
+from queryable_state.wire.errors import (
+    CorruptDataError,
+    InternalError,
+    QueryableStateError,
+    Reason,
+)
+from queryable_state.wire.located_state import LocatedState
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Sequence
+
+    from queryable_state.client._lane import Lane
+    from queryable_state.client._peer import Peer
+    from queryable_state.client._waiters import Waiters
+    from queryable_state.wire.records import StateCodecs
+
+_LOCATE_TIMEOUT_S = 5.0
+
+
+class Dispatcher:
+    """The queries of one client: located, sent, retried, timed out. On one event loop.
+
+    A batch admitted here ends in exactly one way: answered, failed, timed out,
+    split into batches that take its place, or failed by `aclose`.
+    """
+
+    def __init__(self, address: str, *, client: str, unpickle: bool, direct: bool) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._unpickle = unpickle
+        self._peers = Peers(self, address, client, direct=direct)
+        self._handles: dict[tuple[str, str], StateHandle] = {}
+        self._batches: set[Batch] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    @property
+    def peers(self) -> Peers:
+        """The servers talked to."""
+        return self._peers
+
+    def handle(self, job: str, state_name: str) -> StateHandle:
+        """The handle of a state by the names the caller uses."""
+        handle = self._handles.get((job, state_name))
+        if handle is None:
+            handle = StateHandle(job, state_name, unpickle=self._unpickle)
+            self._handles[(job, state_name)] = handle
+        return handle
+
+    def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Runs work in the background; `aclose` ends it."""
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def submit(self, lane: Lane, keys: list[Any], waiters: Waiters) -> None:
+        """Sends keys: wire keys where the lane's state is located, else as the caller gave them."""
+        deadline = self._loop.time() + lane.options.timeout_s
+        codecs = lane.handle.codecs
+        if codecs is None:
+            batch = Batch(lane, None, keys, waiters, deadline)
+            self._admit(batch)
+            self._park(batch)
+        elif self._is_as_expected(lane, keys, waiters):
+            self._route(lane, codecs, keys, waiters, deadline, 0, None)
+
+    def answered(self, batch: Batch, answer: query_pb2.Answer) -> None:
+        """Takes an answer, or a part of one."""
+        try:
+            failures = batch.settle(answer)
+        except CorruptDataError as problem:
+            self._discharge(batch)
+            batch.fail(batch.left(), problem)
+            return
+        for positions, error in failures:
+            self.failed(batch, positions, error)
+        if answer.last:
+            self._discharge(batch)
+            if batch.pending:
+                peer = batch.peer.address if batch.peer else "the server"
+                batch.fail(
+                    batch.left(),
+                    InternalError(f"{peer} left keys of {batch.lane.describe()} unanswered"),
+                )
+
+    def failed(
+        self,
+        batch: Batch,
+        positions: Sequence[int],
+        error: QueryableStateError,
+        *,
+        peer_is_gone: bool = False,
+    ) -> None:
+        """Asks again for keys that were refused, as long as that makes sense; else fails them."""
+        if peer_is_gone:
+            self._discharge(batch)
+        state_is_gone = error.reason == Reason.UNKNOWN_STATE and not batch.attempts
+        delay = delay_s(error, batch.attempts)
+        too_late = self._loop.time() + delay >= batch.deadline
+        if too_late or self._closed or not (is_transient(error) or state_is_gone):
+            batch.fail(positions, error)
+            return
+        again = Batch(
+            batch.lane,
+            batch.codecs,
+            [batch.keys[position] for position in positions],
+            batch.waiters.pick(positions),
+            batch.deadline,
+        )
+        again.attempts = batch.attempts + 1
+        again.failure = error
+        again.peer = batch.peer
+        self._admit(again)
+        self.run(self._ask_again(again, delay, wants_placement(error) or state_is_gone))
+
+    async def aclose(self) -> None:
+        """Fails what is pending and closes every connection; idempotent."""
+        self._closed = True
+        error = ClientClosedError("the client was closed while this query waited: open another")
+        for handle in self._handles.values():
+            for lane in handle.lanes():
+                lane.flush()
+        for batch in tuple(self._batches):
+            self._discharge(batch)
+            batch.fail(batch.left(), error)
+        tasks = tuple(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._peers.aclose()
+
+    def _admit(self, batch: Batch) -> None:
+        self._batches.add(batch)
+        batch.timer = self._loop.call_at(batch.deadline, self._expire, batch)
+
+    def _discharge(self, batch: Batch) -> None:
+        batch.done = True
+        self._batches.discard(batch)
+        if batch.timer is not None:
+            batch.timer.cancel()
+
+    def _expire(self, batch: Batch) -> None:
+        if batch.done:
+            return
+        self._discharge(batch)
+        batch.fail(batch.left(), batch.timeout_error())
+        if batch.peer is not None:
+            batch.peer.forget(batch)
+
+    def _is_as_expected(self, lane: Lane, keys: Sequence[Any], waiters: Waiters) -> bool:
+        expectation, located = lane.options.expectation, lane.handle.located
+        if expectation is not None and located is not None:
+            try:
+                expectation.check(located)
+            except QueryableStateError as error:
+                waiters.fail(range(len(keys)), error)
+                return False
+        return True
+
+    def _route(
+        self,
+        lane: Lane,
+        codecs: StateCodecs,
+        keys: list[bytes],
+        waiters: Waiters,
+        deadline: float,
+        attempts: int,
+        failure: QueryableStateError | None,
+    ) -> None:
+        """Puts keys into batches, each for one server."""
+        located = lane.handle.located
+        assert located is not None
+        parts: dict[Peer, list[int]] = {}
+        if len(located.owners) > 1:
+            for owner, positions in located.split(keys).items():
+                parts.setdefault(self._peers.of(owner), []).extend(positions)
+        else:
+            parts[self._peers.of(located.owners[0])] = []
+        whole = len(parts) == 1
+        for peer, positions in parts.items():
+            count = len(keys) if whole else len(positions)
+            for start in range(0, count, peer.batch_keys):
+                if whole and count <= peer.batch_keys:
+                    batch = Batch(lane, codecs, keys, waiters, deadline)
+                else:
+                    end = min(count, start + peer.batch_keys)
+                    chunk = range(start, end) if whole else positions[start:end]
+                    batch = Batch(
+                        lane, codecs, [keys[at] for at in chunk], waiters.pick(chunk), deadline
+                    )
+                batch.attempts = attempts
+                batch.failure = failure
+                if peer.ask(batch):
+                    self._admit(batch)
+
+    def reroute(self, batch: Batch) -> None:
+        """Takes a batch that was not asked yet anew, under the placement known now."""
+        self._discharge(batch)
+        lane = batch.lane
+        codecs, encoded = lane.handle.codecs, batch.codecs
+        assert codecs is not None
+        keys, waiters = batch.keys, batch.waiters
+        if encoded is not codecs:
+            decode = None if encoded is None else encoded.key_groups.decode_key
+            keys, positions = [], []
+            for position, key in enumerate(batch.keys):
+                try:
+                    keys.append(codecs.key_groups.wire_key(decode(key) if decode else key))
+                    positions.append(position)
+                except QueryableStateError as error:
+                    waiters.fail([position], error)
+            if len(keys) < len(batch.keys):
+                waiters = waiters.pick(positions)
+        if keys and self._is_as_expected(lane, keys, waiters):
+            self._route(lane, codecs, keys, waiters, batch.deadline, batch.attempts, batch.failure)
+
+    def _park(self, batch: Batch) -> None:
+        handle = batch.lane.handle
+        handle.parked.append(batch)
+        if handle.locating is None and not self._closed:
+            handle.locating = self.run(self._locate_parked(handle))
+
+    async def _locate_parked(self, handle: StateHandle) -> None:
+        attempts = 0
+        try:
+            while any(not batch.done for batch in handle.parked):
+                try:
+                    located = await self._locate(handle, 0)
+                except QueryableStateError as error:
+                    if not is_transient(error) and error.reason != Reason.DEADLINE_EXCEEDED:
+                        self._fail_parked(handle, error)
+                        return
+                    for batch in handle.parked:
+                        batch.failure = error
+                    await asyncio.sleep(delay_s(error, attempts))
+                    attempts += 1
+                    continue
+                handle.place(located)
+                self._peers.keep(self._handles.values())
+                parked, handle.parked = handle.parked, []
+                for batch in parked:
+                    if not batch.done:
+                        self.reroute(batch)
+        finally:
+            handle.locating = None
+            handle.parked = [batch for batch in handle.parked if not batch.done]
+
+    def _fail_parked(self, handle: StateHandle, error: QueryableStateError) -> None:
+        parked, handle.parked = handle.parked, []
+        for batch in parked:
+            if not batch.done:
+                self._discharge(batch)
+                batch.fail(batch.left(), error)
+
+    async def _ask_again(self, batch: Batch, delay: float, refresh: bool) -> None:
+        handle = batch.lane.handle
+        known = handle.located
+        if refresh and known is not None:
+            try:
+                located = await self._locate(handle, known.placement_version)
+            except QueryableStateError as error:
+                if not is_transient(error) and error.reason != Reason.DEADLINE_EXCEEDED:
+                    if not batch.done:
+                        self._discharge(batch)
+                        batch.fail(batch.left(), error)
+                    return
+                batch.failure = error
+            else:
+                if handle.located is known:
+                    handle.place(located)
+                    self._peers.keep(self._handles.values())
+        await asyncio.sleep(delay)
+        if not batch.done:
+            self.reroute(batch)
+
+    async def _locate(self, handle: StateHandle, newer_than: int) -> LocatedState:
+        request = query_pb2.LocateStateRequest(
+            job=handle.job, state_name=handle.state_name, newer_than=newer_than
+        )
+        response = await self._peers.locate_state(request, timeout_s=_LOCATE_TIMEOUT_S)
+        return LocatedState.of(response.location)

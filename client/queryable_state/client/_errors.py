@@ -1,0 +1,26 @@
+"""Errors of the client itself, beside those that cross the wire."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from queryable_state.wire.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from queryable_state.wire.errors import QueryableStateError
+
+
+class ClientClosedError(InvalidRequestError):
+    """Open another client: this one was closed, before the call or while it waited."""
+
+
+def afresh(error: QueryableStateError) -> QueryableStateError:
+    """An equal error of its own: one raised by many awaits would gather their tracebacks."""
+    return type(error)(
+        error.message,
+        reason=error.reason,
+        retry_after_ms=error.retry_after_ms,
+        candidates=error.candidates,
+        complete_since_batch=error.complete_since_batch,
+        placement_version=error.placement_version,
+    )

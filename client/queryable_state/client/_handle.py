@@ -1,0 +1,63 @@
+"""One state a client asks for: where it is, its codecs, and the queries on their way."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from queryable_state.client._lane import Lane
+from queryable_state.wire.records import StateCodecs
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from queryable_state.client._batch import Batch
+    from queryable_state.client._dispatcher import Dispatcher
+    from queryable_state.client._lane import QueryOptions
+    from queryable_state.wire.located_state import LocatedState
+
+
+class StateHandle:
+    """A state by the names the caller uses; once located, with all it takes to ask for keys."""
+
+    def __init__(self, job: str, state_name: str, *, unpickle: bool) -> None:
+        self.job = job
+        self.state_name = state_name
+        self.located: LocatedState | None = None
+        self.codecs: StateCodecs | None = None
+        self.parked: list[Batch] = []
+        """Batches that wait until the state is located."""
+        self.locating: asyncio.Task[None] | None = None
+        self._unpickle = unpickle
+        self._lanes: dict[QueryOptions, Lane] = {}
+
+    def lane(self, dispatcher: Dispatcher, options: QueryOptions) -> Lane:
+        """The lane of these options."""
+        lane = self._lanes.get(options)
+        if lane is None:
+            lane = self._lanes[options] = Lane(dispatcher, self, options)
+        return lane
+
+    def lanes(self) -> tuple[Lane, ...]:
+        """All lanes there are."""
+        return tuple(self._lanes.values())
+
+    def place(self, located: LocatedState) -> None:
+        """Takes a placement that is not older than the known one.
+
+        What the lanes have gathered is sent first, as it was encoded by the
+        codecs there were.
+        """
+        for lane in self._lanes.values():
+            lane.flush()
+        before = self.located
+        if before is None or before.registration != located.registration:
+            self.codecs = StateCodecs(located.registration, unpickle=self._unpickle)
+        self.located = located
+        for lane in self._lanes.values():
+            lane.adopt()
+
+    def describe(self) -> str:
+        """The state for error texts."""
+        if self.located is not None:
+            return self.located.describe()
+        return f"state {self.state_name!r}" + (f" of job {self.job!r}" if self.job else "")

@@ -1,0 +1,75 @@
+"""What an answer says of itself."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from queryable_state.v1 import query_pb2
+
+if TYPE_CHECKING:
+    from typing import Self
+
+
+class Consistency(enum.IntEnum):
+    """Which batches a query sees."""
+
+    COMMITTED = query_pb2.COMMITTED
+    """The newest committed batch of the server that answers."""
+
+    UNCOMMITTED = query_pb2.UNCOMMITTED
+    """Also what is sealed but not committed, and may yet be replaced."""
+
+
+class Role(enum.IntEnum):
+    """What the server that answered is to the state."""
+
+    UNKNOWN = query_pb2.ROLE_UNSPECIFIED
+    OWNER = query_pb2.OWNER
+    """It answered from the state it owns."""
+
+    PROXY = query_pb2.PROXY
+    """It put the answer together from those of owners."""
+
+    STANDBY = query_pb2.STANDBY
+    """It answered from a copy."""
+
+    CHECKPOINT = query_pb2.CHECKPOINT
+    """It answered from a checkpoint of a job that does not run."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReadInfo:
+    """Where and when a value was read."""
+
+    version: int
+    """Batch id the value was read at; -1: before the first."""
+
+    commit_time_ms: int
+    """Milliseconds since the epoch at which that batch was committed; 0: not yet."""
+
+    watermark_ms: int
+    """Event-time watermark of that batch in milliseconds; 0: none."""
+
+    role: Role
+    """What the server that answered is to the state."""
+
+    server_id: str
+    """Id of the server that answered."""
+
+    complete_since_batch: int
+    """First batch since which the answer is complete; 0: all of them."""
+
+    @classmethod
+    def from_proto(cls, info: query_pb2.ReadInfo) -> Self:
+        """The info as it came over the wire; a role of a later version is UNKNOWN."""
+        known = info.role in Role._value2member_map_
+        return cls(
+            version=info.version,
+            commit_time_ms=info.commit_time_ms,
+            watermark_ms=info.watermark_ms,
+            role=Role(info.role) if known else Role.UNKNOWN,
+            server_id=info.server_id,
+            complete_since_batch=info.complete_since_batch,
+        )

@@ -1,0 +1,231 @@
+"""One server a client talks to: its channel, its stream, and what is in flight there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING
+
+import grpc.aio
+from google.protobuf.message import DecodeError
+
+from queryable_state.v1 import query_pb2, query_pb2_grpc
+from queryable_state.wire.errors import (
+    CorruptDataError,
+    QueryableStateError,
+    Reason,
+    RetryLaterError,
+)
+from queryable_state.wire.query_stream import CHANNEL_OPTIONS, QueryStream
+
+if TYPE_CHECKING:
+    from queryable_state.client._batch import Batch
+    from queryable_state.client._dispatcher import Dispatcher
+
+# Measured: fewer keys a batch cost messages, more keep the other side idle.
+BATCH_KEYS = 512
+BATCHES_IN_FLIGHT = 4
+# Batches that wait for the window are joined when their deadlines are this near.
+_JOIN_S = 0.02
+_CONNECT_TIMEOUT_S = 2.0
+_FIRST_BACKOFF_S = 0.05
+
+
+class Peer:
+    """A server by its address.
+
+    `ask` sends a batch at once while fewer than four are in flight, and keeps it
+    for later otherwise. Without a stream it opens one. When one breaks or cannot
+    be opened, all batches go back to the dispatcher, and the next attempt waits
+    for a time that doubles up to `max_backoff_s`.
+    """
+
+    def __init__(
+        self, dispatcher: Dispatcher, address: str, client: str, *, max_backoff_s: float
+    ) -> None:
+        self.address = address
+        self.channel = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+        self.stub: query_pb2_grpc.QueryableStateAsyncStub = query_pb2_grpc.QueryableStateStub(
+            self.channel
+        )
+        self._dispatcher = dispatcher
+        self._client = client
+        self._loop = asyncio.get_running_loop()
+        self._stream: QueryStream | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._max_backoff_s = max_backoff_s
+        self._backoff_s = _FIRST_BACKOFF_S
+        self._connect_at = 0.0
+        self._last_id = 0
+        self._window = BATCHES_IN_FLIGHT
+        self._in_flight: dict[int, Batch] = {}
+        self._queue: deque[Batch] = deque()
+        self._frame_at = 0.0
+        self.batch_keys = BATCH_KEYS
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a stream is open."""
+        return self._stream is not None
+
+    def may_connect(self) -> bool:
+        """Whether no attempt failed just now."""
+        return self._loop.time() >= self._connect_at
+
+    def connect(self) -> None:
+        """Opens a stream in the background, unless there is one or an attempt failed just now."""
+        if self._stream is None and self._connecting is None and self.may_connect():
+            self._connecting = self._loop.create_task(self._connect())
+
+    def ask(self, batch: Batch) -> bool:
+        """Takes a batch; False where it was joined to one that waits, and is no batch any more."""
+        if self._stream is not None and len(self._in_flight) < self._window:
+            self._send(batch)
+            return True
+        queue = self._queue
+        if queue:
+            last = queue[-1]
+            if (
+                last.lane is batch.lane
+                and last.codecs is batch.codecs
+                and not last.done
+                and last.pending is None
+                and not last.attempts
+                and not batch.attempts
+                and len(last.keys) + len(batch.keys) <= self.batch_keys
+                and batch.deadline - last.deadline < _JOIN_S
+                and last.waiters.join(batch.waiters)
+            ):
+                last.keys.extend(batch.keys)
+                return False
+        batch.peer = self
+        queue.append(batch)
+        if self._stream is None:
+            if not self.may_connect() and self._connecting is None:
+                self._loop.call_at(self._connect_at, self._connect_for_queue)
+            else:
+                self.connect()
+        return True
+
+    def forget(self, batch: Batch) -> None:
+        """Gives up a batch whose time ran out.
+
+        A stream on which nothing came since the batch was sent is given up, too.
+        """
+        if self._in_flight.pop(batch.query_id, None) is None:
+            return
+        if self._stream is not None and self._frame_at < batch.sent_at:
+            stream, self._stream = self._stream, None
+            self._dispatcher.run(stream.aclose())
+            self._broken(RetryLaterError(f"{self.address} does not answer", retry_after_ms=100))
+        else:
+            self._pump()
+
+    def retire(self) -> None:
+        """Sends its batches elsewhere and closes in the background."""
+        self._broken(RetryLaterError(f"{self.address} owns nothing asked for any more"))
+        self._dispatcher.run(self.aclose())
+
+    def unreachable(self, details: str) -> RetryLaterError:
+        """The error of a server nobody answers at."""
+        return RetryLaterError(
+            f"no state server or proxy answers at {self.address} ({details}): check host and "
+            "port, that the job runs, and that the network lets you through",
+            retry_after_ms=100,
+        )
+
+    async def aclose(self) -> None:
+        """Closes stream and channel; idempotent. Its batches are the dispatcher's to fail."""
+        self._in_flight.clear()
+        self._queue.clear()
+        connecting, self._connecting = self._connecting, None
+        if connecting is not None:
+            connecting.cancel()
+            await asyncio.gather(connecting, return_exceptions=True)
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            await stream.aclose()
+        await self.channel.close()
+
+    async def _connect(self) -> None:
+        try:
+            stream = await QueryStream.open(
+                self.channel,
+                self.address,
+                client=self._client,
+                on_frame=self._on_frame,
+                on_end=self._on_end,
+                timeout_s=_CONNECT_TIMEOUT_S,
+            )
+        except QueryableStateError as error:
+            self._connecting = None
+            self._connect_at = self._loop.time() + self._backoff_s
+            self._backoff_s = min(self._max_backoff_s, 2 * self._backoff_s)
+            gone = error.reason == Reason.UNAVAILABLE
+            self._broken(self.unreachable(error.message) if gone else error)
+            return
+        self._connecting = None
+        self._backoff_s = _FIRST_BACKOFF_S
+        limits = stream.hello.limits
+        self.batch_keys = min(BATCH_KEYS, limits.batch_keys or BATCH_KEYS)
+        self._window = min(BATCHES_IN_FLIGHT, limits.queries_in_flight or BATCHES_IN_FLIGHT)
+        self._stream = stream
+        self._pump()
+
+    def _connect_for_queue(self) -> None:
+        if any(not batch.done for batch in self._queue):
+            self.connect()
+
+    def _send(self, batch: Batch) -> None:
+        located = batch.lane.handle.located
+        stream = self._stream
+        assert located is not None
+        assert stream is not None
+        self._last_id = query_id = self._last_id + 1
+        batch.peer = self
+        batch.query_id = query_id
+        batch.sent_at = now = self._loop.time()
+        self._in_flight[query_id] = batch
+        stream.send(batch.request(query_id, located.placement_version, located.state_id, now))
+
+    def _pump(self) -> None:
+        queue = self._queue
+        while queue and self._stream is not None and len(self._in_flight) < self._window:
+            batch = queue.popleft()
+            if batch.done:
+                continue
+            if batch.codecs is batch.lane.handle.codecs:
+                self._send(batch)
+            else:
+                # The state was made anew since; its keys may have another form.
+                self._dispatcher.reroute(batch)
+
+    def _on_frame(self, frame: bytes) -> None:
+        try:
+            answer = query_pb2.StreamKvStateResponse.FromString(frame).answer
+        except DecodeError as problem:
+            raise CorruptDataError(f"{self.address} sent what is no answer: {problem}") from problem
+        self._frame_at = self._loop.time()
+        batch = self._in_flight.get(answer.id)
+        if batch is None:
+            # Its time ran out before the answer came.
+            return
+        if answer.last:
+            del self._in_flight[answer.id]
+            batch.query_id = 0
+        self._dispatcher.answered(batch, answer)
+        if self._queue:
+            self._pump()
+
+    def _on_end(self, error: QueryableStateError) -> None:
+        self._stream = None
+        self._broken(error)
+
+    def _broken(self, error: QueryableStateError) -> None:
+        batches = [*self._in_flight.values(), *self._queue]
+        self._in_flight.clear()
+        self._queue.clear()
+        for batch in batches:
+            batch.query_id = 0
+            if not batch.done:
+                self._dispatcher.failed(batch, batch.left(), error, peer_is_gone=True)

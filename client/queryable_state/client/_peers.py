@@ -1,0 +1,169 @@
+"""The servers a client talks to: the one it was given, and the owners it found."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import grpc.aio
+
+from queryable_state.client._errors import ClientClosedError
+from queryable_state.client._peer import Peer
+from queryable_state.client._retries import delay_s, is_transient
+from queryable_state.wire.errors import QueryTimeoutError, RetryLaterError
+from queryable_state.wire.status import ERROR_METADATA, error_from_call
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
+    from queryable_state.client._dispatcher import Dispatcher
+    from queryable_state.client._handle import StateHandle
+    from queryable_state.v1 import query_pb2
+    from queryable_state.wire.errors import QueryableStateError
+    from queryable_state.wire.located_state import Owner
+
+# Who cannot be reached behind a firewall stays so; the home server is waited for.
+_OWNER_BACKOFF_S = 30.0
+_HOME_BACKOFF_S = 0.5
+
+_Response = TypeVar("_Response")
+
+
+class Peers:
+    """Every server by its address.
+
+    The home server, whose address the client was given, answers for all keys
+    where it is a proxy. Owners are asked directly once a stream to them is open;
+    until then, and where they cannot be reached, home is asked.
+    """
+
+    def __init__(self, dispatcher: Dispatcher, home: str, client: str, *, direct: bool) -> None:
+        self._dispatcher = dispatcher
+        self._client = client
+        self._direct = direct
+        self._home = Peer(dispatcher, home, client, max_backoff_s=_HOME_BACKOFF_S)
+        self._by_address = {home: self._home}
+        self._closed = False
+
+    def of(self, owner: Owner) -> Peer:
+        """Whom to ask for the keys of an owner."""
+        if not self._direct or not owner.address:
+            return self._home
+        peer = self._by_address.get(owner.address)
+        if peer is None:
+            peer = Peer(
+                self._dispatcher, owner.address, self._client, max_backoff_s=_OWNER_BACKOFF_S
+            )
+            self._by_address[owner.address] = peer
+        if peer.is_ready:
+            return peer
+        peer.connect()
+        return self._home
+
+    def keep(self, handles: Iterable[StateHandle]) -> None:
+        """Closes the connections to those who own nothing of these states any more."""
+        owners = {
+            owner.address
+            for handle in handles
+            if handle.located is not None
+            for owner in handle.located.owners
+        }
+        for address in [*self._by_address]:
+            peer = self._by_address[address]
+            if address not in owners and peer is not self._home:
+                del self._by_address[address]
+                peer.retire()
+
+    async def locate_state(
+        self, request: query_pb2.LocateStateRequest, *, timeout_s: float
+    ) -> query_pb2.LocateStateResponse:
+        """Where a state is, as one of the servers knows; asks each once."""
+        return await self._ask_each(lambda peer: peer.stub.LocateState, request, timeout_s)
+
+    async def list_jobs(
+        self, request: query_pb2.ListJobsRequest, *, timeout_s: float
+    ) -> query_pb2.ListJobsResponse:
+        """The jobs; asked again until somebody answers or time runs out."""
+        return await self._insist(lambda peer: peer.stub.ListJobs, request, timeout_s)
+
+    async def list_states(
+        self, request: query_pb2.ListStatesRequest, *, timeout_s: float
+    ) -> query_pb2.ListStatesResponse:
+        """The states; asked again until somebody answers or time runs out."""
+        return await self._insist(lambda peer: peer.stub.ListStates, request, timeout_s)
+
+    async def aclose(self) -> None:
+        """Closes every connection; idempotent."""
+        self._closed = True
+        peers = tuple(self._by_address.values())
+        await asyncio.gather(*(peer.aclose() for peer in peers))
+
+    async def _insist(
+        self,
+        rpc: Callable[[Peer], Callable[..., Awaitable[_Response]]],
+        request: Any,
+        timeout_s: float,
+    ) -> _Response:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        attempts = 0
+        while True:
+            try:
+                return await self._ask_each(rpc, request, deadline - loop.time())
+            except RetryLaterError as error:
+                delay = delay_s(error, attempts)
+                if not is_transient(error) or loop.time() + delay >= deadline:
+                    raise
+                await asyncio.sleep(delay)
+                attempts += 1
+
+    async def _ask_each(
+        self,
+        rpc: Callable[[Peer], Callable[..., Awaitable[_Response]]],
+        request: Any,
+        timeout_s: float,
+    ) -> _Response:
+        others = [
+            peer for peer in self._by_address.values() if peer.is_ready and peer is not self._home
+        ]
+        # Everybody knows the same; home is asked first while it is well.
+        peers = [self._home, *others] if self._home.may_connect() else [*others, self._home]
+        failure: QueryableStateError | None = None
+        for number, peer in enumerate(peers):
+            share_s = timeout_s / (len(peers) - number)
+            started = asyncio.get_running_loop().time()
+            try:
+                return await rpc(peer)(request, timeout=share_s)
+            except grpc.aio.AioRpcError as refused:
+                failure = self._translated(refused, peer, share_s)
+            except asyncio.CancelledError:
+                # Closing the channel cancels the call, not the task that waits for it.
+                task = asyncio.current_task()
+                if self._closed and task is not None and not task.cancelling():
+                    raise self._closed_error() from None
+                raise
+            if not is_transient(failure) and not isinstance(failure, QueryTimeoutError):
+                raise failure
+            timeout_s -= asyncio.get_running_loop().time() - started
+        assert failure is not None
+        raise failure
+
+    def _translated(
+        self, refused: grpc.aio.AioRpcError, peer: Peer, timeout_s: float
+    ) -> QueryableStateError:
+        if self._closed:
+            return self._closed_error()
+        if any(key == ERROR_METADATA for key, _ in refused.trailing_metadata() or ()):
+            return error_from_call(refused, peer.address)
+        if refused.code() == grpc.StatusCode.UNAVAILABLE:
+            return peer.unreachable(str(refused.details()))
+        if refused.code() == grpc.StatusCode.DEADLINE_EXCEEDED:
+            return QueryTimeoutError(
+                f"{peer.address} did not answer within {timeout_s:g} s: allow more time, or find "
+                "out why it is slow"
+            )
+        return error_from_call(refused, peer.address)
+
+    @staticmethod
+    def _closed_error() -> ClientClosedError:
+        return ClientClosedError("the client was closed while this call waited: open another")

@@ -1,0 +1,201 @@
+"""The asking side of `StreamKvState`: hello, then frames both ways as raw bytes.
+
+Client and proxy ask alike; the one reads the answers, the other may relay them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import grpc.aio
+from google.protobuf.message import DecodeError
+
+from queryable_state.v1 import query_pb2
+from queryable_state.wire.errors import (
+    CorruptDataError,
+    InvalidRequestError,
+    QueryableStateError,
+    Reason,
+    RetryLaterError,
+)
+from queryable_state.wire.status import error_from_call
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PROTOCOL_VERSION = 1
+
+CHANNEL_OPTIONS = (
+    # Answers are bounded by the server's limits, which are above gRPC's default of 4 MiB.
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    # A server that is back is found again soon.
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 500),
+    # Connections, and what is known of their failures, end with their channel.
+    ("grpc.use_local_subchannel_pool", 1),
+    # State servers are peers of a cluster: no proxy of the environment stands between.
+    ("grpc.enable_http_proxy", 0),
+)
+
+_METHOD = "/queryable_state.v1.QueryableState/StreamKvState"
+
+
+class QueryStream:
+    """One open stream to one server.
+
+    `on_frame` gets each serialized `StreamKvStateResponse` after hello, on the
+    loop and in order; `on_end` is called once, when the stream ended by itself,
+    with the reason, after which nothing is received or sent. After `aclose`,
+    which is idempotent, neither is called.
+    """
+
+    def __init__(
+        self,
+        call: grpc.aio.StreamStreamCall[bytes, bytes],
+        address: str,
+        hello: query_pb2.ServerHello,
+        *,
+        on_frame: Callable[[bytes], None],
+        on_end: Callable[[QueryableStateError], None],
+    ) -> None:
+        self.hello = hello
+        self._call = call
+        self._address = address
+        self._on_frame = on_frame
+        self._on_end = on_end
+        self._outbox: deque[bytes] = deque()
+        self._wake: asyncio.Future[None] | None = None
+        self._loop = asyncio.get_running_loop()
+        self._ended = False
+        self._reader = self._loop.create_task(self._read())
+        self._writer = self._loop.create_task(self._write())
+
+    @classmethod
+    async def open(
+        cls,
+        channel: grpc.aio.Channel,
+        address: str,
+        *,
+        client: str,
+        on_frame: Callable[[bytes], None],
+        on_end: Callable[[QueryableStateError], None],
+        timeout_s: float,
+    ) -> QueryStream:
+        """Says hello, and returns once the server did.
+
+        Raises the server's refusal, or `RetryLaterError` where none answers at
+        the address within `timeout_s`.
+        """
+        method: Any = channel.stream_stream(_METHOD)
+        call: grpc.aio.StreamStreamCall[bytes, bytes] = method()
+        try:
+            async with asyncio.timeout(timeout_s):
+                hello = await _greet(call, address, client)
+        except TimeoutError:
+            call.cancel()
+            raise RetryLaterError(
+                f"{address} did not answer within {timeout_s:g} s", retry_after_ms=100
+            ) from None
+        except BaseException:
+            call.cancel()
+            raise
+        return cls(call, address, hello, on_frame=on_frame, on_end=on_end)
+
+    def send(self, frame: bytes) -> None:
+        """Sends a serialized `StreamKvStateRequest` after those before it; never blocks."""
+        self._outbox.append(frame)
+        wake = self._wake
+        if wake is not None:
+            self._wake = None
+            if not wake.done():
+                wake.set_result(None)
+
+    async def aclose(self) -> None:
+        """Cancels the call and waits until nothing of it runs."""
+        self._ended = True
+        tasks = [
+            task for task in (self._reader, self._writer) if task is not asyncio.current_task()
+        ]
+        for task in tasks:
+            task.cancel()
+        self._call.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _end(self, error: QueryableStateError) -> None:
+        if not self._ended:
+            self._ended = True
+            self._writer.cancel()
+            self._call.cancel()
+            self._on_end(error)
+
+    async def _read(self) -> None:
+        read, on_frame = self._call.read, self._on_frame
+        try:
+            while True:
+                frame = await read()
+                if frame is grpc.aio.EOF:
+                    break
+                on_frame(frame)  # type: ignore[arg-type]
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            # The call was cancelled, not this task: its channel is closed.
+        except grpc.aio.AioRpcError as failure:
+            self._end(error_from_call(failure, self._address))
+            return
+        except QueryableStateError as error:
+            self._end(error)
+            return
+        self._end(_gone(self._address, "ended the stream"))
+
+    async def _write(self) -> None:
+        write, outbox = self._call.write, self._outbox
+        try:
+            while True:
+                while outbox:
+                    await write(outbox.popleft())
+                self._wake = self._loop.create_future()
+                await self._wake
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError, grpc.aio.UsageError):
+            # The stream ended beneath the write. The reader has the reason.
+            pass
+
+
+async def _greet(
+    call: grpc.aio.StreamStreamCall[bytes, bytes], address: str, client: str
+) -> query_pb2.ServerHello:
+    hello = query_pb2.ClientHello(protocol_version=PROTOCOL_VERSION, client=client)
+    try:
+        try:
+            await call.write(query_pb2.StreamKvStateRequest(hello=hello).SerializeToString())
+        except asyncio.InvalidStateError:
+            # The call failed before the write; reading tells why.
+            pass
+        frame: Any = await call.read()
+    except grpc.aio.AioRpcError as failure:
+        raise error_from_call(failure, address) from failure
+    if frame is grpc.aio.EOF:
+        raise _gone(address, "ended the stream before its hello")
+    try:
+        response = query_pb2.StreamKvStateResponse.FromString(frame)
+    except DecodeError as problem:
+        raise CorruptDataError(f"{address} sent what is no answer: {problem}") from problem
+    if response.WhichOneof("frame") != "hello":
+        raise CorruptDataError(f"{address} did not begin its stream with a hello")
+    if response.hello.protocol_version != PROTOCOL_VERSION:
+        raise InvalidRequestError(
+            f"{address} speaks version {response.hello.protocol_version} of the query protocol, "
+            f"this side version {PROTOCOL_VERSION}: use the same version on both",
+            reason=Reason.PROTOCOL_MISMATCH,
+        )
+    return response.hello
+
+
+def _gone(address: str, what: str) -> RetryLaterError:
+    return RetryLaterError(f"{address} {what}: it is stopping or gone", retry_after_ms=100)
