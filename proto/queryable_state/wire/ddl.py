@@ -36,6 +36,13 @@ _SIMPLE = {
 _SIZED = ("varchar", "char", "character")
 _DECIMAL = ("decimal", "dec", "numeric")
 
+# Types of more than one word, which therefore do not read as `name type`.
+_CONTINUATIONS = {
+    "string": ("collate",),
+    "double": ("precision",),
+    "interval": ("day", "hour", "minute", "month", "second", "year"),
+}
+
 _TOKEN = re.compile(
     r"\s*(?:(?P<word>\w+)|`(?P<quoted>(?:[^`]|``)*)`|'(?P<text>[^']*)'|(?P<mark>[<>(),:]))\s*"
 )
@@ -106,19 +113,12 @@ class _Parser:
             return True
         if kind != "word":
             return False
-        continues = {"string": ("collate",), "double": ("precision",), "interval": ()}
-        follow = continues.get(first.lower())
-        if follow is None:
-            return True
-        return bool(follow) and (second.lower() not in follow or self._is_field_type(1))
-
-    def _is_field_type(self, at: int) -> bool:
-        return len(self._tokens) == at + 1 and self._tokens[at][1].lower() in _SIMPLE
+        return second.lower() not in _CONTINUATIONS.get(first.lower(), ())
 
     def fields(self, until: str, depth: int = 1) -> TypeInfo:
         """The fields of a struct up to the closing mark, which is left."""
         fields: list[Field] = []
-        while self._peek()[1] != until or not until:
+        while self._peek() != ("mark", until):
             kind, name = self._next()
             if kind not in ("word", "quoted"):
                 raise self._error(f"expected a field name, found {name!r}")
@@ -193,7 +193,7 @@ class _Parser:
     def _tuple(self, depth: int) -> TypeInfo:
         self._expect("<")
         fields: list[Field] = []
-        while self._peek()[1] != ">":
+        while self._peek() != ("mark", ">"):
             fields.append(Field("", self.type(depth + 1)))
             if not self._skip(","):
                 break

@@ -102,7 +102,8 @@ def row_values(
                 )
             return [value.get(name) for name in names]
         elif not isinstance(value, list):
-            raise error(f"{path} is {info}, but the value is {type(value).__name__}")
+            what = "null" if value is None else f"a {type(value).__name__}"
+            raise error(f"{path} is {what} where {info} is needed")
         if len(values) != width:
             raise error(f"{path} is {info}: {width} fields, but the value has {len(values)}")
         return values
