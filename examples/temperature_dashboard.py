@@ -26,7 +26,9 @@ from rich.table import Table
 from queryable_state.client import (
     QueryableStateClient,
     QueryableStateError,
+    ReducingState,
     UnknownKeyOrNamespaceError,
+    ValueState,
 )
 
 if TYPE_CHECKING:
@@ -49,22 +51,19 @@ class Row:
 
 async def read_sensor(client: QueryableStateClient, job_id: str, sensor: str) -> Row:
     """Both states of one sensor; None where the job has not seen it yet."""
-
-    async def value(state_name: str) -> tuple[object, int | None]:
-        try:
-            state = await client.get_kv_state(job_id, state_name, sensor)
-        except UnknownKeyOrNamespaceError:
-            return None, None
-        return state.value(), state.info.version
-
-    (last, batch), (highest, _) = await asyncio.gather(
-        value("lastTemperature"), value("maxTemperature")
+    last, maximum = await asyncio.gather(
+        client.get_kv_state(job_id, "lastTemperature", sensor),
+        client.get_kv_state(job_id, "maxTemperature", sensor),
+        return_exceptions=True,
     )
+    for answer in (last, maximum):
+        if isinstance(answer, BaseException) and not isinstance(answer, UnknownKeyOrNamespaceError):
+            raise answer
     return Row(
         sensor,
-        last if isinstance(last, float) else None,
-        getattr(highest, "temperature", None),
-        batch,
+        last.value() if isinstance(last, ValueState) else None,
+        maximum.get() if isinstance(maximum, ReducingState) else None,
+        last.info.version if isinstance(last, ValueState) else None,
     )
 
 

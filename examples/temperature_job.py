@@ -90,9 +90,7 @@ def main() -> None:
         ["sensor", "temperature", "jump"], [Types.STRING(), Types.DOUBLE(), Types.DOUBLE()]
     )
     sensors.process(TemperatureAlert(options.threshold), alert_type).uid("alerts").print()
-    sensors.max("temperature").uid("maximum").key_by("sensor").as_queryable_state(
-        MAX_TEMPERATURE
-    ).uid("maximum-by-sensor")
+    sensors.max("temperature", queryable_name=MAX_TEMPERATURE).uid("maximum")
     job = env.execute_async(JOB_NAME)
 
     stopped = threading.Event()
