@@ -1,6 +1,7 @@
 """Changelog files: the blocks and the seal of one batch of one subtask, as they were sent.
 
     magic "SQCL" | u16 format version | i64 batch id | u8 length | digest of the batch's offsets
+    u32 CRC-32 of all that
     then frames: tag | u32 length | u32 CRC-32 of the bytes | bytes
     blocks are tagged "B"; the seal, tagged "S", is the last frame and ends the file
 
@@ -28,6 +29,7 @@ MAGIC = b"SQCL"
 FORMAT_VERSION = 1
 
 _HEAD = struct.Struct("<4sHqB")
+_CRC = struct.Struct("<I")
 _FRAME = struct.Struct("<cII")
 _BLOCK = b"B"
 _SEAL = b"S"
@@ -54,7 +56,8 @@ def write_changelog(
     """The bytes of a changelog file. The digest has at most 255 bytes."""
     if len(offsets_digest) > 255:
         raise InvalidRequestError(f"an offsets digest of {len(offsets_digest)} bytes; 255 fit")
-    parts = [_HEAD.pack(MAGIC, FORMAT_VERSION, batch_id, len(offsets_digest)), offsets_digest]
+    head = _HEAD.pack(MAGIC, FORMAT_VERSION, batch_id, len(offsets_digest)) + offsets_digest
+    parts = [head, _CRC.pack(zlib.crc32(head))]
     for block in blocks:
         parts += (_FRAME.pack(_BLOCK, len(block), zlib.crc32(block)), block)
     sealed = seal.SerializeToString()
@@ -71,16 +74,17 @@ def read_changelog(data: bytes) -> Changelog:
         raise CorruptDataError(
             f"no changelog of format {FORMAT_VERSION}: it starts with {data[:6].hex()}"
         )
-    start = _HEAD.size + digest_bytes
-    if start > len(data):
-        raise CorruptDataError("a changelog ends within its offsets digest")
+    head = data[: _HEAD.size + digest_bytes]
+    start = _HEAD.size + digest_bytes + _CRC.size
+    if data[len(head) : start] != _CRC.pack(zlib.crc32(head)):
+        raise CorruptDataError("the header of a changelog is cut or fails its checksum")
     blocks: list[changes_pb2.ChangeBlock] = []
     sums = BlockSums()
     for tag, content in _frames(data, start):
         if tag == _SEAL:
             seal = _seal(content)
             sums.verify(seal)
-            return Changelog(batch_id, data[_HEAD.size : start], tuple(blocks), seal)
+            return Changelog(batch_id, head[_HEAD.size :], tuple(blocks), seal)
         block = read_block(content)
         sums.add(content, record_count(block))
         blocks.append(block)
