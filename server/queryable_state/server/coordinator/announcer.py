@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -31,14 +32,19 @@ class Announcer:
         self._engine = engine
         self._strict = strict
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="queryable-state-commit")
+        self._lock = threading.Lock()
+        self._closed = False
 
     def announce(self, query_id: bytes) -> None:
-        """Starts the push that is due, if any, and returns at once."""
-        if not self._batches.is_settled(query_id):
-            self._threads.submit(self._push, query_id)
+        """Starts the push that is due, if any, and returns at once; once closed, does nothing."""
+        with self._lock:
+            if not self._closed and not self._batches.is_settled(query_id):
+                self._threads.submit(self._push, query_id)
 
     def close(self) -> None:
-        """Waits for what is under way."""
+        """Waits for what is under way; may be repeated."""
+        with self._lock:
+            self._closed = True
         self._threads.shutdown()
 
     def _push(self, query_id: bytes) -> None:

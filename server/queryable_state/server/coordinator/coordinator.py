@@ -208,8 +208,8 @@ class Coordinator:
         self._secret_file = secret_file.path
         # Ended in the opposite order: servers drain while they are still answered.
         stack.callback(workers.shutdown)
-        stack.callback(self._announcer.close)
         stack.callback(self._links.close)
+        stack.callback(self._announcer.close)
         stack.callback(lambda: server.stop(grace=1.0).wait())
         stack.callback(self._watcher.close)
         stack.callback(self._end_servers)

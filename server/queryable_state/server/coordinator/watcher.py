@@ -28,9 +28,11 @@ _PART_OF_AGE = 20
 
 
 class Watcher:
-    """One thread that polls the engine, often only while a batch is in flight.
+    """Polls the engine on one thread, often only while a batch is in flight.
 
-    `wake` after a begin; `close` waits for the thread.
+    A second thread keeps the time of the leases: what the engine takes to answer
+    must not look like a process that stood still. `wake` after a begin; `close`
+    waits for both.
     """
 
     def __init__(
@@ -52,14 +54,16 @@ class Watcher:
         self._links = links
         self._retained = retained_finished_jobs
         self._wake = threading.Event()
-        self._stopping = False
-        self._thread = threading.Thread(
-            target=self._run, name="queryable-state-watcher", daemon=True
-        )
+        self._stopping = threading.Event()
+        self._threads = [
+            threading.Thread(target=target, name=f"queryable-state-{name}", daemon=True)
+            for name, target in (("watcher", self._watch), ("clock", self._tick))
+        ]
 
     def start(self) -> None:
         """Begins to look."""
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
 
     def wake(self) -> None:
         """A batch has begun."""
@@ -67,10 +71,11 @@ class Watcher:
 
     def close(self) -> None:
         """Stops looking; may be repeated."""
-        self._stopping = True
+        self._stopping.set()
         self._wake.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join()
 
     def look_for_ends(self) -> None:
         """Asks the engine which queries have ended, and drops what is retained no longer."""
@@ -89,13 +94,16 @@ class Watcher:
             _log.info("the state of ended job %s is dropped", query_id.hex())
             self._links.drop_query(query_id, addresses)
 
-    def _run(self) -> None:
+    def _tick(self) -> None:
+        while not self._stopping.wait(_IDLE_S):
+            self._leases.tick()
+
+    def _watch(self) -> None:
         next_ends_s = time.monotonic() + _ENDS_S
-        while not self._stopping:
+        while not self._stopping.is_set():
             # Cleared before looking: a begin during the look is looked at right after.
             self._wake.clear()
             try:
-                self._leases.tick()
                 self._links.keep(self._leases.backend_addresses())
                 pause_s = min(map(self._look, self._batches.in_flight()), default=_IDLE_S)
                 if time.monotonic() >= next_ends_s:
