@@ -17,6 +17,7 @@ from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -144,6 +145,23 @@ class StreamExecutionEnvironment:
         self._sinks, self._operators = [], []
         return job
 
+    def proxy_address(self, timeout_s: float = 60.0) -> str:
+        """HOST:PORT of a proxy that answers queries, once a first task has started one.
+
+        For jobs the caller started with `writeStream`; other jobs have their `JobClient`.
+        """
+        return self._running_application().proxy_address(timeout_s)
+
+    @property
+    def coordinator_address(self) -> str:
+        """HOST:PORT of the coordinator, for `queryable-state proxy`."""
+        return self._running_application().coordinator_address
+
+    @property
+    def secret_file(self) -> Path:
+        """A file with the secret that `queryable-state proxy` needs; gone with the environment."""
+        return self._running_application().secret_file
+
     def close(self) -> None:
         """Ends the coordinator and the state servers of the Spark application. Idempotent.
 
@@ -165,11 +183,16 @@ class StreamExecutionEnvironment:
         return self
 
     def _compiler(self, job_name: str = "") -> Compiler:
-        parallelism = self._settings.parallelism or parallelism_of(self._spark)
+        parallelism = self._settings.parallelism or min(
+            parallelism_of(self._spark), self._settings.max_parallelism
+        )
         settings = dataclasses.replace(self._settings, parallelism=parallelism)
+        return Compiler(self._running_application(), settings, job_name)
+
+    def _running_application(self) -> SparkApplication:
         if self._application is None or self._application.closed:
-            self._application = SparkApplication.of(self._spark, settings)
-        return Compiler(self._application, settings, job_name)
+            self._application = SparkApplication.of(self._spark, self._settings)
+        return self._application
 
     def _add_operator(self, node: OperatorNode) -> OperatorNode:
         node.position = len(self._operators)

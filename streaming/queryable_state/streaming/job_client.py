@@ -8,7 +8,6 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from queryable_state.streaming.spark.failure import failure_of
-from queryable_state.wire.errors import QueryTimeoutError
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -113,18 +112,7 @@ class JobClient:
 
     def proxy_address(self, timeout_s: float = 60.0) -> str:
         """HOST:PORT of a proxy, once there is one: the first task starts the first."""
-        deadline = time.monotonic() + timeout_s
-        while True:
-            addresses = self.proxy_addresses()
-            if addresses:
-                return addresses[0]
-            self.raise_if_failed()
-            if time.monotonic() >= deadline:
-                raise QueryTimeoutError(
-                    f"no state server has started within {timeout_s:g} s: the first batch of job "
-                    f"{self._name!r} starts one; is there input?"
-                )
-            time.sleep(_POLL_S)
+        return self._application.proxy_address(timeout_s, self.raise_if_failed)
 
     def get_queryable_client(self, timeout_s: float = 60.0) -> QueryableStateClient:
         """A client of the job's state, to be closed by the caller; made on its event loop."""

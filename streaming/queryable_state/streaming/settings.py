@@ -42,7 +42,8 @@ class EnvironmentSettings:
     """
 
     parallelism: int = 0
-    """Subtasks of a stateful operator; 0: as `spark.sql.shuffle.partitions`."""
+    """Subtasks of a stateful operator; 0: as `spark.sql.shuffle.partitions`, but at most
+    `max_parallelism`."""
 
     max_parallelism: int = 128
     """Key groups of a state; fixed for its life. 1 to 32767, at least `parallelism`."""
@@ -154,8 +155,7 @@ def check_parallelism(parallelism: int, max_parallelism: int) -> None:
     if parallelism > max_parallelism:
         raise InvalidRequestError(
             f"parallelism {parallelism} is over max_parallelism {max_parallelism}: a subtask would "
-            "own no key group; lower the one (also spark.sql.shuffle.partitions, where it is not "
-            "set) or raise the other, which is fixed once a state exists"
+            "own no key group; lower the one or raise the other, which is fixed once a state exists"
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import logging
 import threading
+import time
 from typing import TYPE_CHECKING, ClassVar
 
 from py4j.protocol import Py4JError
@@ -13,9 +14,12 @@ from queryable_state.server.settings import CoordinatorSettings, Limits, StateSe
 from queryable_state.streaming.spark.engine import SparkEngine
 from queryable_state.streaming.spark.listener import CommitListener
 from queryable_state.streaming.spark.session import runs_on_one_machine, warn_of_risks
-from queryable_state.wire.errors import InvalidRequestError
+from queryable_state.wire.errors import InvalidRequestError, QueryTimeoutError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
     from pyspark.sql import SparkSession
 
     from queryable_state.streaming.settings import EnvironmentSettings
@@ -26,6 +30,7 @@ _LOOPBACK = "127.0.0.1"
 _EVERY_ADDRESS = "0.0.0.0"
 _POLL_S = 0.2
 _JVM_POLL_S = 2.0
+_PROXY_POLL_S = 0.05
 
 
 class SparkApplication:
@@ -108,6 +113,11 @@ class SparkApplication:
         return self.coordinator.address
 
     @property
+    def secret_file(self) -> Path:
+        """A file with the secret, for proxies a person starts."""
+        return self.coordinator.secret_file
+
+    @property
     def server_template(self) -> StateServerSettings:
         """Settings of a state server but for its executor, and for its folder's name."""
         settings = self._settings
@@ -141,6 +151,21 @@ class SparkApplication:
     def proxy_addresses(self) -> list[str]:
         """HOST:PORT of the proxies of the state servers that are alive."""
         return self.coordinator.proxy_addresses()
+
+    def proxy_address(self, timeout_s: float, check: Callable[[], None] = lambda: None) -> str:
+        """HOST:PORT of a proxy, once there is one; `check` is called while there is none."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            addresses = self.proxy_addresses()
+            if addresses:
+                return addresses[0]
+            check()
+            if time.monotonic() >= deadline:
+                raise QueryTimeoutError(
+                    f"no state server has started within {timeout_s:g} s: the first task of a "
+                    "stateful operator starts one; does a job run, and is there input?"
+                )
+            time.sleep(_PROXY_POLL_S)
 
     def close(self) -> None:
         """Ends state servers and coordinator; returns when they are gone."""

@@ -17,11 +17,14 @@ if TYPE_CHECKING:
     from queryable_state.streaming.spark.engine import SparkEngine
 
 
-class CommitObserver(Protocol):
-    """Who wants to know of commits."""
+class QueryObserver(Protocol):
+    """Who wants to know of commits and ends; the coordinator."""
 
     def batch_committed(self, query_id: bytes, batch_id: int) -> None:
         """The engine has committed a batch."""
+
+    def refresh(self) -> None:
+        """A query has ended."""
 
 
 class CommitListener(StreamingQueryListener):
@@ -30,7 +33,7 @@ class CommitListener(StreamingQueryListener):
     Called by the JVM on a thread of its own, one event at a time.
     """
 
-    def __init__(self, engine: SparkEngine, observer: CommitObserver) -> None:
+    def __init__(self, engine: SparkEngine, observer: QueryObserver) -> None:
         self._engine = engine
         self._observer = observer
 
@@ -47,3 +50,4 @@ class CommitListener(StreamingQueryListener):
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
         self._engine.note_ended(event.id.bytes, event.runId.bytes, event.exception)
+        self._observer.refresh()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from queryable_state.streaming.spark.failure import reason_note
@@ -42,11 +43,13 @@ class SubtaskFunction:
     def _run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from queryable_state.server.state_server.launch import ensure_server
         from queryable_state.streaming.runtime.task import OperatorTask
-
         from queryable_state.streaming.spark.executor import current_executor
         from queryable_state.streaming.spark.task_identity import task_identity
 
         identity = task_identity(self.spec.name)
         settings = current_executor(self.application_id).settings(self.server)
-        addresses = ensure_server(settings.directory, settings)
-        yield from OperatorTask(self.spec)(iter(batches), identity, addresses.backend)
+
+        def backend_address() -> str:
+            return ensure_server(Path(settings.directory), settings).backend
+
+        yield from OperatorTask(self.spec)(iter(batches), identity, backend_address)

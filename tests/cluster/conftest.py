@@ -1,0 +1,75 @@
+"""One Spark session with two executor processes for all tests here."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+import pyspark
+import pytest
+from pyspark import SparkContext, cloudpickle
+from pyspark.sql import SparkSession
+from tests.spark import functions
+from tests.spark.waiting import until
+
+from queryable_state.streaming import StreamExecutionEnvironment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+cloudpickle.register_pickle_by_value(functions)  # type: ignore[no-untyped-call]
+
+_WORK = Path(pyspark.__file__).parent / "work"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "tests/cluster/" in item.path.as_posix():
+            item.add_marker(pytest.mark.cluster)
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    """Two executors of one core each; another session in this process is stopped first."""
+    if SparkContext._active_spark_context is not None:
+        SparkContext._active_spark_context.stop()
+    session = (
+        SparkSession.builder.master("local-cluster[2,1,1024]")
+        .appName("cluster-tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.executor.memory", "512m")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.queryable_state.lease_ms", "2000")
+        .config("spark.queryable_state.lease_margin_ms", "300")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    jvm = session.sparkContext._jsc
+    assert jvm is not None
+    until(lambda: jvm.sc().getExecutorMemoryStatus().size() == 3, timeout_s=60)
+    yield session
+    session.stop()
+    shutil.rmtree(_WORK, ignore_errors=True)
+
+
+@pytest.fixture
+def env(spark: SparkSession) -> Iterator[StreamExecutionEnvironment]:
+    yield StreamExecutionEnvironment.get_execution_environment(spark)
+    for query in spark.streams.active:
+        query.stop()
+
+
+def executors(spark: SparkSession) -> dict[str, int]:
+    """Executor ids and pids of the session."""
+    application = spark.sparkContext.applicationId
+    found: dict[str, int] = {}
+    for process in psutil.process_iter():
+        try:
+            command = process.cmdline()
+        except psutil.Error:
+            continue
+        if "--executor-id" in command and application in command:
+            found[command[command.index("--executor-id") + 1]] = process.pid
+    return found

@@ -1,0 +1,136 @@
+"""User functions of the tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark import TaskContext
+
+from queryable_state.streaming import (
+    AggregateFunction,
+    AggregatingStateDescriptor,
+    KeyedProcessFunction,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    RuntimeContext,
+    Types,
+    ValueStateDescriptor,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from queryable_state.streaming.functions import Context
+
+READINGS = "sensor string, temperature double"
+COUNTS = Types.ROW_NAMED(["sensor", "count"], [Types.STRING(), Types.LONG()])
+
+
+class CountPerKey(KeyedProcessFunction):
+    """Counts the elements of a key in a state that is queryable; puts out each count."""
+
+    def __init__(self, queryable_name: str = "count", log: str | None = None) -> None:
+        self.queryable_name = queryable_name
+        self.log = log
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        descriptor = ValueStateDescriptor("count", Types.LONG())
+        descriptor.set_queryable(self.queryable_name)
+        self.count = runtime_context.get_state(descriptor)
+
+    def process_element(self, value: Any, ctx: Context) -> Iterator[tuple[str, int]]:
+        self.count.update((self.count.value() or 0) + 1)
+        if self.log is not None:
+            with Path(self.log).open("a") as log:
+                log.write(f"{ctx.get_current_key()}\n")
+        yield value.sensor, self.count.value() or 0
+
+
+class CountWithFailures(CountPerKey):
+    """Fails the first attempt of each task after it has processed an element."""
+
+    def process_element(self, value: Any, ctx: Context) -> Iterator[tuple[str, int]]:
+        yield from super().process_element(value, ctx)
+        task = TaskContext.get()
+        if task is not None and task.attemptNumber() == 0:
+            raise RuntimeError("the first attempt always fails")
+
+
+class RaisingOn(KeyedProcessFunction):
+    """Raises on one key."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+
+    def process_element(self, value: Any, ctx: Context) -> None:
+        if ctx.get_current_key() == self.key:
+            raise ZeroDivisionError("the sensor is broken")
+
+
+class OpenableOnlyInTasks(CountPerKey):
+    """Cannot be opened in the driver."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        if TaskContext.get() is None:
+            raise OSError("only executors have the model file")
+        super().open(runtime_context)
+
+
+class NamesTwice(KeyedProcessFunction):
+    """Makes two states queryable under one name."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        for name in ("first", "second"):
+            descriptor = ValueStateDescriptor(name, Types.LONG())
+            descriptor.set_queryable("same")
+            runtime_context.get_state(descriptor)
+
+    def process_element(self, value: Any, ctx: Context) -> None:
+        """Nothing."""
+
+
+class Mean(AggregateFunction[float, "tuple[float, int]", float]):
+    """Mean of numbers."""
+
+    def create_accumulator(self) -> tuple[float, int]:
+        return 0.0, 0
+
+    def add(self, value: float, accumulator: tuple[float, int]) -> tuple[float, int]:
+        return accumulator[0] + value, accumulator[1] + 1
+
+    def get_result(self, accumulator: tuple[float, int]) -> float:
+        return accumulator[0] / accumulator[1]
+
+    def merge(self, acc_a: tuple[float, int], acc_b: tuple[float, int]) -> tuple[float, int]:
+        return acc_a[0] + acc_b[0], acc_a[1] + acc_b[1]
+
+
+class EveryState(KeyedProcessFunction):
+    """Writes the temperature to a state of each kind, all of them queryable."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        value = ValueStateDescriptor("value", Types.DOUBLE())
+        items = ListStateDescriptor("list", Types.DOUBLE())
+        entries = MapStateDescriptor("map", Types.LONG(), Types.LONG())
+        highest = ReducingStateDescriptor("reducing", max, Types.DOUBLE())
+        mean = AggregatingStateDescriptor(
+            "aggregating", Mean(), Types.TUPLE([Types.DOUBLE(), Types.LONG()]), Types.DOUBLE()
+        )
+        for descriptor in (value, items, entries, highest, mean):
+            descriptor.set_queryable(descriptor.name)
+        self.value = runtime_context.get_state(value)
+        self.items = runtime_context.get_list_state(items)
+        self.entries = runtime_context.get_map_state(entries)
+        self.highest = runtime_context.get_reducing_state(highest)
+        self.mean = runtime_context.get_aggregating_state(mean)
+
+    def process_element(self, value: Any, ctx: Context) -> None:
+        temperature = value.temperature
+        self.value.update(temperature)
+        self.items.add(temperature)
+        degrees = int(temperature)
+        self.entries.put(degrees, (self.entries.get(degrees) or 0) + 1)
+        self.highest.add(temperature)
+        self.mean.add(temperature)

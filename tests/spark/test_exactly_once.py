@@ -1,0 +1,174 @@
+"""What Spark may do to a batch (retry it, run it twice, run a part of it) and what counts."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from tests.spark.functions import COUNTS, READINGS, CountPerKey, CountWithFailures
+from tests.spark.waiting import until
+
+from queryable_state.wire.errors import JobError, Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pytest
+    from pyspark.sql import DataFrame
+    from tests.spark.conftest import Connect, MakeFeed
+
+    from queryable_state.streaming import StreamExecutionEnvironment
+
+COORDINATOR_LOG = "queryable_state.server.coordinator"
+
+
+def reading(sensor: str) -> dict[str, object]:
+    return {"sensor": sensor, "temperature": 1.0}
+
+
+def counted_after(
+    env: StreamExecutionEnvironment,
+    feed: MakeFeed,
+    connect: Connect,
+    sink: Callable[[DataFrame, int], None],
+) -> list[int | None]:
+    """Counts of a and b after two batches through a process function and `sink`."""
+    source = feed(READINGS)
+    counts = env.from_dataframe(source.dataframe()).key_by("sensor")
+    counts.process(CountPerKey(), COUNTS).uid("counts").add_sink(sink)
+    source.add(reading("a"), reading("b"), reading("a"))
+    source.add(reading("a"))
+    job = env.execute_async("exactly-once")
+    job.process_all_available()
+    found = connect(job).get_kv_states(job.job_id, "count", ["a", "b"])
+    job.cancel()
+    return [None if state is None else state.value() for state in found]
+
+
+def test_a_retried_task_counts_once(
+    env: StreamExecutionEnvironment, feed: MakeFeed, connect: Connect
+) -> None:
+    source = feed(READINGS)
+    counts = env.from_dataframe(source.dataframe()).key_by("sensor")
+    counts.process(CountWithFailures(), COUNTS).uid("counts")
+    source.add(reading("a"), reading("a"))
+    job = env.execute_async("retried")
+    job.process_all_available()
+    assert connect(job).get_kv_state(job.job_id, "count", "a").value() == 2
+
+
+def test_two_actions_of_a_sink_count_once(
+    env: StreamExecutionEnvironment, feed: MakeFeed, connect: Connect
+) -> None:
+    def twice(batch: DataFrame, batch_id: int) -> None:
+        batch.collect()
+        batch.write.format("noop").mode("append").save()
+
+    assert counted_after(env, feed, connect, twice) == [3, 1]
+
+
+def test_a_select_and_a_count_count_once(
+    env: StreamExecutionEnvironment, feed: MakeFeed, connect: Connect
+) -> None:
+    def select_and_count(batch: DataFrame, batch_id: int) -> None:
+        batch.select("sensor").collect()
+        batch.count()
+
+    assert counted_after(env, feed, connect, select_and_count) == [3, 1]
+
+
+def test_a_limit_after_a_whole_action_loses_nothing(
+    env: StreamExecutionEnvironment, feed: MakeFeed, connect: Connect
+) -> None:
+    def write_then_head(batch: DataFrame, batch_id: int) -> None:
+        batch.write.format("noop").mode("append").save()
+        batch.head(1)
+
+    assert counted_after(env, feed, connect, write_then_head) == [3, 1]
+
+
+def test_a_limit_alone_is_reported_as_an_error(
+    env: StreamExecutionEnvironment,
+    feed: MakeFeed,
+    connect: Connect,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A partition of the first batch never runs, so what it held is not in the state."""
+    source = feed(READINGS)
+    counts = env.from_dataframe(source.dataframe()).key_by("sensor")
+    counts.process(CountPerKey(), COUNTS).uid("counts").add_sink(lambda batch, _: batch.head(1))
+    source.add(*(reading(f"sensor_{number}") for number in range(20)))
+    with caplog.at_level(logging.ERROR, COORDINATOR_LOG):
+        job = env.execute_async("limited")
+        job.process_all_available()
+        until(lambda: "PARTIAL_BATCH" in caplog.text or "limit" in caplog.text)
+    assert "counts" in caplog.text
+
+
+def test_input_that_differs_in_a_second_run_is_reported(
+    env: StreamExecutionEnvironment,
+    feed: MakeFeed,
+    connect: Connect,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    @F.udf("string")
+    def random_name() -> str:
+        return uuid.uuid4().hex
+
+    source = feed(READINGS)
+    frame = source.dataframe().withColumn("name", random_name.asNondeterministic()())
+    stream = env.from_dataframe(frame).key_by("sensor").as_queryable_state("name").uid("names")
+
+    def twice(batch: DataFrame, batch_id: int) -> None:
+        batch.collect()
+        batch.collect()
+
+    source.add(reading("a"))
+    with caplog.at_level(logging.WARNING, COORDINATOR_LOG):
+        query = stream.to_dataframe().writeStream.foreachBatch(twice).start()
+        query.processAllAvailable()
+        until(lambda: "names" in caplog.text)
+    assert connect(env).get_kv_state(str(query.id), "name", "a").value().sensor == "a"
+
+
+def test_a_missing_batch_id_is_refused(env: StreamExecutionEnvironment, feed: MakeFeed) -> None:
+    """A thread that does not inherit Spark's properties runs its jobs outside the batch."""
+    import threading
+
+    source = feed(READINGS)
+    failures: list[str] = []
+
+    def in_a_thread(batch: DataFrame, batch_id: int) -> None:
+        def collect() -> None:
+            try:
+                batch.collect()
+            except Exception as error:  # noqa: BLE001 - what is asserted on
+                failures.append(str(error))
+
+        thread = threading.Thread(target=collect)
+        thread.start()
+        thread.join()
+
+    counts = env.from_dataframe(source.dataframe()).key_by("sensor")
+    counts.process(CountPerKey(), COUNTS).uid("counts").add_sink(in_a_thread)
+    source.add(reading("a"))
+    env.execute_async("threads").process_all_available()
+    assert "InheritableThread" in failures[0]
+
+
+def test_strict_jobs_are_stopped(env: StreamExecutionEnvironment, feed: MakeFeed) -> None:
+    """Through the engine the coordinator stops queries with: the reason is the job's exception."""
+    source = feed(READINGS)
+    counts = env.from_dataframe(source.dataframe()).key_by("sensor")
+    counts.process(CountPerKey(), COUNTS).uid("counts")
+    source.add(reading("a"))
+    job = env.execute_async("strict")
+    job.process_all_available()
+    refusal = JobError("partial", reason=Reason.PARTIAL_BATCH)
+    application = env._running_application()
+    application.engine.stop_query(uuid.UUID(job.job_id).bytes, refusal)
+    until(lambda: not job.query.isActive)
+    assert job.exception() is refusal
+    assert job.status() == "FAILED"

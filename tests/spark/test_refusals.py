@@ -1,0 +1,189 @@
+"""What is wrong with a job is said clearly: before it starts, or by the query that fails."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.spark.functions import (
+    COUNTS,
+    READINGS,
+    CountPerKey,
+    NamesTwice,
+    OpenableOnlyInTasks,
+    RaisingOn,
+)
+
+from queryable_state.streaming import (
+    StreamExecutionEnvironment,
+    Types,
+    ValueStateDescriptor,
+)
+from queryable_state.streaming.spark.session import check_version
+from queryable_state.wire.errors import (
+    DescriptorMismatchError,
+    InvalidRequestError,
+    JobError,
+    KeyTypeError,
+    QueryableStateError,
+    Reason,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from tests.spark.conftest import MakeFeed
+
+    from queryable_state.streaming import DataStream
+
+
+def reading(sensor: str | None) -> dict[str, object]:
+    return {"sensor": sensor, "temperature": 1.0}
+
+
+@pytest.fixture
+def stream(env: StreamExecutionEnvironment, feed: MakeFeed) -> DataStream:
+    source = feed(f"{READINGS}, tags map<string,string>, nested struct<a:map<int,int>>")
+    return env.from_dataframe(source.dataframe())
+
+
+def test_a_static_dataframe(env: StreamExecutionEnvironment, spark: SparkSession) -> None:
+    with pytest.raises(InvalidRequestError, match="static"):
+        env.from_dataframe(spark.range(3))
+
+
+def test_an_unknown_key_column_is_answered_with_the_columns(stream: DataStream) -> None:
+    with pytest.raises(InvalidRequestError, match=r"'senor'.*sensor, temperature, tags") as caught:
+        stream.key_by("senor")
+    assert "sensor" in caught.value.candidates
+
+
+@pytest.mark.parametrize("column", ["tags", "nested"])
+def test_a_key_of_maps(stream: DataStream, column: str) -> None:
+    with pytest.raises(KeyTypeError, match="map<"):
+        stream.key_by(column)
+
+
+def test_a_key_under_a_collation(env: StreamExecutionEnvironment, feed: MakeFeed) -> None:
+    frame = feed(READINGS).dataframe().selectExpr("sensor collate UNICODE_CI as sensor")
+    with pytest.raises(InvalidRequestError, match="UNICODE_CI"):
+        env.from_dataframe(frame).key_by("sensor")
+
+
+@pytest.mark.parametrize("keys", [(), (1,), (len,), ("a", len)])
+def test_keys_that_are_neither_columns_nor_a_function_with_a_type(
+    stream: DataStream, keys: tuple[Any, ...]
+) -> None:
+    with pytest.raises(InvalidRequestError, match="key_by"):
+        stream.key_by(*keys)
+
+
+def test_a_sum_of_texts(stream: DataStream) -> None:
+    with pytest.raises(InvalidRequestError, match="string has no sum"):
+        stream.key_by("temperature").sum("sensor")
+
+
+def test_a_descriptor_that_is_not_the_streams_type(stream: DataStream) -> None:
+    descriptor = ValueStateDescriptor("t", Types.ROW_NAMED(["temperature"], [Types.INT()]))
+    with pytest.raises(DescriptorMismatchError, match="double"):
+        stream.key_by("sensor").as_queryable_state("t", descriptor)
+
+
+@pytest.mark.parametrize(("parallelism", "max_parallelism"), [(2, 0), (2, 40_000), (5, 4)])
+def test_a_parallelism_out_of_range(
+    env: StreamExecutionEnvironment, parallelism: int, max_parallelism: int
+) -> None:
+    with pytest.raises(InvalidRequestError, match="parallelism"):
+        env.set_parallelism(parallelism).set_max_parallelism(max_parallelism)
+
+
+def test_an_unknown_state_backend(env: StreamExecutionEnvironment) -> None:
+    with pytest.raises(InvalidRequestError, match="heap, rocksdb"):
+        env.set_state_backend("redis")
+
+
+def test_an_old_spark() -> None:
+    with pytest.raises(InvalidRequestError, match=r"Spark 4\.0\.1 is too old"):
+        check_version("4.0.1")
+
+
+def test_a_job_of_nothing(env: StreamExecutionEnvironment) -> None:
+    with pytest.raises(InvalidRequestError, match="nothing to run"):
+        env.execute_async("empty")
+
+
+def test_two_sources_in_one_job(env: StreamExecutionEnvironment, feed: MakeFeed) -> None:
+    for number in range(2):
+        stream = env.from_dataframe(feed(READINGS).dataframe()).key_by("sensor")
+        stream.as_queryable_state(f"state-{number}").uid(f"state-{number}")
+    with pytest.raises(InvalidRequestError, match="2 DataFrames"):
+        env.execute_async("two sources")
+
+
+def test_two_operators_of_one_uid(env: StreamExecutionEnvironment, stream: DataStream) -> None:
+    for name in ("one", "two"):
+        stream.key_by("sensor").max("temperature", queryable_name=name).uid("same")
+    with pytest.raises(JobError, match="'same'"):
+        env.execute_async("uids")
+
+
+def test_one_queryable_name_for_two_operators(
+    env: StreamExecutionEnvironment, stream: DataStream
+) -> None:
+    keyed = stream.key_by("sensor")
+    keyed.process(CountPerKey("taken"), COUNTS).uid("first")
+    keyed.as_queryable_state("taken").uid("second")
+    with pytest.raises(JobError, match=r"'first' and 'second'.*'taken'") as caught:
+        env.execute_async("names")
+    assert caught.value.reason == Reason.DUPLICATE_NAME
+
+
+def test_one_queryable_name_for_two_states_of_a_function(
+    env: StreamExecutionEnvironment, stream: DataStream
+) -> None:
+    stream.key_by("sensor").process(NamesTwice(), Types.LONG()).uid("twice")
+    with pytest.raises(JobError, match="'same'") as caught:
+        env.execute_async("names")
+    assert caught.value.reason == Reason.DUPLICATE_NAME
+
+
+def test_a_name_only_tasks_know_is_refused_by_the_first_batch(
+    env: StreamExecutionEnvironment, feed: MakeFeed
+) -> None:
+    source = feed(READINGS)
+    keyed = env.from_dataframe(source.dataframe()).key_by("sensor")
+    keyed.as_queryable_state("taken").uid("first")
+    keyed.process(OpenableOnlyInTasks("taken"), COUNTS).uid("second")
+    source.add(reading("a"))
+    job = env.execute_async("names in tasks")
+    with pytest.raises(JobError, match="taken") as caught:
+        job.process_all_available()
+    assert caught.value.reason == Reason.DUPLICATE_NAME
+
+
+def test_a_function_that_raises_is_named_with_its_key_and_batch(
+    env: StreamExecutionEnvironment, feed: MakeFeed
+) -> None:
+    source = feed(READINGS)
+    keyed = env.from_dataframe(source.dataframe()).key_by("sensor")
+    keyed.process(RaisingOn("b"), Types.LONG()).uid("raising").name("alarm")
+    source.add(reading("a"))
+    source.add(reading("b"))
+    job = env.execute_async("raises")
+    with pytest.raises(Exception, match="the sensor is broken") as caught:
+        job.process_all_available()
+    text = str(caught.value)
+    assert "alarm" in text
+    assert "'b'" in text
+    assert re.search(r"batch 1\b", text)
+    spark_text = str(job.query.exception())
+    assert "ZeroDivisionError: the sensor is broken" in spark_text
+
+
+def test_a_null_key_is_refused(env: StreamExecutionEnvironment, feed: MakeFeed) -> None:
+    source = feed(READINGS)
+    env.from_dataframe(source.dataframe()).key_by("sensor").as_queryable_state("s").uid("s")
+    source.add(reading(None))
+    job = env.execute_async("null key")
+    with pytest.raises(QueryableStateError, match="sensor"):
+        job.process_all_available()
