@@ -10,6 +10,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
+from queryable_state.server.query.answer_frames import refusal_of
 from queryable_state.server.query.checks import check_query
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import (
@@ -101,10 +102,13 @@ class AnswerStream:
                 raise InvalidRequestError("only the first frame of a stream may be a hello")
             self._admit(query, len(frame))
         except QueryableStateError as refusal:
-            return _refused(query.id, refusal)
+            return refusal_of(query.id, refusal)
+        # Counted before it is asked: parts, the last one too, may be delivered meanwhile.
+        self._unanswered += 1
         answer = self._session.ask(query, frame)
-        if answer is None:
-            self._unanswered += 1
+        if answer is not None:
+            self._unanswered -= 1
+        elif self._unanswered:
             self._idle.clear()
         return answer
 
@@ -165,8 +169,3 @@ def _parse(message: query_pb2.StreamKvStateRequest, frame: bytes) -> query_pb2.S
     except DecodeError as problem:
         raise InvalidRequestError(f"a frame is not a StreamKvStateRequest: {problem}") from problem
     return message
-
-
-def _refused(query_id: int, refusal: QueryableStateError) -> bytes:
-    answer = query_pb2.Answer(id=query_id, last=True, error=refusal.to_proto())
-    return query_pb2.StreamKvStateResponse(answer=answer).SerializeToString()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from queryable_state.server.query.answer_frames import frame_of
 from queryable_state.server.query.router import QuerySession, Router
-from queryable_state.v1 import query_pb2
 
 if TYPE_CHECKING:
     from queryable_state.server.query.location_table import LocationTable
     from queryable_state.server.query.router import Deliver, Engine
+    from queryable_state.v1 import query_pb2
     from queryable_state.wire.located_state import LocatedState
 
 
@@ -53,9 +54,7 @@ class _LocalSession(QuerySession):
         self._engine = engine
 
     def ask(self, query: query_pb2.Query, frame: bytes) -> bytes:
-        return query_pb2.StreamKvStateResponse(
-            answer=self._engine.answer(query)
-        ).SerializeToString()
+        return frame_of(self._engine.answer(query))
 
     async def aclose(self) -> None:
         """Nothing is pending."""

@@ -98,6 +98,8 @@ class LocationTable:
                     del self._asked[question]
 
             task = self._asked[question] = asyncio.create_task(asked())
+            # Where every asker gave up, nobody else looks at the outcome.
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
         # One asker that gives up must not take the answer from the others.
         return await asyncio.shield(task)
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
-from queryable_state.server.query.router import QuerySession, Router
+from queryable_state.server.query.proxy_session import ProxySession
+from queryable_state.server.query.router import Router
+from queryable_state.server.query.upstream import Channels
+from queryable_state.v1 import query_pb2
 
 if TYPE_CHECKING:
     from queryable_state.server.query.location_table import LocationTable
-    from queryable_state.server.query.router import Deliver, Engine
-    from queryable_state.v1 import query_pb2
+    from queryable_state.server.query.router import Deliver, Engine, QuerySession
     from queryable_state.wire.located_state import LocatedState
 
 
 class ProxyRouter(Router):
-    """Relays each query to the owners of its keys, and keeps no value.
+    """Brings each query to the owners of its keys, and keeps no value.
 
     `engine` answers the keys that `server_id` owns without a hop; a stand-alone
     proxy has none. `locations` stays the caller's to close.
@@ -32,12 +35,38 @@ class ProxyRouter(Router):
         self._server_id = server_id
         self._engine = engine
         self._default_deadline_ms = default_deadline_ms
+        self._channels = Channels()
+        self._unary: QuerySession | None = None
+        self._waiting: dict[int, tuple[list[query_pb2.Answer], asyncio.Future[None]]] = {}
+        self._last_id = 0
 
     def session(self, deliver: Deliver) -> QuerySession:
-        raise NotImplementedError
+        return ProxySession(
+            deliver,
+            self._locations,
+            self._channels,
+            server_id=self._server_id,
+            engine=self._engine,
+            default_deadline_ms=self._default_deadline_ms,
+        )
 
     async def answers(self, query: query_pb2.Query) -> list[query_pb2.Answer]:
-        raise NotImplementedError
+        if self._unary is None:
+            self._unary = self.session(self._collect)
+        self._last_id += 1
+        query.id = self._last_id
+        request = query_pb2.StreamKvStateRequest(query=query)
+        frame = self._unary.ask(query, request.SerializeToString())
+        if frame is not None:
+            return [query_pb2.StreamKvStateResponse.FromString(frame).answer]
+        parts: list[query_pb2.Answer] = []
+        ended = asyncio.get_running_loop().create_future()
+        self._waiting[query.id] = (parts, ended)
+        try:
+            await ended
+        finally:
+            del self._waiting[query.id]
+        return parts
 
     async def locate(self, request: query_pb2.LocateStateRequest) -> LocatedState:
         return await self._locations.locate(request)
@@ -51,4 +80,16 @@ class ProxyRouter(Router):
         return await self._locations.link.list_states(request)
 
     async def aclose(self) -> None:
-        """Ends every upstream; idempotent."""
+        """Ends the unary calls' upstreams; sessions end with their streams. Idempotent."""
+        unary, self._unary = self._unary, None
+        if unary is not None:
+            await unary.aclose()
+
+    def _collect(self, frame: bytes, last: bool) -> None:
+        answer = query_pb2.StreamKvStateResponse.FromString(frame).answer
+        waiting = self._waiting.get(answer.id)
+        if waiting is not None:
+            parts, ended = waiting
+            parts.append(answer)
+            if last and not ended.done():
+                ended.set_result(None)

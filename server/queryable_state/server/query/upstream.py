@@ -1,0 +1,127 @@
+"""The ways of a proxy to owners: shared connections, a stream per asker."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import grpc.aio
+from google.protobuf.message import DecodeError
+
+from queryable_state.v1 import query_pb2
+from queryable_state.wire.errors import CorruptDataError, QueryableStateError
+from queryable_state.wire.query_stream import CHANNEL_OPTIONS, QueryStream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from queryable_state.server.query.proxied_query import Part
+
+_CONNECT_TIMEOUT_S = 2.0
+
+
+class Channels:
+    """One channel an address, open while somebody uses it."""
+
+    def __init__(self) -> None:
+        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._users: dict[str, int] = {}
+
+    def take(self, address: str) -> grpc.aio.Channel:
+        """The channel to an address; `give_back` it."""
+        channel = self._channels.get(address)
+        if channel is None:
+            channel = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+            self._channels[address] = channel
+        self._users[address] = self._users.get(address, 0) + 1
+        return channel
+
+    async def give_back(self, address: str) -> None:
+        """Closes the channel with its last user."""
+        self._users[address] -= 1
+        if not self._users[address]:
+            del self._users[address]
+            await self._channels.pop(address).close()
+
+
+class Upstream:
+    """The stream to one owner for the queries of one asker.
+
+    Opened with the first query. `on_answer` gets each answer to a part with its
+    frame; `on_end` is called once with the reason when the stream broke or could
+    not be opened, and `asked` then holds the parts without an answer.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        channels: Channels,
+        *,
+        server_id: str,
+        on_answer: Callable[[Part, query_pb2.Answer, bytes], None],
+        on_end: Callable[[Upstream, QueryableStateError], None],
+    ) -> None:
+        self.address = address
+        self.asked: dict[int, Part] = {}
+        self._channels = channels
+        self._channel = channels.take(address)
+        self._client = f"proxy {server_id}"
+        self._on_answer = on_answer
+        self._on_end = on_end
+        self._stream: QueryStream | None = None
+        self._backlog: list[bytes] = []
+        self._closed = False
+        self._opening = asyncio.get_running_loop().create_task(self._open())
+
+    def ask(self, query_id: int, frame: bytes, part: Part) -> None:
+        """Sends a query whose answers are to `part`."""
+        self.asked[query_id] = part
+        if self._stream is not None:
+            self._stream.send(frame)
+        else:
+            self._backlog.append(frame)
+
+    async def aclose(self) -> None:
+        """Ends the stream and gives back the channel; idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._opening is not asyncio.current_task():
+            self._opening.cancel()
+            await asyncio.gather(self._opening, return_exceptions=True)
+        if self._stream is not None:
+            await self._stream.aclose()
+        await self._channels.give_back(self.address)
+
+    async def _open(self) -> None:
+        try:
+            stream = await QueryStream.open(
+                self._channel,
+                self.address,
+                client=self._client,
+                on_frame=self._on_frame,
+                on_end=self._ended,
+                timeout_s=_CONNECT_TIMEOUT_S,
+            )
+        except QueryableStateError as error:
+            self._ended(error)
+            return
+        self._stream = stream
+        for frame in self._backlog:
+            stream.send(frame)
+        self._backlog.clear()
+
+    def _on_frame(self, frame: bytes) -> None:
+        try:
+            answer = query_pb2.StreamKvStateResponse.FromString(frame).answer
+        except DecodeError as problem:
+            raise CorruptDataError(f"{self.address} sent what is no answer: {problem}") from problem
+        part = self.asked.get(answer.id)
+        if part is not None:
+            if answer.last:
+                del self.asked[answer.id]
+            self._on_answer(part, answer, frame)
+
+    def _ended(self, error: QueryableStateError) -> None:
+        if not self._closed:
+            self._on_end(self, error)
