@@ -14,6 +14,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from queryable_state.wire.errors import InvalidRequestError, JobError, Reason
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
@@ -36,6 +38,15 @@ T = TypeVar("T")
 IN = TypeVar("IN")
 ACC = TypeVar("ACC")
 OUT = TypeVar("OUT")
+
+
+class UserFunctionError(JobError):
+    """Fix the function: it raised, or put out what is not of its output type.
+
+    The text names operator, subtask, batch and key; `__cause__` is the function's own exception.
+    """
+
+    default_reason = Reason.INVALID_REQUEST
 
 
 class RuntimeContext(ABC):
@@ -144,6 +155,6 @@ def reducer(function: ReduceFunction[T] | Callable[[T, T], T]) -> Callable[[T, T
         return function.reduce
     if callable(function):
         return function
-    raise TypeError(
+    raise InvalidRequestError(
         f"a reduce function is a ReduceFunction or a callable of two values, not {function!r}"
     )

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from queryable_state.streaming.descriptors import ReducingStateDescriptor, ValueStateDescriptor
 from queryable_state.streaming.runtime.context import DeclaringContext
+
+from queryable_state.streaming.descriptors import ReducingStateDescriptor, ValueStateDescriptor
 from queryable_state.v1.registration_pb2 import StateKind
 from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.types import Field, Kind, TypeInfo
@@ -65,6 +66,27 @@ class FieldAggregate:
     column: str
     kind: AggregateKind
     type: TypeInfo
+
+    def __post_init__(self) -> None:
+        allowed = _SUMMABLE if self.kind == AggregateKind.SUM else _COMPARABLE
+        if self.type.kind not in allowed:
+            raise InvalidRequestError(
+                f"{self.kind}({self.column!r}): there is no {self.kind} of {self.type}; cast the "
+                "column before"
+            )
+
+
+_SUMMABLE = frozenset(
+    (Kind.BYTE, Kind.SHORT, Kind.INT, Kind.LONG, Kind.FLOAT, Kind.DOUBLE, Kind.DECIMAL)
+)
+_COMPARABLE = _SUMMABLE | {
+    Kind.BOOLEAN,
+    Kind.STRING,
+    Kind.BINARY,
+    Kind.DATE,
+    Kind.TIMESTAMP,
+    Kind.TIMESTAMP_NTZ,
+}
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ class RuntimeSettings:
     server, retries included, before the task fails."""
     key_bytes: int = 64 * 1024
     """Longest encoded key."""
-    value_bytes: int = 1024 * 1024
+    value_bytes: int = 4 * 1024 * 1024
     """Longest encoded value, list chunk or map entry."""
-    fetch_keys: int = 50_000
+    fetch_keys: int = 4096
     """Most keys of one fetch; more are fetched in several."""
     map_prefetch_entries: int = 1000
     """Entries of one key's map state fetched at once; a map with more is read entry by entry."""

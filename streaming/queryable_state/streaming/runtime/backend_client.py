@@ -1,0 +1,243 @@
+"""A task's calls to the owner of its state, over sync gRPC.
+
+Imports gRPC, so it is imported by what runs inside a Spark Python worker only,
+after the worker was forked.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import random
+import time
+from typing import TYPE_CHECKING, TypeVar
+
+import grpc
+
+from queryable_state.internal.v1 import backend_pb2
+from queryable_state.streaming.runtime.channels import backend_stub, forget
+from queryable_state.streaming.runtime.task_states import where
+from queryable_state.wire.errors import (
+    InternalError,
+    QueryableStateError,
+    Reason,
+    RetryLaterError,
+)
+from queryable_state.wire.status import error_from_call
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from queryable_state.internal.v1.backend_pb2_grpc import StateBackendStub
+    from queryable_state.streaming.runtime.spec import OperatorSpec, TaskIdentity
+    from queryable_state.v1.registration_pb2 import StateRegistration
+    from queryable_state.wire.changes import Seal, Token
+
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+# What may be different a moment later, on this server or on the next owner. A checksum that
+# disagrees is a transfer that went wrong.
+_RETRIED = frozenset(
+    (
+        Reason.UNAVAILABLE,
+        Reason.NOT_OWNER,
+        Reason.LEASE_EXPIRED,
+        Reason.NO_OWNER,
+        Reason.OVERLOADED,
+        Reason.BEHIND,
+        Reason.CHECKSUM_MISMATCH,
+    )
+)
+_FIRST_PAUSE_S = 0.05
+_LONGEST_PAUSE_S = 1.0
+_CALL_TIMEOUT_S = 20.0
+"""A call without an answer for so long is taken as lost, and made again."""
+
+
+class BackendClient:
+    """One task's access to its state: finds the owner, waits for it within the task timeout.
+
+    The server of this executor says who the owner is. Until begin is answered
+    the owner may change: the next one is asked. From then on the attempt is tied
+    to the owner that began it, and ends with an error when that one is gone, so
+    that Spark starts the task again: reads of two owners are never mixed.
+    """
+
+    def __init__(
+        self, spec: OperatorSpec, task: TaskIdentity, address: str | Callable[[], str]
+    ) -> None:
+        self._spec = spec
+        self._task = task
+        self._address = address
+        self._where = where(spec, task)
+        self._timeout_s = spec.settings.task_timeout_s
+        self._metadata = (("authorization", f"Bearer {spec.secret}"),)
+        self._subtask = backend_pb2.Subtask(
+            query_id=task.query_id,
+            operator_uid=spec.uid,
+            index=task.subtask,
+            parallelism=spec.parallelism,
+            max_parallelism=spec.max_parallelism,
+        )
+        self._owner: backend_pb2.LocateSubtaskResponse | None = None
+        self._token: Token | None = None
+
+    def begin(self, states: Sequence[StateRegistration]) -> backend_pb2.BeginResponse:
+        request = backend_pb2.BeginRequest(
+            subtask=self._subtask,
+            run_id=self._task.run_id,
+            batch_id=self._task.batch_id,
+            task_attempt=self._task.task_attempt,
+            operator_depth=self._spec.depth,
+            operator_name=self._spec.name,
+            states=states,
+        )
+        begun = self._retried(
+            "begin",
+            lambda stub, timeout_s: stub.Begin(request, timeout=timeout_s, metadata=self._metadata),
+        )
+        self._token = begun.token
+        return begun
+
+    def fetch(self, fetches: Sequence[backend_pb2.StateFetch]) -> Sequence[backend_pb2.StateValues]:
+        request = backend_pb2.FetchRequest(
+            subtask=self._subtask,
+            batch_id=self._task.batch_id,
+            token=self._token,
+            fetches=fetches,
+        )
+        answer = self._retried(
+            "fetch",
+            lambda stub, timeout_s: stub.Fetch(request, timeout=timeout_s, metadata=self._metadata),
+        )
+        if len(answer.results) != len(fetches):
+            raise InternalError(
+                f"{self._where}: {len(fetches)} fetches were sent, {len(answer.results)} answered"
+            )
+        return answer.results
+
+    def prepare(self, blocks: Sequence[bytes], seal: Seal) -> None:
+        opening = backend_pb2.PrepareRequest(
+            open=backend_pb2.PrepareOpen(
+                subtask=self._subtask, batch_id=self._task.batch_id, token=self._token
+            )
+        )
+
+        def frames() -> Iterator[backend_pb2.PrepareRequest]:
+            yield opening
+            for block in blocks:
+                yield backend_pb2.PrepareRequest(block=block)
+            yield backend_pb2.PrepareRequest(seal=seal)
+
+        # The same token may seal again: a call whose answer was lost is repeated safely.
+        self._retried(
+            "prepare",
+            lambda stub, timeout_s: stub.Prepare(
+                frames(), timeout=timeout_s, metadata=self._metadata
+            ),
+        )
+
+    def _retried(self, step: str, call: Callable[[StateBackendStub, float], _T]) -> _T:
+        """Calls the owner until it answers, refuses for good, or the time is up."""
+        ends_at_s = time.monotonic() + self._timeout_s
+        tried: dict[str, QueryableStateError] = {}
+        for attempt in itertools.count():
+            owner = self._owner
+            try:
+                if owner is None:
+                    owner = self._owner = self._located("", ends_at_s)
+                return self._called(owner.address, call, ends_at_s)
+            except QueryableStateError as error:
+                if error.reason not in _RETRIED and not self._timed_out_once(error, ends_at_s):
+                    raise
+                server = "this executor's server"
+                if owner is not None:
+                    server = f"{owner.server_id} at {owner.address}"
+                    self._react(step, error, owner, ends_at_s)
+                tried[server] = error
+                self._pause(step, attempt, error, tried, ends_at_s)
+        raise AssertionError("unreachable")
+
+    def _react(
+        self,
+        step: str,
+        error: QueryableStateError,
+        owner: backend_pb2.LocateSubtaskResponse,
+        ends_at_s: float,
+    ) -> None:
+        """Before begin: forget the owner. After: make sure that it still is the owner."""
+        if self._token is None:
+            self._owner = None
+            if error.reason in (Reason.UNAVAILABLE, Reason.NOT_OWNER):
+                self._owner = self._located_or_none(owner.server_id, ends_at_s)
+            return
+        moved = error.reason == Reason.NOT_OWNER
+        if error.reason == Reason.UNAVAILABLE:
+            now = self._located_or_none(owner.server_id, ends_at_s)
+            moved = now is not None and now.server_id != owner.server_id
+        if moved:
+            raise RetryLaterError(
+                f"{self._where}: the owner of the state, {owner.server_id} at {owner.address}, "
+                f"was lost before {step} ({error}); Spark has to run the task again, which "
+                "needs spark.task.maxFailures over 1 (local[N,4] in local mode)",
+                reason=Reason.UNAVAILABLE,
+            ) from error
+
+    def _located_or_none(
+        self, not_server_id: str, ends_at_s: float
+    ) -> backend_pb2.LocateSubtaskResponse | None:
+        try:
+            return self._located(not_server_id, ends_at_s)
+        except QueryableStateError as error:
+            _log.debug("%s: the owner cannot be located now: %s", self._where, error)
+            return None
+
+    def _located(self, not_server_id: str, ends_at_s: float) -> backend_pb2.LocateSubtaskResponse:
+        request = backend_pb2.LocateSubtaskRequest(
+            subtask=self._subtask, not_server_id=not_server_id
+        )
+        address = self._address if isinstance(self._address, str) else self._address()
+        return self._called(
+            address,
+            lambda stub, timeout_s: stub.LocateSubtask(
+                request, timeout=timeout_s, metadata=self._metadata
+            ),
+            ends_at_s,
+        )
+
+    def _called(
+        self, address: str, call: Callable[[StateBackendStub, float], _T], ends_at_s: float
+    ) -> _T:
+        timeout_s = min(_CALL_TIMEOUT_S, max(0.1, ends_at_s - time.monotonic()))
+        try:
+            return call(backend_stub(address), timeout_s)
+        except grpc.RpcError as failure:
+            error = error_from_call(failure, address)
+            if error.reason == Reason.UNAVAILABLE:
+                forget(address)
+            raise error from None
+
+    def _timed_out_once(self, error: QueryableStateError, ends_at_s: float) -> bool:
+        return error.reason == Reason.DEADLINE_EXCEEDED and time.monotonic() < ends_at_s
+
+    def _pause(
+        self,
+        step: str,
+        attempt: int,
+        error: QueryableStateError,
+        tried: dict[str, QueryableStateError],
+        ends_at_s: float,
+    ) -> None:
+        pause_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** min(attempt, 10))
+        pause_s = max(pause_s * random.uniform(0.5, 1.0), error.retry_after_ms / 1000)
+        if time.monotonic() + pause_s > ends_at_s:
+            servers = "; ".join(
+                f"{server}: {last.reason_name}: {last}" for server, last in tried.items()
+            )
+            raise RetryLaterError(
+                f"{self._where}: could not {step} within {self._timeout_s:g} s. Tried {servers}. "
+                "Look into the state servers' logs, or give tasks more time (task_timeout_s)",
+                reason=error.reason,
+            ) from error
+        time.sleep(pause_s)

@@ -1,0 +1,50 @@
+"""Connections from this worker process to state servers, kept over tasks."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import grpc
+
+from queryable_state.internal.v1.backend_pb2_grpc import StateBackendStub
+
+_OPTIONS = [
+    # What a server may send is the server's limit to hold.
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    # A server that is started again answers at once, not after a minute of growing pauses.
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+]
+
+_lock = threading.Lock()
+# By process as well: a channel does not survive a fork.
+_stubs: dict[tuple[int, str], tuple[grpc.Channel, StateBackendStub]] = {}
+
+
+def backend_stub(address: str) -> StateBackendStub:
+    """The stub of the state server at HOST:PORT."""
+    key = (os.getpid(), address)
+    with _lock:
+        found = _stubs.get(key)
+        if found is None:
+            channel = grpc.insecure_channel(address, _OPTIONS)
+            found = _stubs[key] = (channel, StateBackendStub(channel))
+    return found[1]
+
+
+def forget(address: str) -> None:
+    """Close the connection to a server that is gone; idempotent."""
+    with _lock:
+        found = _stubs.pop((os.getpid(), address), None)
+    if found is not None:
+        found[0].close()
+
+
+def close_all() -> None:
+    """Close the connections of this process."""
+    for pid, address in list(_stubs):
+        if pid == os.getpid():
+            forget(address)

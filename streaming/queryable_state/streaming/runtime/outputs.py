@@ -1,0 +1,96 @@
+"""What a function puts out, as Arrow batches of the operator's output type."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from queryable_state.streaming.functions import UserFunctionError
+from queryable_state.streaming.runtime.arrow_types import arrow_schema, to_arrow_value
+from queryable_state.wire.errors import SerializationError
+from queryable_state.wire.rows import row_values
+from queryable_state.wire.types import Field, Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from queryable_state.streaming.runtime.spec import OperatorSpec
+
+_INTEGERS = frozenset((Kind.BYTE, Kind.SHORT, Kind.INT, Kind.LONG))
+
+
+class Outputs:
+    """Gathers outputs in `rows` and turns them into batches of a bounded number of rows."""
+
+    def __init__(self, spec: OperatorSpec, where: str) -> None:
+        self.rows: list[Any] = []
+        self._where = where
+        self._limit = spec.settings.output_rows
+        self._fields: Sequence[Field] = spec.output_fields
+        self._schema = arrow_schema(self._fields)
+        self._converters = [to_arrow_value(field.type) for field in self._fields]
+        self._names = tuple(field.name for field in self._fields)
+        output = spec.output_type
+        self._is_row = output is not None and output.kind == Kind.ROW
+        self._in_order = (
+            row_values(output, "output", SerializationError)
+            if output is not None and self._is_row
+            else None
+        )
+
+    def full_batches(self) -> Iterator[pa.RecordBatch]:
+        """Batches of what is there, once there is enough for one."""
+        if len(self.rows) >= self._limit:
+            yield from self.all_batches()
+
+    def all_batches(self) -> Iterator[pa.RecordBatch]:
+        """Batches of everything there."""
+        rows, self.rows = self.rows, []
+        for start in range(0, len(rows), self._limit):
+            yield self._batch(rows[start : start + self._limit])
+
+    def _batch(self, rows: list[Any]) -> pa.RecordBatch:
+        columns: Sequence[Sequence[Any]]
+        if self._is_row:
+            columns = list(zip(*self._ordered(rows), strict=True))
+        else:
+            columns = [rows]
+        arrays = [self._array(position, column) for position, column in enumerate(columns)]
+        if not self._names:
+            return pa.RecordBatch.from_struct_array(pa.array([{}] * len(rows), pa.struct([])))
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _ordered(self, rows: list[Any]) -> list[Any]:
+        """The rows as sequences in the order of the output's fields."""
+        width = len(self._names)
+        if all(
+            row.__class__ is tuple or getattr(row, "_fields", None) == self._names for row in rows
+        ) and all(len(row) == width for row in rows):
+            return rows
+        in_order = self._in_order
+        assert in_order is not None
+        try:
+            return [in_order(row) for row in rows]
+        except SerializationError as problem:
+            raise UserFunctionError(
+                f"{self._where}: the function put out what is not a row of its output type "
+                f"({', '.join(f'{f.name} {f.type}' for f in self._fields)}): {problem}. Yield "
+                "tuples or rows of the fields; a function that returns must return an iterable "
+                "of outputs"
+            ) from problem
+
+    def _array(self, position: int, column: Sequence[Any]) -> pa.Array:
+        field, convert = self._fields[position], self._converters[position]
+        try:
+            if convert is not None:
+                column = [None if value is None else convert(value) for value in column]
+            elif field.type.kind in _INTEGERS and float in set(map(type, column)):
+                # Arrow would cut the fraction off in silence.
+                raise TypeError("a float is no integer")
+            return pa.array(column, type=self._schema.field(position).type)
+        except (pa.ArrowException, TypeError, ValueError, AttributeError, OverflowError) as problem:
+            raise UserFunctionError(
+                f"{self._where}: the output column {field.name!r} is {field.type}, and one of "
+                f"{len(column)} outputs does not fit: {problem}"
+            ) from problem

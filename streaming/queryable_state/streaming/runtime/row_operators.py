@@ -1,0 +1,176 @@
+"""Operators that run a Python function over the rows one by one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from queryable_state.streaming.functions import UserFunctionError
+from queryable_state.streaming.runtime.context import DeclaringContext, ElementContext
+from queryable_state.streaming.runtime.elements import element_reader
+from queryable_state.streaming.runtime.key_table import shown_key
+from queryable_state.streaming.runtime.outputs import Outputs
+from queryable_state.streaming.runtime.task_states import TaskStates, where
+from queryable_state.streaming.runtime.value_cells import CachedReducing
+from queryable_state.wire.errors import QueryableStateError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from queryable_state.streaming.descriptors import ReducingStateDescriptor
+    from queryable_state.streaming.functions import KeyedProcessFunction
+    from queryable_state.streaming.runtime.access import StateAccess
+    from queryable_state.streaming.runtime.spec import OperatorSpec, TaskIdentity
+
+_PIECE_ROWS = 1024
+"""Rows after which outputs may leave, so that many outputs a row do not pile up."""
+
+
+def run_process(
+    function: KeyedProcessFunction,
+    spec: OperatorSpec,
+    task: TaskIdentity,
+    access: StateAccess,
+    batches: Iterator[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    """Opens the function, runs it over the elements, closes it; then prepares."""
+    context = DeclaringContext(
+        name=spec.name,
+        subtask=task.subtask,
+        parallelism=spec.parallelism,
+        max_parallelism=spec.max_parallelism,
+    )
+    place = where(spec, task)
+    with _naming(f"{place}: open failed"):
+        function.open(context)
+    try:
+        context.end_declarations()
+        states = list(context.states.values())
+        owned = TaskStates(spec, task, access, states)
+        owned.begin()
+        yield from _process(function, spec, owned, context, batches)
+    except BaseException as failure:
+        # What ends the task is worth more than what goes wrong in closing after it.
+        try:
+            function.close()
+        except Exception as second:  # noqa: BLE001 - user code; the first failure is raised
+            failure.add_note(f"{place}: close failed too: {type(second).__name__}: {second}")
+        raise
+    with _naming(f"{place}: close failed"):
+        function.close()
+    owned.prepare()
+
+
+def _process(
+    function: KeyedProcessFunction,
+    spec: OperatorSpec,
+    owned: TaskStates,
+    context: DeclaringContext,
+    batches: Iterator[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    outputs = Outputs(spec, owned.where)
+    read = element_reader(spec)
+    cursor = owned.cursor
+    element_context = ElementContext(
+        cursor, owned.keys, owned.batch_timestamp_ms, owned.watermark_ms
+    )
+    process = function.process_element
+    for batch in batches:
+        slots = owned.start_chunk(batch).tolist()
+        elements = read(batch)
+        for state in context.states.values():
+            state.enter()
+        for start in range(0, len(slots), _PIECE_ROWS):
+            extend = outputs.rows.extend
+            try:
+                for slot in slots[start : start + _PIECE_ROWS]:
+                    cursor.slot = slot
+                    result = process(next(elements), element_context)
+                    if result is not None:
+                        extend(result)
+            except QueryableStateError as error:
+                _name_element(error, spec, owned)
+                raise
+            except Exception as error:
+                raise _user_error(error, "process_element", spec, owned) from error
+            yield from outputs.full_batches()
+        for state in context.states.values():
+            state.leave()
+    yield from outputs.all_batches()
+
+
+def run_reduce(
+    descriptor: ReducingStateDescriptor,
+    spec: OperatorSpec,
+    task: TaskIdentity,
+    access: StateAccess,
+    batches: Iterator[pa.RecordBatch],
+    *,
+    emit: bool,
+) -> Iterator[pa.RecordBatch]:
+    """Reduces the elements of each key; with `emit` puts out the reduced value for each element."""
+    state = CachedReducing(descriptor)
+    owned = TaskStates(spec, task, access, [state])
+    owned.begin()
+    outputs = Outputs(spec, owned.where)
+    read = element_reader(spec)
+    reduce = descriptor.reduce
+    cursor = owned.cursor
+    for batch in batches:
+        slots = owned.start_chunk(batch).tolist()
+        cells = state.load_chunk()
+        emitted = outputs.rows.append if emit else _drop
+        try:
+            for slot, element in zip(slots, read(batch), strict=True):
+                cursor.slot = slot
+                current = cells[slot]
+                value = element if current is None else reduce(current, element)
+                if value is None and current is not None:
+                    raise TypeError("it returned None: a reduce function returns a value")
+                cells[slot] = value
+                emitted(value)
+        except QueryableStateError as error:
+            _name_element(error, spec, owned)
+            raise
+        except Exception as error:
+            raise _user_error(error, "the reduce function", spec, owned) from error
+        state.dirty.update(slots)
+        yield from outputs.full_batches()
+    yield from outputs.all_batches()
+    owned.prepare()
+
+
+def _drop(_: Any) -> None:
+    """A sink puts out nothing."""
+
+
+def _user_error(
+    error: Exception, what: str, spec: OperatorSpec, owned: TaskStates
+) -> UserFunctionError:
+    return UserFunctionError(
+        f"{owned.where}: {what} failed for key {_current_key(spec, owned)}: "
+        f"{type(error).__name__}: {error}"
+    )
+
+
+def _name_element(error: QueryableStateError, spec: OperatorSpec, owned: TaskStates) -> None:
+    error.add_note(f"{owned.where}, at an element of key {_current_key(spec, owned)}")
+
+
+def _current_key(spec: OperatorSpec, owned: TaskStates) -> str:
+    return shown_key(owned.keys.keys[owned.cursor.slot], spec.key_type)
+
+
+class _naming:  # noqa: N801 - reads as a statement
+    """Turns what a function's own code raises into an error that says where."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, exc_type: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, Exception) and not isinstance(error, QueryableStateError):
+            raise UserFunctionError(f"{self._text}: {type(error).__name__}: {error}") from error

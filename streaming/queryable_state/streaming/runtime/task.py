@@ -1,0 +1,97 @@
+"""One operator as a task runs it."""
+
+from __future__ import annotations
+
+import gc
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from queryable_state.streaming.runtime import columnar_operators, row_operators
+from queryable_state.streaming.runtime.operators import (
+    Aggregate,
+    KeyedProcess,
+    LatestValueSink,
+    Reduce,
+    ReducingSink,
+)
+from queryable_state.streaming.runtime.task_states import where
+from queryable_state.wire.errors import InvalidRequestError, JobError, Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import pyarrow as pa
+
+    from queryable_state.streaming.runtime.access import StateAccess
+    from queryable_state.streaming.runtime.spec import OperatorSpec, TaskIdentity
+
+_GC_THRESHOLDS = (100_000, 50, 1000)
+
+
+@dataclass(frozen=True)
+class OperatorTask:
+    """Runs an operator in a Spark task: input batches in, output batches out.
+
+    The state is prepared after the last output was taken. A consumer that stops
+    early (a `limit`) therefore leaves the state of its batch unprepared, which
+    the coordinator counts at the commit.
+    """
+
+    spec: OperatorSpec
+
+    def __call__(
+        self,
+        batches: Iterator[pa.RecordBatch],
+        task: TaskIdentity,
+        backend_address: str | Callable[[], str],
+    ) -> Iterator[pa.RecordBatch]:
+        """Run against the state server of this executor.
+
+        `backend_address` is its HOST:PORT, or asks for it: again each time the
+        server cannot be reached, so that it may be started anew.
+        """
+        # gRPC must not be imported before Spark forks its workers.
+        from queryable_state.streaming.runtime.backend_client import BackendClient
+
+        if isinstance(self.spec.operator, KeyedProcess | Reduce | ReducingSink):
+            # This process is Spark's worker and ours alone while the task runs. Rows by the
+            # hundred thousand make the collector run in vain at its default thresholds.
+            gc.set_threshold(*_GC_THRESHOLDS)
+        _check_identity(self.spec, task)
+        yield from self.run(batches, task, BackendClient(self.spec, task, backend_address))
+
+    def run(
+        self, batches: Iterator[pa.RecordBatch], task: TaskIdentity, access: StateAccess
+    ) -> Iterator[pa.RecordBatch]:
+        """Run against any access to state."""
+        spec = self.spec
+        _check_identity(spec, task)
+        filled = (batch for batch in batches if batch.num_rows)
+        match spec.operator:
+            case KeyedProcess(function):
+                return row_operators.run_process(function, spec, task, access, filled)
+            case Reduce(descriptor):
+                return row_operators.run_reduce(descriptor, spec, task, access, filled, emit=True)
+            case ReducingSink(descriptor):
+                return row_operators.run_reduce(descriptor, spec, task, access, filled, emit=False)
+            case LatestValueSink(descriptor):
+                return columnar_operators.run_latest(descriptor, spec, task, access, filled)
+            case Aggregate() as aggregate:
+                return columnar_operators.run_aggregate(aggregate, spec, task, access, filled)
+        raise InvalidRequestError(f"{where(spec, task)}: not an operator: {spec.operator!r}")
+
+
+def _check_identity(spec: OperatorSpec, task: TaskIdentity) -> None:
+    if task.batch_id < 0:
+        raise JobError(
+            f"operator {spec.name!r} (uid {spec.uid}): the task was told no batch id, so its "
+            "state cannot be kept exactly once. Stateful operators run in streaming queries "
+            "only: use readStream and writeStream, not a batch read or a collect",
+            reason=Reason.MISSING_BATCH_ID,
+        )
+    if len(task.query_id) != 16 or len(task.run_id) != 16:
+        raise JobError(
+            f"operator {spec.name!r} (uid {spec.uid}): query id and run id are 16 bytes each, "
+            f"not {task.query_id.hex()!r} and {task.run_id.hex()!r}",
+            reason=Reason.MISSING_BATCH_ID,
+        )

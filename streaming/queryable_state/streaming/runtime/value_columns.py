@@ -1,0 +1,187 @@
+"""Columns as value bytes and back, without a Python object for each value where that can be.
+
+Writes the same bytes as `ValueCodec` does value by value.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from queryable_state.streaming.runtime.arrow_types import arrow_type, to_python
+from queryable_state.wire.errors import SerializationError
+from queryable_state.wire.types import Field, Kind, TypeInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from queryable_state.wire.values import ValueCodec
+
+DTYPES = {
+    Kind.BOOLEAN: "u1",
+    Kind.BYTE: "i1",
+    Kind.SHORT: "<i2",
+    Kind.INT: "<i4",
+    Kind.LONG: "<i8",
+    Kind.FLOAT: "<f4",
+    Kind.DOUBLE: "<f8",
+    Kind.DATE: "<i4",
+    Kind.TIMESTAMP: "<i8",
+    Kind.TIMESTAMP_NTZ: "<i8",
+}
+"""numpy's names of the types of fixed width, as they stand in a payload."""
+_RAW = (Kind.STRING, Kind.BINARY)
+
+
+def cast_column(column: pa.Array, info: TypeInfo, described: str) -> pa.Array:
+    """The column as the Arrow type of `info`; SerializationError where a value does not fit."""
+    wanted = arrow_type(info)
+    if column.type == wanted:
+        return column
+    try:
+        return column.cast(wanted)
+    except pa.ArrowException as problem:
+        raise SerializationError(
+            f"{described} is {info}, and the column is Arrow's {column.type}, of which a value "
+            f"does not fit: {problem}"
+        ) from problem
+
+
+def numbers(column: pa.Array, info: TypeInfo) -> npt.NDArray[Any]:
+    """The values of a column of fixed width as they stand in a payload; null is 0."""
+    kind = info.kind
+    if kind == Kind.BOOLEAN:
+        column = column.cast(pa.uint8())
+    elif kind == Kind.DATE:
+        column = column.cast(pa.int32())
+    elif kind in (Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ):
+        column = column.cast(pa.int64())
+    if column.null_count:
+        column = column.fill_null(0)
+    array: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False).astype(DTYPES[kind], copy=False)
+    return array
+
+
+def column_of_numbers(
+    values: npt.NDArray[Any], info: TypeInfo, nulls: npt.NDArray[np.bool_] | None = None
+) -> pa.Array:
+    """Inverse of `numbers`."""
+    storage = pa.array(values, mask=nulls)
+    wanted = arrow_type(info)
+    return storage if storage.type == wanted else storage.cast(wanted)
+
+
+def encode_column(column: pa.Array, codec: ValueCodec) -> list[bytes]:
+    """The bytes of each value of a column without nulls."""
+    info, header = codec.type_info, codec.header
+    if info.kind in DTYPES:
+        return _fixed_rows([numbers(column, info)], [info], header, 0)
+    if info.kind in _RAW:
+        values = column.cast(pa.binary()).to_pylist()
+        return [header + value for value in values]
+    return [codec.encode(value) for value in to_python(column, info)]
+
+
+def encode_rows(columns: Sequence[pa.Array], codec: ValueCodec) -> list[bytes]:
+    """The bytes of each row, given the columns of the fields of a ROW."""
+    types = [field.type for field in codec.type_info.fields]
+    bitmap_bytes = (len(types) + 7) // 8
+    kinds = {info.kind for info in types}
+    has_nulls = any(column.null_count for column in columns)
+    if kinds <= DTYPES.keys() and not has_nulls:
+        arrays = [numbers(column, info) for column, info in zip(columns, types, strict=True)]
+        return _fixed_rows(arrays, types, codec.header, bitmap_bytes)
+    if not kinds <= DTYPES.keys() | set(_RAW):
+        values = [to_python(column, info) for column, info in zip(columns, types, strict=True)]
+        return [codec.encode(value) for value in zip(*values, strict=True)]
+    nulls = np.column_stack([column.is_null().to_numpy(zero_copy_only=False) for column in columns])
+    bitmaps = np.packbits(nulls, axis=1, bitorder="little").tobytes()
+    heads = [
+        codec.header + bitmaps[start : start + bitmap_bytes]
+        for start in range(0, len(bitmaps), bitmap_bytes)
+    ]
+    pieces = [_pieces(column, info) for column, info in zip(columns, types, strict=True)]
+    return [b"".join(parts) for parts in zip(heads, *pieces, strict=True)]
+
+
+def decode_column(values: Sequence[bytes], codec: ValueCodec) -> pa.Array:
+    """The values of a codec's type."""
+    info = codec.type_info
+    if info.kind in DTYPES:
+        rows = _read_fixed(values, [info], codec.header, 0)
+        if rows is not None:
+            return column_of_numbers(rows["f0"], info)
+    return pa.array([codec.decode(value) for value in values], type=arrow_type(info))
+
+
+def decode_rows(values: Sequence[bytes], codec: ValueCodec) -> list[pa.Array]:
+    """The columns of the fields of a ROW."""
+    fields = codec.type_info.fields
+    types = [field.type for field in fields]
+    if {info.kind for info in types} <= DTYPES.keys():
+        rows = _read_fixed(values, types, codec.header, (len(types) + 7) // 8)
+        if rows is not None:
+            return [column_of_numbers(rows[f"f{i}"], info) for i, info in enumerate(types)]
+    return _columns_of_rows([codec.decode(value) for value in values], fields)
+
+
+def _columns_of_rows(rows: list[Any], fields: Sequence[Field]) -> list[pa.Array]:
+    return [
+        pa.array([row[i] for row in rows], type=arrow_type(field.type))
+        for i, field in enumerate(fields)
+    ]
+
+
+def _layout(types: Sequence[TypeInfo], head_bytes: int) -> np.dtype[Any]:
+    fields: list[Any] = [("head", "u1", (head_bytes,))]
+    fields += [(f"f{i}", DTYPES[info.kind]) for i, info in enumerate(types)]
+    return np.dtype(fields)
+
+
+def _fixed_rows(
+    arrays: Sequence[npt.NDArray[Any]],
+    types: Sequence[TypeInfo],
+    header: bytes,
+    bitmap_bytes: int,
+) -> list[bytes]:
+    head = header + bytes(bitmap_bytes)
+    rows = np.empty(len(arrays[0]), dtype=_layout(types, len(head)))
+    rows["head"] = np.frombuffer(head, dtype="u1")
+    for i, array in enumerate(arrays):
+        rows[f"f{i}"] = array
+    data, width = rows.tobytes(), rows.dtype.itemsize
+    return [data[start : start + width] for start in range(0, len(data), width)]
+
+
+def _read_fixed(
+    values: Sequence[bytes], types: Sequence[TypeInfo], header: bytes, bitmap_bytes: int
+) -> npt.NDArray[Any] | None:
+    """The values where all are of the current version, without nulls and of the right length."""
+    head = header + bytes(bitmap_bytes)
+    layout = _layout(types, len(head))
+    if any(len(value) != layout.itemsize for value in values):
+        return None
+    rows: npt.NDArray[Any] = np.frombuffer(b"".join(values), dtype=layout)
+    if not (rows["head"] == np.frombuffer(head, dtype="u1")).all():
+        return None
+    return rows
+
+
+def _pieces(column: pa.Array, info: TypeInfo) -> list[bytes]:
+    """What each value adds to its row: nothing where it is null."""
+    if info.kind in _RAW:
+        return [
+            b"" if value is None else len(value).to_bytes(4, "little") + value
+            for value in column.cast(pa.binary()).to_pylist()
+        ]
+    array = numbers(column, info)
+    data, width = array.tobytes(), array.dtype.itemsize
+    pieces = [data[start : start + width] for start in range(0, len(data), width)]
+    if column.null_count:
+        for row in np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False)).tolist():
+            pieces[row] = b""
+    return pieces
