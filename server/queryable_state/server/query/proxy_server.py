@@ -1,0 +1,89 @@
+"""A proxy of its own: no state, every answer."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from typing import TYPE_CHECKING, Self
+
+from queryable_state.server.coordinator_link import CoordinatorLink
+from queryable_state.server.ports import PortSpec
+from queryable_state.server.query.location_table import LocationTable
+from queryable_state.server.query.proxy_router import ProxyRouter
+from queryable_state.server.query.router import ServiceInfo
+from queryable_state.server.query_server import QueryServer
+from queryable_state.v1 import query_pb2
+from queryable_state.wire.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from queryable_state.server.settings import ProxySettings
+
+
+class ProxyServer:
+    """Answers every key of every job of one coordinator while `async with` lasts.
+
+    Entered once the coordinator has answered and the port is taken: a wrong
+    secret or address shows at once. `stop` may be given to end it from elsewhere.
+    """
+
+    def __init__(self, settings: ProxySettings, *, stop: asyncio.Event | None = None) -> None:
+        self.settings = settings
+        self.server_id = f"proxy-{uuid.uuid4().hex[:12]}"
+        self._stop = asyncio.Event() if stop is None else stop
+        self._stack = contextlib.AsyncExitStack()
+        self._address: str | None = None
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT others reach the proxy by, once entered."""
+        if self._address is None:
+            raise InvalidRequestError("this proxy has no address: it has not started")
+        return self._address
+
+    async def wait_stopped(self) -> None:
+        """Waits until `stop` is set."""
+        await self._stop.wait()
+
+    async def aclose(self) -> None:
+        """Answers what it has read, then ends; idempotent."""
+        self._stop.set()
+        await self._stack.aclose()
+
+    async def __aenter__(self) -> Self:
+        settings = self.settings
+        async with contextlib.AsyncExitStack() as stack:
+            link = CoordinatorLink(settings.coordinator_address, settings.secret)
+            stack.push_async_callback(link.aclose)
+            await link.list_jobs(query_pb2.ListJobsRequest())
+            locations = LocationTable(link)
+            stack.push_async_callback(locations.aclose)
+            router = ProxyRouter(
+                locations,
+                server_id=self.server_id,
+                default_deadline_ms=settings.default_deadline_ms,
+            )
+            stack.push_async_callback(router.aclose)
+            server = QueryServer(
+                router,
+                ServiceInfo(
+                    server_id=self.server_id,
+                    role=query_pb2.PROXY,
+                    limits=settings.limits,
+                    default_deadline_ms=settings.default_deadline_ms,
+                ),
+            )
+            stack.push_async_callback(server.aclose, settings.drain_timeout_s)
+            self._address = server.bind(
+                PortSpec.parse(settings.ports, "proxy port"),
+                settings.host,
+                advertised_host=settings.advertised_host,
+                what="proxy port",
+                strict=settings.ports_strict,
+            )
+            await server.start()
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.aclose()
