@@ -62,6 +62,7 @@ class Attempt:
     batch_id: int
     subtask: int
     task_attempt: int
+    parallelism: int = PARALLELISM
     begun: backend_pb2.BeginResponse = field(default_factory=backend_pb2.BeginResponse)
 
     @property
@@ -70,7 +71,7 @@ class Attempt:
             query_id=self.query_id,
             operator_uid="op",
             index=self.subtask,
-            parallelism=PARALLELISM,
+            parallelism=self.parallelism,
             max_parallelism=MAX_PARALLELISM,
         )
 
@@ -200,10 +201,17 @@ class Job:
         )
 
     async def begin(
-        self, server: StateServer, batch_id: int, subtask: int = 0, *, attempt: int | None = None
+        self,
+        server: StateServer,
+        batch_id: int,
+        subtask: int = 0,
+        *,
+        attempt: int | None = None,
+        parallelism: int = PARALLELISM,
     ) -> Attempt:
         """One attempt, assigned to the server where nobody owns its subtask, and begun."""
         made = self.attempt(server, batch_id, subtask, attempt=attempt)
+        made.parallelism = parallelism
         await made.call(
             made.stub.LocateSubtask, backend_pb2.LocateSubtaskRequest(subtask=made.subtask_proto)
         )
@@ -264,7 +272,7 @@ class Cluster:
         self._channels: dict[str, grpc.aio.Channel] = {}
 
     def settings(self, executor_id: str = "e1", **settings: Any) -> StateServerSettings:
-        fields = {
+        fields: dict[str, Any] = {
             "coordinator_address": self.coordinator.address,
             "secret": self.coordinator.secret,
             "executor_id": executor_id,

@@ -21,7 +21,9 @@ from queryable_state.wire.errors import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from conftest import Cluster
+    from tests.state_server.conftest import Cluster
+
+    from queryable_state.server.coordinator.engine import BatchClocks
 
 
 @pytest.mark.parametrize("backend", ["heap", "rocksdb"])
@@ -225,11 +227,12 @@ async def test_the_coordinator_is_asked_once_however_many_begin(
     await job.run(server, 0, {})
     asked: list[int] = []
     clocks = cluster.coordinator.engine.clocks
-    monkeypatch.setattr(
-        cluster.coordinator.engine,
-        "clocks",
-        lambda query_id, batch_id: (asked.append(batch_id), clocks(query_id, batch_id))[1],
-    )
+
+    def counted(query_id: bytes, batch_id: int) -> BatchClocks:
+        asked.append(batch_id)
+        return clocks(query_id, batch_id)
+
+    monkeypatch.setattr(cluster.coordinator.engine, "clocks", counted)
     await asyncio.gather(*(job.begin(server, 1, n % 2) for n in range(10)))
     await job.begin(server, 1)
     assert asked == [1]
@@ -249,3 +252,34 @@ async def test_what_is_stable_is_folded(
     await wait_until(lambda: all(store.base_version == 1 for store in stores))
     assert all(store.overlay_bytes == 0 for store in stores)
     assert job.read(server, "k1", "k2") == ["x", "2"]
+
+
+async def test_stores_of_an_operators_former_parallelism_are_dropped(
+    cluster: Cluster, key_of: Callable[..., str]
+) -> None:
+    server, job = await cluster.server(), cluster.job()
+    await job.run(server, 0, {key_of(0): "x", key_of(1): "y"})
+    begun = await job.restart().begin(server, 1, parallelism=1)
+    assert begun.begun.complete_since_batch == 1
+    assert [subtask.id.parallelism for subtask in server.table.subtasks()] == [1]
+    for key in (key_of(0), key_of(1)):
+        assert job.ask(server, key).failed[0].error.reason == Reason.STATE_LOST
+
+
+async def test_a_subtask_has_one_owner_and_others_say_who(
+    cluster: Cluster, key_of: Callable[..., str]
+) -> None:
+    cluster.coordinator.engine.set_executors(2)
+    first, second, job = await cluster.server("e1"), await cluster.server("e2"), cluster.job()
+    task = await job.begin(first, 0)
+    stranger = job.attempt(second, 0)
+    request = backend_pb2.LocateSubtaskRequest(subtask=task.subtask_proto)
+    for _ in range(2):
+        located = await stranger.call(stranger.stub.LocateSubtask, request)
+        assert located.server_id == first.server_id
+        assert located.address == first.addresses.backend
+    with pytest.raises(PlacementError) as refused:
+        await stranger.begin()
+    assert refused.value.reason == Reason.NOT_OWNER
+    assert list(second.table.subtasks()) == []
+    assert second.table.jobs() == []

@@ -154,6 +154,7 @@ class BatchOpener:
             subtask_id, store, opened.placement_version, opened.complete_since_batch
         )
         job = self._table.job_or_new(subtask_id.query_id)
+        self._retire(job, subtask_id)
         job.add(subtask)
         job.commit(committed.version, committed.commit_time_ms, committed.watermark_ms)
         _log.log(
@@ -164,6 +165,19 @@ class BatchOpener:
             opened.complete_since_batch,
         )
         return subtask
+
+    def _retire(self, job: JobStores, opened: SubtaskId) -> None:
+        """Drops what is left of the operator at another parallelism: nobody writes it any more."""
+        retired = [
+            subtask
+            for subtask in job.subtasks.values()
+            if subtask.id.operator_uid == opened.operator_uid
+            and subtask.id.parallelism != opened.parallelism
+        ]
+        for subtask in retired:
+            _log.warning("%s is dropped: its operator runs at another parallelism", subtask.id)
+            self._table.remove(subtask)
+            self._bulk.run(subtask.store.destroy)
 
     async def _registered(
         self, subtask: OwnedSubtask, request: backend_pb2.BeginRequest

@@ -93,28 +93,36 @@ class Heartbeats:
                 await self.renew()
             except SupersededError as refusal:
                 _log.error("this server is superseded and stops: %s", refusal)
-                self._lease.end()
-                self._stop.set()
             except QueryableStateError as failure:
                 _log.warning("the lease is not renewed: %s", failure)
                 pause_s = min(pause_s, _RETRY_S)
-                self._stop_when_orphaned()
             if held and not self._lease.holds():
                 _log.error("the lease has ended: queries and tasks are refused until it is renewed")
             await asyncio.sleep(pause_s)
 
-    def _stop_when_orphaned(self) -> None:
-        """A coordinator that is gone for good can tell nobody to stop."""
-        if self._lease.since_renewed_s >= self._orphan_timeout_s:
-            _log.error(
-                "no coordinator at %s for %g s: this server stops",
-                self._link.address,
-                self._orphan_timeout_s,
-            )
-            self._stop.set()
-
     async def renew(self) -> None:
-        """Renews once; registers where the coordinator does not know this server."""
+        """Renews once; registers where the coordinator does not know this server.
+
+        Raises the refusal where neither succeeds, after `stop` is set if there is no way back.
+        """
+        try:
+            await self._renew()
+        except SupersededError:
+            self._lease.end()
+            self._stop.set()
+            raise
+        except QueryableStateError:
+            # A coordinator that is gone for good can tell nobody to stop.
+            if self._lease.since_renewed_s >= self._orphan_timeout_s:
+                _log.error(
+                    "no coordinator at %s for %g s: this server stops",
+                    self._link.address,
+                    self._orphan_timeout_s,
+                )
+                self._stop.set()
+            raise
+
+    async def _renew(self) -> None:
         asked_at_s = self._lease.now_s()
         request = coordinator_pb2.HeartbeatRequest(
             server_id=self._registration.server_id,

@@ -89,9 +89,10 @@ class Holdings:
         if anew:
             self._opener.forget_all()
             self._owners.forget_all()
-            for job in self._table.jobs():
-                if not job.subtasks:
-                    self._table.remove_job(job.query_id)
+        for job in self._table.jobs():
+            if not job.subtasks:
+                self._table.remove_job(job.query_id)
+                self._opener.forget_job(job.query_id)
         self._close(lost)
 
     async def aclose(self) -> None:

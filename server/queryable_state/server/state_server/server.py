@@ -69,6 +69,7 @@ class StateServer:
         self._main: asyncio.Task[None] | None = None
         self._addresses: ServerAddresses | None = None
         self._heartbeats: Heartbeats | None = None
+        self._staging: Staging | None = None
 
     @property
     def addresses(self) -> ServerAddresses:
@@ -76,6 +77,12 @@ class StateServer:
         if self._addresses is None:
             raise RuntimeError("the server has not started")
         return self._addresses
+
+    @property
+    def staged_bytes(self) -> int:
+        """Bytes of attempts that prepare or have sealed, and are not committed."""
+        building = 0 if self._staging is None else self._staging.building_bytes
+        return building + self.table.staged_bytes()
 
     async def renew_lease(self) -> None:
         """Asks the coordinator for a new lease now instead of at the next turn."""
@@ -142,7 +149,7 @@ class StateServer:
             stack.push_async_callback(holdings.aclose)
             stack.push_async_callback(owners.aclose)
             stack.push_async_callback(opener.aclose)
-            staging = Staging(
+            staging = self._staging = Staging(
                 self.table,
                 self.lease,
                 bulk,

@@ -1,0 +1,201 @@
+"""One server process an executor: how it comes up, and when it goes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+
+from queryable_state.server.settings import CoordinatorSettings, StateServerSettings
+from queryable_state.server.state_server.launch import ensure_server
+from queryable_state.server.state_server.server_directory import ServerAddresses, ServerDirectory
+from queryable_state.server.state_server.watched_process import start_ticks
+from queryable_state.server.testing import InProcessCoordinator, in_process_coordinator
+from queryable_state.v1 import query_pb2, query_pb2_grpc
+from queryable_state.wire.errors import RetryLaterError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+DEADLINE_S = 60.0
+
+SPAWNER = """
+import json, sys
+from dataclasses import asdict
+from pathlib import Path
+from queryable_state.server.settings import StateServerSettings
+from queryable_state.server.state_server.launch import ensure_server
+settings = StateServerSettings.from_json(sys.stdin.readline())
+print(json.dumps(asdict(ensure_server(Path(settings.directory), settings))), flush=True)
+sys.stdin.read()
+"""
+
+
+class Executor:
+    """The folder of one executor, its JVM (any process) and its Python workers."""
+
+    def __init__(self, coordinator: InProcessCoordinator, path: Path) -> None:
+        self.jvm = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+        self.directory = ServerDirectory(path)
+        self.settings = StateServerSettings(
+            coordinator_address=coordinator.address,
+            secret=coordinator.secret,
+            executor_id=path.name,
+            directory=str(path),
+            watched_pid=self.jvm.pid,
+            watched_start_ticks=start_ticks(self.jvm.pid),
+            query_ports="0",
+            proxy_ports="0",
+            backend="rocksdb",
+        )
+        self.workers: list[subprocess.Popen[bytes]] = []
+
+    def worker(self) -> subprocess.Popen[bytes]:
+        """Starts a worker that wants the server, and lives on."""
+        worker = subprocess.Popen(
+            [sys.executable, "-c", SPAWNER], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        self.workers.append(worker)
+        assert worker.stdin is not None
+        worker.stdin.write(self.settings.to_json().encode() + b"\n")
+        worker.stdin.flush()
+        return worker
+
+    def ensure(self) -> ServerAddresses:
+        """Asks for the server from this process."""
+        return ensure_server(self.directory.path, self.settings, timeout_s=DEADLINE_S)
+
+    def end(self) -> None:
+        """Kills the JVM; the server follows."""
+        for process in (self.jvm, *self.workers):
+            process.kill()
+            process.communicate()
+        until(lambda: not self.directory.is_held())
+
+
+@pytest.fixture(scope="module")
+def coordinator() -> Iterator[InProcessCoordinator]:
+    settings = CoordinatorSettings(ports="0", stop_timeout_s=2.0)
+    with in_process_coordinator(settings=settings) as coordinator:
+        yield coordinator
+
+
+@pytest.fixture
+def executor(coordinator: InProcessCoordinator, tmp_path: Path) -> Iterator[Executor]:
+    executor = Executor(coordinator, tmp_path / f"executor-{tmp_path.name}")
+    yield executor
+    executor.end()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    end_s = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < end_s, "the condition did not come true in time"
+        time.sleep(0.01)
+
+
+def addresses_of(worker: subprocess.Popen[bytes]) -> dict[str, Any]:
+    assert worker.stdout is not None
+    answered: dict[str, Any] = json.loads(worker.stdout.readline())
+    return answered
+
+
+def answers(addresses: ServerAddresses) -> bool:
+    """Whether the server is there, asked over its query port."""
+    with grpc.insecure_channel(addresses.query) as channel:
+        stub = query_pb2_grpc.QueryableStateStub(channel)
+        stub.ListJobs(query_pb2.ListJobsRequest(), timeout=DEADLINE_S, wait_for_ready=True)
+    return True
+
+
+def test_workers_that_start_together_get_one_server_which_outlives_them(
+    executor: Executor, coordinator: InProcessCoordinator
+) -> None:
+    workers = [executor.worker() for _ in range(4)]
+    found = [addresses_of(worker) for worker in workers]
+    assert all(addresses == found[0] for addresses in found)
+    for worker in workers:
+        worker.send_signal(signal.SIGKILL)
+        worker.communicate()
+    addresses = executor.ensure()
+    assert asdict(addresses) == found[0]
+    assert addresses.proxy in coordinator.coordinator.proxy_addresses()
+    assert answers(addresses)
+    log = executor.directory.log.read_text()
+    for address in (addresses.query, addresses.proxy, addresses.backend):
+        assert address in log
+    assert executor.settings.secret not in log
+    assert (
+        executor.settings.secret.encode() not in Path(f"/proc/{addresses.pid}/cmdline").read_bytes()
+    )
+
+
+def test_the_server_ends_with_the_executors_jvm(executor: Executor) -> None:
+    executor.ensure()
+    executor.jvm.kill()
+    until(lambda: not executor.directory.is_held())
+    assert executor.directory.addresses() is None
+    assert not executor.directory.stores.exists()
+
+
+def test_a_spawner_killed_before_the_server_is_up_leaves_one_to_be_found(
+    executor: Executor,
+) -> None:
+    worker = executor.worker()
+    until(executor.directory.log.exists)
+    worker.kill()
+    addresses = executor.ensure()
+    assert answers(addresses)
+    assert executor.ensure() == addresses
+
+
+def test_a_killed_server_is_followed_by_a_new_one_without_what_it_left(
+    executor: Executor, coordinator: InProcessCoordinator
+) -> None:
+    """Also while it is a zombie: this process started it and has not taken its exit code."""
+    first = executor.ensure()
+    leftover = executor.directory.stores / "leftover"
+    leftover.mkdir(parents=True)
+    os.kill(first.pid, signal.SIGKILL)
+    until(lambda: not executor.directory.is_held())
+    assert executor.directory.addresses() == first
+    second = executor.ensure()
+    assert second.server_id != first.server_id
+    assert answers(second)
+    assert not leftover.exists()
+    assert first.proxy not in coordinator.coordinator.proxy_addresses()
+    assert not Path(f"/proc/{first.pid}").exists(), "the zombie was not reaped"
+
+
+def test_sigterm_drains_and_leaves_the_coordinator(
+    executor: Executor, coordinator: InProcessCoordinator
+) -> None:
+    addresses = executor.ensure()
+    os.kill(addresses.pid, signal.SIGTERM)
+    until(lambda: not executor.directory.is_held())
+    assert addresses.proxy not in coordinator.coordinator.proxy_addresses()
+    assert executor.directory.addresses() is None
+    assert "stopped" in executor.directory.log.read_text()
+
+
+def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
+    settings = StateServerSettings(
+        coordinator_address="127.0.0.1:1",
+        secret="s",
+        executor_id="e",
+        directory=str(tmp_path / "e"),
+        query_ports="0",
+        proxy_ports="0",
+        coordinator_timeout_s=0.0,
+    )
+    with pytest.raises(RetryLaterError, match=r"no coordinator answers at 127\.0\.0\.1:1"):
+        ensure_server(tmp_path / "e", settings, timeout_s=DEADLINE_S)
