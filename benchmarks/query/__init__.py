@@ -1,0 +1,1 @@
+"""Queries a second, ours beside redis: `python -m benchmarks.query`."""

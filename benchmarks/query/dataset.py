@@ -1,0 +1,61 @@
+"""What every peer holds: string keys, string values of 8 to 50 bytes, each with its revision."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from functools import cached_property
+
+QUERYABLE_NAME = "benchmark"
+REVISION_LENGTH = 3
+REVISIONS = 16**REVISION_LENGTH
+BATCH_KEYS = 100
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """The keys and values; the same in every process that makes it with the same size."""
+
+    size: int
+    """Number of keys, at most 100,000 so that the shortest value has 8 bytes."""
+
+    @cached_property
+    def keys(self) -> list[str]:
+        """Key by number."""
+        return [f"sensor_{number}" for number in range(self.size)]
+
+    @cached_property
+    def stems(self) -> list[str]:
+        """What a key's value begins with at every revision; distinct by key."""
+        lengths = random.Random(7)
+        return [
+            f"{number:05}".ljust(lengths.randint(5, 50 - REVISION_LENGTH), "x")
+            for number in range(self.size)
+        ]
+
+    @cached_property
+    def raw_stems(self) -> list[bytes]:
+        """The stems as redis gives them."""
+        return [stem.encode() for stem in self.stems]
+
+    def value(self, number: int, revision: int) -> str:
+        """The value of a key at a revision."""
+        return f"{self.stems[number]}{revision % REVISIONS:0{REVISION_LENGTH}x}"
+
+    def order(self) -> list[int]:
+        """All key numbers, shuffled: what a closed loop asks for."""
+        numbers = list(range(self.size))
+        random.Random(11).shuffle(numbers)
+        return numbers
+
+    def updates(self, revision: int, count: int) -> list[int]:
+        """The key numbers that are written at a revision, each once."""
+        return random.Random(1000 + revision).sample(range(self.size), min(count, self.size))
+
+    def values_at(self, revision: int, count: int) -> list[str]:
+        """All values once every revision up to this one is written, `count` keys at each."""
+        revisions = [0] * self.size
+        for written in range(1, revision + 1):
+            for number in self.updates(written, count):
+                revisions[number] = written
+        return [self.value(number, written) for number, written in enumerate(revisions)]

@@ -1,0 +1,1 @@
+"""Rows a second of keyed aggregations, ours and Spark's: `python -m benchmarks.streaming`."""

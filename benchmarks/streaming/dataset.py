@@ -1,0 +1,99 @@
+"""The rows every variant reads: parquet files written once, and what they add up to."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+SCHEMA = "key string, ones bigint, value bigint, note string"
+FILES_PER_BATCH = 2
+
+
+def key_names(keys: int) -> list[str]:
+    """Key by number."""
+    return [f"sensor_{number}" for number in range(keys)]
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What is true after some batches: arrays by key number, untouched keys with a count of 0."""
+
+    keys: list[str]
+    counts: npt.NDArray[np.int64]
+    sums: npt.NDArray[np.int64]
+    maxima: npt.NDArray[np.int64]
+
+    def rows(self) -> dict[str, tuple[int, int, int]]:
+        """Count, sum and maximum by key."""
+        return {
+            key: (int(count), int(total), int(highest))
+            for key, count, total, highest in zip(
+                self.keys, self.counts, self.sums, self.maxima, strict=True
+            )
+            if count
+        }
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Batches of equal size; each batch is `FILES_PER_BATCH` files, one for each core."""
+
+    folder: Path
+    batches: int
+    rows_per_batch: int
+    keys: int
+
+    def write(self) -> None:
+        """Writes the files, whose modification times give Spark their order."""
+        self.folder.mkdir()
+        names = pa.array(key_names(self.keys))
+        for batch in range(self.batches):
+            numbers, values = self._batch(batch)
+            for part in range(FILES_PER_BATCH):
+                rows = slice(part, None, FILES_PER_BATCH)
+                table = pa.table(
+                    {
+                        "key": names.take(pa.array(numbers[rows])),
+                        "ones": pa.array(np.ones(len(numbers[rows]), dtype=np.int64)),
+                        "value": pa.array(values[rows]),
+                        "note": pa.array([f"row {value % 97}" for value in values[rows]]),
+                    }
+                )
+                path = self.folder / f"{batch:04}-{part}.parquet"
+                pq.write_table(table, path)
+                os.utime(path, (1_700_000_000 + batch, 1_700_000_000 + batch))
+
+    def first(self, batches: int, folder: Path) -> Path:
+        """A folder with the files of the first batches only."""
+        folder.mkdir()
+        for path in sorted(self.folder.glob("*.parquet")):
+            if int(path.name[:4]) < batches:
+                (folder / path.name).hardlink_to(path)
+        return folder
+
+    def totals(self, batches: int) -> Totals:
+        """What the first batches add up to."""
+        counts = np.zeros(self.keys, dtype=np.int64)
+        sums = np.zeros(self.keys, dtype=np.int64)
+        maxima = np.full(self.keys, np.iinfo(np.int64).min, dtype=np.int64)
+        for batch in range(batches):
+            numbers, values = self._batch(batch)
+            np.add.at(counts, numbers, 1)
+            np.add.at(sums, numbers, values)
+            np.maximum.at(maxima, numbers, values)
+        return Totals(key_names(self.keys), counts, sums, maxima)
+
+    def _batch(self, batch: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        random = np.random.default_rng(batch)
+        numbers = random.integers(0, self.keys, self.rows_per_batch)
+        return numbers, random.integers(-1_000, 1_000_000, self.rows_per_batch)

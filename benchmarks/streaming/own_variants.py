@@ -1,0 +1,101 @@
+"""The same aggregations by our operators, every state of them queryable."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.streaming.session import source
+from queryable_state.client import blocking
+from queryable_state.streaming import (
+    KeyedProcessFunction,
+    Types,
+    ValueStateDescriptor,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from queryable_state.streaming import (
+        DataStream,
+        JobClient,
+        OperatorStream,
+        RuntimeContext,
+        StreamExecutionEnvironment,
+    )
+
+QUERYABLE_NAME = "totals"
+TOTALS = Types.ROW_NAMED(["count", "total", "highest"], [Types.LONG(), Types.LONG(), Types.LONG()])
+OUTPUT = Types.ROW_NAMED(
+    ["key", "count", "total", "highest"],
+    [Types.STRING(), Types.LONG(), Types.LONG(), Types.LONG()],
+)
+
+
+class Totals(KeyedProcessFunction):
+    """Count, sum and maximum; a row for each element, or none."""
+
+    def __init__(self, *, yields: bool) -> None:
+        self.yields = yields
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        descriptor = ValueStateDescriptor("totals", TOTALS)
+        descriptor.set_queryable(QUERYABLE_NAME)
+        self.totals = runtime_context.get_state(descriptor)
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
+        number = value.value
+        count, total, highest = self.totals.value() or (0, 0, number)
+        count += 1
+        total += number
+        if number > highest:
+            highest = number
+        self.totals.update((count, total, highest))
+        if self.yields:
+            yield (value.key, count, total, highest)
+
+
+def sums(rows: DataStream) -> OperatorStream:
+    """Two sums by the built-in aggregation: vectorised, one row a key and batch."""
+    return rows.key_by("key").sum("ones", "value", queryable_name=QUERYABLE_NAME)
+
+
+def row_a_row(rows: DataStream) -> OperatorStream:
+    """A Python function called for each row, which puts out a row each time."""
+    return rows.key_by("key").process(Totals(yields=True), OUTPUT)
+
+
+def state_alone(rows: DataStream) -> OperatorStream:
+    """The same function without output: its state is what is asked for."""
+    return rows.key_by("key").process(Totals(yields=False), OUTPUT)
+
+
+VARIANTS: dict[str, Callable[[DataStream], OperatorStream]] = {
+    "sums": sums,
+    "process-row": row_a_row,
+    "process-state": state_alone,
+}
+
+
+def start(
+    name: str, environment: StreamExecutionEnvironment, spark: SparkSession, data: Path, work: Path
+) -> JobClient:
+    """Starts a variant; what nobody reads is computed and dropped."""
+    columns = ("key", "ones", "value") if name == "sums" else ("key", "value")
+    rows = environment.from_dataframe(source(spark, data).select(*columns))
+    VARIANTS[name](rows).uid(name)
+    return environment.execute_async(name, checkpoint_location=str(work / "checkpoint"))
+
+
+def state_of(job: JobClient, keys: list[str]) -> dict[str, list[int]]:
+    """The state of the keys that have one, asked for as any client asks."""
+    host, port = job.proxy_address().rsplit(":", 1)
+    with blocking.QueryableStateClient(host, int(port)) as client:
+        states = client.get_kv_states(job.job_id, QUERYABLE_NAME, keys)
+    return {
+        key: list(state.value())
+        for key, state in zip(keys, states, strict=True)
+        if state is not None
+    }

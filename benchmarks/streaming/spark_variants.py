@@ -1,0 +1,118 @@
+"""Spark's own ways of keeping count, sum and maximum by key: the peers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+from pyspark.sql.types import Row
+
+from benchmarks.streaming.session import source, start_noop
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
+
+STATE = "count bigint, total bigint, highest bigint"
+OUTPUT = f"key string, {STATE}"
+STATE_NAME = "totals"
+
+
+class RowTotals(StatefulProcessor):
+    """transformWithState on rows: one output row a key and batch."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self.totals = handle.getValueState(STATE_NAME, STATE)
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
+        count, total, highest = self.totals.get() or (0, 0, None)
+        for row in rows:
+            value = row.value
+            count += 1
+            total += value
+            if highest is None or value > highest:
+                highest = value
+        self.totals.update((count, total, highest))
+        yield Row(key=key[0], count=count, total=total, highest=highest)
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+class PandasTotals(StatefulProcessor):
+    """transformWithStateInPandas: one output row a key and batch."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self.totals = handle.getValueState(STATE_NAME, STATE)
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803
+        import pandas as pd
+
+        count, total, highest = self.totals.get() or (0, 0, None)
+        for frame in rows:
+            values = frame["value"]
+            count += len(values)
+            total += int(values.sum())
+            top = int(values.max())
+            highest = top if highest is None else max(highest, top)
+        self.totals.update((count, total, highest))
+        yield pd.DataFrame(
+            {"key": [key[0]], "count": [count], "total": [total], "highest": [highest]}
+        )
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+def native(spark: SparkSession, data: Path, checkpoint: Path) -> StreamingQuery:
+    """`groupBy().agg()`: count, sum and maximum."""
+    totals = (
+        source(spark, data)
+        .groupBy("key")
+        .agg(
+            F.count("*").alias("count"),
+            F.sum("value").alias("total"),
+            F.max("value").alias("highest"),
+        )
+    )
+    return start_noop(totals, checkpoint)
+
+
+def native_sums(spark: SparkSession, data: Path, checkpoint: Path) -> StreamingQuery:
+    """`groupBy().agg()`: two sums, what our built-in aggregation does in one operator."""
+    totals = source(spark, data).groupBy("key").agg(F.sum("ones"), F.sum("value"))
+    return start_noop(totals, checkpoint)
+
+
+def transform_with_state(spark: SparkSession, data: Path, checkpoint: Path) -> StreamingQuery:
+    """`transformWithState` on rows."""
+    return start_noop(
+        _grouped(spark, data).transformWithState(RowTotals(), OUTPUT, "Update", "None"), checkpoint
+    )
+
+
+def transform_with_state_in_pandas(
+    spark: SparkSession, data: Path, checkpoint: Path
+) -> StreamingQuery:
+    """`transformWithStateInPandas`."""
+    return start_noop(
+        _grouped(spark, data).transformWithStateInPandas(PandasTotals(), OUTPUT, "Update", "None"),
+        checkpoint,
+    )
+
+
+def state_of(spark: SparkSession, checkpoint: Path, *, named: bool) -> DataFrame:
+    """The state a stopped query left, by Spark's state reader: `key` and `value` structs."""
+    reader = spark.read.format("statestore")
+    if named:
+        reader = reader.option("stateVarName", STATE_NAME)
+    return reader.load(str(checkpoint))
+
+
+def _grouped(spark: SparkSession, data: Path) -> Any:
+    return source(spark, data).select("key", "value").groupBy("key")
