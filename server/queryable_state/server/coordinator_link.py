@@ -15,6 +15,7 @@ import grpc.aio
 
 from queryable_state.internal.v1 import coordinator_pb2_grpc
 from queryable_state.wire.errors import (
+    InvalidRequestError,
     QueryableStateError,
     QueryTimeoutError,
     Reason,
@@ -58,7 +59,14 @@ class _Rpc(Protocol[_Request, _Response]):
 
 
 def secret_metadata(secret: str) -> tuple[tuple[str, str], ...]:
-    """The metadata that every call between the parts of a job carries."""
+    """The metadata that every call between the parts of a job carries.
+
+    InvalidRequestError for a secret that metadata cannot carry.
+    """
+    if not (secret.isascii() and secret.isprintable() and secret and secret == secret.strip()):
+        raise InvalidRequestError(
+            "the job's secret must be printable ASCII, not empty, and without blanks around it"
+        )
     return (("authorization", f"Bearer {secret}"),)
 
 

@@ -1,0 +1,331 @@
+"""How a batch commits, who hears of it, and what its seals give away."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from queryable_state.wire.errors import (
+    JobError,
+    Reason,
+    SupersededError,
+    UnknownJobError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.coordinator.conftest import Peer, StartPeer
+
+    from queryable_state.internal.v1 import backend_pb2
+    from queryable_state.server.settings import CoordinatorSettings
+    from queryable_state.server.testing import FakeClock, InMemoryEngine, InProcessCoordinator
+
+    SubtaskOf = Callable[..., backend_pb2.Subtask]
+
+
+def begin(
+    engine: InMemoryEngine,
+    peer: Peer,
+    query_id: bytes,
+    run_id: bytes,
+    batch: int,
+    watermark: int = 0,
+) -> None:
+    engine.plan(query_id, batch, watermark_ms=watermark)
+    peer.begin(query_id, run_id, batch)
+
+
+def own(peer: Peer, subtask: backend_pb2.Subtask, batch: int = 0) -> int:
+    assert peer.assign(subtask) == peer.server_id
+    return peer.open(subtask, batch)
+
+
+def test_the_begin_of_the_next_batch_commits_and_is_answered_after_the_push(
+    engine: InMemoryEngine, start_peer: StartPeer, subtask_of: SubtaskOf
+) -> None:
+    peer = start_peer()
+    query_id, run_id = engine.start()
+    begin(engine, peer, query_id, run_id, 0, watermark=30)
+    own(peer, subtask_of(query_id))
+    engine.plan(query_id, 1)
+    answer = peer.begin(query_id, run_id, 1)
+    assert [commit.version for commit in peer.commits] == [0]
+    assert peer.commits[0].watermark_ms == 30
+    assert answer.committed.version == 0
+    assert answer.committed.commit_time_ms == peer.commits[0].commit_time_ms > 0
+
+
+def test_the_commit_is_found_by_asking_the_engine(
+    engine: InMemoryEngine, start_peer: StartPeer, subtask_of: SubtaskOf
+) -> None:
+    peer = start_peer()
+    query_id, run_id = engine.start()
+    begin(engine, peer, query_id, run_id, 0)
+    own(peer, subtask_of(query_id))
+    engine.commit(query_id, 0)
+    peer.wait_for(lambda: [commit.version for commit in peer.commits] == [0])
+
+
+def test_the_listener_is_believed_of_a_batch_that_has_begun(
+    running: InProcessCoordinator,
+    engine: InMemoryEngine,
+    start_peer: StartPeer,
+    subtask_of: SubtaskOf,
+) -> None:
+    peer = start_peer()
+    query_id, run_id = engine.start()
+    begin(engine, peer, query_id, run_id, 0)
+    own(peer, subtask_of(query_id))
+    running.coordinator.batch_committed(query_id, 1)
+    running.coordinator.batch_committed(query_id, 0)
+    running.coordinator.batch_committed(query_id, 0)
+    peer.wait_for(lambda: len(peer.commits) == 1)
+    assert peer.commits[0].version == 0
+    assert running.coordinator.jobs()[0].committed_batch == 0
+
+
+def test_a_version_is_stable_once_every_owner_has_confirmed_it(
+    engine: InMemoryEngine, start_peer: StartPeer, subtask_of: SubtaskOf
+) -> None:
+    a, b = start_peer("a"), start_peer("b")
+    query_id, run_id = engine.start()
+    for batch in range(3):
+        for peer in (a, b):
+            begin(engine, peer, query_id, run_id, batch)
+        if batch == 0:
+            own(a, subtask_of(query_id, 0))
+            own(b, subtask_of(query_id, 1))
+    assert [(commit.version, commit.stable_version) for commit in b.commits] == [(0, -1), (1, 0)]
+    (told,) = a.heartbeat().committed
+    assert (told.version, told.stable_version) == (1, 1)
+
+
+def test_a_lost_push_is_repaired_by_the_heartbeat(
+    engine: InMemoryEngine, start_peer: StartPeer, subtask_of: SubtaskOf
+) -> None:
+    a, b = start_peer("a"), start_peer("b")
+    query_id, run_id = engine.start()
+    begin(engine, a, query_id, run_id, 0)
+    own(a, subtask_of(query_id, 0))
+    own(b, subtask_of(query_id, 1))
+    b.die()
+    begin(engine, a, query_id, run_id, 1)
+    (told,) = b.heartbeat().committed
+    assert (told.version, told.stable_version) == (0, -1)
+    (told,) = b.heartbeat((query_id, 0)).committed
+    assert told.stable_version == 0
+
+
+def test_watermarks_go_back_as_far_as_operators_are_deep(
+    engine: InMemoryEngine, start_peer: StartPeer
+) -> None:
+    peer = start_peer()
+    query_id, run_id = engine.start()
+    for batch in range(3):
+        engine.plan(query_id, batch, timestamp_ms=100 + batch, watermark_ms=10 * batch)
+    answer = peer.begin(query_id, run_id, 2)
+    assert list(answer.watermarks_ms) == [20, 10, 0]
+    assert answer.batch_timestamp_ms == 102
+    assert answer.offsets_digest
+
+
+def test_an_older_run_is_fenced_and_epochs_grow(
+    engine: InMemoryEngine, start_peer: StartPeer
+) -> None:
+    peer = start_peer()
+    query_id, old_run = engine.start()
+    engine.plan(query_id, 0)
+    first = peer.begin(query_id, old_run, 0).run_epoch
+    _, new_run = engine.start(query_id=query_id)
+    with pytest.raises(SupersededError) as refusal:
+        peer.begin(query_id, old_run, 0)
+    assert refusal.value.reason == Reason.FENCED
+    assert peer.begin(query_id, new_run, 0).run_epoch == first + 1
+    assert peer.begin(query_id, new_run, 0).run_epoch == first + 1
+
+
+def test_a_straggler_of_a_committed_batch_is_told_so(
+    engine: InMemoryEngine, start_peer: StartPeer
+) -> None:
+    peer = start_peer()
+    query_id, run_id = engine.start()
+    for batch in (0, 1):
+        begin(engine, peer, query_id, run_id, batch)
+    with pytest.raises(SupersededError) as refusal:
+        peer.begin(query_id, run_id, 0)
+    assert refusal.value.reason == Reason.ALREADY_COMMITTED
+
+
+def test_a_checkpoint_set_back_is_refused(engine: InMemoryEngine, start_peer: StartPeer) -> None:
+    peer = start_peer()
+    query_id, run_id = engine.start()
+    for batch in range(4):
+        begin(engine, peer, query_id, run_id, batch)
+    _, run_id = engine.start(query_id=query_id)
+    with pytest.raises(JobError, match="was set back"):
+        peer.begin(query_id, run_id, 1)
+    assert peer.begin(query_id, run_id, 3).committed.version == 2
+
+
+def test_a_query_nobody_started_and_a_batch_outside_a_stream_are_refused(
+    engine: InMemoryEngine, start_peer: StartPeer
+) -> None:
+    peer = start_peer()
+    with pytest.raises(UnknownJobError, match="runs in this driver"):
+        peer.begin(b"x" * 16, b"r" * 16, 0)
+    query_id, run_id = engine.start()
+    with pytest.raises(JobError) as refusal:
+        peer.begin(query_id, run_id, -1)
+    assert refusal.value.reason == Reason.MISSING_BATCH_ID
+
+
+def test_a_batch_of_which_no_or_every_subtask_ran_is_normal(
+    running: InProcessCoordinator,
+    engine: InMemoryEngine,
+    start_peer: StartPeer,
+    subtask_of: SubtaskOf,
+) -> None:
+    peer = start_peer()
+    query_id, run_id = engine.start()
+    begin(engine, peer, query_id, run_id, 0)
+    for index in (0, 1):
+        own(peer, subtask_of(query_id, index))
+        peer.seal(subtask_of(query_id, index), 0)
+    for batch in (1, 2):
+        begin(engine, peer, query_id, run_id, batch)
+    (job,) = running.coordinator.jobs()
+    assert (job.partial_batches, job.non_deterministic_batches) == (0, 0)
+
+
+def test_a_batch_of_which_some_subtasks_ran_is_counted_and_logged(
+    running: InProcessCoordinator,
+    engine: InMemoryEngine,
+    start_peer: StartPeer,
+    subtask_of: SubtaskOf,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    peer = start_peer()
+    query_id, run_id = engine.start("limited")
+    begin(engine, peer, query_id, run_id, 0)
+    own(peer, subtask_of(query_id, 0, parallelism=3))
+    peer.register_states(subtask_of(query_id, parallelism=3), "t", operator="totals")
+    peer.seal(subtask_of(query_id, 0, parallelism=3), 0)
+    with caplog.at_level(logging.ERROR):
+        begin(engine, peer, query_id, run_id, 1)
+        running.coordinator.close()
+    (job,) = running.coordinator.jobs()
+    assert job.partial_batches == 1
+    assert "PARTIAL_BATCH" in caplog.text
+    assert "2 of 3 subtasks did not run (1, 2)" in caplog.text
+    assert "'op' (totals)" in caplog.text
+    assert "limit" in caplog.text
+    assert not engine.stopped
+
+
+def test_a_subtask_whose_owner_did_not_answer_is_not_counted_as_missing(
+    running: InProcessCoordinator,
+    engine: InMemoryEngine,
+    start_peer: StartPeer,
+    subtask_of: SubtaskOf,
+) -> None:
+    a, b = start_peer("a"), start_peer("b")
+    query_id, run_id = engine.start()
+    begin(engine, a, query_id, run_id, 0)
+    own(a, subtask_of(query_id, 0))
+    own(b, subtask_of(query_id, 1))
+    a.seal(subtask_of(query_id, 0), 0)
+    b.die()
+    begin(engine, a, query_id, run_id, 1)
+    assert running.coordinator.jobs()[0].partial_batches == 0
+
+
+def test_two_fingerprints_of_one_seal_are_counted_and_logged(
+    running: InProcessCoordinator,
+    engine: InMemoryEngine,
+    start_peer: StartPeer,
+    subtask_of: SubtaskOf,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    peer = start_peer()
+    query_id, run_id = engine.start()
+    begin(engine, peer, query_id, run_id, 0)
+    for index, fingerprints in ((0, (5, 5)), (1, (5, 6))):
+        own(peer, subtask_of(query_id, index))
+        peer.seal(subtask_of(query_id, index), 0, *fingerprints)
+    with caplog.at_level(logging.ERROR):
+        begin(engine, peer, query_id, run_id, 1)
+        running.coordinator.close()
+    (job,) = running.coordinator.jobs()
+    assert job.non_deterministic_batches == 1
+    assert "NON_DETERMINISTIC_INPUT" in caplog.text
+    assert "subtask 1:" in caplog.text
+
+
+class TestStrict:
+    """With `strict`, what is wrong with a batch stops its query."""
+
+    @pytest.fixture
+    def settings(self, settings: CoordinatorSettings) -> CoordinatorSettings:
+        return replace(settings, strict=True)
+
+    def test_a_partial_batch_stops_the_query(
+        self,
+        running: InProcessCoordinator,
+        engine: InMemoryEngine,
+        start_peer: StartPeer,
+        subtask_of: SubtaskOf,
+    ) -> None:
+        peer = start_peer()
+        query_id, run_id = engine.start()
+        begin(engine, peer, query_id, run_id, 0)
+        own(peer, subtask_of(query_id, 0))
+        peer.seal(subtask_of(query_id, 0), 0)
+        begin(engine, peer, query_id, run_id, 1)
+        running.coordinator.close()
+        assert engine.stopped[query_id].reason == Reason.PARTIAL_BATCH
+
+
+def test_a_lost_server_costs_its_range_and_the_log_says_so_once(
+    running: InProcessCoordinator,
+    engine: InMemoryEngine,
+    clock: FakeClock,
+    start_peer: StartPeer,
+    subtask_of: SubtaskOf,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    a, b = start_peer("a"), start_peer("b")
+    query_id, run_id = engine.start("job")
+    begin(engine, a, query_id, run_id, 0)
+    own(a, subtask_of(query_id, 0))
+    own(b, subtask_of(query_id, 1))
+    begin(engine, b, query_id, run_id, 1)
+    a.die()
+    for _ in range(6):
+        running.advance(1_000)
+        b.heartbeat((query_id, 0))
+    assert b.assign(subtask_of(query_id, 0), not_server="a") == "b"
+    with caplog.at_level(logging.ERROR):
+        assert [b.open(subtask_of(query_id, 0), 1) for _ in range(2)] == [1, 1]
+    lost = [record.getMessage() for record in caplog.records if "STATE_LOST" in record.getMessage()]
+    assert len(lost) == 1
+    assert "subtask 0 (key groups 0 to 63)" in lost[0]
+    assert clock.now_ms > 0
+
+
+def test_servers_keep_their_leases_while_the_driver_stands_still(
+    running: InProcessCoordinator,
+    engine: InMemoryEngine,
+    clock: FakeClock,
+    start_peer: StartPeer,
+    subtask_of: SubtaskOf,
+) -> None:
+    a, b = start_peer("a"), start_peer("b")
+    query_id, _ = engine.start()
+    own(a, subtask_of(query_id))
+    clock.now_ms += 60_000
+    running.coordinator.tick()
+    assert b.assign(subtask_of(query_id)) == "a"
