@@ -23,6 +23,8 @@ _GRACE_MS = 2_000
 # From when on an operator may wait anew.
 _GRACE_AGAIN_MS = 60_000
 _RETRY_MS = 100
+# A lease may be over sooner than it ends: by a newer server of the executor.
+_LONGEST_RETRY_MS = 500
 # An owner heard of within this part of its lease is taken for alive, whoever complains.
 _ALIVE = 0.5
 
@@ -155,7 +157,9 @@ class Placement:
             f"{server.backend_address}, which does not answer; it can be given to another when "
             "its lease has ended",
             reason=Reason.NO_OWNER,
-            retry_after_ms=max(_RETRY_MS, self._servers.freed_at_ms(server) - now_ms),
+            retry_after_ms=min(
+                max(_RETRY_MS, self._servers.freed_at_ms(server) - now_ms), _LONGEST_RETRY_MS
+            ),
             placement_version=self.version,
         )
 
