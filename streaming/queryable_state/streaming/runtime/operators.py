@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from queryable_state.streaming.runtime.context import DeclaringContext
-
 from queryable_state.streaming.descriptors import ReducingStateDescriptor, ValueStateDescriptor
+from queryable_state.streaming.runtime.context import DeclaringContext
 from queryable_state.v1.registration_pb2 import StateKind
 from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.types import Field, Kind, TypeInfo

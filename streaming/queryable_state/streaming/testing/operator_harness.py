@@ -1,0 +1,235 @@
+"""Runs one keyed operator over batches of rows, exactly as Spark's tasks would."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import uuid
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
+from xxhash import xxh64_intdigest
+
+from queryable_state.streaming.functions import KeyedProcessFunction
+from queryable_state.streaming.runtime.arrow_types import arrow_type, to_python
+from queryable_state.streaming.runtime.operators import KeyedProcess
+from queryable_state.streaming.runtime.settings import RuntimeSettings
+from queryable_state.streaming.runtime.spec import VALUE_COLUMN, OperatorSpec, TaskIdentity
+from queryable_state.streaming.runtime.task import OperatorTask
+from queryable_state.streaming.testing.in_memory_state import InMemoryStateBackend
+from queryable_state.v1.registration_pb2 import StateKind
+from queryable_state.wire.errors import InvalidRequestError
+from queryable_state.wire.key_groups import KeyGroups, subtask_of
+from queryable_state.wire.records import StateCodecs
+from queryable_state.wire.rows import row_class
+from queryable_state.wire.store_keys import ACCUMULATOR_ELEMENT, VOID_NAMESPACE
+from queryable_state.wire.types import Field, Kind, TypeInfo, type_info
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from queryable_state.streaming.runtime.access import StateAccess
+    from queryable_state.streaming.runtime.operators import Operator
+
+KEY_GROUP_COLUMN = "__key_group"
+FINGERPRINT_COLUMN = "__fingerprint"
+
+_SIGN = 1 << 63
+
+
+class StateOwner(Protocol):
+    """Where a harness keeps its state: in memory, or on a state server."""
+
+    def access(self, spec: OperatorSpec, task: TaskIdentity) -> StateAccess:
+        """The access of one task attempt."""
+        ...
+
+    def commit(self, batch_id: int) -> None:
+        """Commit a batch on every subtask."""
+        ...
+
+
+class KeyedOperatorHarness:
+    """A keyed operator and its state, run batch by batch on lists of rows.
+
+    `process` runs a batch on every subtask and commits it; `run` and `commit` are
+    its two halves: `run` again before `commit` is Spark running the batch again.
+    As in Spark each task has its own copy of the function.
+
+        harness = KeyedOperatorHarness(
+            CountPerSensor(), "sensor STRING, degrees DOUBLE", key_by="sensor",
+            output_type="sensor STRING, readings BIGINT",
+        )
+        outputs = harness.process([("sensor_1", 20.5), ("sensor_2", 21.0)])
+        assert harness.state("count", "sensor_1") == 1
+    """
+
+    def __init__(
+        self,
+        operator: Operator | KeyedProcessFunction,
+        input_type: object,
+        *,
+        key_by: str | Sequence[str],
+        output_type: object = None,
+        parallelism: int = 2,
+        max_parallelism: int = 128,
+        uid: str = "operator",
+        name: str = "operator",
+        chunk_rows: int = 10_000,
+        settings: RuntimeSettings | None = None,
+        owner: StateOwner | None = None,
+        query_id: bytes | None = None,
+        run_id: bytes | None = None,
+        secret: str = "in-memory",
+    ) -> None:
+        self.backend = InMemoryStateBackend() if owner is None else owner
+        self.batch_id = 0
+        """The batch that `run` runs next."""
+        self._chunk_rows = chunk_rows
+        self._query_id = query_id or uuid.uuid4().bytes
+        self._run_id = run_id or uuid.uuid4().bytes
+        self._attempts = itertools.count(1)
+        if isinstance(operator, KeyedProcessFunction):
+            operator = KeyedProcess(operator)
+        value_type = type_info(input_type)
+        fields = value_type.fields
+        if value_type.kind != Kind.ROW:
+            fields = (Field(VALUE_COLUMN, value_type),)
+        self._input_fields = fields
+        key_columns = (key_by,) if isinstance(key_by, str) else tuple(key_by)
+        self.spec = OperatorSpec(
+            uid=uid,
+            name=name,
+            depth=0,
+            parallelism=parallelism,
+            max_parallelism=max_parallelism,
+            key_columns=key_columns,
+            key_type=_key_type(key_columns, fields),
+            key_group_column=KEY_GROUP_COLUMN,
+            fingerprint_column=FINGERPRINT_COLUMN,
+            value_columns=tuple(field.name for field in fields),
+            value_type=value_type,
+            operator=operator,
+            output_type=None if output_type is None else type_info(output_type),
+            secret=secret,
+            settings=settings or RuntimeSettings(),
+        )
+        self._key_groups = KeyGroups(self.spec.key_type, max_parallelism)
+
+    def process(self, rows: Iterable[Any]) -> list[Any]:
+        """Run a batch once on every subtask and commit it; what the operator put out."""
+        outputs = self.run(rows)
+        self.commit()
+        return outputs
+
+    def run(self, rows: Iterable[Any], *, subtasks: Iterable[int] | None = None) -> list[Any]:
+        """Run the open batch on these subtasks (None: all), as new task attempts."""
+        partitions = self.partitions(rows)
+        outputs: list[Any] = []
+        for subtask in range(self.spec.parallelism) if subtasks is None else subtasks:
+            for batch in self.attempt(subtask, partitions[subtask]):
+                outputs += self._output_rows(batch)
+        return outputs
+
+    def attempt(self, subtask: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """One task attempt at one subtask of the open batch."""
+        spec = replace(self.spec, operator=copy.deepcopy(self.spec.operator))
+        task = TaskIdentity(
+            query_id=self._query_id,
+            run_id=self._run_id,
+            batch_id=self.batch_id,
+            subtask=subtask,
+            task_attempt=next(self._attempts),
+        )
+        return OperatorTask(spec).run(iter(batches), task, self.backend.access(spec, task))
+
+    def commit(self) -> None:
+        """Commit the open batch; the next one opens."""
+        self.backend.commit(self.batch_id)
+        self.batch_id += 1
+
+    def state(self, state_name: str, key: Any) -> Any:
+        """A committed value: a list of a list state, a dict of a map state; None: there is none."""
+        if not isinstance(self.backend, InMemoryStateBackend):
+            raise InvalidRequestError("state is read here of the in-memory backend only")
+        registration = self.backend.registration(self.spec.uid, state_name)
+        codecs = StateCodecs(registration, pickle_values=True, unpickle=True)
+        wire_key = self._key_groups.wire_key(key)
+        subtask = self._subtask(int.from_bytes(wire_key[:2], "big"))
+        records = self.backend.records(
+            self.spec.uid, subtask, state_name, wire_key + VOID_NAMESPACE
+        )
+        elements, values = list(records.elements), list(records.values)
+        if ACCUMULATOR_ELEMENT in elements and codecs.accumulator is not None:
+            position = elements.index(ACCUMULATOR_ELEMENT)
+            accumulator = values.pop(position)
+            elements.pop(position)
+            if not elements:
+                return codecs.accumulator.decode(accumulator)
+        if not elements and codecs.map_key is None and codecs.kind != StateKind.LIST:
+            return None
+        return codecs.decode_records(elements, values)
+
+    def partitions(self, rows: Iterable[Any]) -> list[list[pa.RecordBatch]]:
+        """The rows as Spark would hand them to the subtasks, in chunks."""
+        rows = list(rows)
+        names = [field.name for field in self._input_fields]
+        if self.spec.value_type.kind != Kind.ROW:
+            rows = [(row,) for row in rows]
+        positions = [names.index(column) for column in self.spec.key_columns]
+        by_subtask: list[list[tuple[Any, ...]]] = [[] for _ in range(self.spec.parallelism)]
+        for row in rows:
+            values = tuple(row.get(n) for n in names) if isinstance(row, dict) else tuple(row)
+            key = [values[position] for position in positions]
+            # As in Spark a null is hashed like nothing; the operator is who refuses it.
+            group = 0 if None in key else self._key_groups.of(key[0] if len(key) == 1 else key)
+            fingerprint = xxh64_intdigest(repr(values).encode())
+            by_subtask[self._subtask(group)].append((*values, group, fingerprint - _SIGN))
+        schema = pa.schema(
+            [(field.name, arrow_type(field.type)) for field in self._input_fields]
+            + [(KEY_GROUP_COLUMN, pa.int32()), (FINGERPRINT_COLUMN, pa.int64())]
+        )
+        return [
+            [
+                _batch(part[start : start + self._chunk_rows], schema)
+                for start in range(0, len(part), self._chunk_rows)
+            ]
+            for part in by_subtask
+        ]
+
+    def _subtask(self, key_group: int) -> int:
+        return subtask_of(key_group, self.spec.parallelism, self.spec.max_parallelism)
+
+    def _output_rows(self, batch: pa.RecordBatch) -> list[Any]:
+        output = self.spec.output_type
+        if output is None:
+            return []
+        columns = [
+            to_python(column, field.type)
+            for column, field in zip(batch.columns, self.spec.output_fields, strict=True)
+        ]
+        if output.kind != Kind.ROW:
+            return columns[0]
+        make: Callable[[Any], Any] = row_class(tuple(field.name for field in output.fields))
+        return [make(values) for values in zip(*columns, strict=True)]
+
+
+def _key_type(key_columns: tuple[str, ...], fields: Sequence[Field]) -> TypeInfo:
+    by_name = {field.name: field for field in fields}
+    missing = [column for column in key_columns if column not in by_name]
+    if missing or not key_columns:
+        raise InvalidRequestError(
+            f"key_by {missing or key_columns}: name columns of {', '.join(by_name)}"
+        )
+    if len(key_columns) == 1:
+        return by_name[key_columns[0]].type
+    return TypeInfo(Kind.ROW, fields=tuple(by_name[column] for column in key_columns))
+
+
+def _batch(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch:
+    columns = zip(*rows, strict=True)
+    arrays = [
+        pa.array(column, type=field.type) for column, field in zip(columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
