@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from py4j.protocol import Py4JError
 
+from queryable_state.server.coordinator import Coordinator
 from queryable_state.server.settings import CoordinatorSettings, Limits, StateServerSettings
 from queryable_state.streaming.spark.engine import SparkEngine
 from queryable_state.streaming.spark.listener import CommitListener
@@ -45,9 +46,6 @@ class SparkApplication:
     _lock: ClassVar[threading.Lock] = threading.Lock()
 
     def __init__(self, spark: SparkSession, settings: EnvironmentSettings) -> None:
-        # gRPC stays out of Python workers until they run a task.
-        from queryable_state.server.coordinator import Coordinator
-
         self._context = spark.sparkContext
         self.application_id: str = self._context.applicationId
         warn_of_risks(self._context)
@@ -79,7 +77,6 @@ class SparkApplication:
             target=self._watch, name="queryable-state-application", daemon=True
         )
         self._watcher.start()
-        atexit.register(self.close)
 
     @classmethod
     def of(cls, spark: SparkSession, settings: EnvironmentSettings) -> SparkApplication:
@@ -96,6 +93,14 @@ class SparkApplication:
                     "is one for all jobs of an application"
                 )
             return found
+
+    @classmethod
+    def close_all(cls) -> None:
+        """Closes what is running; at the end of the interpreter."""
+        with cls._lock:
+            running = list(cls._running.values())
+        for application in running:
+            application.close()
 
     @property
     def closed(self) -> bool:
@@ -179,7 +184,6 @@ class SparkApplication:
         if not first:
             self._closed.wait()
             return
-        atexit.unregister(self.close)
         try:
             self._stop_listening()
         finally:
@@ -217,3 +221,8 @@ class SparkApplication:
             return bool(self._context._jsc.sc().isStopped())
         except (Py4JError, OSError, AttributeError):
             return True
+
+
+# Functions of atexit run when thread pools accept no more work, and the coordinator needs its own
+# to see the servers off.
+getattr(threading, "_register_atexit", atexit.register)(SparkApplication.close_all)
