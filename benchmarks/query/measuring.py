@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import sys
+import time
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     from benchmarks.query.dataset import Dataset
     from benchmarks.query.feeding import Feeding
     from benchmarks.query.peers import Peer
+
+
+SETTLE_S = 20.0
+"""How long after the last write its commit may take to reach all servers."""
 
 
 @dataclass(frozen=True)
@@ -106,9 +111,16 @@ async def _loop(
 
 async def _check_all(one: Measured, dataset: Dataset, plan: Plan) -> None:
     """Every key has exactly the value written last."""
+    deadline = time.monotonic() + SETTLE_S
     truth = dataset.values_at(one.feeding.revision, plan.updates)
     for start in range(0, dataset.size - BATCH_KEYS + 1, BATCH_KEYS):
-        found = one.peer.texts(await one.peer.ask_many(start))
+        answers = await one.peer.ask_many(start)
+        while not one.peer.is_at(one.feeding.revision, answers):
+            if time.monotonic() > deadline:
+                raise WrongAnswerError(f"{one.peer.name} is behind {one.feeding.revision}")
+            await asyncio.sleep(0.01)
+            answers = await one.peer.ask_many(start)
+        found = one.peer.texts(answers)
         wanted = truth[start : start + BATCH_KEYS]
         if found != wanted:
             raise WrongAnswerError(f"{one.peer.name}, keys from {start}: {found}, not {wanted}")

@@ -45,13 +45,17 @@ class Peer(Protocol):
         """Whether all of them are right."""
         ...
 
+    def is_at(self, revision: int, answers: Any) -> bool:
+        """Whether an answer to `ask_many` was read at a revision or a later one."""
+        ...
+
     def texts(self, answers: Any) -> list[str | None]:
         """The values of an answer to `ask_many`; None where there is none."""
         ...
 
 
 class RedisPeer:
-    """redis-py's asyncio client: a connection for each await in flight, or a few that are waited for.
+    """redis-py's asyncio client: a connection for each await in flight, or a few to wait for.
 
     The few are the better choice from some hundred awaits on, the worse one below.
     """
@@ -99,6 +103,10 @@ class RedisPeer:
         return [
             answer[:-REVISION_LENGTH] if answer is not None else None for answer in answers
         ] == self._stems[start : start + BATCH_KEYS]
+
+    def is_at(self, revision: int, answers: list[bytes | None]) -> bool:
+        """Always: redis shows a write when it has answered it."""
+        return True
 
     def texts(self, answers: list[bytes | None]) -> list[str | None]:
         """Decoded."""
@@ -152,6 +160,10 @@ class StatePeer:
         return [
             answer.value()[:-REVISION_LENGTH] if answer is not None else None for answer in answers
         ] == self._stems[start : start + BATCH_KEYS]
+
+    def is_at(self, revision: int, answers: list[KvState | None]) -> bool:
+        """Whether every value was read at the batch of the revision or a later one."""
+        return all(answer is not None and answer.info.version >= revision for answer in answers)
 
     def texts(self, answers: list[KvState | None]) -> list[str | None]:
         """The decoded values."""

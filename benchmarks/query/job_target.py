@@ -1,0 +1,180 @@
+"""A job without Spark: state servers in their own processes, written to by a job's own tasks."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Self
+
+import numpy as np
+import pyarrow as pa
+
+from benchmarks.query.dataset import QUERYABLE_NAME
+from queryable_state.server.coordinator import Coordinator
+from queryable_state.server.settings import CoordinatorSettings, StateServerSettings
+from queryable_state.server.state_server.launch import ensure_server
+from queryable_state.server.testing import InMemoryEngine
+from queryable_state.streaming import Types, ValueStateDescriptor
+from queryable_state.streaming.runtime.operators import LatestValueSink
+from queryable_state.streaming.runtime.spec import OperatorSpec, TaskIdentity
+from queryable_state.streaming.runtime.task import OperatorTask
+from queryable_state.wire.key_groups import KeyGroups, subtask_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import TracebackType
+
+    import numpy.typing as npt
+
+    from benchmarks.query.dataset import Dataset
+
+PARALLELISM = 2
+MAX_PARALLELISM = 128
+
+
+class JobTarget:
+    """Coordinator and engine in this process, state servers and a proxy in theirs.
+
+    A revision is a batch: each subtask's task begins, prepares and seals as in
+    a Spark worker, then the engine commits.
+    """
+
+    def __init__(
+        self, dataset: Dataset, *, backend: Literal["heap", "rocksdb"], servers: int
+    ) -> None:
+        self._dataset = dataset
+        self._backend = backend
+        self._servers = servers
+        self._stack = contextlib.ExitStack()
+        groups = KeyGroups(Types.STRING(), MAX_PARALLELISM)
+        self._groups = np.array([groups.of(key) for key in dataset.keys], dtype=np.int32)
+        self._subtasks = np.array(
+            [subtask_of(int(group), PARALLELISM, MAX_PARALLELISM) for group in self._groups]
+        )
+        self._attempts = itertools.count(1)
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as stack:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="benchmark-job-")))
+            self._engine = InMemoryEngine(executors=self._servers)
+            self._coordinator = stack.enter_context(
+                Coordinator(self._engine, CoordinatorSettings(secret="", ports="0"))
+            )
+            self._addresses = [
+                ensure_server(folder / str(number), self._settings(folder / str(number)))
+                for number in range(self._servers)
+            ]
+            self._proxy = stack.enter_context(self._stand_alone_proxy())
+            self._query_id, self._run_id = self._engine.start("benchmark")
+            self._task = OperatorTask(self._spec())
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    def describe(self) -> dict[str, object]:
+        """Job id, the servers' proxies and the stand-alone one."""
+        return {
+            "job_id": self._query_id.hex(),
+            "proxies": [address.proxy for address in self._addresses],
+            "stand_alone_proxy": self._proxy,
+        }
+
+    def write(self, revision: int, numbers: list[int]) -> None:
+        """Runs the batch of a revision and commits it."""
+        now_ms = time.time_ns() // 1_000_000
+        self._engine.plan(self._query_id, revision, timestamp_ms=now_ms)
+        chosen = np.array(numbers)
+        for subtask in range(PARALLELISM):
+            mine = chosen[self._subtasks[chosen] == subtask]
+            identity = TaskIdentity(
+                query_id=self._query_id,
+                run_id=self._run_id,
+                batch_id=revision,
+                subtask=subtask,
+                task_attempt=next(self._attempts),
+            )
+            server = self._addresses[subtask % len(self._addresses)]
+            for _ in self._task(iter([self._rows(revision, mine)]), identity, server.backend):
+                raise AssertionError("a sink puts out no rows")
+        self._engine.commit(self._query_id, revision)
+        self._coordinator.batch_committed(self._query_id, revision)
+
+    def _rows(self, revision: int, numbers: npt.NDArray[np.int64]) -> pa.RecordBatch:
+        value = self._dataset.value
+        return pa.RecordBatch.from_pydict(
+            {
+                "key": [self._dataset.keys[number] for number in numbers],
+                "value": [value(int(number), revision) for number in numbers],
+                "group": pa.array(self._groups[numbers]),
+                "fingerprint": pa.array(numbers.astype(np.int64)),
+            }
+        )
+
+    def _spec(self) -> OperatorSpec:
+        descriptor = ValueStateDescriptor(QUERYABLE_NAME, Types.STRING())
+        descriptor.set_queryable(QUERYABLE_NAME)
+        return OperatorSpec(
+            uid="sink",
+            name="sink",
+            depth=0,
+            parallelism=PARALLELISM,
+            max_parallelism=MAX_PARALLELISM,
+            job_name="benchmark",
+            key_columns=("key",),
+            key_type=Types.STRING(),
+            key_group_column="group",
+            fingerprint_column="fingerprint",
+            value_columns=("value",),
+            value_type=Types.STRING(),
+            operator=LatestValueSink(descriptor),
+            output_type=None,
+            secret=self._coordinator.secret,
+            coordinator_address=self._coordinator.address,
+        )
+
+    def _settings(self, folder: Path) -> StateServerSettings:
+        return StateServerSettings(
+            coordinator_address=self._coordinator.address,
+            secret=self._coordinator.secret,
+            executor_id=folder.name,
+            directory=str(folder),
+            watched_pid=os.getpid(),
+            query_ports="0",
+            proxy_ports="0",
+            backend=self._backend,
+        )
+
+    @contextlib.contextmanager
+    def _stand_alone_proxy(self) -> Iterator[str]:
+        """Runs `queryable-state proxy`; gives its address."""
+        command = Path(sys.executable).with_name("queryable-state")
+        process = subprocess.Popen(
+            [command, "proxy", "--coordinator", self._coordinator.address, "--port", "0"],
+            env={**os.environ, "QUERYABLE_STATE_SECRET": self._coordinator.secret},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        assert process.stdout is not None
+        try:
+            with process.stdout as stdout:
+                line = stdout.readline()
+            if not line.startswith("proxy at "):
+                raise RuntimeError(f"the proxy did not start: {line!r}")
+            yield line.removeprefix("proxy at ").strip()
+        finally:
+            process.terminate()
+            process.wait()
