@@ -7,7 +7,7 @@ import gc
 import sys
 import time
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from benchmarks.closed_loop import LoopSample, WrongAnswerError, closed_loop
@@ -56,7 +56,7 @@ class Samples:
         default_factory=lambda: defaultdict(list)
     )
     many: dict[tuple[str, int], list[LoopSample]] = field(default_factory=lambda: defaultdict(list))
-    """`per_second` in keys, latencies of the whole answer."""
+    """`per_second` and `cpu_us` by key, latencies of the whole answer."""
 
 
 async def measure(measured: Sequence[Measured], dataset: Dataset, plan: Plan) -> Samples:
@@ -103,8 +103,10 @@ async def _loop(
         gc.unfreeze()
         await asyncio.to_thread(one.feeding.pause)
     if many:
-        return LoopSample(
-            sample.per_second * BATCH_KEYS, sample.p50_us, sample.p99_us, sample.answers
+        return replace(
+            sample,
+            per_second=sample.per_second * BATCH_KEYS,
+            cpu_us=sample.cpu_us / BATCH_KEYS,
         )
     return sample
 
@@ -135,7 +137,7 @@ def _say(number: int, one: Measured, loop: str, sample: LoopSample) -> None:
     print(
         f"round {number + 1}: {one.peer.name:24} {loop} in flight "
         f"{thousands(sample.per_second):>6} keys/s  p50 {sample.p50_us:.0f} us  "
-        f"p99 {sample.p99_us:.0f} us",
+        f"p99 {sample.p99_us:.0f} us  client CPU {sample.cpu_us:.2f} us a key",
         file=sys.stderr,
         flush=True,
     )

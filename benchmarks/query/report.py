@@ -22,6 +22,7 @@ def report(samples: Samples, names: Sequence[str], reference: str) -> str:
     parts = ["Keys a second (median of rounds), single keys:", _rates(samples.single, names)]
     parts += ["Lowest to highest round:", _ranges(samples.single, names)]
     parts += ["p50 / p99 in us, single keys:", _latencies(samples.single, names)]
+    parts += ["CPU of the asking process in us a key:", _cpu(samples.single, names)]
     if reference in names:
         parts += [f"Against {reference}:", _ratios(samples.single, names, reference)]
     if samples.many:
@@ -83,6 +84,15 @@ def _latencies(loops: Loops, names: Sequence[str]) -> str:
         p50 = Spread.of([sample.p50_us for sample in taken]).median
         p99 = Spread.of([sample.p99_us for sample in taken]).median
         return f"{p50:.0f}/{p99:.0f}"
+
+    return table(
+        _header(loops), [[name, *(cell(loops[name, n]) for n in _columns(loops))] for name in names]
+    )
+
+
+def _cpu(loops: Loops, names: Sequence[str]) -> str:
+    def cell(taken: list[LoopSample]) -> str:
+        return f"{Spread.of([sample.cpu_us for sample in taken]).median:.1f}"
 
     return table(
         _header(loops), [[name, *(cell(loops[name, n]) for n in _columns(loops))] for name in names]
