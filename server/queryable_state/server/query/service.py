@@ -142,8 +142,9 @@ class QueryableStateService:
 
     async def _answers(self, query: query_pb2.Query, context: _Context) -> list[query_pb2.Answer]:
         check_query(query, self._info.limits, query.ByteSize())
-        remaining_s = context.time_remaining()
-        if remaining_s * 1000 > self._info.default_deadline_ms:
+        remaining_s: float | None = context.time_remaining()
+        # None where the caller set no deadline, as grpcurl does.
+        if remaining_s is None or remaining_s * 1000 > self._info.default_deadline_ms:
             query.deadline_ms = self._info.default_deadline_ms
         else:
             query.deadline_ms = max(1, int(remaining_s * 1000))
