@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from queryable_state.streaming.functions import AggregateFunction, reducer
 from queryable_state.v1.registration_pb2 import SchemaVersion, StateKind, StateRegistration
-from queryable_state.wire.errors import InvalidRequestError, JobError
+from queryable_state.wire.errors import InvalidRequestError, JobError, KeyTypeError
+from queryable_state.wire.key_codec import KeyCodec
 from queryable_state.wire.types import TypeInfo, Types, type_info
 
 if TYPE_CHECKING:
@@ -160,6 +161,10 @@ class MapStateDescriptor(StateDescriptor):
     def __init__(self, name: str, key_type: object, value_type: object) -> None:
         super().__init__(name, type_info(value_type))
         self._map_key_type = type_info(key_type)
+        try:
+            KeyCodec(self._map_key_type)
+        except KeyTypeError as problem:
+            raise KeyTypeError(f"state {name!r}: map {problem}") from None
 
     @property
     def map_key_type(self) -> TypeInfo:

@@ -97,7 +97,8 @@ class _Numbers(Accumulator):
             case AggregateKind.MIN:
                 np.fmin.at(self._values, slots, values)
             case AggregateKind.MAX:
-                np.maximum.at(self._values, slots, values)
+                with np.errstate(invalid="ignore"):
+                    np.maximum.at(self._values, slots, values)
             case AggregateKind.SUM if self._dtype is np.float64:
                 np.add.at(self._values, slots, values)
             case AggregateKind.SUM:

@@ -17,7 +17,7 @@ from queryable_state.wire.errors import InvalidRequestError, SerializationError
 from queryable_state.wire.types import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
     from queryable_state.streaming.descriptors import ValueStateDescriptor
     from queryable_state.streaming.runtime.access import StateAccess
@@ -32,7 +32,7 @@ def run_aggregate(
     task: TaskIdentity,
     access: StateAccess,
     batches: Iterator[pa.RecordBatch],
-) -> Iterator[pa.RecordBatch]:
+) -> Generator[pa.RecordBatch, None, None]:
     """Aggregates the batch, then the state into it: one fetch, one prepare, one row a key."""
     state = ColumnState(aggregate.descriptor)
     owned = TaskStates(spec, task, access, [state])
@@ -66,7 +66,7 @@ def run_aggregate(
 
 def _aggregated(
     spec: OperatorSpec, owned: TaskStates, results: list[pa.Array]
-) -> Iterator[pa.RecordBatch]:
+) -> Generator[pa.RecordBatch, None, None]:
     """Key columns and aggregates of all keys, in batches."""
     fields = spec.output_fields
     count = len(spec.key_columns)
@@ -96,7 +96,7 @@ def run_latest(
     task: TaskIdentity,
     access: StateAccess,
     batches: Iterator[pa.RecordBatch],
-) -> Iterator[pa.RecordBatch]:
+) -> Generator[pa.RecordBatch, None, None]:
     """Keeps the last element of each key; reads nothing, puts out nothing.
 
     A null element of a stream that is not of rows removes what is stored.

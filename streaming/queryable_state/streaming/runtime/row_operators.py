@@ -14,7 +14,7 @@ from queryable_state.streaming.runtime.value_cells import CachedReducing
 from queryable_state.wire.errors import QueryableStateError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     import pyarrow as pa
 
@@ -33,7 +33,7 @@ def run_process(
     task: TaskIdentity,
     access: StateAccess,
     batches: Iterator[pa.RecordBatch],
-) -> Iterator[pa.RecordBatch]:
+) -> Generator[pa.RecordBatch, None, None]:
     """Opens the function, runs it over the elements, closes it; then prepares."""
     context = DeclaringContext(
         name=spec.name,
@@ -68,7 +68,7 @@ def _process(
     owned: TaskStates,
     context: DeclaringContext,
     batches: Iterator[pa.RecordBatch],
-) -> Iterator[pa.RecordBatch]:
+) -> Generator[pa.RecordBatch, None, None]:
     outputs = Outputs(spec, owned.where)
     read = element_reader(spec)
     cursor = owned.cursor
@@ -108,7 +108,7 @@ def run_reduce(
     batches: Iterator[pa.RecordBatch],
     *,
     emit: bool,
-) -> Iterator[pa.RecordBatch]:
+) -> Generator[pa.RecordBatch, None, None]:
     """Reduces the elements of each key; with `emit` puts out the reduced value for each element."""
     state = CachedReducing(descriptor)
     owned = TaskStates(spec, task, access, [state])

@@ -18,7 +18,7 @@ from queryable_state.streaming.runtime.task_states import where
 from queryable_state.wire.errors import InvalidRequestError, JobError, Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
     import pyarrow as pa
 
@@ -44,7 +44,7 @@ class OperatorTask:
         batches: Iterator[pa.RecordBatch],
         task: TaskIdentity,
         backend_address: str | Callable[[], str],
-    ) -> Iterator[pa.RecordBatch]:
+    ) -> Generator[pa.RecordBatch, None, None]:
         """Run against the state server of this executor.
 
         `backend_address` is its HOST:PORT, or asks for it: again each time the
@@ -62,7 +62,7 @@ class OperatorTask:
 
     def run(
         self, batches: Iterator[pa.RecordBatch], task: TaskIdentity, access: StateAccess
-    ) -> Iterator[pa.RecordBatch]:
+    ) -> Generator[pa.RecordBatch, None, None]:
         """Run against any access to state."""
         spec = self.spec
         _check_identity(spec, task)

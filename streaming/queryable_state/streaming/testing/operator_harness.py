@@ -18,19 +18,21 @@ from queryable_state.streaming.runtime.settings import RuntimeSettings
 from queryable_state.streaming.runtime.spec import VALUE_COLUMN, OperatorSpec, TaskIdentity
 from queryable_state.streaming.runtime.task import OperatorTask
 from queryable_state.streaming.testing.in_memory_state import InMemoryStateBackend
-from queryable_state.v1.registration_pb2 import StateKind
+from queryable_state.v1.registration_pb2 import StateKind, StateRegistration
 from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.key_groups import KeyGroups, subtask_of
 from queryable_state.wire.records import StateCodecs
 from queryable_state.wire.rows import row_class
-from queryable_state.wire.store_keys import ACCUMULATOR_ELEMENT, VOID_NAMESPACE
+from queryable_state.wire.store_keys import ACCUMULATOR_ELEMENT, RESULT_ELEMENT, VOID_NAMESPACE
 from queryable_state.wire.types import Field, Kind, TypeInfo, type_info
+from queryable_state.wire.values import ValueCodec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterable, Sequence
 
     from queryable_state.streaming.runtime.access import StateAccess
     from queryable_state.streaming.runtime.operators import Operator
+    from queryable_state.v1.query_pb2 import Records
 
 KEY_GROUP_COLUMN = "__key_group"
 FINGERPRINT_COLUMN = "__fingerprint"
@@ -55,7 +57,8 @@ class KeyedOperatorHarness:
 
     `process` runs a batch on every subtask and commits it; `run` and `commit` are
     its two halves: `run` again before `commit` is Spark running the batch again.
-    As in Spark each task has its own copy of the function.
+    As in Spark each task has its own copy of the function. Elements are rows of
+    all columns of `input_type`, or the bare values of `value_column`.
 
         harness = KeyedOperatorHarness(
             CountPerSensor(), "sensor STRING, degrees DOUBLE", key_by="sensor",
@@ -71,6 +74,7 @@ class KeyedOperatorHarness:
         input_type: object,
         *,
         key_by: str | Sequence[str],
+        value_column: str | None = None,
         output_type: object = None,
         parallelism: int = 2,
         max_parallelism: int = 128,
@@ -97,6 +101,7 @@ class KeyedOperatorHarness:
         if value_type.kind != Kind.ROW:
             fields = (Field(VALUE_COLUMN, value_type),)
         self._input_fields = fields
+        self._rows_are_bare = value_type.kind != Kind.ROW
         key_columns = (key_by,) if isinstance(key_by, str) else tuple(key_by)
         self.spec = OperatorSpec(
             uid=uid,
@@ -108,8 +113,8 @@ class KeyedOperatorHarness:
             key_type=_key_type(key_columns, fields),
             key_group_column=KEY_GROUP_COLUMN,
             fingerprint_column=FINGERPRINT_COLUMN,
-            value_columns=tuple(field.name for field in fields),
-            value_type=value_type,
+            value_columns=tuple(f.name for f in fields if value_column in (None, f.name)),
+            value_type=next((f.type for f in fields if f.name == value_column), value_type),
             operator=operator,
             output_type=None if output_type is None else type_info(output_type),
             secret=secret,
@@ -132,7 +137,9 @@ class KeyedOperatorHarness:
                 outputs += self._output_rows(batch)
         return outputs
 
-    def attempt(self, subtask: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def attempt(
+        self, subtask: int, batches: Iterable[pa.RecordBatch]
+    ) -> Generator[pa.RecordBatch, None, None]:
         """One task attempt at one subtask of the open batch."""
         spec = replace(self.spec, operator=copy.deepcopy(self.spec.operator))
         task = TaskIdentity(
@@ -154,28 +161,18 @@ class KeyedOperatorHarness:
         if not isinstance(self.backend, InMemoryStateBackend):
             raise InvalidRequestError("state is read here of the in-memory backend only")
         registration = self.backend.registration(self.spec.uid, state_name)
-        codecs = StateCodecs(registration, pickle_values=True, unpickle=True)
         wire_key = self._key_groups.wire_key(key)
         subtask = self._subtask(int.from_bytes(wire_key[:2], "big"))
         records = self.backend.records(
             self.spec.uid, subtask, state_name, wire_key + VOID_NAMESPACE
         )
-        elements, values = list(records.elements), list(records.values)
-        if ACCUMULATOR_ELEMENT in elements and codecs.accumulator is not None:
-            position = elements.index(ACCUMULATOR_ELEMENT)
-            accumulator = values.pop(position)
-            elements.pop(position)
-            if not elements:
-                return codecs.accumulator.decode(accumulator)
-        if not elements and codecs.map_key is None and codecs.kind != StateKind.LIST:
-            return None
-        return codecs.decode_records(elements, values)
+        return _whole_value(registration, records)
 
     def partitions(self, rows: Iterable[Any]) -> list[list[pa.RecordBatch]]:
         """The rows as Spark would hand them to the subtasks, in chunks."""
         rows = list(rows)
         names = [field.name for field in self._input_fields]
-        if self.spec.value_type.kind != Kind.ROW:
+        if self._rows_are_bare:
             rows = [(row,) for row in rows]
         positions = [names.index(column) for column in self.spec.key_columns]
         by_subtask: list[list[tuple[Any, ...]]] = [[] for _ in range(self.spec.parallelism)]
@@ -225,6 +222,20 @@ def _key_type(key_columns: tuple[str, ...], fields: Sequence[Field]) -> TypeInfo
     if len(key_columns) == 1:
         return by_name[key_columns[0]].type
     return TypeInfo(Kind.ROW, fields=tuple(by_name[column] for column in key_columns))
+
+
+def _whole_value(registration: StateRegistration, records: Records) -> Any:
+    """What the records hold; of an aggregate without a result its accumulator."""
+    found = dict(zip(records.elements, records.values, strict=True))
+    if registration.kind == StateKind.AGGREGATING and not registration.value_types:
+        info = TypeInfo.from_proto(registration.accumulator_types[-1].type)
+        data = found.get(ACCUMULATOR_ELEMENT)
+        return None if data is None else ValueCodec.of(info, unpickle=True).decode(data)
+    codecs = StateCodecs(registration, pickle_values=True, unpickle=True)
+    if registration.kind not in (StateKind.LIST, StateKind.MAP):
+        data = found.get(RESULT_ELEMENT)
+        return None if data is None else codecs.value.decode(data)
+    return codecs.decode_records(records.elements, records.values)
 
 
 def _batch(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch:
