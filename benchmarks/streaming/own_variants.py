@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         RuntimeContext,
         StreamExecutionEnvironment,
     )
+    from queryable_state.streaming.functions import Context
 
 QUERYABLE_NAME = "totals"
 TOTALS = Types.ROW_NAMED(["count", "total", "highest"], [Types.LONG(), Types.LONG(), Types.LONG()])
@@ -45,7 +46,7 @@ class Totals(KeyedProcessFunction):
         descriptor.set_queryable(QUERYABLE_NAME)
         self.totals = runtime_context.get_state(descriptor)
 
-    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
+    def process_element(self, value: Any, ctx: Context) -> Iterator[Any]:
         number = value.value
         count, total, highest = self.totals.value() or (0, 0, number)
         count += 1
@@ -89,13 +90,13 @@ def start(
     return environment.execute_async(name, checkpoint_location=str(work / "checkpoint"))
 
 
-def state_of(job: JobClient, keys: list[str]) -> dict[str, list[int]]:
+def state_of(name: str, job: JobClient, keys: list[str]) -> dict[str, list[int]]:
     """The state of the keys that have one, asked for as any client asks."""
     host, port = job.proxy_address().rsplit(":", 1)
     with blocking.QueryableStateClient(host, int(port)) as client:
         states = client.get_kv_states(job.job_id, QUERYABLE_NAME, keys)
     return {
-        key: list(state.value())
+        key: list(state.get() if name == "sums" else state.value())
         for key, state in zip(keys, states, strict=True)
         if state is not None
     }

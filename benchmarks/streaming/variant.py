@@ -49,8 +49,8 @@ def run_spark(name: str, data: Path, work: Path) -> dict[str, object]:
         batches = batches_of(query)
         query.stop()
         state = spark_variants.state_of(spark, checkpoint, named=name in NAMED_STATE)
-        rows = state.select("key.*", "value.*").collect()
-        return {"batches": batches, "state": {row[0]: list(row[1:]) for row in rows}}
+        rows = state.select("key", "value").collect()
+        return {"batches": batches, "state": {row.key[0]: list(row.value) for row in rows}}
     finally:
         spark.stop()
 
@@ -63,7 +63,7 @@ def run_own(name: str, data: Path, work: Path, keys: int) -> dict[str, object]:
             job = own_variants.start(name, environment, spark, data, work)
             job.process_all_available()
             batches = batches_of(job.query)
-            state = own_variants.state_of(job, key_names(keys))
+            state = own_variants.state_of(name, job, key_names(keys))
             job.cancel()
         return {"batches": batches, "state": state}
     finally:
