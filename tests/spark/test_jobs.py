@@ -60,7 +60,7 @@ def test_several_states_and_sinks_run_as_one_query_and_each_operator_once(
     assert sorted(seen["counts"]) == [("a", 1), ("a", 2), ("b", 1), ("b", 2)]
     client = connect(job)
     assert client.get_kv_state(job.job_id, "lastCount", "b").value().count == 2
-    assert client.get_kv_state(job.job_id, "max", "b").value() == 7.0
+    assert client.get_kv_state(job.job_id, "max", "b").get() == 7.0
     assert client.get_kv_state(job.job_id, "count", "a").value() == 2
 
 

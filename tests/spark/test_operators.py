@@ -84,10 +84,10 @@ def test_sums_minima_and_maxima_are_put_out_and_kept(
     job.process_all_available()
     assert rows == [(1, 3), (2, 10), (1, 7)]
     client = connect(job)
-    assert client.get_kv_state(job.job_id, "sum", 1).value() == 7
-    assert tuple(client.get_kv_state(job.job_id, "min", 1).value()) == (3.0, 1)
-    assert client.get_kv_state(job.job_id, "max", 1).value() == 9.0
-    assert client.get_kv_state(job.job_id, "max", 2).value() == 1.0
+    assert client.get_kv_state(job.job_id, "sum", 1).get() == 7
+    assert tuple(client.get_kv_state(job.job_id, "min", 1).get()) == (3.0, 1)
+    assert client.get_kv_state(job.job_id, "max", 1).get() == 9.0
+    assert client.get_kv_state(job.job_id, "max", 2).get() == 1.0
 
 
 def test_a_reduced_stream_puts_out_each_intermediate_value(
@@ -149,9 +149,9 @@ def test_keys_of_several_columns_and_of_a_function_are_the_same_tuples(
     job = env.execute_async("keys")
     job.process_all_available()
     client = connect(job)
-    assert client.get_kv_state(job.job_id, "by columns", ("a", 1)).value() == 3.5
-    assert client.get_kv_state(job.job_id, "by function", ("a", 1)).value() == 3.5
-    assert client.get_kv_state(job.job_id, "by function", ("a", 2)).value() == 2.0
+    assert client.get_kv_state(job.job_id, "by columns", ("a", 1)).get() == 3.5
+    assert client.get_kv_state(job.job_id, "by function", ("a", 1)).get() == 3.5
+    assert client.get_kv_state(job.job_id, "by function", ("a", 2)).get() == 2.0
     assert client.get_kv_state(job.job_id, "by upper", "A").value() == 3
 
 

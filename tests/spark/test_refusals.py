@@ -43,7 +43,7 @@ def reading(sensor: str | None) -> dict[str, object]:
 
 @pytest.fixture
 def stream(env: StreamExecutionEnvironment, feed: MakeFeed) -> DataStream:
-    source = feed(f"{READINGS}, tags map<string,string>, nested struct<a:map<int,int>>")
+    source = feed(f"{READINGS}, tags map<string,string>, nested struct<a:map<string,int>>")
     return env.from_dataframe(source.dataframe())
 
 
