@@ -124,6 +124,7 @@ def test_jobs_and_states_are_listed(
     running.coordinator.refresh()
     jobs = peer.ask("ListJobs", query_pb2.ListJobsRequest()).jobs
     assert [(job.name, list(job.states)) for job in jobs] == [("one", ["a", "b"]), ("two", ["c"])]
+    assert [job.job_id_hex for job in jobs] == [job.job_id.hex() for job in jobs]
     assert [job.status for job in running.coordinator.jobs()] == ["FAILED", "RUNNING"]
     assert running.coordinator.jobs()[0].error == "division by zero"
     for job, names in (("", ["a", "b", "c"]), ("two", ["c"])):

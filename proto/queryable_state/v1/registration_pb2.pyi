@@ -265,14 +265,17 @@ class JobInfo(_message.Message):
     STARTED_AT_MS_FIELD_NUMBER: _builtins.int
     COMMITTED_BATCH_FIELD_NUMBER: _builtins.int
     STATES_FIELD_NUMBER: _builtins.int
+    JOB_ID_HEX_FIELD_NUMBER: _builtins.int
     job_id: _builtins.bytes
-    """16 bytes; people see 32 hex digits."""
+    """16 bytes."""
     name: _builtins.str
     status: Global___JobStatus.ValueType
     started_at_ms: _builtins.int
     """Milliseconds since the epoch of its first contact with the coordinator."""
     committed_batch: _builtins.int
     """Newest committed batch; -1: none."""
+    job_id_hex: _builtins.str
+    """`job_id` as 32 hex digits, for people: tools that print JSON show bytes as base64."""
     @_builtins.property
     def states(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Queryable names, sorted."""
@@ -286,10 +289,11 @@ class JobInfo(_message.Message):
         started_at_ms: _builtins.int = ...,
         committed_batch: _builtins.int = ...,
         states: _abc.Iterable[_builtins.str] | None = ...,
+        job_id_hex: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["committed_batch", b"committed_batch", "job_id", b"job_id", "name", b"name", "started_at_ms", b"started_at_ms", "states", b"states", "status", b"status"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["committed_batch", b"committed_batch", "job_id", b"job_id", "job_id_hex", b"job_id_hex", "name", b"name", "started_at_ms", b"started_at_ms", "states", b"states", "status", b"status"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

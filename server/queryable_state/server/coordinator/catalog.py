@@ -187,6 +187,7 @@ def job_info(view: JobView) -> registration_pb2.JobInfo:
     """A job as it crosses the wire."""
     return registration_pb2.JobInfo(
         job_id=view.query_id,
+        job_id_hex=view.job_id,
         name=view.name,
         status=registration_pb2.JobStatus.Value(view.status),
         started_at_ms=view.started_at_ms,
