@@ -77,6 +77,33 @@ def test_a_strict_spec_that_is_exhausted_is_a_typed_error(
         bind(server.add_insecure_port, spec, "127.0.0.1", what="query port", strict=True)
 
 
+def test_a_port_that_is_taken_is_left_without_a_word_on_the_terminal(
+    server: grpc.Server, taken_port: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """gRPC writes to the process's stderr itself about a port it cannot have."""
+    for host in ("127.0.0.1", "localhost", "0.0.0.0"):
+        bind(server.add_insecure_port, PortSpec.parse(str(taken_port)), host, what="query port")
+    assert capfd.readouterr().err == ""
+
+
+def test_a_port_lost_to_another_between_look_and_bind_is_passed_over(
+    server: grpc.Server, taken_port: int
+) -> None:
+    asked: list[str] = []
+
+    def add_port(address: str) -> int:
+        asked.append(address)
+        return server.add_insecure_port(
+            f"127.0.0.1:{taken_port}" if len(asked) == 1 else "127.0.0.1:0"
+        )
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    assert bind(add_port, PortSpec.parse(str(port)), "127.0.0.1", what="query port")
+    assert asked == [f"127.0.0.1:{port}", "127.0.0.1:0"]
+
+
 def test_a_host_that_is_not_this_machines_is_a_typed_error(server: grpc.Server) -> None:
     with pytest.raises(InvalidRequestError, match=r"proxy port.*'192\.0\.2\.1'"):
         bind(server.add_insecure_port, PortSpec.parse("0"), "192.0.2.1", what="proxy port")

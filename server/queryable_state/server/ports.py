@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -64,7 +66,9 @@ def bind(
     listener in log and errors.
     """
     for port in spec.ports:
-        bound = _try(add_port, host, port)
+        # gRPC complains on the process's stderr about a port it cannot have. Whoever takes the
+        # port after this look makes it complain, and fail, all the same.
+        bound = 0 if _is_taken(host, port) else _try(add_port, host, port)
         if bound:
             _log.info("%s listens on %s", what, join_address(host, bound))
             return bound
@@ -86,6 +90,29 @@ def bind(
         join_address(host, bound),
     )
     return bound
+
+
+def _is_taken(host: str, port: int) -> bool:
+    """Whether the port is somebody else's, or forbidden to this user, on an address of `host`."""
+    if not port:
+        return False
+    try:
+        addresses = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | socket.AI_NUMERICSERV
+        )
+    except OSError:
+        # What is wrong with the host, gRPC finds, too.
+        return False
+    for family, kind, protocol, _, address in addresses:
+        try:
+            with socket.socket(family, kind, protocol) as probe:
+                # As gRPC does: connections that linger after their listener do not count.
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(address)
+        except OSError as refusal:
+            if refusal.errno in (errno.EADDRINUSE, errno.EACCES):
+                return True
+    return False
 
 
 def _try(add_port: Callable[[str], int], host: str, port: int) -> int:
