@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import TYPE_CHECKING
 
 from queryable_state.internal.v1 import backend_pb2
@@ -26,6 +27,9 @@ class InMemoryStateBackend:
     """
 
     def __init__(self, *, timestamp_ms: int = 1_000, watermark_ms: int = 0) -> None:
+        self.query_id = uuid.uuid4().bytes
+        self.run_id = uuid.uuid4().bytes
+        self.secret = "asked for by nobody"
         self.timestamp_ms = timestamp_ms
         """Time of the batches that begin from now on."""
         self.watermark_ms = watermark_ms

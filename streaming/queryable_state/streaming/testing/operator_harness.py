@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import itertools
-import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -41,7 +40,11 @@ _SIGN = 1 << 63
 
 
 class StateOwner(Protocol):
-    """Where a harness keeps its state: in memory, or on a state server."""
+    """Where a harness keeps its state: in memory, or on state servers."""
+
+    query_id: bytes
+    run_id: bytes
+    secret: str
 
     def access(self, spec: OperatorSpec, task: TaskIdentity) -> StateAccess:
         """The access of one task attempt."""
@@ -83,16 +86,11 @@ class KeyedOperatorHarness:
         chunk_rows: int = 10_000,
         settings: RuntimeSettings | None = None,
         owner: StateOwner | None = None,
-        query_id: bytes | None = None,
-        run_id: bytes | None = None,
-        secret: str = "in-memory",
     ) -> None:
-        self.backend = InMemoryStateBackend() if owner is None else owner
+        self.backend: StateOwner = InMemoryStateBackend() if owner is None else owner
         self.batch_id = 0
         """The batch that `run` runs next."""
         self._chunk_rows = chunk_rows
-        self._query_id = query_id or uuid.uuid4().bytes
-        self._run_id = run_id or uuid.uuid4().bytes
         self._attempts = itertools.count(1)
         if isinstance(operator, KeyedProcessFunction):
             operator = KeyedProcess(operator)
@@ -117,7 +115,7 @@ class KeyedOperatorHarness:
             value_type=next((f.type for f in fields if f.name == value_column), value_type),
             operator=operator,
             output_type=None if output_type is None else type_info(output_type),
-            secret=secret,
+            secret=self.backend.secret,
             settings=settings or RuntimeSettings(),
         )
         self._key_groups = KeyGroups(self.spec.key_type, max_parallelism)
@@ -143,8 +141,8 @@ class KeyedOperatorHarness:
         """One task attempt at one subtask of the open batch."""
         spec = replace(self.spec, operator=copy.deepcopy(self.spec.operator))
         task = TaskIdentity(
-            query_id=self._query_id,
-            run_id=self._run_id,
+            query_id=self.backend.query_id,
+            run_id=self.backend.run_id,
             batch_id=self.batch_id,
             subtask=subtask,
             task_attempt=next(self._attempts),

@@ -1,0 +1,140 @@
+"""Real state servers and a real coordinator beside a harness, in one process."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from queryable_state.server.testing.cluster import InProcessCluster
+from queryable_state.streaming.runtime.backend_client import BackendClient
+from queryable_state.streaming.runtime.channels import close_all
+from queryable_state.wire.errors import QueryTimeoutError
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from pathlib import Path
+
+    from queryable_state.server.state_server.server import StateServer
+    from queryable_state.streaming.runtime.access import StateAccess
+    from queryable_state.streaming.runtime.spec import OperatorSpec, TaskIdentity
+
+_T = TypeVar("_T")
+_DEADLINE_S = 20.0
+
+
+class LocalCluster:
+    """State servers on a thread of their own, for harnesses in the calling thread.
+
+    with LocalCluster(tmp_path, servers=2) as cluster:
+        harness = KeyedOperatorHarness(..., owner=cluster.start_query("job"))
+        harness.process(rows)
+        # Ask any server's proxy: cluster.proxy_address()
+    """
+
+    def __init__(self, directory: Path, *, servers: int = 1, **settings: Any) -> None:
+        """`settings` are those of the state servers, where they differ from the defaults."""
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="local cluster", daemon=True
+        )
+        self._cluster = InProcessCluster(directory, servers=servers, **settings)
+
+    @property
+    def servers(self) -> list[StateServer]:
+        """Those that run."""
+        return self._cluster.servers
+
+    @property
+    def secret(self) -> str:
+        """What every internal call must present."""
+        return self._cluster.coordinator.secret
+
+    def start_query(self, name: str) -> ClusterQuery:
+        """A query whose batches a harness runs."""
+        return ClusterQuery(self, self._cluster, name)
+
+    def proxy_address(self, server: int = 0) -> str:
+        """HOST:PORT of a server's proxy, for clients."""
+        return self.servers[server].addresses.proxy
+
+    def add_server(self) -> StateServer:
+        """One more state server."""
+        return self.run(self._cluster.add_server())
+
+    def stop_server(self, server: StateServer) -> None:
+        """Ends a server and what it holds."""
+        self.run(self._cluster.stop_server(server))
+
+    def run(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
+        """Run something on the thread of the servers."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(_DEADLINE_S)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        try:
+            self.run(self._cluster.__aenter__())
+        except BaseException:
+            self._end_thread()
+            raise
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        try:
+            self.run(self._cluster.__aexit__())
+        finally:
+            close_all()
+            self._end_thread()
+
+    def _end_thread(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(_DEADLINE_S)
+        self._loop.close()
+
+
+class ClusterQuery:
+    """One query on a local cluster: the owner of a harness's state."""
+
+    def __init__(self, local: LocalCluster, cluster: InProcessCluster, name: str) -> None:
+        self.query_id, self.run_id = cluster.coordinator.engine.start(name)
+        self.secret = local.secret
+        self.timestamp_ms = 1_000
+        """Time of the batches that begin from now on."""
+        self.watermark_ms = 0
+        """Watermark of the batches that begin from now on."""
+        self._cluster = cluster
+        self._planned: set[int] = set()
+
+    def access(self, spec: OperatorSpec, task: TaskIdentity) -> StateAccess:
+        """A task's client of the server of its executor, one for each subtask in turn."""
+        if task.batch_id not in self._planned:
+            self._planned.add(task.batch_id)
+            self._cluster.coordinator.engine.plan(
+                self.query_id,
+                task.batch_id,
+                timestamp_ms=self.timestamp_ms,
+                watermark_ms=self.watermark_ms,
+            )
+        return BackendClient(spec, task, lambda: self._address(task.subtask))
+
+    def commit(self, batch_id: int) -> None:
+        """Commit a batch; returns once every server that holds state of the query knows."""
+        coordinator = self._cluster.coordinator
+        coordinator.engine.commit(self.query_id, batch_id)
+        coordinator.coordinator.batch_committed(self.query_id, batch_id)
+        ends_at_s = time.monotonic() + _DEADLINE_S
+        while any(version < batch_id for version in self._committed()):
+            if time.monotonic() > ends_at_s:
+                raise QueryTimeoutError(
+                    f"a state server did not commit batch {batch_id} within {_DEADLINE_S:g} s"
+                )
+            time.sleep(0.005)
+
+    def _committed(self) -> list[int]:
+        jobs = [server.table.job(self.query_id) for server in self._cluster.servers]
+        return [job.committed_version for job in jobs if job is not None and job.subtasks]
+
+    def _address(self, subtask: int) -> str:
+        servers = self._cluster.servers
+        return servers[subtask % len(servers)].addresses.backend
