@@ -80,10 +80,12 @@ def _scalar_from_json(value: Any, info: TypeInfo) -> Any:
         return value
     if info.kind == Kind.DECIMAL:
         return Decimal(value) if isinstance(value, str) else value
-    if info.kind in (Kind.STRING, Kind.BOOLEAN):
+    if info.kind == Kind.BOOLEAN:
         return value
     if not isinstance(value, str):
-        raise TypeError("it needs a string")
+        raise TypeError("it needs quotes")
+    if info.kind == Kind.STRING:
+        return value
     if info.kind == Kind.BINARY:
         return base64.b64decode(value, validate=True)
     if info.kind == Kind.DATE:

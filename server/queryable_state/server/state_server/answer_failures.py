@@ -61,7 +61,7 @@ class AnswerFailures:
         if slot == NOT_HERE:
             return PlacementError(
                 f"server {self._server_id} does not own these key groups of state {name!r}: "
-                "locate their owners anew",
+                "ask their owners, which LocateState names, or a proxy",
                 placement_version=self._placement_version,
             )
         if slot == _TOO_LARGE:
