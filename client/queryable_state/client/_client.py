@@ -155,7 +155,7 @@ class QueryableStateClient:
             try:
                 key = encode(key)
             except QueryableStateError as error:
-                future.set_exception(error)
+                future.set_exception(lane.key_error(error))
                 return future
         lane.keys.append(key)
         lane.futures.append(future)
@@ -193,10 +193,13 @@ class QueryableStateClient:
                 allow_incomplete,
                 timeout_s,
             )
-            encode = lane.encode
-            encoded = list(keys) if encode is None else [encode(key) for key in keys]
         except QueryableStateError as error:
             return self._failed(error)
+        encode = lane.encode
+        try:
+            encoded = list(keys) if encode is None else [encode(key) for key in keys]
+        except QueryableStateError as error:
+            return self._failed(lane.key_error(error))
         assert self._loop is not None
         future: asyncio.Future[list[KvState | None]] = self._loop.create_future()
         if not encoded:

@@ -74,7 +74,7 @@ class Dispatcher:
             batch = Batch(lane, None, keys, waiters, deadline)
             self._admit(batch)
             self._park(batch)
-        elif self._is_as_expected(lane, keys, waiters):
+        else:
             self._route(lane, codecs, keys, waiters, deadline, 0, None)
 
     def answered(self, batch: Batch, answer: query_pb2.Answer) -> None:
@@ -160,16 +160,6 @@ class Dispatcher:
         if batch.peer is not None:
             batch.peer.forget(batch)
 
-    def _is_as_expected(self, lane: Lane, keys: Sequence[Any], waiters: Waiters) -> bool:
-        expectation, located = lane.options.expectation, lane.handle.located
-        if expectation is not None and located is not None:
-            try:
-                expectation.check(located)
-            except QueryableStateError as error:
-                waiters.fail(range(len(keys)), error)
-                return False
-        return True
-
     def _route(
         self,
         lane: Lane,
@@ -210,6 +200,9 @@ class Dispatcher:
         """Takes a batch that was not asked yet anew, under the placement known now."""
         self._discharge(batch)
         lane = batch.lane
+        if lane.refusal is not None:
+            batch.fail(batch.left(), lane.refusal)
+            return
         codecs, encoded = lane.handle.codecs, batch.codecs
         assert codecs is not None
         keys, waiters = batch.keys, batch.waiters
@@ -221,10 +214,10 @@ class Dispatcher:
                     keys.append(codecs.key_groups.wire_key(decode(key) if decode else key))
                     positions.append(position)
                 except QueryableStateError as error:
-                    waiters.fail([position], error)
+                    waiters.fail([position], lane.key_error(error))
             if len(keys) < len(batch.keys):
                 waiters = waiters.pick(positions)
-        if keys and self._is_as_expected(lane, keys, waiters):
+        if keys:
             self._route(lane, codecs, keys, waiters, batch.deadline, batch.attempts, batch.failure)
 
     def _park(self, batch: Batch) -> None:

@@ -1,0 +1,8 @@
+"""The client for threads: the names of `queryable_state.client`, each call blocking.
+
+States, listings and errors are those of `queryable_state.client`.
+"""
+
+from queryable_state.client.blocking._client import QueryableStateClient
+
+__all__ = ["QueryableStateClient"]

@@ -1,0 +1,41 @@
+"""Clients for tests, and waiting for what they cause."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from queryable_state.client import QueryableStateClient
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from queryable_state.server.testing.cluster import InProcessCluster
+
+DEADLINE_S = 20.0
+
+
+def client_of(
+    address: str, *, direct: bool = True, timeout_s: float = DEADLINE_S, unpickle: bool = False
+) -> QueryableStateClient:
+    host, _, port = address.rpartition(":")
+    return QueryableStateClient(
+        host, int(port), direct=direct, timeout_s=timeout_s, unpickle=unpickle
+    )
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Waits for a condition, at most for the deadline of the tests."""
+    async with asyncio.timeout(DEADLINE_S):
+        while not condition():  # noqa: ASYNC110 - state of other threads and processes
+            await asyncio.sleep(0.005)
+
+
+async def until_direct(client: QueryableStateClient, cluster: InProcessCluster) -> None:
+    """Waits until the client has a connection to every owner."""
+    await client.get_kv_states("sensors", "last", [f"sensor_{number}" for number in range(100)])
+    dispatcher = client._opened
+    assert dispatcher is not None
+    peers = dispatcher.peers._by_address
+    for server in cluster.servers:
+        await until(lambda server=server: peers[server.addresses.query].is_ready)  # type: ignore[misc]
