@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from queryable_state.client.blocking import QueryableStateClient
+from queryable_state.server.settings import Limits
 from queryable_state.streaming.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -242,6 +243,22 @@ def test_a_task_asks_for_a_server_that_cannot_be_reached_until_its_time_is_up(
             assert address in str(error.value)
         finally:
             cluster.servers.remove(gone)
+
+
+def test_a_task_waits_for_room_on_its_server_until_its_time_is_up(tmp_path: Path) -> None:
+    """Each subtask alone would fit, both of a batch do not."""
+    with LocalCluster(tmp_path, limits=Limits(max_staged_bytes=15_000)) as cluster:
+        harness = KeyedOperatorHarness(
+            LatestValueSink(ValueStateDescriptor("latest", "string")),
+            "k INT, v STRING",
+            key_by="k",
+            value_column="v",
+            owner=cluster.start_query("full"),
+            settings=RuntimeSettings(task_timeout_s=0.5),
+        )
+        with pytest.raises(RetryLaterError, match=r"could not prepare within 0.5 s.*OVERLOADED"):
+            harness.process((i, "x" * 1000) for i in range(20))
+        harness.process([(1, "x")])
 
 
 def test_a_new_owner_begins_and_a_lost_one_ends_the_attempt(tmp_path: Path) -> None:

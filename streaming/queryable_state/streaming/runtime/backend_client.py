@@ -173,7 +173,7 @@ class BackendClient:
                 self._owner = self._located_or_none(owner.server_id, ends_at_s)
             return
         moved = error.reason == Reason.NOT_OWNER
-        if error.reason == Reason.UNAVAILABLE:
+        if error.reason in (Reason.UNAVAILABLE, Reason.LEASE_EXPIRED):
             now = self._located_or_none(owner.server_id, ends_at_s)
             moved = now is not None and now.server_id != owner.server_id
         if moved:

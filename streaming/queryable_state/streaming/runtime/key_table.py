@@ -47,6 +47,8 @@ class KeyTable:
         )
         self._encode = KeyCodec(spec.key_type).encode
         self._slot_of: dict[bytes, int] = {}
+        # Keys of one type that are equal to Python have equal bytes; not the other way round (NaN).
+        self._known: dict[Any, int] = {}
         self._make_key: Callable[[tuple[Any, ...]], Any] | None = None
         self._column_types = [spec.key_type]
         if len(spec.key_columns) > 1:
@@ -71,15 +73,11 @@ class KeyTable:
             if self._make_key is None
             else [self._make_key(key) for key in zip(*distinct, strict=True)]
         )
-        slots = np.array(
-            [
-                self._slot(key, group)
-                for key, group in zip(keys, groups[firsts].tolist(), strict=True)
-            ],
-            dtype=np.int64,
-        )
-        self.chunk_slots = list(dict.fromkeys(slots.tolist()))
-        return slots[codes]
+        found = zip(map(self._known.get, keys), keys, groups[firsts].tolist(), strict=True)
+        slots = [self._slot(key, group) if slot is None else slot for slot, key, group in found]
+        self.chunk_slots = list(dict.fromkeys(slots))
+        slot_of_code: Slots = np.array(slots, dtype=np.int64)
+        return slot_of_code[codes]
 
     def _slot(self, key: Any, group: int) -> int:
         try:
@@ -96,6 +94,7 @@ class KeyTable:
             slot = self._slot_of[wire_key] = len(self.keys)
             self.keys.append(key)
             self.wire_keys.append(wire_key)
+        self._known[key] = slot
         return slot
 
     def _key_column(self, batch: pa.RecordBatch, name: str) -> pa.Array:

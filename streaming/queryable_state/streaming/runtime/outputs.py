@@ -9,7 +9,7 @@ import pyarrow as pa
 from queryable_state.streaming.functions import UserFunctionError
 from queryable_state.streaming.runtime.arrow_types import arrow_schema, to_arrow_value
 from queryable_state.wire.errors import SerializationError
-from queryable_state.wire.rows import row_values
+from queryable_state.wire.rows import row_class, row_values
 from queryable_state.wire.types import Field, Kind
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ class Outputs:
         self._schema = arrow_schema(self._fields)
         self._converters = [to_arrow_value(field.type) for field in self._fields]
         self._names = tuple(field.name for field in self._fields)
+        self._ordered_types = {tuple, row_class(self._names)}
         output = spec.output_type
         self._is_row = output is not None and output.kind == Kind.ROW
         self._in_order = (
@@ -63,10 +64,9 @@ class Outputs:
 
     def _ordered(self, rows: list[Any]) -> list[Any]:
         """The rows as sequences in the order of the output's fields."""
-        width = len(self._names)
-        if all(
-            row.__class__ is tuple or getattr(row, "_fields", None) == self._names for row in rows
-        ) and all(len(row) == width for row in rows):
+        if set(map(type, rows)) <= self._ordered_types and set(map(len, rows)) == {
+            len(self._names)
+        }:
             return rows
         in_order = self._in_order
         assert in_order is not None

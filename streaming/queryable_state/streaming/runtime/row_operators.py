@@ -84,9 +84,12 @@ def _process(
         for start in range(0, len(slots), _PIECE_ROWS):
             extend = outputs.rows.extend
             try:
-                for slot in slots[start : start + _PIECE_ROWS]:
+                # The slots come first: where they end, no element is taken and lost.
+                for slot, element in zip(  # noqa: B905
+                    slots[start : start + _PIECE_ROWS], elements
+                ):
                     cursor.slot = slot
-                    result = process(next(elements), element_context)
+                    result = process(element, element_context)
                     if result is not None:
                         extend(result)
             except QueryableStateError as error:

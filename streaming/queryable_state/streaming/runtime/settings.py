@@ -16,7 +16,7 @@ class RuntimeSettings:
     """Longest encoded key."""
     value_bytes: int = 4 * 1024 * 1024
     """Longest encoded value, list chunk or map entry."""
-    fetch_keys: int = 4096
+    fetch_keys: int = 16_384
     """Most keys of one fetch; more are fetched in several."""
     map_prefetch_entries: int = 1000
     """Entries of one key's map state fetched at once; a map with more is read entry by entry."""
