@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 
@@ -28,6 +28,7 @@ from queryable_state.client import (
     QueryableStateError,
     ReducingState,
     UnknownKeyOrNamespaceError,
+    UnknownStateError,
     ValueState,
 )
 
@@ -67,12 +68,9 @@ async def read_sensor(client: QueryableStateClient, job_id: str, sensor: str) ->
     )
 
 
-def table_of(rows: list[Row], took_ms: float, alerts: list[str]) -> Table:
+def dashboard_of(rows: list[Row], took_ms: float, alerts: list[str]) -> Group:
     """The dashboard of one round."""
-    table = Table(
-        title=f"{2 * len(rows)} queries in {took_ms:.1f} ms",
-        caption="\n".join(f"alert: {alert}" for alert in alerts[-4:]) or None,
-    )
+    table = Table(title=f"{2 * len(rows)} queries in {took_ms:.1f} ms")
     table.add_column("sensor")
     for column in ("lastTemperature", "maxTemperature", "batch"):
         table.add_column(column, justify="right")
@@ -82,7 +80,7 @@ def table_of(rows: list[Row], took_ms: float, alerts: list[str]) -> Table:
             *(("-" if cell is None else f"{cell:.2f}") for cell in (row.last, row.maximum)),
             "-" if row.batch is None else str(row.batch),
         )
-    return table
+    return Group(table, *(f"alert: {alert}" for alert in alerts[-4:]))
 
 
 @contextlib.contextmanager
@@ -100,7 +98,7 @@ def running_job(log: IO[bytes], arguments: list[str]) -> Iterator[subprocess.Pop
         process.send_signal(signal.SIGTERM)
         try:
             process.wait(timeout=30)
-        except subprocess.TimeoutExpired:
+        except (subprocess.TimeoutExpired, KeyboardInterrupt):
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
@@ -142,15 +140,17 @@ async def watch(job_id: str, address: str, log: Path, seconds: float, console: C
                     rows = await asyncio.gather(
                         *(read_sensor(client, job_id, sensor) for sensor in SENSORS)
                     )
+                except UnknownStateError:
+                    console.print("waiting for the first batch ...")
                 except QueryableStateError as error:
                     console.print(f"{error.reason_name}: {error}")
                 else:
                     took_ms = (time.perf_counter() - began) * 1000
-                    table = table_of(rows, took_ms, alerts_in(log))
+                    dashboard = dashboard_of(rows, took_ms, alerts_in(log))
                     if live is None:
-                        console.print(table)
+                        console.print(dashboard)
                     else:
-                        live.update(table, refresh=True)
+                        live.update(dashboard, refresh=True)
                 await asyncio.sleep(1)
 
 
@@ -169,7 +169,7 @@ def demo(seconds: float, job_arguments: list[str]) -> None:
             console.print(
                 "  grpcurl -plaintext -d "
                 """'{"job": "temperature", "state_name": "lastTemperature", """
-                f""""key_json": "\\\\"sensor_1\\\\""}}' """
+                f""""key_json": "\\"sensor_1\\""}}' """
                 f"{address} queryable_state.v1.QueryableState/GetKvState",
                 markup=False,
                 highlight=False,
@@ -182,8 +182,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Watch the state of a running PySpark job.")
     parser.add_argument("--seconds", type=float, default=0, help="end after so long; 0: Ctrl-C")
     options, job_arguments = parser.parse_known_args()
-    # Ctrl-C and a closed terminal end the loop; running_job then ends the job.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # Whatever asks for the end, a closed terminal included, ends the loop as Ctrl-C does;
+    # running_job then ends the job.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
     with contextlib.suppress(KeyboardInterrupt):
         demo(options.seconds, job_arguments)
 

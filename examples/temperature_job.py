@@ -54,7 +54,7 @@ class TemperatureAlert(KeyedProcessFunction):
         last = self.last.value()
         self.last.update(value.temperature)
         if last is not None and abs(value.temperature - last) > self.threshold:
-            yield value.sensor, value.temperature, value.temperature - last
+            yield value.sensor, value.temperature, round(value.temperature - last, 2)
 
 
 def readings(spark: SparkSession, rows_per_second: int) -> DataFrame:
