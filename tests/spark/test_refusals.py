@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,6 +19,7 @@ from queryable_state.streaming import (
     Types,
     ValueStateDescriptor,
 )
+from queryable_state.streaming.functions import UserFunctionError
 from queryable_state.streaming.spark.session import check_version
 from queryable_state.wire.errors import (
     DescriptorMismatchError,
@@ -170,19 +170,28 @@ def test_a_function_that_raises_is_named_with_its_key_and_batch(
     source.add(reading("a"))
     source.add(reading("b"))
     job = env.execute_async("raises")
-    with pytest.raises(Exception, match="the sensor is broken") as caught:
+    with pytest.raises(UserFunctionError, match="the sensor is broken") as caught:
         job.process_all_available()
     text = str(caught.value)
-    assert "alarm" in text
-    assert "'b'" in text
-    assert re.search(r"batch 1\b", text)
+    assert "'alarm'" in text
+    assert "key 'b'" in text
+    assert "batch 1:" in text
+    (trace,) = caught.value.__notes__
+    assert 'raise ZeroDivisionError("the sensor is broken")' in trace
+    # Who started the query himself finds the same in Spark's error, without our frames.
     spark_text = str(job.query.exception())
-    assert "ZeroDivisionError: the sensor is broken" in spark_text
+    assert text in spark_text
+    assert trace in spark_text
+    assert "row_operators.py" not in spark_text.partition("own traceback")[0]
 
 
-def test_a_null_key_is_refused(env: StreamExecutionEnvironment, feed: MakeFeed) -> None:
+@pytest.mark.parametrize("ends", [1, 2])
+def test_a_null_key_is_refused(env: StreamExecutionEnvironment, feed: MakeFeed, ends: int) -> None:
+    """Natively and in a branch of a batch, whose errors Spark wraps once more."""
     source = feed(READINGS)
-    env.from_dataframe(source.dataframe()).key_by("sensor").as_queryable_state("s").uid("s")
+    keyed = env.from_dataframe(source.dataframe()).key_by("sensor")
+    for number in range(ends):
+        keyed.as_queryable_state(f"s-{number}").uid(f"s-{number}")
     source.add(reading(None))
     job = env.execute_async("null key")
     with pytest.raises(QueryableStateError, match="sensor"):

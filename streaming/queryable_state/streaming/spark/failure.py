@@ -1,30 +1,47 @@
-"""Why a query failed: our errors found again in the text Spark carries from a worker."""
+"""Why a query failed: errors of ours on their way from a worker to the driver, which is the text
+that Spark carries."""
 
 from __future__ import annotations
 
 import re
+import traceback
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 
 from queryable_state.v1 import errors_pb2
-from queryable_state.wire.errors import QueryableStateError, Reason
+from queryable_state.wire.errors import InternalError, QueryableStateError, Reason
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql.streaming.query import StreamingQuery
 
-_NOTE = "[queryable-state: {name}]"
-# A traceback shows the raising line too, so the last match is the message itself.
+_TRACE = "The function's own traceback:"
+# As a traceback ends: class and text, the note, then what else was noted. Spark adds its state.
 _TYPED = re.compile(
-    r"^(?:queryable_state\.wire\.errors\.)?\w+Error: (?P<message>(?:(?!^\w[\w.]*Error: ).)*?)"
-    r"^\[queryable-state: (?P<name>\w+)\]$",
+    r"^(?:[\w]+\.)*(?P<class>\w+): (?P<text>(?:(?!^(?:\w+\.)*\w+Error: ).)*?)"
+    r"^\[queryable-state: (?P<reason>\w+)\]$"
+    rf"(?:\n(?P<trace>{re.escape(_TRACE)}$.*?)(?=\n SQLSTATE|\n\tat |\n===|\s*\Z))?",
     re.MULTILINE | re.DOTALL,
 )
 
 
-def reason_note(error: QueryableStateError) -> str:
-    """The line that tells an error's reason below its text in a traceback."""
-    return _NOTE.format(name=error.reason_name)
+def to_be_carried(error: QueryableStateError) -> QueryableStateError:
+    """The error as a worker should raise it.
+
+    Its notes end up in the text below its own. Spark drops the cause of an error, so
+    the traceback of a user's function becomes a note; ours says nothing to a user,
+    unless the error is a defect of ours.
+    """
+    error.add_note(f"[queryable-state: {error.reason_name}]")
+    if isinstance(error, InternalError):
+        return error
+    cause = error.__cause__
+    if cause is not None and not isinstance(cause, QueryableStateError):
+        lines = traceback.format_exception(cause)
+        error.add_note(f"{_TRACE}\n{''.join(lines).rstrip()}")
+    return error.with_traceback(None)
 
 
 def failure_of(query: StreamingQuery) -> Exception | None:
@@ -37,14 +54,25 @@ def failure_of(query: StreamingQuery) -> Exception | None:
 
 
 def typed_error(text: str) -> QueryableStateError | None:
-    """The error of ours that a worker's traceback ends with."""
+    """The error of ours that a worker raised, from the text it ended with."""
     matches = list(_TYPED.finditer(text))
-    if not matches or matches[-1]["name"] not in Reason.keys():  # noqa: SIM118 - not a mapping
+    if not matches or matches[-1]["reason"] not in Reason.keys():  # noqa: SIM118 - not a mapping
         return None
     found = matches[-1]
-    return QueryableStateError.from_proto(
-        errors_pb2.Error(reason=Reason.Value(found["name"]), message=found["message"].strip())
-    )
+    reason, message = Reason.Value(found["reason"]), found["text"].strip()
+    error = QueryableStateError.from_proto(errors_pb2.Error(reason=reason, message=message))
+    for known in _classes(QueryableStateError):
+        if known.__name__ == found["class"]:
+            error = known(message, reason=reason)
+    if found["trace"]:
+        error.add_note(found["trace"].strip())
+    return error
+
+
+def _classes(base: type[QueryableStateError]) -> Iterator[type[QueryableStateError]]:
+    for known in base.__subclasses__():
+        yield known
+        yield from _classes(known)
 
 
 def _root_message(query: Any) -> str | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from queryable_state.streaming.spark.failure import reason_note
+from queryable_state.streaming.spark.failure import to_be_carried
 from queryable_state.wire.errors import QueryableStateError
 
 if TYPE_CHECKING:
@@ -36,9 +36,7 @@ class SubtaskFunction:
         try:
             yield from self._run(batches)
         except QueryableStateError as error:
-            # The note is in the text Spark carries to the driver, which has no other way there.
-            error.add_note(reason_note(error))
-            raise
+            raise to_be_carried(error) from None
 
     def _run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from queryable_state.server.state_server.launch import ensure_server

@@ -1,0 +1,61 @@
+"""Errors of a worker, found again in the text Spark carries to the driver."""
+
+from __future__ import annotations
+
+import traceback
+
+import pytest
+
+from queryable_state.streaming.functions import UserFunctionError
+from queryable_state.streaming.spark.failure import to_be_carried, typed_error
+from queryable_state.wire.errors import (
+    InternalError,
+    JobError,
+    KeyTypeError,
+    QueryableStateError,
+    Reason,
+    SerializationError,
+)
+
+
+def as_spark_carries(error: QueryableStateError) -> str:
+    """The text of a worker's error, with what Spark puts around it."""
+    try:
+        raise to_be_carried(error) from None
+    except QueryableStateError as raised:
+        text = "".join(traceback.format_exception(raised))
+    return f"[PYTHON_EXCEPTION] An exception was thrown: {text} SQLSTATE: 38000\n=== Query ===\nx"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        JobError("two claim 'x'", reason=Reason.DUPLICATE_NAME),
+        KeyTypeError("a null key:\nin batch 3"),
+        SerializationError("not a bigint"),
+        InternalError("a defect: KeyError: 'x'"),
+    ],
+)
+def test_class_reason_and_text_arrive(error: QueryableStateError) -> None:
+    found = typed_error(as_spark_carries(error))
+    assert type(found) is type(error)
+    assert found is not None
+    assert (found.reason, str(found)) == (error.reason, str(error))
+
+
+def test_the_traceback_of_a_users_function_arrives_as_a_note() -> None:
+    error = UserFunctionError("operator 'x', key 'a': ZeroDivisionError: division by zero")
+    try:
+        1 / 0  # noqa: B018 - what a user's function does
+    except ZeroDivisionError as cause:
+        error.__cause__ = cause
+    found = typed_error(as_spark_carries(error))
+    assert isinstance(found, UserFunctionError)
+    (note,) = found.__notes__
+    assert "1 / 0" in note
+    assert note.endswith("ZeroDivisionError: division by zero")
+
+
+def test_what_is_not_ours_is_none() -> None:
+    assert typed_error("Traceback ...\nValueError: x\n SQLSTATE: 38000") is None
+    assert typed_error("queryable_state.wire.errors.JobError: x\n[queryable-state: NEW]\n") is None
