@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -103,6 +106,14 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
+def _waits_for(fd: int) -> bool:
+    """Whether somebody waits for the lock on an open file."""
+    inode = f":{os.fstat(fd).st_ino} "
+    return any(
+        "->" in line and inode in line for line in Path("/proc/locks").read_text().splitlines()
+    )
+
+
 def addresses_of(worker: subprocess.Popen[bytes]) -> dict[str, Any]:
     assert worker.stdout is not None
     answered: dict[str, Any] = json.loads(worker.stdout.readline())
@@ -183,8 +194,54 @@ def test_sigterm_drains_and_leaves_the_coordinator(
     os.kill(addresses.pid, signal.SIGTERM)
     until(lambda: not executor.directory.is_held())
     assert addresses.proxy not in coordinator.coordinator.proxy_addresses()
-    assert executor.directory.addresses() is None
-    assert "stopped" in executor.directory.log.read_text()
+    until(lambda: not executor.directory.path.exists())
+
+
+def test_what_a_killed_server_of_an_ended_jvm_left_goes_with_the_next_server(
+    executor: Executor, tmp_path: Path
+) -> None:
+    """Nothing goes that a live process, a server or a person may still want."""
+    ticks = start_ticks(os.getpid())
+    abandoned = [tmp_path / f"queryable-state-local-1-{os.getpid()}-{ticks + 1}"]
+    held, living, foreign, other = kept = [
+        tmp_path / f"queryable-state-local-2-{os.getpid()}-{ticks + 1}",
+        tmp_path / f"queryable-state-local-1-{os.getpid()}-{ticks}",
+        tmp_path / f"queryable-state-local-3-{os.getpid()}-{ticks + 1}",
+        tmp_path / "queryable-state-abc",
+    ]
+    for path in (*abandoned, *kept):
+        (path / "stores" / "1").mkdir(parents=True)
+        (path / "server.log").touch()
+        (path / "server.json").touch()
+    (foreign / "notes.txt").touch()
+    with ServerDirectory(held).holding():
+        executor.ensure()
+        assert not any(path.exists() for path in abandoned)
+        assert all((path / "stores" / "1").exists() for path in (held, living, other))
+        assert (foreign / "notes.txt").exists()
+
+
+def test_a_folder_removed_under_a_waiting_spawner_is_made_anew(tmp_path: Path) -> None:
+    directory = ServerDirectory(tmp_path / "executor")
+    entered = threading.Event()
+
+    def spawn() -> None:
+        with ServerDirectory(directory.path).spawning():
+            assert not directory.remove(), "a server starts there"
+            entered.set()
+
+    directory.make()
+    spawner = threading.Thread(target=spawn)
+    with (directory.path / "spawn.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        spawner.start()
+        until(lambda: _waits_for(lock.fileno()))
+        shutil.rmtree(directory.path)
+    spawner.join(DEADLINE_S)
+    assert entered.is_set()
+    assert directory.remove()
+    assert not directory.path.exists()
+    assert not directory.remove()
 
 
 def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:

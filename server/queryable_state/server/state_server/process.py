@@ -25,6 +25,7 @@ def main(settings_json: str) -> int:
     """Runs one state server to its end; returns the exit code.
 
     The log goes to `server.log` in the server's directory, what fails before that to stderr.
+    The directory goes with an orderly end; after any other, the log says why.
     """
     try:
         settings = StateServerSettings.from_json(settings_json)
@@ -40,6 +41,7 @@ def main(settings_json: str) -> int:
     )
     try:
         with directory.holding():
+            directory.remove_abandoned()
             _tune()
             uvloop.run(_run(settings, directory))
     except QueryableStateError as refusal:
@@ -48,6 +50,7 @@ def main(settings_json: str) -> int:
     except Exception:  # noqa: BLE001 - the log is all that is left of it
         _log.exception("the state server failed")
         return 1
+    directory.remove()
     return 0
 
 

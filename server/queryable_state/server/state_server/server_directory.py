@@ -6,10 +6,13 @@ import contextlib
 import fcntl
 import json
 import os
+import re
+import shutil
 import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+from queryable_state.server.state_server.watched_process import start_ticks
 from queryable_state.wire.errors import CorruptDataError, RetryLaterError
 
 if TYPE_CHECKING:
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _PROBE_RETRY_S = 0.005
+# As an executor's folder is named: at the end, pid and start of the process it belongs to.
+_OF_PROCESS = re.compile(r"queryable-state-.+-(\d+)-(\d+)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +44,9 @@ class ServerDirectory:
     Only the lock says that a server lives: it is gone with the process however that ended, and
     a zombie has none. What an earlier server left in `server.json` is removed before the lock
     is taken, under `start.lock`, so that with the lock held it is of the holder or not there yet.
+
+    The folder is removed under `spawn.lock`. Who waited for that one looks whether it still has a
+    name: the folder may have gone meanwhile, or be a new one.
     """
 
     def __init__(self, path: Path) -> None:
@@ -82,19 +90,59 @@ class ServerDirectory:
 
     def is_held(self) -> bool:
         """Whether a server lives here, listening or still starting."""
-        if not self._lock.exists():
+        try:
+            with self._opened(self._lock, create=False) as fd:
+                # Shared, so that probes do not take each other for a server.
+                return not _locked(fd, fcntl.LOCK_SH)
+        except FileNotFoundError:
             return False
-        with self._opened(self._lock) as fd:
-            # Shared, so that probes do not take each other for a server.
-            return not _locked(fd, fcntl.LOCK_SH)
 
     @contextlib.contextmanager
     def spawning(self) -> Iterator[None]:
         """Held by the one who starts a server; the others wait."""
-        self.make()
-        with self._opened(self._spawn_lock) as fd:
-            fcntl.flock(fd, fcntl.LOCK_EX)
-            yield
+        while True:
+            self.make()
+            with contextlib.ExitStack() as stack:
+                try:
+                    fd = stack.enter_context(self._opened(self._spawn_lock))
+                except FileNotFoundError:
+                    continue
+                fcntl.flock(fd, fcntl.LOCK_EX)
+                if not _has_name(fd, self._spawn_lock):
+                    continue
+                yield
+                return
+
+    def remove(self) -> bool:
+        """Removes the folder, unless a server lives or starts there or it holds foreign files."""
+        try:
+            with (
+                self._opened(self._spawn_lock) as spawn_fd,
+                self._opened(self._lock) as fd,
+            ):
+                if not (_locked(spawn_fd, fcntl.LOCK_EX) and _locked(fd, fcntl.LOCK_EX)):
+                    return False
+                if not _has_name(spawn_fd, self._spawn_lock):
+                    return False
+                shutil.rmtree(self.stores, ignore_errors=True)
+                for name in (self.log, self._addresses, self._start_lock, self._lock):
+                    name.unlink(missing_ok=True)
+                self._spawn_lock.unlink()
+                self.path.rmdir()
+        except OSError:
+            # Gone, another user's, or not empty.
+            return False
+        return True
+
+    def remove_abandoned(self) -> None:
+        """Removes folders beside this one whose server was killed and whose process has ended."""
+        for path in self.path.parent.glob("queryable-state-*"):
+            found = _OF_PROCESS.fullmatch(path.name)
+            if found is None or path == self.path:
+                continue
+            started = start_ticks(int(found[1]))
+            if not started or started != int(found[2]):
+                ServerDirectory(path).remove()
 
     def addresses(self) -> ServerAddresses | None:
         """Where the server listens; None: it does not yet."""
@@ -120,8 +168,8 @@ class ServerDirectory:
 
     @staticmethod
     @contextlib.contextmanager
-    def _opened(path: Path) -> Iterator[int]:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    def _opened(path: Path, *, create: bool = True) -> Iterator[int]:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o600)
         try:
             yield fd
         finally:
@@ -135,3 +183,11 @@ def _locked(fd: int, kind: int) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def _has_name(fd: int, path: Path) -> bool:
+    """Whether an open file is still the one at `path`."""
+    try:
+        return os.path.samestat(os.fstat(fd), path.stat())
+    except FileNotFoundError:
+        return False
