@@ -30,7 +30,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 # Executors need not have the tests on their path.
-cloudpickle.register_pickle_by_value(functions)
+cloudpickle.register_pickle_by_value(functions)  # type: ignore[no-untyped-call]
 
 
 @pytest.fixture(scope="session")

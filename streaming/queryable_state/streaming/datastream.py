@@ -66,7 +66,7 @@ class DataStream:
         """Prints each element on the driver's standard output."""
         return self.add_sink(_print_rows)._named("print")
 
-    def add_sink(self, function: Callable[[DataFrame, int], None]) -> DataStreamSink:
+    def add_sink(self, function: Callable[[DataFrame, int], object]) -> DataStreamSink:
         """Calls a function with the DataFrame and the id of each batch, as `foreachBatch` does.
 
         The function runs in the driver and again when Spark repeats a batch. Threads
@@ -80,7 +80,7 @@ class DataStream:
         self._environment._add_sink(node)
         return DataStreamSink(node)
 
-    def sink_to(self, function: Callable[[DataFrame, int], None]) -> DataStreamSink:
+    def sink_to(self, function: Callable[[DataFrame, int], object]) -> DataStreamSink:
         """The same as `add_sink`."""
         return self.add_sink(function)
 

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from queryable_state.streaming.functions import ReduceFunction
 
 
+def _is_name(name: object) -> bool:
+    return isinstance(name, str) and name != ""
+
+
 class StateDescriptor:
     """Name and types of one state of an operator.
 
@@ -26,7 +30,7 @@ class StateDescriptor:
     kind: ClassVar[StateKind.ValueType]
 
     def __init__(self, name: str, value_type: TypeInfo | None) -> None:
-        if not isinstance(name, str) or not name:
+        if not _is_name(name):
             raise InvalidRequestError(
                 f"a state needs a name that is a non-empty string, not {name!r}"
             )
@@ -71,7 +75,7 @@ class StateDescriptor:
 
     def set_queryable(self, name: str) -> None:
         """Make the state queryable under a name that is unique within the job."""
-        if not isinstance(name, str) or not name:
+        if not _is_name(name):
             raise InvalidRequestError(
                 f"state {self._name!r}: a queryable name is a non-empty string, not {name!r}"
             )

@@ -12,7 +12,7 @@ one run, effects on anything else are the function's own.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from queryable_state.wire.errors import InvalidRequestError, JobError, Reason
 
@@ -107,8 +107,13 @@ class Context(ABC):
         """The operator's event-time clock in milliseconds since the epoch; 0: no watermark."""
 
 
+_Context: TypeAlias = Context
+
+
 class KeyedProcessFunction(ABC):
     """A function over the elements of a keyed stream with state; see the module for call order."""
+
+    Context: TypeAlias = _Context
 
     def open(self, runtime_context: RuntimeContext) -> None:  # noqa: B027 - optional to override
         """Ask for states and prepare what lives as long as the task."""

@@ -82,7 +82,7 @@ class SinkNode:
     """Something done with each batch of a stream."""
 
     upstream: StreamNode
-    write: Callable[[DataFrame, int], None]
+    write: Callable[[DataFrame, int], object]
     name: str = "sink"
 
 

@@ -16,6 +16,8 @@ from queryable_state.streaming.spark.task import SubtaskFunction
 from queryable_state.streaming.spark.types import data_type, is_hashable, schema
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -64,7 +66,7 @@ class Compiler:
             end = graph.ends[0]
             frames = _Frames(self, graph, {})
             if isinstance(end, SinkNode):
-                return frames.of(end.upstream).writeStream.foreachBatch(end.write)
+                return frames.of(end.upstream).writeStream.foreachBatch(_without_result(end.write))
             return frames.of(end).writeStream.format("noop")
         (source,) = graph.sources
 
@@ -170,6 +172,15 @@ class _Frames:
         if isinstance(node, SourceNode):
             return self._inputs.get(id(node), node.dataframe)
         return self._compiler.apply(node, self.of(node.upstream))
+
+
+def _without_result(
+    function: Callable[[DataFrame, int], object],
+) -> Callable[[DataFrame, int], None]:
+    def write(batch: DataFrame, batch_id: int) -> None:
+        function(batch, batch_id)
+
+    return write
 
 
 def _with_key(node: OperatorNode, upstream: DataFrame) -> DataFrame:
