@@ -25,7 +25,7 @@ DEFAULT_MAX_PARALLELISM = 128
 
 _SIGN = 1 << 63
 _RANGE = 1 << 64
-_ZERO = b"\x00"
+_ZERO = "\x00"
 _END = b"\x00\x01"
 
 
@@ -123,18 +123,22 @@ def _string_wire_key(codec: KeyCodec, max_parallelism: int) -> Callable[[Any], b
     """The general one, made for the most frequent type: UTF-8 is made once."""
     encode = codec.encode
     prefixes = _prefixes(max_parallelism)
+    # The sign does not matter to a remainder by a power of two, and a mask is cheaper.
+    mask = 0 if max_parallelism & (max_parallelism - 1) else max_parallelism - 1
 
     def wire_key(value: Any) -> bytes:
         try:
+            # Asked of the text: of bytes the same question takes a third of the whole.
+            escaped = _ZERO in value
             data: bytes = value.encode()
             hashed = xxh64_intdigest(data, SEED)
         except (AttributeError, TypeError, UnicodeEncodeError):
             # Raises what is wrong with the value.
             return encode(value)
-        if hashed >= _SIGN:
-            hashed -= _RANGE
-        if _ZERO in data:
-            return prefixes[hashed % max_parallelism] + encode(value)
-        return prefixes[hashed % max_parallelism] + data + _END
+        if mask:
+            prefix = prefixes[hashed & mask]
+        else:
+            prefix = prefixes[(hashed - _RANGE if hashed >= _SIGN else hashed) % max_parallelism]
+        return prefix + encode(value) if escaped else prefix + data + _END
 
     return wire_key
