@@ -81,10 +81,7 @@ class SparkEngine:
         if seen is not None and batch_id <= seen.committed:
             return True
         files = self._files(query_id)
-        if files is None or not files.is_committed(batch_id):
-            return False
-        self.note_committed(query_id, batch_id)
-        return True
+        return files is not None and files.is_committed(batch_id)
 
     def live_executors(self) -> int:
         """Executors now; the driver counts where it runs the tasks."""
@@ -114,20 +111,17 @@ class SparkEngine:
             seen = self._seen.get(query_id)
         return None if seen is None else seen.stopped_for
 
-    def note_committed(self, query_id: bytes, batch_id: int) -> None:
-        """Remembers a commit, for after the checkpoint is gone."""
+    def note_committed(self, query_id: bytes, run_id: bytes, batch_id: int) -> None:
+        """Remembers a commit of a run, for after the checkpoint is gone."""
         with self._lock:
             seen = self._seen.get(query_id)
-            if seen is not None and batch_id > seen.committed:
+            if seen is not None and seen.info.run_id == run_id and batch_id > seen.committed:
                 self._seen[query_id] = replace(seen, committed=batch_id)
 
     def note_started(self, query_id: bytes, run_id: bytes, name: str) -> None:
         """Remembers a run, forgetting how the one before it ended."""
         with self._lock:
-            info = QueryInfo(name=name, run_id=run_id, active=True)
-            seen = self._seen.get(query_id)
-            committed = -1 if seen is None else seen.committed
-            self._seen[query_id] = _SeenQuery(info, committed=committed)
+            self._seen[query_id] = _SeenQuery(QueryInfo(name=name, run_id=run_id, active=True))
 
     def note_ended(self, query_id: bytes, run_id: bytes, error: str | None) -> None:
         """Remembers how a run ended, unless a newer one has begun."""
@@ -167,10 +161,8 @@ class SparkEngine:
         with self._lock:
             seen = self._seen.get(query_id)
             if seen is None or seen.info.run_id != run_id:
-                committed = -1 if seen is None else seen.committed
-                seen = _SeenQuery(
-                    QueryInfo(name=name, run_id=run_id, active=active), committed=committed
-                )
+                # What a run before it had committed may have been rewound in the checkpoint.
+                seen = _SeenQuery(QueryInfo(name=name, run_id=run_id, active=active))
             if seen.files is None or seen.files.root != root:
                 seen = replace(seen, files=CheckpointFiles(self._context, root))
             info = replace(seen.info, name=name, active=active)

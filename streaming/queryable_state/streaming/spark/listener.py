@@ -42,7 +42,7 @@ class CommitListener(StreamingQueryListener):
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
         query_id, batch_id = event.progress.id.bytes, event.progress.batchId
-        self._engine.note_committed(query_id, batch_id)
+        self._engine.note_committed(query_id, event.progress.runId.bytes, batch_id)
         self._observer.batch_committed(query_id, batch_id)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name

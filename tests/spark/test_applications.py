@@ -1,0 +1,122 @@
+"""Environments that end, servers that are killed, and applications that start anew."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.spark.functions import COUNTS, READINGS, CountPerKey
+from tests.spark.waiting import until
+
+from queryable_state.streaming import EnvironmentSettings, StreamExecutionEnvironment
+from queryable_state.streaming.spark.application import SparkApplication
+from queryable_state.wire.errors import InvalidRequestError, JobError, Reason, StateLostError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+    from tests.spark.conftest import Connect, MakeFeed
+    from tests.spark.feed import Feed
+
+    from queryable_state.streaming import JobClient
+
+    NewEnvironment = Callable[..., StreamExecutionEnvironment]
+
+
+def reading(sensor: str) -> dict[str, object]:
+    return {"sensor": sensor, "temperature": 1.0}
+
+
+@pytest.fixture
+def new_environment(spark: SparkSession, tmp_path: Path) -> Iterator[NewEnvironment]:
+    """Ends what runs on the session and starts anew with other settings."""
+
+    def end() -> None:
+        for query in spark.streams.active:
+            query.stop()
+        SparkApplication.close_all()
+
+    def make(**settings: object) -> StreamExecutionEnvironment:
+        end()
+        wanted = {"lease_ms": 2_000, "lease_margin_ms": 300, "directory": str(tmp_path), **settings}
+        return StreamExecutionEnvironment.get_execution_environment(
+            spark,
+            EnvironmentSettings(**wanted),  # type: ignore[arg-type]
+        )
+
+    yield make
+    end()
+
+
+def count(
+    env: StreamExecutionEnvironment, source: Feed, checkpoint: Path | None = None
+) -> JobClient:
+    """A job that counts readings, when it has processed what there is."""
+    stream = env.from_dataframe(source.dataframe()).key_by("sensor")
+    stream.process(CountPerKey(), COUNTS).uid("counts")
+    job = env.execute_async(
+        "counting", checkpoint_location=None if checkpoint is None else str(checkpoint)
+    )
+    job.process_all_available()
+    return job
+
+
+def test_a_strict_application_stops_a_job_that_runs_in_part(
+    new_environment: NewEnvironment, feed: MakeFeed
+) -> None:
+    env = new_environment(strict=True)
+    source = feed(READINGS)
+    counts = env.from_dataframe(source.dataframe()).key_by("sensor")
+    counts.process(CountPerKey(), COUNTS).uid("counts").add_sink(lambda batch, _: batch.head(1))
+    source.add(*(reading(f"sensor_{number}") for number in range(20)))
+    job = env.execute_async("limited")
+    until(lambda: not job.query.isActive)
+    with pytest.raises(JobError, match="counts") as caught:
+        job.await_termination()
+    assert caught.value.reason == Reason.PARTIAL_BATCH
+
+
+def test_state_of_an_earlier_application_is_lost_and_said_to_be(
+    new_environment: NewEnvironment, feed: MakeFeed, connect: Connect, tmp_path: Path
+) -> None:
+    source = feed(READINGS)
+    source.add(reading("a"))
+    count(new_environment(), source, tmp_path / "checkpoint")
+    source.add(reading("a"))
+    job = count(new_environment(), source, tmp_path / "checkpoint")
+    client = connect(job)
+    with pytest.raises(StateLostError) as caught:
+        client.get_kv_state(job.job_id, "count", "a")
+    assert caught.value.complete_since_batch == 1
+    state = client.get_kv_state(job.job_id, "count", "a", allow_incomplete=True)
+    assert state.value() == 1
+
+
+def test_a_killed_state_server_is_replaced_by_the_next_task(
+    new_environment: NewEnvironment, feed: MakeFeed, connect: Connect, tmp_path: Path
+) -> None:
+    env = new_environment()
+    source = feed(READINGS)
+    source.add(reading("a"))
+    job = count(env, source)
+    (told,) = tmp_path.glob("queryable-state-*/server.json")
+    before = json.loads(told.read_text())
+    os.kill(before["pid"], signal.SIGKILL)
+    source.add(reading("a"))
+    job.process_all_available()
+    assert json.loads(told.read_text())["server_id"] != before["server_id"]
+    state = connect(job).get_kv_state(job.job_id, "count", "a", allow_incomplete=True)
+    assert (state.value(), state.info.complete_since_batch) == (1, 1)
+
+
+def test_the_backend_is_one_for_an_application(new_environment: NewEnvironment) -> None:
+    env = new_environment(backend="heap")
+    env._running_application()
+    with pytest.raises(InvalidRequestError, match="before the first job"):
+        env.set_state_backend("rocksdb")
+    env.set_state_backend("heap")
