@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import stat
+import tempfile
 from typing import TYPE_CHECKING
 
 import grpc
@@ -14,7 +15,7 @@ from queryable_state.internal.v1 import backend_pb2, coordinator_pb2, coordinato
 from queryable_state.server.coordinator import Coordinator
 from queryable_state.server.coordinator_link import CoordinatorLink
 from queryable_state.server.settings import CoordinatorSettings
-from queryable_state.server.testing import InMemoryEngine
+from queryable_state.server.testing import InMemoryEngine, in_process_coordinator
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import (
     AuthenticationError,
@@ -27,6 +28,8 @@ from queryable_state.wire.errors import (
 from queryable_state.wire.status import error_from_call
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.coordinator.conftest import StartPeer
 
     from queryable_state.server.testing import InProcessCoordinator
@@ -61,6 +64,22 @@ async def test_the_secret_is_made_and_offered_in_a_file_of_its_owner(
         assert not (await link.list_jobs(LIST)).jobs
     running.coordinator.close()
     assert not path.exists()
+
+
+def test_the_secret_of_a_killed_driver_goes_with_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    abandoned = tmp_path / "queryable-state-killed"
+    abandoned.mkdir()
+    (abandoned / "secret").write_text("s3cret")
+    server = tmp_path / "queryable-state-local-1-2-3"
+    server.mkdir()
+    with in_process_coordinator() as first, in_process_coordinator() as second:
+        assert not abandoned.exists()
+        assert server.exists()
+        for running in (first, second):
+            assert running.coordinator.secret_file.read_text() == running.secret
 
 
 async def test_a_refusal_arrives_as_it_was_raised(running: InProcessCoordinator) -> None:

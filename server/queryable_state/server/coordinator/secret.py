@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hmac
 import os
 import shutil
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _KEY = "authorization"
+_FOLDER_PREFIX = "queryable-state-"
+_FILE_NAME = "secret"
 _REFUSAL = AuthenticationError(
     "this call needs the job's secret in its metadata, `authorization: Bearer <secret>`; the "
     "driver offers it in the coordinator's secret_file"
@@ -45,18 +48,41 @@ class SecretInterceptor(grpc.ServerInterceptor):
 
 
 class SecretFile:
-    """The secret in a file that only its owner can read, in a folder of its own."""
+    """The secret in a file that only its owner can read, in a folder of its own.
+
+    Locked while it is meant: what a killed driver left is found unlocked, and removed, by the
+    next one of this user.
+    """
 
     def __init__(self, secret: str) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="queryable-state-"))
-        self.path = self._folder / "secret"
-        descriptor = os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            file.write(secret)
+        _remove_abandoned()
+        self._folder = Path(tempfile.mkdtemp(prefix=_FOLDER_PREFIX))
+        self.path = self._folder / _FILE_NAME
+        written = self._folder / "new"
+        self._descriptor = os.open(written, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+        os.write(self._descriptor, secret.encode())
+        # Only now it has the name that others look for.
+        written.rename(self.path)
 
     def remove(self) -> None:
         """Removes file and folder; may be repeated."""
-        shutil.rmtree(self._folder, ignore_errors=True)
+        if self._descriptor >= 0:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def _remove_abandoned() -> None:
+    for path in Path(tempfile.gettempdir()).glob(f"{_FOLDER_PREFIX}*/{_FILE_NAME}"):
+        try:
+            with path.open() as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink()
+                path.parent.rmdir()
+        except OSError:
+            # In use, gone, or another user's.
+            continue
 
 
 def _refuse(_request: object, context: grpc.ServicerContext) -> object:
