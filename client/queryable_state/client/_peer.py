@@ -44,9 +44,12 @@ class Peer:
         self, dispatcher: Dispatcher, address: str, client: str, *, max_backoff_s: float
     ) -> None:
         self.address = address
-        self.channel = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
-        self.stub: query_pb2_grpc.QueryableStateAsyncStub = query_pb2_grpc.QueryableStateStub(
-            self.channel
+        # gRPC closes a connection with the last reference to its channel, so both are let go of.
+        self._channel: grpc.aio.Channel | None = grpc.aio.insecure_channel(
+            address, options=CHANNEL_OPTIONS
+        )
+        self._stub: query_pb2_grpc.QueryableStateAsyncStub | None = (
+            query_pb2_grpc.QueryableStateStub(self._channel)
         )
         self._dispatcher = dispatcher
         self._client = client
@@ -64,6 +67,13 @@ class Peer:
         self.batch_keys = BATCH_KEYS
 
     @property
+    def stub(self) -> query_pb2_grpc.QueryableStateAsyncStub:
+        """The unary calls; raises `RetryLaterError` once closed."""
+        if self._stub is None:
+            raise self.unreachable("its connection was closed")
+        return self._stub
+
+    @property
     def is_ready(self) -> bool:
         """Whether a stream is open."""
         return self._stream is not None
@@ -74,8 +84,10 @@ class Peer:
 
     def connect(self) -> None:
         """Opens a stream in the background, unless there is one or an attempt failed just now."""
-        if self._stream is None and self._connecting is None and self.may_connect():
-            self._connecting = self._loop.create_task(self._connect())
+        if self._channel is None:
+            self._broken(self.unreachable("its connection was closed"))
+        elif self._stream is None and self._connecting is None and self.may_connect():
+            self._connecting = self._loop.create_task(self._connect(self._channel))
 
     def ask(self, batch: Batch) -> bool:
         """Takes a batch; False where it was joined to one that waits, and is no batch any more."""
@@ -145,12 +157,14 @@ class Peer:
         stream, self._stream = self._stream, None
         if stream is not None:
             await stream.aclose()
-        await self.channel.close()
+        channel, self._channel, self._stub = self._channel, None, None
+        if channel is not None:
+            await channel.close()
 
-    async def _connect(self) -> None:
+    async def _connect(self, channel: grpc.aio.Channel) -> None:
         try:
             stream = await QueryStream.open(
-                self.channel,
+                channel,
                 self.address,
                 client=self._client,
                 on_frame=self._on_frame,

@@ -11,6 +11,7 @@ from queryable_state.client._errors import ClientClosedError
 from queryable_state.client._peer import Peer
 from queryable_state.client._retries import delay_s, is_transient
 from queryable_state.wire.errors import QueryTimeoutError, RetryLaterError
+from queryable_state.wire.query_stream import is_being_cancelled
 from queryable_state.wire.status import ERROR_METADATA, error_from_call
 
 if TYPE_CHECKING:
@@ -138,8 +139,7 @@ class Peers:
                 failure = self._translated(refused, peer, share_s)
             except asyncio.CancelledError:
                 # Closing the channel cancels the call, not the task that waits for it.
-                task = asyncio.current_task()
-                if self._closed and task is not None and not task.cancelling():
+                if self._closed and not is_being_cancelled():
                     raise self._closed_error() from None
                 raise
             if not is_transient(failure) and not isinstance(failure, QueryTimeoutError):

@@ -45,6 +45,12 @@ CHANNEL_OPTIONS = (
 _METHOD = "/queryable_state.v1.QueryableState/StreamKvState"
 
 
+def is_being_cancelled() -> bool:
+    """Whether it is the current task that was cancelled, and not a call it waits for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
 class QueryStream:
     """One open stream to one server.
 
@@ -72,8 +78,12 @@ class QueryStream:
         self._wake: asyncio.Future[None] | None = None
         self._loop = asyncio.get_running_loop()
         self._ended = False
-        self._reader = self._loop.create_task(self._read())
-        self._writer = self._loop.create_task(self._write())
+        # Let go of at the end: a cancelled task keeps what it was at, and with it the connection,
+        # until the next garbage collection.
+        self._tasks: tuple[asyncio.Task[None], ...] = (
+            self._loop.create_task(self._read()),
+            self._loop.create_task(self._write()),
+        )
 
     @classmethod
     async def open(
@@ -118,18 +128,22 @@ class QueryStream:
     async def aclose(self) -> None:
         """Cancels the call and waits until nothing of it runs."""
         self._ended = True
-        tasks = [
-            task for task in (self._reader, self._writer) if task is not asyncio.current_task()
-        ]
-        for task in tasks:
-            task.cancel()
+        tasks = self._release()
         self._call.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _release(self) -> list[asyncio.Task[None]]:
+        """Cancels the tasks but the current one."""
+        tasks = [task for task in self._tasks if task is not asyncio.current_task()]
+        self._tasks = ()
+        for task in tasks:
+            task.cancel()
+        return tasks
 
     def _end(self, error: QueryableStateError) -> None:
         if not self._ended:
             self._ended = True
-            self._writer.cancel()
+            self._release()
             self._call.cancel()
             self._on_end(error)
 
@@ -142,8 +156,7 @@ class QueryStream:
                     break
                 on_frame(frame)  # type: ignore[arg-type]
         except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
+            if is_being_cancelled():
                 raise
             # The call was cancelled, not this task: its channel is closed.
         except grpc.aio.AioRpcError as failure:

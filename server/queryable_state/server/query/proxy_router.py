@@ -36,19 +36,23 @@ class ProxyRouter(Router):
         self._engine = engine
         self._default_deadline_ms = default_deadline_ms
         self._channels = Channels()
+        self._sessions: set[ProxySession] = set()
         self._unary: QuerySession | None = None
         self._waiting: dict[int, tuple[list[query_pb2.Answer], asyncio.Future[None]]] = {}
         self._last_id = 0
 
     def session(self, deliver: Deliver) -> QuerySession:
-        return ProxySession(
+        session = ProxySession(
             deliver,
             self._locations,
             self._channels,
             server_id=self._server_id,
             engine=self._engine,
             default_deadline_ms=self._default_deadline_ms,
+            on_closed=self._sessions.discard,
         )
+        self._sessions.add(session)
+        return session
 
     async def answers(self, query: query_pb2.Query) -> list[query_pb2.Answer]:
         if self._unary is None:
@@ -80,10 +84,10 @@ class ProxyRouter(Router):
         return await self._locations.link.list_states(request)
 
     async def aclose(self) -> None:
-        """Ends the unary calls' upstreams; sessions end with their streams. Idempotent."""
-        unary, self._unary = self._unary, None
-        if unary is not None:
-            await unary.aclose()
+        """Closes every session; idempotent."""
+        self._unary = None
+        for session in tuple(self._sessions):
+            await session.aclose()
 
     def _collect(self, frame: bytes, last: bool) -> None:
         answer = query_pb2.StreamKvStateResponse.FromString(frame).answer

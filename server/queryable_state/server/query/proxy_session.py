@@ -20,7 +20,7 @@ from queryable_state.wire.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
     from queryable_state.server.query.location_table import LocationTable
     from queryable_state.server.query.router import Deliver, Engine
@@ -48,8 +48,10 @@ class ProxySession(QuerySession):
         server_id: str,
         engine: Engine | None,
         default_deadline_ms: int,
+        on_closed: Callable[[ProxySession], None],
     ) -> None:
         self._deliver = deliver
+        self._on_closed = on_closed
         self._locations = locations
         self._channels = channels
         self._server_id = server_id
@@ -62,6 +64,7 @@ class ProxySession(QuerySession):
         self._tasks: set[asyncio.Task[None]] = set()
         self._sweep: asyncio.TimerHandle | None = None
         self._closed = False
+        self._closing: asyncio.Task[None] | None = None
 
     def ask(self, query: query_pb2.Query, frame: bytes) -> bytes | None:
         if query.id >= _PART_IDS or query.id in self._queries:
@@ -96,6 +99,12 @@ class ProxySession(QuerySession):
         return None
 
     async def aclose(self) -> None:
+        # In a task of its own: a stream's end may cancel whoever closes the session.
+        if self._closing is None:
+            self._closing = self._loop.create_task(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
         self._closed = True
         self._queries.clear()
         if self._sweep is not None:
@@ -108,6 +117,7 @@ class ProxySession(QuerySession):
         self._upstreams.clear()
         for upstream in upstreams:
             await upstream.aclose()
+        self._on_closed(self)
 
     def _own_answer(self, query: query_pb2.Query, owner: Owner) -> query_pb2.Answer | None:
         """The whole answer where this process owns the keys and has nothing to ask again."""

@@ -21,7 +21,11 @@ _CONNECT_TIMEOUT_S = 2.0
 
 
 class Channels:
-    """One channel an address, open while somebody uses it."""
+    """One channel an address, open while somebody uses it.
+
+    gRPC closes a connection with the last reference to its channel, so nobody
+    keeps one that was given back.
+    """
 
     def __init__(self) -> None:
         self._channels: dict[str, grpc.aio.Channel] = {}
@@ -64,14 +68,13 @@ class Upstream:
         self.address = address
         self.asked: dict[int, Part] = {}
         self._channels = channels
-        self._channel = channels.take(address)
         self._client = f"proxy {server_id}"
         self._on_answer = on_answer
         self._on_end = on_end
         self._stream: QueryStream | None = None
         self._backlog: list[bytes] = []
         self._closed = False
-        self._opening = asyncio.get_running_loop().create_task(self._open())
+        self._opening = asyncio.get_running_loop().create_task(self._open(channels.take(address)))
 
     def ask(self, query_id: int, frame: bytes, part: Part) -> None:
         """Sends a query whose answers are to `part`."""
@@ -89,14 +92,15 @@ class Upstream:
         if self._opening is not asyncio.current_task():
             self._opening.cancel()
             await asyncio.gather(self._opening, return_exceptions=True)
-        if self._stream is not None:
-            await self._stream.aclose()
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            await stream.aclose()
         await self._channels.give_back(self.address)
 
-    async def _open(self) -> None:
+    async def _open(self, channel: grpc.aio.Channel) -> None:
         try:
             stream = await QueryStream.open(
-                self._channel,
+                channel,
                 self.address,
                 client=self._client,
                 on_frame=self._on_frame,
