@@ -132,6 +132,18 @@ def test_jobs_and_states_are_listed(
         assert [state.queryable_name for state in states] == names
 
 
+def test_a_failure_told_after_the_end_is_a_failure_for_good(
+    running: InProcessCoordinator, engine: InMemoryEngine, peer: Peer, subtask_of: SubtaskOf
+) -> None:
+    """An engine forgets a query before its listener says why it ended."""
+    job = start_job(engine, peer, subtask_of, "job", "state")
+    for error, status in ((None, "FINISHED"), ("division by zero", "FAILED"), (None, "FAILED")):
+        engine.end(job, error=error)
+        running.coordinator.refresh()
+        assert running.coordinator.jobs()[0].status == status
+    assert running.coordinator.jobs()[0].error == "division by zero"
+
+
 def test_the_oldest_ended_jobs_are_dropped_beyond_those_retained(
     running: InProcessCoordinator, engine: InMemoryEngine, peer: Peer, subtask_of: SubtaskOf
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from queryable_state.server.coordinator.jobs import RUNNING
+from queryable_state.server.coordinator.jobs import FINISHED, RUNNING
 from queryable_state.server.coordinator.registrations import OperatorClaim
 from queryable_state.v1 import query_pb2, registration_pb2
 from queryable_state.wire.errors import (
@@ -101,8 +101,15 @@ class Catalog:
 
     def running(self) -> list[bytes]:
         """The jobs whose end is to be found out."""
+        return self._in_status(RUNNING)
+
+    def ended_without_cause(self) -> list[bytes]:
+        """The jobs that ended by themselves, or of whose failure the engine has not told yet."""
+        return self._in_status(FINISHED)
+
+    def _in_status(self, status: registration_pb2.JobStatus.ValueType) -> list[bytes]:
         with self._books.changed:
-            return [job.query_id for job in self._books.jobs if job.status == RUNNING]
+            return [job.query_id for job in self._books.jobs if job.status == status]
 
     def observe(self, observed: Mapping[bytes, QueryInfo | None]) -> None:
         """Takes what the engine says of queries."""

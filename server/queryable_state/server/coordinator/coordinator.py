@@ -179,8 +179,9 @@ class Coordinator:
         self._authority.batch_committed(query_id, batch_id)
 
     def refresh(self) -> None:
-        """Asks the engine now which queries have ended, instead of within a second."""
+        """Asks the engine now which queries have ended and why, instead of within a second."""
         self._watcher.look_for_ends()
+        self._watcher.look_for_causes()
 
     def tick(self) -> None:
         """Brings leases up to the clock; only a clock that does not go by itself needs it."""

@@ -118,7 +118,8 @@ class JobRegistry:
             job.status, job.error = RUNNING, None
         elif info is not None and info.error is not None:
             job.status, job.error = FAILED, info.error
-        else:
+        elif was_running:
+            # The engine may learn why only later; what it has said once, stays.
             job.status, job.error = FINISHED, None
         ended = was_running and job.status != RUNNING
         if ended:

@@ -77,6 +77,14 @@ class Watcher:
             if thread.is_alive():
                 thread.join()
 
+    def look_for_causes(self) -> None:
+        """Asks the engine why queries have ended of which it had not said so."""
+        for query_id in self._catalog.ended_without_cause():
+            try:
+                self._catalog.observe({query_id: self._engine.query(query_id)})
+            except QueryableStateError as failure:
+                _log.info("query %s: %s", query_id.hex(), failure)
+
     def look_for_ends(self) -> None:
         """Asks the engine which queries have ended, and drops what is retained no longer."""
         observed: dict[bytes, QueryInfo | None] = {}
