@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from queryable_state.server.ports import PortSpec
 from queryable_state.server.settings import COORDINATOR_PORT, PROXY_PORT, ProxySettings
 from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
 
@@ -74,6 +75,7 @@ def _proxy_settings(options: argparse.Namespace) -> ProxySettings:
             f"--coordinator {options.coordinator!r}: write HOST:PORT, "
             f"as in 127.0.0.1:{COORDINATOR_PORT}"
         )
+    PortSpec.parse(options.port, "--port")
     return ProxySettings(
         coordinator_address=options.coordinator,
         secret=_secret(options.secret_file),
