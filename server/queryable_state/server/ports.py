@@ -75,7 +75,7 @@ def bind(
     if strict:
         raise InvalidRequestError(
             f"{what}: no port of {spec.text!r} is free on {host}; free one, "
-            "state more ports, or allow any free port"
+            "state more ports, or allow any free port by ports_strict = false"
         )
     bound = _try(add_port, host, 0)
     if not bound:
