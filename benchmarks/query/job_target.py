@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
+import psutil
 import pyarrow as pa
 
 from benchmarks.query.dataset import QUERYABLE_NAME
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from benchmarks.query.dataset import Dataset
+    from queryable_state.server.state_server.server_directory import ServerAddresses
 
 PARALLELISM = 2
 MAX_PARALLELISM = 128
@@ -57,11 +59,13 @@ class JobTarget:
         self._subtasks = np.array(
             [subtask_of(int(group), PARALLELISM, MAX_PARALLELISM) for group in self._groups]
         )
+        self._addresses: list[ServerAddresses] = []
         self._attempts = itertools.count(1)
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="benchmark-job-")))
+            stack.callback(self._wait_for_servers)
             self._engine = InMemoryEngine(executors=self._servers)
             self._coordinator = stack.enter_context(
                 Coordinator(self._engine, CoordinatorSettings(secret="", ports="0"))
@@ -83,6 +87,13 @@ class JobTarget:
         trace: TracebackType | None,
     ) -> None:
         self._stack.close()
+
+    def _wait_for_servers(self) -> None:
+        """Until they have removed their files and ended."""
+        ending = [
+            psutil.Process(each.pid) for each in self._addresses if psutil.pid_exists(each.pid)
+        ]
+        psutil.wait_procs(ending, timeout=20)
 
     def describe(self) -> dict[str, object]:
         """Job id, the servers' proxies and the stand-alone one."""
