@@ -42,6 +42,8 @@ CHANNEL_OPTIONS = (
     ("grpc.enable_http_proxy", 0),
 )
 
+_BROKEN = (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN, grpc.StatusCode.ABORTED)
+
 _METHOD = "/queryable_state.v1.QueryableState/StreamKvState"
 
 
@@ -160,7 +162,7 @@ class QueryStream:
                 raise
             # The call was cancelled, not this task: its channel is closed.
         except grpc.aio.AioRpcError as failure:
-            self._end(error_from_call(failure, self._address))
+            self._end(_translated(failure, self._address))
             return
         except QueryableStateError as error:
             self._end(error)
@@ -192,7 +194,7 @@ async def _greet(
             pass
         frame: Any = await call.read()
     except grpc.aio.AioRpcError as failure:
-        raise error_from_call(failure, address) from failure
+        raise _translated(failure, address) from failure
     if frame is grpc.aio.EOF:
         raise _gone(address, "ended the stream before its hello")
     try:
@@ -208,6 +210,14 @@ async def _greet(
             reason=Reason.PROTOCOL_MISMATCH,
         )
     return response.hello
+
+
+def _translated(failure: grpc.aio.AioRpcError, address: str) -> QueryableStateError:
+    error = error_from_call(failure, address)
+    if error.reason == Reason.INTERNAL and failure.code() in _BROKEN:
+        # A write into a connection that breaks ends the call so, before its reader sees the end.
+        return _gone(address, f"broke the stream ({failure.details()})")
+    return error
 
 
 def _gone(address: str, what: str) -> RetryLaterError:

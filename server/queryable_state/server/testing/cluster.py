@@ -21,8 +21,10 @@ from queryable_state.server.state_server.server import StateServer
 from queryable_state.server.testing.coordinator import in_process_coordinator
 from queryable_state.v1 import registration_pb2
 from queryable_state.wire.changes import BlockSums, ChangeBlockBuilder
+from queryable_state.wire.errors import PlacementError, RetryLaterError
 from queryable_state.wire.key_groups import subtask_of
 from queryable_state.wire.records import StateCodecs
+from queryable_state.wire.status import error_from_call
 from queryable_state.wire.store_keys import VOID_NAMESPACE, list_element, record_key
 from queryable_state.wire.types import Types, type_info
 
@@ -104,7 +106,7 @@ class InProcessJob:
         engine = self._cluster.coordinator.engine
         engine.plan(self.query_id, batch_id, timestamp_ms=1_000 * batch_id, watermark_ms=batch_id)
         await asyncio.gather(
-            *(self._seal_subtask(index, batch_id, states) for index in range(self._parallelism))
+            *(self._seal_retrying(index, batch_id, states) for index in range(self._parallelism))
         )
 
     async def commit(self, batch_id: int) -> None:
@@ -121,6 +123,18 @@ class InProcessJob:
             job = server.table.job(self.query_id)
             if job is not None and job.subtasks:
                 yield job.committed_version
+
+    async def _seal_retrying(self, index: int, batch_id: int, states: States) -> None:
+        """As a task does: another attempt while the subtask moves."""
+        async with asyncio.timeout(_DEADLINE_S):
+            while True:
+                try:
+                    return await self._seal_subtask(index, batch_id, states)
+                except grpc.aio.AioRpcError as failure:
+                    error = error_from_call(failure, "backend")
+                    if not isinstance(error, PlacementError | RetryLaterError):
+                        raise error from failure
+                await asyncio.sleep(0.02)
 
     async def _seal_subtask(self, index: int, batch_id: int, states: States) -> None:
         subtask = backend_pb2.Subtask(
@@ -252,11 +266,13 @@ class InProcessCluster:
         server = StateServer(StateServerSettings(**(fields | self._settings)))
         await self._stack.enter_async_context(server)
         self.servers.append(server)
+        self.coordinator.engine.set_executors(len(self.servers))
         return server
 
     async def stop_server(self, server: StateServer) -> None:
         """Ends a server, which gives up what it owns."""
         self.servers.remove(server)
+        self.coordinator.engine.set_executors(len(self.servers))
         await server.aclose()
 
     async def add_proxy(self, **settings: Any) -> ProxyServer:
@@ -283,7 +299,6 @@ class InProcessCluster:
             ports="0", lease_ms=1_500, lease_margin_ms=200, stop_timeout_s=2.0
         )
         self._coordinator = self._stack.enter_context(in_process_coordinator(settings=settings))
-        self.coordinator.engine.set_executors(self._count)
         for _ in range(self._count):
             await self.add_server()
         return self

@@ -1,0 +1,107 @@
+"""The client for threads."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeVar
+
+import pytest
+
+from queryable_state.client import (
+    ClientClosedError,
+    InvalidRequestError,
+    RetryLaterError,
+    UnknownKeyOrNamespaceError,
+)
+from queryable_state.client.blocking import QueryableStateClient
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from queryable_state.server.testing.cluster import InProcessCluster, InProcessJob
+
+_Result = TypeVar("_Result")
+
+
+def _client_of(address: str, **settings: float) -> QueryableStateClient:
+    host, _, port = address.rpartition(":")
+    return QueryableStateClient(host, int(port), **settings)  # type: ignore[arg-type]
+
+
+async def _in_thread(work: Callable[[], _Result]) -> _Result:
+    # The cluster runs on the test's loop, which a blocking call must not hold up.
+    return await asyncio.get_running_loop().run_in_executor(None, work)
+
+
+async def test_every_call_returns_what_the_await_would(
+    cluster: InProcessCluster, job: InProcessJob
+) -> None:
+    def use() -> None:
+        with _client_of(cluster.servers[0].addresses.proxy) as client:
+            assert client.get_kv_state("sensors", "last", "sensor_7").value() == 7.0
+            states = client.get_kv_states("sensors", "last", ["sensor_1", "nobody"])
+            assert [state and state.value() for state in states] == [1.0, None]
+            assert [listed.name for listed in client.list_jobs()] == ["sensors"]
+            assert len(client.list_states(job.job_id)) == 5
+            with pytest.raises(UnknownKeyOrNamespaceError):
+                client.get_kv_state("sensors", "last", "nobody")
+            with pytest.raises(InvalidRequestError):
+                client.get_kv_state("sensors", "", "sensor_1")
+
+    await _in_thread(use)
+
+
+async def test_many_threads_share_one_client(cluster: InProcessCluster, job: InProcessJob) -> None:
+    def use() -> None:
+        with (
+            _client_of(cluster.servers[0].addresses.proxy) as client,
+            ThreadPoolExecutor(32) as threads,
+        ):
+            states = threads.map(
+                lambda n: client.get_kv_state("sensors", "last", f"sensor_{n % 100}"), range(2000)
+            )
+            assert [state.value() for state in states] == [n % 100 for n in range(2000)]
+
+    await _in_thread(use)
+
+
+async def test_closing_ends_the_thread_and_who_waits(cluster: InProcessCluster) -> None:
+    """A query that waits in another thread fails at once; calls after it, too."""
+    for server in list(cluster.servers):
+        await cluster.stop_server(server)
+    address = "127.0.0.1:1"
+    client = _client_of(address, timeout_s=30.0)
+    outcome: list[BaseException] = []
+    asking = threading.Event()
+
+    def ask() -> None:
+        asking.set()
+        try:
+            client.get_kv_state("sensors", "last", "sensor_1")
+        except (ClientClosedError, RetryLaterError) as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+
+    def close() -> None:
+        asking.wait(10)
+        client.close()
+        client.close()
+        thread.join(10)
+
+    await _in_thread(close)
+    assert not thread.is_alive()
+    assert [type(error) for error in outcome] == [ClientClosedError]
+    with pytest.raises(ClientClosedError):
+        client.list_jobs()
+    assert not [t for t in threading.enumerate() if address in t.name]
+
+
+def test_a_client_left_open_is_told_of_and_ends_its_thread() -> None:
+    client = _client_of("127.0.0.1:1")
+    with client, pytest.warns(ResourceWarning, match="never closed"):
+        client.__del__()
+    client.__del__()
