@@ -1,0 +1,250 @@
+"""How a proxy brings queries to owners: relayed, split, moved, given up."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+
+import grpc.aio
+import pytest
+from tests.query.streams import (
+    RawStream,
+    keys_of_server,
+    state_id_of,
+    values_by_position,
+    wire_keys,
+)
+
+from queryable_state.internal.v1 import backend_pb2, coordinator_pb2
+from queryable_state.server.coordinator_link import CoordinatorLink
+from queryable_state.server.testing.cluster import declare
+from queryable_state.v1 import query_pb2, registration_pb2
+from queryable_state.wire.errors import InvalidRequestError, Reason
+from queryable_state.wire.located_state import LocatedState
+
+if TYPE_CHECKING:
+    from queryable_state.server.query.proxy_server import ProxyServer
+    from queryable_state.server.state_server.server import StateServer
+    from queryable_state.server.testing.cluster import InProcessCluster, InProcessJob
+
+ALL = [f"sensor_{number}" for number in range(100)]
+
+
+def _ids_asked(server: StateServer) -> list[int]:
+    """Notes the ids of the queries that reach a server's engine."""
+    ids: list[int] = []
+    answer = server.engine.answer
+
+    def noted(query: query_pb2.Query) -> query_pb2.Answer:
+        ids.append(query.id)
+        return answer(query)
+
+    server.engine.answer = noted  # type: ignore[method-assign]
+    return ids
+
+
+async def test_a_query_of_one_owner_is_relayed_as_it_came(
+    channel: grpc.aio.Channel, cluster: InProcessCluster, job: InProcessJob
+) -> None:
+    """Under its own id, and answered in one part with the owner's own words."""
+    ids = _ids_asked(cluster.servers[1])
+    keys = keys_of_server(cluster, 1)
+    state_id = await state_id_of(cluster)
+    async with RawStream(channel) as stream:
+        parts = await stream.ask(id=77, state_id=state_id, keys=wire_keys(*keys, "nobody"))
+        parts = await stream.ask(id=78, state_id=state_id, keys=wire_keys(*keys))
+    assert 78 in ids
+    [part] = parts
+    assert list(part.indexes) == []
+    assert part.info.role == query_pb2.OWNER
+    assert part.info.server_id == cluster.servers[1].server_id
+
+
+async def test_a_query_of_two_owners_is_split_and_every_key_answered_once(
+    channel: grpc.aio.Channel, cluster: InProcessCluster, job: InProcessJob
+) -> None:
+    state_id = await state_id_of(cluster)
+    keys = ["nobody", *ALL, "none", "no one"]
+    async with RawStream(channel) as stream:
+        for query_id in (1, 2):
+            parts = await stream.ask(id=query_id, state_id=state_id, keys=wire_keys(*keys))
+            values = values_by_position(parts, len(keys))
+            assert values == {number + 1: float(number) for number in range(100)}
+            assert {part.id for part in parts} == {query_id}
+            assert {part.info.server_id for part in parts} == {
+                server.server_id for server in cluster.servers
+            }
+
+
+async def test_keys_of_the_own_process_take_no_hop(
+    cluster: InProcessCluster, job: InProcessJob
+) -> None:
+    """The proxy of a server answers what the server owns from its engine."""
+    first, second = cluster.servers
+    state_id = await state_id_of(cluster)
+    asked_there = _ids_asked(second)
+    own = keys_of_server(cluster, 0)
+    async with (
+        grpc.aio.insecure_channel(first.addresses.proxy) as channel,
+        RawStream(channel) as stream,
+    ):
+        for query_id in (1, 2):
+            [part] = await stream.ask(id=query_id, state_id=state_id, keys=wire_keys(*own))
+            assert len(part.values) == len(own)
+            assert part.info.server_id == first.server_id
+        assert asked_there == []
+        mixed = await stream.ask(id=3, state_id=state_id, keys=wire_keys(*ALL))
+        assert len(values_by_position(mixed, 100)) == 100
+        assert len(asked_there) == 1
+
+
+async def test_a_prefix_query_is_relayed_too(
+    channel: grpc.aio.Channel, cluster: InProcessCluster, job: InProcessJob
+) -> None:
+    state_id = await state_id_of(cluster, "seen")
+    async with RawStream(channel) as stream:
+        parts = await stream.ask(
+            state_id=state_id, keys=wire_keys("sensor_1", *ALL[2:]), read=query_pb2.PREFIX
+        )
+    [value] = [value for part in parts for value in part.values]
+    assert len(query_pb2.Records.FromString(value).values) == 1
+    assert sum(len(part.missing) for part in parts) == 98
+
+
+async def test_a_proxy_finds_the_new_owner_of_keys_that_moved(
+    channel: grpc.aio.Channel, cluster: InProcessCluster, job: InProcessJob
+) -> None:
+    """Its placement is old: the owner it knows is gone, the query comes through all the same."""
+    state_id = await state_id_of(cluster)
+    async with RawStream(channel) as stream:
+        await stream.ask(id=1, state_id=state_id, keys=wire_keys(*ALL))
+        await cluster.stop_server(cluster.servers[1])
+        await job.run(1, {"last": dict.fromkeys(ALL, 5.0)})
+        parts = await stream.ask(
+            id=2, state_id=state_id, keys=wire_keys(*ALL), allow_incomplete=True
+        )
+        assert values_by_position(parts, 100) == dict.fromkeys(range(100), 5.0)
+        refused = await stream.ask(id=3, state_id=state_id, keys=wire_keys(*ALL))
+        reasons = {failed.error.reason for part in refused for failed in part.failed} | {
+            part.error.reason for part in refused if part.HasField("error")
+        }
+        assert reasons == {Reason.STATE_LOST}
+
+
+async def test_keys_of_nobody_fail_in_time_and_the_others_are_answered(
+    channel: grpc.aio.Channel, cluster: InProcessCluster, job: InProcessJob
+) -> None:
+    """Before the asker's deadline, with reason and retry-after."""
+    state_id = await state_id_of(cluster)
+    gone = set(keys_of_server(cluster, 1))
+    async with RawStream(channel) as stream:
+        await stream.ask(id=1, state_id=state_id, keys=wire_keys(*ALL))
+        await cluster.stop_server(cluster.servers[1])
+        started = time.monotonic()
+        parts = await stream.ask(id=2, state_id=state_id, keys=wire_keys(*ALL), deadline_ms=600)
+        # Well below the proxy's own default of ten seconds, on a busy machine, too.
+        assert time.monotonic() - started < 3
+    values = values_by_position(parts, 100)
+    assert set(values) == {number for number, key in enumerate(ALL) if key not in gone}
+    errors = [failed.error for part in parts for failed in part.failed]
+    assert {error.reason for error in errors} <= {Reason.NO_OWNER, Reason.UNAVAILABLE}
+    assert all(error.retry_after_ms for error in errors)
+
+
+async def test_an_owner_that_never_answers_is_given_up_in_time(
+    cluster: InProcessCluster, proxy: ProxyServer
+) -> None:
+    """The asker learns it from the proxy before its own deadline ends."""
+    async with (
+        _MuteOwner(cluster) as state_id,
+        grpc.aio.insecure_channel(proxy.address) as channel,
+        RawStream(channel) as stream,
+    ):
+        started = time.monotonic()
+        [part] = await stream.ask(state_id=state_id, keys=wire_keys("k"), deadline_ms=400)
+        assert time.monotonic() - started < 0.4
+        assert part.error.reason == Reason.DEADLINE_EXCEEDED
+        assert proxy.server_id in part.error.message
+
+
+async def test_closing_a_proxy_leaves_no_task(cluster: InProcessCluster, job: InProcessJob) -> None:
+    """With a stream open and a query that waits for an owner that never answers."""
+    before = len(asyncio.all_tasks())
+    async with _MuteOwner(cluster) as state_id:
+        proxy = await cluster.add_proxy()
+        async with (
+            grpc.aio.insecure_channel(proxy.address) as channel,
+            RawStream(channel) as stream,
+        ):
+            await stream.send(state_id=state_id, keys=wire_keys("k"), deadline_ms=200)
+            await proxy.aclose()
+            await proxy.aclose()
+    async with asyncio.timeout(10):
+        while len(asyncio.all_tasks()) > before:  # noqa: ASYNC110 - tasks of many
+            await asyncio.sleep(0.01)
+
+
+class _MuteOwner:
+    """A server that owns a state of a job of its own, says hello, and never answers."""
+
+    def __init__(self, cluster: InProcessCluster) -> None:
+        self._cluster = cluster
+        self._server = grpc.aio.server()
+
+    async def __aenter__(self) -> int:
+        handler: Any = grpc.stream_stream_rpc_method_handler(
+            self._stream, response_serializer=query_pb2.StreamKvStateResponse.SerializeToString
+        )
+        self._server.add_generic_rpc_handlers(
+            (
+                grpc.method_handlers_generic_handler(
+                    "queryable_state.v1.QueryableState", {"StreamKvState": handler}
+                ),
+            )
+        )
+        address = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
+        await self._server.start()
+        coordinator = self._cluster.coordinator
+        query_id, _ = coordinator.engine.start("mute")
+        async with CoordinatorLink(coordinator.address, coordinator.secret) as link:
+            await link.register_server(
+                coordinator_pb2.RegisterServerRequest(
+                    server_id="mute",
+                    executor_id="mute",
+                    query_address=address,
+                    proxy_address=address,
+                    backend_address=address,
+                )
+            )
+            subtask = backend_pb2.Subtask(
+                query_id=query_id, operator_uid="op", parallelism=1, max_parallelism=128
+            )
+            await link.assign_subtask(
+                coordinator_pb2.AssignSubtaskRequest(subtask=subtask, server_id="mute")
+            )
+            state = declare("mute", "string", "double")
+            state.job_id = query_id
+            state.operator_uid = "op"
+            registered = await link.register_states(
+                coordinator_pb2.RegisterStatesRequest(subtask=subtask, states=[state])
+            )
+        return registered.states[0].state_id
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self._server.stop(0)
+
+    async def _stream(self, _requests: Any, context: Any) -> None:
+        await context.read()
+        hello = query_pb2.ServerHello(protocol_version=1, server_id="mute")
+        await context.write(query_pb2.StreamKvStateResponse(hello=hello))
+        while await context.read() is not grpc.aio.EOF:
+            pass
+
+
+def test_all_kinds_of_state_have_a_way_to_be_read() -> None:
+    location = registration_pb2.StateLocation(
+        registration=registration_pb2.StateRegistration(kind=registration_pb2.TIMER)
+    )
+    with pytest.raises(InvalidRequestError, match="TIMER"):
+        LocatedState.of(location)
