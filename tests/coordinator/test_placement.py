@@ -248,6 +248,27 @@ def test_a_new_run_may_change_the_parallelism_and_loses_the_state(cluster: Clust
     assert cluster.placement.open(rescaled, 1, "a", 7, 0).complete_since == 6
 
 
+def test_a_new_parallelism_does_not_hide_what_was_lost_before_it(cluster: Cluster) -> None:
+    cluster.register("a")
+    cluster.assign(0, "a")
+    opened(cluster, 0, "a", 0)
+    move(cluster, 0, "b")
+    assert opened(cluster, 0, "b", 7) == 7
+    # Batch 7 failed, and the query was started again with another parallelism.
+    rescaled = cluster.placement.declare(QUERY, "op", 2, 128, NEXT_RUN)
+    cluster.placement.assign(rescaled, 0, cluster.servers.get("b"), 1, 0)
+    assert cluster.placement.open(rescaled, 0, "b", 7, 0).complete_since == 7
+
+
+def test_a_new_parallelism_in_the_first_batch_loses_nothing(cluster: Cluster) -> None:
+    cluster.register("a")
+    cluster.assign(0, "a")
+    opened(cluster, 0, "a", 3, first=3)
+    rescaled = cluster.placement.declare(QUERY, "op", 2, 128, NEXT_RUN)
+    cluster.placement.assign(rescaled, 0, cluster.servers.get("a"), 1, 0)
+    assert cluster.placement.open(rescaled, 0, "a", 3, 3).complete_since == 3
+
+
 def test_one_run_has_one_parallelism(cluster: Cluster) -> None:
     cluster.operator(4)
     with pytest.raises(JobError, match="its own uid"):

@@ -274,6 +274,9 @@ def _complete_since(before: Operator | None, batch_id: int, first_batch: int) ->
     if before is None:
         return first_batch
     opened = before.first_opened
-    if opened is None or opened == batch_id:
+    if opened is None:
         return _complete_since(before.before, batch_id, first_batch)
+    if opened == batch_id:
+        # All of it was opened, or opened anew, at this very batch: it lost then what it had lost.
+        return max(s.complete_since for s in before.subtasks.values() if s.opened_batch >= 0)
     return batch_id
