@@ -7,11 +7,12 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from queryable_state.server.state_server.server_directory import ServerAddresses
 from queryable_state.server.state_server.watched_process import start_ticks
 from queryable_state.server.testing import InProcessCoordinator, in_process_coordinator
 from queryable_state.v1 import query_pb2, query_pb2_grpc
-from queryable_state.wire.errors import RetryLaterError
+from queryable_state.wire.errors import InvalidRequestError, RetryLaterError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -33,7 +34,7 @@ DEADLINE_S = 60.0
 
 SPAWNER = """
 import json, sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from queryable_state.server.settings import StateServerSettings
 from queryable_state.server.state_server.launch import ensure_server
@@ -195,6 +196,19 @@ def test_sigterm_drains_and_leaves_the_coordinator(
     until(lambda: not executor.directory.is_held())
     assert addresses.proxy not in coordinator.coordinator.proxy_addresses()
     until(lambda: not executor.directory.path.exists())
+
+
+def test_settings_no_server_can_run_with_are_not_tried_again(
+    executor: Executor,
+) -> None:
+    """A job fails at once, and says which port is taken."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        executor.settings = replace(executor.settings, proxy_ports=str(port), ports_strict=True)
+        with pytest.raises(InvalidRequestError, match=rf"proxy port: no port of '{port}' is free"):
+            executor.ensure()
 
 
 def test_what_a_killed_server_of_an_ended_jvm_left_goes_with_the_next_server(

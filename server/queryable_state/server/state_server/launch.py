@@ -8,8 +8,12 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from queryable_state.server.state_server.server_directory import ServerAddresses, ServerDirectory
-from queryable_state.wire.errors import RetryLaterError
+from queryable_state.server.state_server.server_directory import (
+    UNUSABLE_SETTINGS,
+    ServerAddresses,
+    ServerDirectory,
+)
+from queryable_state.wire.errors import InvalidRequestError, RetryLaterError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +34,8 @@ def ensure_server(
     """The addresses of the server of `directory`, started first where none lives.
 
     Blocking; from any process and thread of the executor, which then all get the same one.
-    `settings.directory` must be `directory`. Raises `RetryLaterError` where no server comes up.
+    `settings.directory` must be `directory`. Raises `RetryLaterError` where no server comes up,
+    `InvalidRequestError` where none ever will with these settings.
     """
     _reap()
     held = ServerDirectory(directory)
@@ -49,6 +54,11 @@ def ensure_server(
                 return addresses
             # It also ends where another one came first, left starting by a worker since killed.
             ended = not alive and server is not None and server.poll() is not None
+            if ended and server is not None and server.returncode == UNUSABLE_SETTINGS:
+                raise InvalidRequestError(
+                    f"the state server of {directory} cannot run with the settings of this "
+                    f"application; its log ends with:\n{_log_tail(held, lines=1)}"
+                )
             if ended or time.monotonic() >= end_s:
                 raise RetryLaterError(
                     f"the state server of {directory} "
@@ -91,8 +101,10 @@ def _reap() -> None:
     _started[:] = [server for server in _started if server.poll() is None]
 
 
-def _log_tail(held: ServerDirectory) -> str:
+def _log_tail(held: ServerDirectory, *, lines: int = 0) -> str:
+    """The end of the server's log; 0 lines: as many as there are."""
     try:
-        return held.log.read_bytes()[-_LOG_TAIL_BYTES:].decode(errors="replace")
+        tail = held.log.read_bytes()[-_LOG_TAIL_BYTES:].decode(errors="replace")
     except OSError as problem:
         return f"(no log: {problem})"
+    return "\n".join(tail.splitlines()[-lines:])

@@ -14,9 +14,12 @@ import uvloop
 
 from queryable_state.server.settings import StateServerSettings
 from queryable_state.server.state_server.server import StateServer
-from queryable_state.server.state_server.server_directory import ServerDirectory
+from queryable_state.server.state_server.server_directory import (
+    UNUSABLE_SETTINGS,
+    ServerDirectory,
+)
 from queryable_state.server.state_server.watched_process import WatchedProcess
-from queryable_state.wire.errors import QueryableStateError
+from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
 
 _log = logging.getLogger(__name__)
 
@@ -46,7 +49,7 @@ def main(settings_json: str) -> int:
             uvloop.run(_run(settings, directory))
     except QueryableStateError as refusal:
         _log.error("the state server cannot run: %s", refusal)
-        return 1
+        return UNUSABLE_SETTINGS if isinstance(refusal, InvalidRequestError) else 1
     except Exception:  # noqa: BLE001 - the log is all that is left of it
         _log.exception("the state server failed")
         return 1

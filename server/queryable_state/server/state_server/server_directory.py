@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+UNUSABLE_SETTINGS = 3
+"""Exit code of a server that would end the same way if it were started again."""
+
 _PROBE_RETRY_S = 0.005
 # As an executor's folder is named: at the end, pid and start of the process it belongs to.
 _OF_PROCESS = re.compile(r"queryable-state-.+-(\d+)-(\d+)")
