@@ -54,11 +54,19 @@ def main() -> None:
     def threads() -> list[str]:
         return [t.name for t in threading.enumerate() if t.name.startswith("queryable-state")]
 
-    while (threads() or servers()) and time.monotonic() < deadline:
+    def alive() -> list[psutil.Process]:
+        # One that has ended may stay a zombie of the worker that started it.
+        return [
+            server
+            for server in running
+            if server.is_running() and server.status() != psutil.STATUS_ZOMBIE
+        ]
+
+    while (threads() or alive()) and time.monotonic() < deadline:
         time.sleep(0.05)
     left = {
         "started": len(running),
-        "servers": len(servers()),
+        "servers": len(alive()),
         "threads": threads(),
         "stores": [str(path) for folder in folders for path in folder.glob("stores/*")],
     }

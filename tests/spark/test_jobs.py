@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 from tests.spark.functions import COUNTS, READINGS, CountPerKey
+from tests.spark.waiting import until
 
 from queryable_state.streaming import JobStatus
 
@@ -88,7 +89,13 @@ def test_a_query_the_user_starts_is_queryable(
     query.processAllAvailable()
     assert [tuple(row) for row in spark.table("rows_of_user").collect()] == [("a", 2)]
     client = connect(env)
-    assert client.get_kv_state(str(query.id), "counted", "a").value() == 2
+
+    def counted() -> list[object]:
+        states = client.get_kv_states(str(query.id), "counted", ["a"])
+        return [None if state is None else state.value() for state in states]
+
+    # Spark's wait ends with its commit; the servers are told of it right after.
+    until(lambda: counted() == [2])
     assert client.get_kv_state("rows_of_user", "counted", "a").value() == 2
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from queryable_state.streaming.spark.application import SparkApplication
 
 _POLL_S = 0.05
+_SETTLE_TIMEOUT_S = 5.0
 
 
 class JobStatus(StrEnum):
@@ -79,7 +80,10 @@ class JobClient:
             raise error
 
     def await_termination(self, timeout_s: float | None = None) -> bool:
-        """Waits until the job has ended and raises what it failed of; False: still running."""
+        """Waits until the job has ended and queries see all of it; raises what it failed of.
+
+        False: still running after `timeout_s`.
+        """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         # Spark's own wait raises its error before ours can be found in it.
         while self._query.isActive:
@@ -87,16 +91,27 @@ class JobClient:
                 return False
             time.sleep(_POLL_S)
         self.raise_if_failed()
+        self._settle()
         return True
 
+    def _settle(self) -> None:
+        """Waits until the servers answer by the newest batch, of which they are told a bit later
+        than Spark's own waits return."""
+        progress = self._query.lastProgress
+        if progress is not None:
+            query_id = uuid.UUID(str(self._query.id)).bytes
+            self._application.coordinator.settle(query_id, progress["batchId"], _SETTLE_TIMEOUT_S)
+
     def process_all_available(self) -> None:
-        """Waits until all data that is there now is processed; raises what the job failed of."""
+        """Waits until all data that is there now is processed and queries see it; raises what the
+        job failed of."""
         try:
             self._query.processAllAvailable()
         except Exception:
             self.raise_if_failed()
             raise
         self.raise_if_failed()
+        self._settle()
 
     def cancel(self) -> None:
         """Stops the job; its state is still served until the environment closes."""

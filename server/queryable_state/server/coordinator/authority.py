@@ -142,6 +142,13 @@ class Authority:
         self._batches.commit(query_id, batch_id)
         self._announcer.announce(query_id)
 
+    def settle(self, query_id: bytes, batch_id: int, timeout_s: float) -> bool:
+        """Takes a batch for committed, if it is, and waits until the servers answer by it."""
+        self.batch_committed(query_id, batch_id)
+        if self._batches.committed(query_id) < batch_id:
+            return False
+        return self._batches.wait_settled(query_id, batch_id, timeout_s)
+
     def _query(self, query_id: bytes) -> QueryInfo:
         info = self._engine.query(query_id)
         if info is None:

@@ -178,6 +178,13 @@ class Coordinator:
         """Tells of a commit, where the engine says so by itself; may be late or repeated."""
         self._authority.batch_committed(query_id, batch_id)
 
+    def settle(self, query_id: bytes, batch_id: int, timeout_s: float) -> bool:
+        """Tells of a commit, and waits until the state servers answer by it.
+
+        False where the batch is not committed, or not all servers answered in time.
+        """
+        return self._authority.settle(query_id, batch_id, timeout_s)
+
     def refresh(self) -> None:
         """Asks the engine now which queries have ended and why, instead of within a second."""
         self._watcher.look_for_ends()
