@@ -248,3 +248,21 @@ def test_all_kinds_of_state_have_a_way_to_be_read() -> None:
     )
     with pytest.raises(InvalidRequestError, match="TIMER"):
         LocatedState.of(location)
+
+
+async def test_a_query_that_waits_for_long_does_not_keep_a_proxy_from_closing(
+    cluster: InProcessCluster, job: InProcessJob
+) -> None:
+    """It is given the time to drain, not the minutes its asker would wait."""
+    state_id = await state_id_of(cluster)
+    gone = keys_of_server(cluster, 1)
+    await cluster.stop_server(cluster.servers[1])
+    proxy = await cluster.add_proxy(drain_timeout_s=0.1)
+    async with (
+        grpc.aio.insecure_channel(proxy.address) as channel,
+        RawStream(channel) as stream,
+    ):
+        await stream.send(id=1, state_id=state_id, keys=wire_keys(*gone), deadline_ms=600_000)
+        await stream.ask(id=2, state_id=1 << 31, keys=wire_keys("x"))
+        async with asyncio.timeout(10):
+            await proxy.aclose()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 
 import grpc.aio
@@ -35,8 +37,8 @@ def server_options(message_bytes: int) -> list[tuple[str, int]]:
 class QueryServer:
     """Serves `QueryableState` from one router on a port of its own.
 
-    `bind`, then `start`, then `aclose`, which answers what it has read before it ends. The
-    router stays the caller's to close, after that.
+    `bind`, then `start`, then `aclose`, which answers what it has read before it ends, as far as
+    the time to drain allows. The router stays the caller's to close, after that.
     """
 
     def __init__(self, router: Router, info: ServiceInfo) -> None:
@@ -65,5 +67,8 @@ class QueryServer:
     async def aclose(self, drain_timeout_s: float = 0) -> None:
         """Says it is not serving, ends streams once they answered, then stops. Idempotent."""
         await self._health.enter_graceful_shutdown()
-        await self._service.drain()
+        # Who waits for minutes, or reads nothing, must not keep the process from ending.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(drain_timeout_s):
+                await self._service.drain()
         await self._server.stop(drain_timeout_s)

@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     from queryable_state.server.query.router import Router, ServiceInfo
 
 
+# Answers a client has not taken. Beyond it nothing more is read from the client, so that one
+# that asks without reading fills its own buffers and not this process.
+_MOST_UNSENT_BYTES = 8 * 1024 * 1024
+
+
 class AnswerStream:
     """Reads queries one after the other; writes what is answered at once, then what comes later.
 
@@ -39,6 +44,7 @@ class AnswerStream:
         self._info = info
         self._session = router.session(self._deliver)
         self._outbox: deque[bytes] = deque()
+        self._unsent_bytes = 0
         self._writing = False
         self._writer: asyncio.Task[None] | None = None
         self._unanswered = 0
@@ -55,6 +61,8 @@ class AnswerStream:
                 answer = self._answer(frame)
                 if answer is not None:
                     await self._write(answer)
+                if self._unsent_bytes > _MOST_UNSENT_BYTES:
+                    await self._written()
             # Who ends its side after its last query still gets every answer.
             await self.drain()
         finally:
@@ -66,6 +74,10 @@ class AnswerStream:
         """Returns once every query read is answered; refuses those that come later."""
         self._draining = True
         await self._idle.wait()
+        await self._written()
+
+    async def _written(self) -> None:
+        """Returns once the outbox is written."""
         while self._writer is not None and not self._writer.done():
             await asyncio.wait([self._writer])
 
@@ -132,13 +144,13 @@ class AnswerStream:
             self._unanswered -= 1
             if not self._unanswered:
                 self._idle.set()
-        self._outbox.append(frame)
+        self._enqueue(frame)
         if not self._writing:
             self._start_writer()
 
     async def _write(self, frame: bytes) -> None:
         if self._writing:
-            self._outbox.append(frame)
+            self._enqueue(frame)
             return
         self._writing = True
         try:
@@ -148,6 +160,10 @@ class AnswerStream:
         if self._outbox:
             self._start_writer()
 
+    def _enqueue(self, frame: bytes) -> None:
+        self._outbox.append(frame)
+        self._unsent_bytes += len(frame)
+
     def _start_writer(self) -> None:
         self._writing = True
         self._writer = asyncio.create_task(self._write_outbox())
@@ -155,10 +171,13 @@ class AnswerStream:
     async def _write_outbox(self) -> None:
         try:
             while self._outbox:
-                await self._context.write(self._outbox.popleft())
+                frame = self._outbox.popleft()
+                await self._context.write(frame)
+                self._unsent_bytes -= len(frame)
         except (grpc.aio.UsageError, asyncio.InvalidStateError):
             # The call ended beneath the write; its reader learns it, too.
             self._outbox.clear()
+            self._unsent_bytes = 0
         finally:
             self._writing = False
 

@@ -1,0 +1,94 @@
+"""What a client that asks and does not read can do to a server: nothing to others."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import grpc.aio
+
+from queryable_state.server.query.answer_frames import frame_of
+from queryable_state.server.query.answer_stream import AnswerStream
+from queryable_state.server.query.router import QuerySession, Router, ServiceInfo
+from queryable_state.server.settings import Limits
+from queryable_state.v1 import query_pb2
+from queryable_state.wire.query_stream import PROTOCOL_VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+QUERIES = 600
+ANSWER = b"x" * 100_000
+TURNS = 20 * QUERIES
+
+
+class Call:
+    """gRPC's side of a call whose client has sent all its queries, and reads when it likes."""
+
+    def __init__(self) -> None:
+        self.reads = asyncio.Event()
+        self.asked = self.answered = 0
+        self._greeted = False
+
+    async def read(self) -> Any:
+        await asyncio.sleep(0)
+        if not self._greeted:
+            hello = query_pb2.ClientHello(protocol_version=PROTOCOL_VERSION, client="test")
+            return query_pb2.StreamKvStateRequest(hello=hello).SerializeToString()
+        if self.asked == QUERIES:
+            return grpc.aio.EOF
+        self.asked += 1
+        query = query_pb2.Query(id=self.asked, state_id=1, keys=[b"\x00\x01key"])
+        return query_pb2.StreamKvStateRequest(query=query).SerializeToString()
+
+    async def write(self, frame: bytes) -> None:
+        if not self._greeted:
+            self._greeted = True
+            return
+        await self.reads.wait()
+        self.answered += 1
+
+
+class Later(Router, QuerySession):
+    """Answers each query in the next turn of the loop, as a proxy does."""
+
+    def __init__(self) -> None:
+        self._deliver: Callable[[bytes, bool], None]
+
+    def session(self, deliver: Callable[[bytes, bool], None]) -> QuerySession:
+        self._deliver = deliver
+        return self
+
+    def ask(self, query: query_pb2.Query, frame: bytes) -> bytes | None:
+        answer = frame_of(query_pb2.Answer(id=query.id, last=True, values=[ANSWER]))
+        asyncio.get_running_loop().call_soon(self._deliver, answer, True)
+        return None
+
+    async def answers(self, query: query_pb2.Query) -> list[query_pb2.Answer]:
+        raise NotImplementedError
+
+    async def locate(self, request: query_pb2.LocateStateRequest) -> Any:
+        raise NotImplementedError
+
+    async def list_jobs(self, request: query_pb2.ListJobsRequest) -> Any:
+        raise NotImplementedError
+
+    async def list_states(self, request: query_pb2.ListStatesRequest) -> Any:
+        raise NotImplementedError
+
+    async def aclose(self) -> None:
+        """Holds nothing."""
+
+
+async def test_no_more_is_read_from_a_client_that_does_not_take_its_answers() -> None:
+    call = Call()
+    info = ServiceInfo(server_id="proxy", role=query_pb2.PROXY, limits=Limits())
+    stream = asyncio.create_task(AnswerStream(call, Later(), info).run())  # type: ignore[arg-type]
+    for _ in range(TURNS):
+        await asyncio.sleep(0)
+    # Some megabytes of answers wait, and the queries in flight.
+    assert call.asked * len(ANSWER) < 20 * 1024 * 1024
+    call.reads.set()
+    async with asyncio.timeout(20):
+        await stream
+    assert call.answered == call.asked == QUERIES
