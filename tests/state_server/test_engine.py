@@ -244,6 +244,30 @@ def test_an_expired_value_is_answered_where_the_state_says_so(server: Server) ->
     assert decoded(server.ask(key_of(0))) == [1]
 
 
+def test_a_value_whose_header_cannot_be_read_fails_for_its_key_alone(server: Server) -> None:
+    """It says that it expires, and is too short to say when."""
+    server.own(0)
+    good, bad = key_of(0), key_of(0, 1)
+    builder = OverlayBuilder()
+    builder.add_block(
+        changes_pb2.ChangeBlock(
+            format_version=1,
+            state_id=STATE_ID,
+            put_keys=[record_key(KEYS.wire_key(key)) for key in (good, bad)],
+            put_values=[VALUES.encode(1), b"\x20\x01"],
+        )
+    )
+    [owned] = server.table.subtasks()
+    owned.store.seal(0, builder.build(), (1, 1))
+    server.commit(0)
+    for read in (query_pb2.POINT, query_pb2.PREFIX):
+        answer = server.ask(bad, good, read=read)
+        [failure] = answer.failed
+        assert (list(failure.indexes), failure.error.reason) == ([0], Reason.CORRUPT)
+        assert len(answer.values) == 1
+        assert not answer.HasField("error")
+
+
 def test_without_a_lease_nothing_is_answered(server: Server) -> None:
     server.own(0)
     server.seal(0, {key_of(0): 1})

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from queryable_state.server.state_server.store_table import NOT_HERE
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import (
+    CorruptDataError,
     LimitExceededError,
     PlacementError,
     QueryableStateError,
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 _TOO_LARGE = -2
 _TOO_MANY = -3
+_CORRUPT = -4
 
 
 class AnswerFailures:
@@ -31,6 +33,7 @@ class AnswerFailures:
         self._placement_version = placement_version
         self._positions: dict[int, list[int]] = {}
         self._most_records = 0
+        self._problem: CorruptDataError | None = None
 
     def __bool__(self) -> bool:
         return bool(self._positions)
@@ -47,6 +50,11 @@ class AnswerFailures:
         """A key with more records than a query may read."""
         self._most_records = most
         self.add(position, _TOO_MANY)
+
+    def add_corrupt(self, position: int, problem: CorruptDataError) -> None:
+        """A key with a value that cannot be read."""
+        self._problem = problem
+        self.add(position, _CORRUPT)
 
     def to_proto(self) -> list[query_pb2.KeyFailure]:
         """The groups as they stand in an answer."""
@@ -75,6 +83,11 @@ class AnswerFailures:
             return LimitExceededError(
                 f"state {name!r} has more than {self._most_records} records under this key and "
                 "namespace: read single entries instead"
+            )
+        if slot == _CORRUPT:
+            return CorruptDataError(
+                f"state {name!r} has a value under this key that server {self._server_id} cannot "
+                f"read: {self._problem}"
             )
         since = self._route.subtasks[slot].complete_since_batch
         return StateLostError(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from queryable_state.server.state_server.answer_failures import AnswerFailures
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import (
+    CorruptDataError,
     InternalError,
     InvalidRequestError,
     PlacementError,
@@ -138,9 +139,18 @@ class QueryEngine:
                 failures.add(position, slots[(key[0] << 8) | key[1]])
                 continue
             value = read(key + namespace)
-            if value is None or (value[0] & HAS_EXPIRY and self._expired(route, value, now_ms)):
+            if value is None:
                 missing.append(position)
                 continue
+            if value[0] & HAS_EXPIRY:
+                try:
+                    expired = self._expired(route, value, now_ms)
+                except CorruptDataError as problem:
+                    failures.add_corrupt(position, problem)
+                    continue
+                if expired:
+                    missing.append(position)
+                    continue
             left -= len(value)
             if left < 0:
                 failures.add_too_large(position)
@@ -185,10 +195,14 @@ class QueryEngine:
             records_left -= len(records)
             start = len(prefix)
             found = query_pb2.Records()
-            for record_key, value in records:
-                if not (value[0] & HAS_EXPIRY and self._expired(route, value, now_ms)):
-                    found.elements.append(record_key[start:])
-                    found.values.append(value)
+            try:
+                for record_key, value in records:
+                    if not (value[0] & HAS_EXPIRY and self._expired(route, value, now_ms)):
+                        found.elements.append(record_key[start:])
+                        found.values.append(value)
+            except CorruptDataError as problem:
+                failures.add_corrupt(position, problem)
+                continue
             if not found.values:
                 missing.append(position)
                 continue
