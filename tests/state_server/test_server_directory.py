@@ -13,7 +13,7 @@ import pytest
 
 from queryable_state.server.state_server.server_directory import ServerAddresses, ServerDirectory
 from queryable_state.server.state_server.watched_process import WatchedProcess, start_ticks
-from queryable_state.wire.errors import CorruptDataError, RetryLaterError
+from queryable_state.wire.errors import CorruptDataError, InvalidRequestError, RetryLaterError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -118,3 +118,19 @@ async def test_another_process_under_the_same_pid_is_not_the_watched_one(
     watched = WatchedProcess(sleeper.pid, start_ticks(sleeper.pid) + 1)
     assert watched.has_ended()
     await watched.wait()
+
+
+def test_a_folder_that_others_can_write_is_refused(tmp_path: Path) -> None:
+    """Another user could send tasks, and with them the job's secret, to a server of his."""
+    path = tmp_path / "shared"
+    path.mkdir()
+    path.chmod(0o777)
+    with pytest.raises(InvalidRequestError, match="only this user can write"):
+        ServerDirectory(path).make()
+
+
+def test_a_link_instead_of_a_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InvalidRequestError, match="only this user can write"):
+        ServerDirectory(tmp_path / "link").make()

@@ -8,12 +8,13 @@ import json
 import os
 import re
 import shutil
+import stat
 import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from queryable_state.server.state_server.watched_process import start_ticks
-from queryable_state.wire.errors import CorruptDataError, RetryLaterError
+from queryable_state.wire.errors import CorruptDataError, InvalidRequestError, RetryLaterError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,8 +63,20 @@ class ServerDirectory:
         self._addresses = path / "server.json"
 
     def make(self) -> None:
-        """Creates the folder, for this user only."""
+        """Creates the folder, for this user only. Raises where it is not this user's alone.
+
+        Whoever can write `server.json` decides whom tasks send the job's secret to.
+        """
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            found = self.path.lstat()
+        except FileNotFoundError:
+            return
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+            raise InvalidRequestError(
+                f"{self.path} is not a folder that only this user can write: the state server's "
+                "addresses in it cannot be trusted; remove it, or set another directory"
+            )
 
     @contextlib.contextmanager
     def holding(self, timeout_s: float = 5.0) -> Iterator[None]:
