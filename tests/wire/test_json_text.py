@@ -159,3 +159,13 @@ def test_an_aggregate_has_a_codec_for_its_accumulator() -> None:
 def test_a_state_object_without_records_is_corrupt() -> None:
     with pytest.raises(CorruptDataError, match="no record"):
         StateCodecs(registration(StateKind.VALUE, "int")).decode_records([], [])
+
+
+def test_an_aggregate_that_is_not_queryable_has_an_accumulator_and_no_value() -> None:
+    state = registration(StateKind.AGGREGATING, "double")
+    state.accumulator_types.add(version=1, type=type_info("struct<s:double,n:bigint>").to_proto())
+    del state.value_types[:]
+    codecs = StateCodecs(state)
+    assert codecs.accumulator is not None
+    with pytest.raises(InvalidRequestError, match="keeps no value"):
+        codecs.decode_records([b""], [b"\x00\x01"])

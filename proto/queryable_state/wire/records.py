@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.v1 import registration_pb2
-from queryable_state.wire.errors import CorruptDataError
+from queryable_state.wire.errors import CorruptDataError, InvalidRequestError
 from queryable_state.wire.key_codec import KeyCodec
 from queryable_state.wire.key_groups import KeyGroups
 from queryable_state.wire.type_model import Kind, TypeInfo
@@ -34,13 +35,12 @@ class StateCodecs:
         self.key_groups = KeyGroups(
             TypeInfo.from_proto(registration.key_type), registration.max_parallelism
         )
-        types = {v.version: TypeInfo.from_proto(v.type) for v in registration.value_types}
-        if self.kind == StateKind.LIST:
-            types = {n: TypeInfo(Kind.LIST, element=info) for n, info in types.items()}
-        self.value = ValueCodec(
-            types, max(types, default=0), pickle_values=pickle_values, unpickle=unpickle
-        )
-        """Of a record's value; of a LIST: of a chunk."""
+        self._registration = registration
+        self._pickle_values = pickle_values
+        self._unpickle = unpickle
+        if registration.value_types:
+            # A type that cannot be read is told here, not with the first value.
+            self.value  # noqa: B018
         self.map_key: KeyCodec | None = None
         """Of a MAP's elements."""
         if self.kind == StateKind.MAP:
@@ -52,6 +52,26 @@ class StateCodecs:
             self.accumulator = ValueCodec(
                 types, max(types), pickle_values=pickle_values, unpickle=unpickle
             )
+
+    @cached_property
+    def value(self) -> ValueCodec:
+        """Of a record's value; of a LIST: of a chunk.
+
+        `InvalidRequestError` for a state that has none: of an aggregate that is not queryable
+        the accumulator alone is kept.
+        """
+        registration = self._registration
+        types = {v.version: TypeInfo.from_proto(v.type) for v in registration.value_types}
+        if not types:
+            raise InvalidRequestError(
+                f"state {registration.state_name!r} keeps no value that could be read: it has "
+                "accumulators only, because it is not queryable"
+            )
+        if self.kind == StateKind.LIST:
+            types = {n: TypeInfo(Kind.LIST, element=info) for n, info in types.items()}
+        return ValueCodec(
+            types, max(types), pickle_values=self._pickle_values, unpickle=self._unpickle
+        )
 
     def decode_records(self, elements: Sequence[bytes], values: Sequence[bytes]) -> Any:
         """The whole value of a state object: a `list` of a LIST, a `dict` of a MAP, else the value.
