@@ -51,9 +51,15 @@ def test_the_traceback_of_a_users_function_arrives_as_a_note() -> None:
         error.__cause__ = cause
     found = typed_error(as_spark_carries(error))
     assert isinstance(found, UserFunctionError)
+    assert found.reason == Reason.USER_FUNCTION_FAILED
     (note,) = found.__notes__
     assert "1 / 0" in note
     assert note.endswith("ZeroDivisionError: division by zero")
+
+
+def test_a_failed_function_is_an_error_of_the_job_also_where_its_class_is_not_known() -> None:
+    found = QueryableStateError.from_proto(UserFunctionError("it raised").to_proto())
+    assert (type(found), found.reason) == (JobError, Reason.USER_FUNCTION_FAILED)
 
 
 def test_what_is_not_ours_is_none() -> None:

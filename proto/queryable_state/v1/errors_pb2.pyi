@@ -88,6 +88,8 @@ class _ReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Reason.ValueTy
     """Fix the job: the operator runs outside a streaming batch."""
     INCOMPATIBLE_STATE: _Reason.ValueType  # 68
     """Fix the job: an operator's registration changed incompatibly."""
+    USER_FUNCTION_FAILED: _Reason.ValueType  # 69
+    """Fix the job: a user's function raised, or gave what is not of its type."""
 
 class Reason(_Reason, metaclass=_ReasonEnumTypeWrapper):
     """One enum for every refusal, shared by server, proxy, coordinator and client.
@@ -157,6 +159,8 @@ MISSING_BATCH_ID: Reason.ValueType  # 67
 """Fix the job: the operator runs outside a streaming batch."""
 INCOMPATIBLE_STATE: Reason.ValueType  # 68
 """Fix the job: an operator's registration changed incompatibly."""
+USER_FUNCTION_FAILED: Reason.ValueType  # 69
+"""Fix the job: a user's function raised, or gave what is not of its type."""
 Global___Reason: _TypeAlias = Reason  # noqa: Y015
 
 @_typing.final

@@ -222,6 +222,7 @@ _CLASSES: dict[errors_pb2.Reason.ValueType, type[QueryableStateError]] = {
     Reason.PARTIAL_BATCH: JobError,
     Reason.MISSING_BATCH_ID: JobError,
     Reason.INCOMPATIBLE_STATE: JobError,
+    Reason.USER_FUNCTION_FAILED: JobError,
 }
 
 

@@ -46,7 +46,7 @@ class UserFunctionError(JobError):
     The text names operator, subtask, batch and key; `__cause__` is the function's own exception.
     """
 
-    default_reason = Reason.INVALID_REQUEST
+    default_reason = Reason.USER_FUNCTION_FAILED
 
 
 class RuntimeContext(ABC):
