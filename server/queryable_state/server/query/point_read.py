@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from queryable_state.wire.json_text import key_from_json, value_to_json
-
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import (
     InternalError,
@@ -14,6 +12,7 @@ from queryable_state.wire.errors import (
     QueryableStateError,
     UnknownKeyOrNamespaceError,
 )
+from queryable_state.wire.json_text import key_from_json, value_to_json
 from queryable_state.wire.key_groups import KeyGroups
 from queryable_state.wire.types import TypeInfo
 
