@@ -226,6 +226,29 @@ def test_a_batch_of_which_some_subtasks_ran_is_counted_and_logged(
     assert not engine.stopped
 
 
+def test_seals_of_a_former_parallelism_are_not_held_against_the_new_one(
+    running: InProcessCoordinator,
+    engine: InMemoryEngine,
+    start_peer: StartPeer,
+    subtask_of: SubtaskOf,
+) -> None:
+    """The commit of a run's last batch may be learned after the next run has begun to ask."""
+    peer = start_peer()
+    query_id, run_id = engine.start("rescaled")
+    begin(engine, peer, query_id, run_id, 0)
+    for uid in ("changed", "kept"):
+        for index in (0, 1):
+            own(peer, subtask_of(query_id, index, uid=uid))
+            peer.seal(subtask_of(query_id, index, uid=uid), 0)
+    _, next_run = engine.start("rescaled", query_id=query_id)
+    assert peer.assign(subtask_of(query_id, 0, uid="changed", parallelism=4)) == "a"
+    begin(engine, peer, query_id, next_run, 1)
+    running.coordinator.close()
+    assert [commit.version for commit in peer.commits] == [0]
+    (job,) = running.coordinator.jobs()
+    assert job.partial_batches == 0
+
+
 def test_a_subtask_whose_owner_did_not_answer_is_not_counted_as_missing(
     running: InProcessCoordinator,
     engine: InMemoryEngine,

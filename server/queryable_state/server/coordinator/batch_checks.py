@@ -49,8 +49,10 @@ def check_batches(
     for (uid, batch_id), sealed in sorted(by_batch.items()):
         where = f"job {job}, operator {label(uid)}, batch {batch_id}"
         operator = known.get(uid)
-        # A late report is of a push that failed, when not all were heard.
-        if operator and batch_id > commit_round.after:
+        # A late report is of a push that failed, when not all were heard; one from before the
+        # operator was opened, of its parallelism in an earlier run.
+        first = operator.first_opened if operator else None
+        if operator and first is not None and batch_id >= max(first, commit_round.after + 1):
             missing = _not_run(operator, sealed, seals, batch_id)
         else:
             missing = []
