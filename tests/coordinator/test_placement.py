@@ -137,6 +137,22 @@ def test_a_newer_server_of_an_executor_frees_what_the_older_one_owned(cluster: C
     assert "replaced by c" in str(refusal.value)
 
 
+def test_a_server_that_lapsed_long_ago_is_forgotten(cluster: Cluster) -> None:
+    """Or executors that come and go would add up for as long as the driver lives."""
+    cluster.register("a")
+    cluster.register("b")
+    cluster.now_ms = 24 * LEASE_MS
+    cluster.servers.renew("b", cluster.now_ms)
+    assert not cluster.servers.remove_long_lapsed(cluster.now_ms)
+    cluster.now_ms = 1_000 * LEASE_MS
+    cluster.servers.renew("b", cluster.now_ms)
+    assert [gone.server_id for gone in cluster.servers.remove_long_lapsed(cluster.now_ms)] == ["a"]
+    assert [server.server_id for server in cluster.servers] == ["b"]
+    with pytest.raises(PlacementError) as refusal:
+        cluster.servers.renew("a", cluster.now_ms)
+    assert refusal.value.reason == Reason.LEASE_EXPIRED
+
+
 def test_a_server_without_a_lease_gets_nothing(cluster: Cluster) -> None:
     cluster.register("a")
     cluster.now_ms = LEASE_MS

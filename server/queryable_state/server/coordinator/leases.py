@@ -52,8 +52,10 @@ class Leases:
 
     def tick(self) -> None:
         """Lets time pass: called often, also while nobody asks."""
-        with self._books.changed:
-            self._books.now_ms()
+        books = self._books
+        with books.changed:
+            for gone in books.servers.remove_long_lapsed(books.now_ms()):
+                books.forget_server(gone.server_id)
 
     def backend_addresses(self) -> list[str]:
         """HOST:PORT of `StateBackend` of every server known."""

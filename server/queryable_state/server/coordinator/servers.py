@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from queryable_state.internal.v1 import coordinator_pb2
 
 
+# A server that reaches no coordinator for so long has ended by itself long since.
+_FORGOTTEN_MS = 30 * 60_000
+
+
 @dataclass(kw_only=True)
 class Server:
     """One state server process and its lease; times are monotonic milliseconds."""
@@ -138,6 +142,13 @@ class ServerTable:
             changed |= lapsed != server.lapsed
             server.lapsed = lapsed
         return changed
+
+    def remove_long_lapsed(self, now_ms: int) -> list[Server]:
+        """Forgets, and answers, the servers that lapsed so long ago that none comes back."""
+        gone = [server for server in self if now_ms >= self.freed_at_ms(server) + _FORGOTTEN_MS]
+        for server in gone:
+            del self._servers[server.server_id]
+        return gone
 
     def forgive(self, gap_ms: int) -> None:
         """Extends every lease by a time in which nobody could renew it here."""
