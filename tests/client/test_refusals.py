@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from queryable_state.client import (
     KeyTypeError,
     LimitExceededError,
     QueryableStateClient,
+    QueryTimeoutError,
     Reason,
     RetryLaterError,
     Types,
@@ -150,6 +152,22 @@ async def test_a_closed_client_says_so(client: QueryableStateClient) -> None:
         await client.get_kv_states("sensors", "last", ["sensor_1"])
     with pytest.raises(ClientClosedError):
         await client.list_jobs()
+
+
+def test_a_client_is_asked_on_one_event_loop() -> None:
+    """Outside of any, and on another than before, it says so."""
+    client = QueryableStateClient("127.0.0.1", 1, timeout_s=0.05)
+    with pytest.raises(InvalidRequestError, match="running event loop"):
+        client.get_kv_state("sensors", "last", "sensor_1")
+
+    async def ask(*errors: type[Exception]) -> None:
+        with pytest.raises(errors):
+            await client.get_kv_states("sensors", "last", ["sensor_1"])
+
+    with asyncio.Runner() as first, asyncio.Runner() as second:
+        first.run(ask(RetryLaterError, QueryTimeoutError))
+        second.run(ask(InvalidRequestError))
+        first.run(client.aclose())
 
 
 @pytest.mark.parametrize(

@@ -255,10 +255,21 @@ class QueryableStateClient:
         return f"<QueryableStateClient of {self._address}, {state}>"
 
     def _dispatcher(self) -> Dispatcher:
+        if self._closed:
+            raise ClientClosedError("this client is closed: open another")
+        loop = _running_loop()
+        if loop is None:
+            raise InvalidRequestError(
+                "the client is asked outside of a running event loop: ask it in a coroutine, or "
+                "use queryable_state.client.blocking"
+            )
+        if self._opened is not None and self._loop is not loop:
+            raise InvalidRequestError(
+                "the client belongs to the event loop it was first used on: open one on each loop, "
+                "or share one of queryable_state.client.blocking"
+            )
         if self._opened is None:
-            if self._closed:
-                raise ClientClosedError("this client is closed: open another")
-            self._loop = asyncio.get_running_loop()
+            self._loop = loop
             self._opened = Dispatcher(
                 self._address, client=client_name(), unpickle=self._unpickle, direct=self._direct
             )
@@ -293,9 +304,19 @@ class QueryableStateClient:
         return lane
 
     def _failed(self, error: QueryableStateError) -> asyncio.Future[Any]:
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        loop = _running_loop()
+        if loop is None:
+            raise error
+        future: asyncio.Future[Any] = loop.create_future()
         future.set_exception(error)
         return future
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 def _checked_address(host: object, port: object) -> str:

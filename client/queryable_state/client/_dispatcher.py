@@ -136,7 +136,8 @@ class Dispatcher:
         for batch in tuple(self._batches):
             self._discharge(batch)
             batch.fail(batch.left(), error)
-        tasks = tuple(self._tasks)
+        relocating = [handle.relocating for handle in self._handles.values()]
+        tasks = [*self._tasks, *(task for task in relocating if task is not None)]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -263,7 +264,7 @@ class Dispatcher:
         known = handle.located
         if refresh and known is not None:
             try:
-                located = await self._locate(handle, known.placement_version)
+                located = await self._relocate(handle, known)
             except QueryableStateError as error:
                 if not is_transient(error) and error.reason != Reason.DEADLINE_EXCEEDED:
                     if not batch.done:
@@ -278,6 +279,15 @@ class Dispatcher:
         await asyncio.sleep(delay)
         if not batch.done:
             self.reroute(batch)
+
+    async def _relocate(self, handle: StateHandle, known: LocatedState) -> LocatedState:
+        """A placement newer than the known one; asked once for all that want it."""
+        task = handle.relocating
+        if task is None:
+            task = self._loop.create_task(self._locate(handle, known.placement_version))
+            handle.relocating = task
+            task.add_done_callback(handle.relocated)
+        return await asyncio.shield(task)
 
     async def _locate(self, handle: StateHandle, newer_than: int) -> LocatedState:
         request = query_pb2.LocateStateRequest(

@@ -27,6 +27,7 @@ class StateHandle:
         self.parked: list[Batch] = []
         """Batches that wait until the state is located."""
         self.locating: asyncio.Task[None] | None = None
+        self.relocating: asyncio.Task[LocatedState] | None = None
         self._unpickle = unpickle
         self._lanes: dict[QueryOptions, Lane] = {}
 
@@ -55,6 +56,12 @@ class StateHandle:
         self.located = located
         for lane in self._lanes.values():
             lane.adopt()
+
+    def relocated(self, task: asyncio.Task[LocatedState]) -> None:
+        """Ends `relocating`; who waited for it sees to the outcome."""
+        self.relocating = None
+        if not task.cancelled():
+            task.exception()
 
     def describe(self) -> str:
         """The state for error texts."""
