@@ -40,6 +40,7 @@ class Peer(backend_pb2_grpc.StateBackendServicer):
         self.commits: list[backend_pb2.CommitRequest] = []
         self.dropped: list[bytes] = []
         self.shutdowns = 0
+        self.taken_version = 0
         self.seals: list[backend_pb2.SealedSubtask] = []
         self._heard = threading.Condition()
         self._server = grpc.server(ThreadPoolExecutor(4))
@@ -77,8 +78,10 @@ class Peer(backend_pb2_grpc.StateBackendServicer):
                 coordinator_pb2.QueryVersion(query_id=query_id, version=version)
                 for query_id, version in committed
             ],
+            placement_version=self.taken_version,
         )
         lease: coordinator_pb2.Lease = self.ask("Heartbeat", request)
+        self.taken_version = lease.placement_version
         return lease
 
     def assign(self, subtask: backend_pb2.Subtask, not_server: str = "") -> str:

@@ -10,6 +10,7 @@ import pytest
 
 from queryable_state.wire.errors import (
     JobError,
+    PlacementError,
     Reason,
     SupersededError,
     UnknownJobError,
@@ -247,6 +248,28 @@ def test_seals_of_a_former_parallelism_are_not_held_against_the_new_one(
     assert [commit.version for commit in peer.commits] == [0]
     (job,) = running.coordinator.jobs()
     assert job.partial_batches == 0
+
+
+def test_a_new_parallelism_waits_until_former_owners_have_dropped_theirs(
+    engine: InMemoryEngine, start_peer: StartPeer, subtask_of: SubtaskOf
+) -> None:
+    """Or they would go on answering from state that nobody writes any more."""
+    a, b = start_peer("a"), start_peer("b")
+    query_id, run_id = engine.start("rescaled")
+    begin(engine, a, query_id, run_id, 0)
+    own(a, subtask_of(query_id, 0))
+    own(b, subtask_of(query_id, 1))
+    engine.start("rescaled", query_id=query_id)
+    rescaled = subtask_of(query_id, 0, parallelism=4)
+    assert b.assign(rescaled) == "b"
+    # The first lease tells it, the second heartbeat says that it was told.
+    for _ in range(2):
+        with pytest.raises(PlacementError) as refusal:
+            b.open(rescaled, 1)
+        assert refusal.value.reason == Reason.NO_OWNER
+        assert refusal.value.retry_after_ms > 0
+        assert not a.heartbeat().owned
+    assert b.open(rescaled, 1) == 1
 
 
 def test_a_subtask_whose_owner_did_not_answer_is_not_counted_as_missing(

@@ -266,6 +266,26 @@ async def test_stores_of_an_operators_former_parallelism_are_dropped(
         assert job.ask(server, key).failed[0].error.reason == Reason.STATE_LOST
 
 
+async def test_a_server_without_a_part_at_the_new_parallelism_answers_no_old_values(
+    cluster: Cluster, key_of: Callable[..., str]
+) -> None:
+    """Nobody opens a store at the new parallelism before it has let go of its own."""
+    cluster.coordinator.engine.set_executors(2)
+    first, second, job = await cluster.server("e1"), await cluster.server("e2"), cluster.job()
+    for subtask, server in enumerate((first, second)):
+        task = await job.begin(server, 0, subtask)
+        await task.prepare({key_of(subtask): "old"})
+    await job.commit(first, 0)
+    restarted = job.restart()
+    with pytest.raises(PlacementError) as refused:
+        await restarted.begin(second, 1, parallelism=1)
+    assert refused.value.reason == Reason.NO_OWNER
+    await first.renew_lease()
+    assert list(first.table.subtasks()) == []
+    await restarted.begin(second, 1, parallelism=1)
+    assert job.ask(first, key_of(0)).error.reason == Reason.NOT_OWNER
+
+
 async def test_a_subtask_has_one_owner_and_others_say_who(
     cluster: Cluster, key_of: Callable[..., str]
 ) -> None:

@@ -27,7 +27,7 @@ from queryable_state.v1 import query_pb2 as queryable__state_dot_v1_dot_query__p
 from queryable_state.v1 import registration_pb2 as queryable__state_dot_v1_dot_registration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n-queryable_state/internal/v1/coordinator.proto\x12\x1bqueryable_state.internal.v1\x1a)queryable_state/internal/v1/backend.proto\x1a\x1equeryable_state/v1/query.proto\x1a%queryable_state/v1/registration.proto\"\x93\x01\n\x15RegisterServerRequest\x12\x11\n\tserver_id\x18\x01 \x01(\t\x12\x13\n\x0b\x65xecutor_id\x18\x02 \x01(\t\x12\x15\n\rquery_address\x18\x03 \x01(\t\x12\x15\n\rproxy_address\x18\x04 \x01(\t\x12\x17\n\x0f\x62\x61\x63kend_address\x18\x05 \x01(\t\x12\x0b\n\x03pid\x18\x06 \x01(\r\"y\n\x10HeartbeatRequest\x12\x11\n\tserver_id\x18\x01 \x01(\t\x12<\n\tcommitted\x18\x02 \x03(\x0b\x32).queryable_state.internal.v1.QueryVersion\x12\x14\n\x0cstaged_bytes\x18\x03 \x01(\x04\"w\n\x0cQueryVersion\x12\x10\n\x08query_id\x18\x01 \x01(\x0c\x12\x0f\n\x07version\x18\x02 \x01(\x03\x12\x16\n\x0e\x63ommit_time_ms\x18\x03 \x01(\x03\x12\x14\n\x0cwatermark_ms\x18\x04 \x01(\x03\x12\x16\n\x0estable_version\x18\x05 \x01(\x03\"\xaa\x01\n\x05Lease\x12\x13\n\x0b\x64uration_ms\x18\x01 \x01(\r\x12\x19\n\x11placement_version\x18\x02 \x01(\x04\x12<\n\tcommitted\x18\x03 \x03(\x0b\x32).queryable_state.internal.v1.QueryVersion\x12\x33\n\x05owned\x18\x04 \x03(\x0b\x32$.queryable_state.internal.v1.Subtask\",\n\x17\x44\x65registerServerRequest\x12\x11\n\tserver_id\x18\x01 \x01(\t\"\x1a\n\x18\x44\x65registerServerResponse\"w\n\x14\x41ssignSubtaskRequest\x12\x35\n\x07subtask\x18\x01 \x01(\x0b\x32$.queryable_state.internal.v1.Subtask\x12\x11\n\tserver_id\x18\x02 \x01(\t\x12\x15\n\rnot_server_id\x18\x03 \x01(\t\"p\n\x12OpenSubtaskRequest\x12\x35\n\x07subtask\x18\x01 \x01(\x0b\x32$.queryable_state.internal.v1.Subtask\x12\x11\n\tserver_id\x18\x02 \x01(\t\x12\x10\n\x08\x62\x61tch_id\x18\x03 \x01(\x03\"N\n\x13OpenSubtaskResponse\x12\x19\n\x11placement_version\x18\x01 \x01(\x04\x12\x1c\n\x14\x63omplete_since_batch\x18\x02 \x01(\x03\"Z\n\x11\x42\x65ginBatchRequest\x12\x10\n\x08query_id\x18\x01 \x01(\x0c\x12\x0e\n\x06run_id\x18\x02 \x01(\x0c\x12\x10\n\x08\x62\x61tch_id\x18\x03 \x01(\x03\x12\x11\n\tserver_id\x18\x04 \x01(\t\"\xb0\x01\n\x12\x42\x65ginBatchResponse\x12\x11\n\trun_epoch\x18\x01 \x01(\x04\x12\x1a\n\x12\x62\x61tch_timestamp_ms\x18\x02 \x01(\x03\x12\x15\n\rwatermarks_ms\x18\x03 \x03(\x03\x12<\n\tcommitted\x18\x04 \x01(\x0b\x32).queryable_state.internal.v1.QueryVersion\x12\x16\n\x0eoffsets_digest\x18\x05 \x01(\x0c\"\xb4\x01\n\x15RegisterStatesRequest\x12\x35\n\x07subtask\x18\x01 \x01(\x0b\x32$.queryable_state.internal.v1.Subtask\x12\x15\n\roperator_name\x18\x02 \x01(\t\x12\x16\n\x0eoperator_depth\x18\x03 \x01(\r\x12\x35\n\x06states\x18\x04 \x03(\x0b\x32%.queryable_state.v1.StateRegistration\"O\n\x16RegisterStatesResponse\x12\x35\n\x06states\x18\x01 \x03(\x0b\x32%.queryable_state.v1.StateRegistration2\xc0\x08\n\x0b\x43oordinator\x12h\n\x0eRegisterServer\x12\x32.queryable_state.internal.v1.RegisterServerRequest\x1a\".queryable_state.internal.v1.Lease\x12^\n\tHeartbeat\x12-.queryable_state.internal.v1.HeartbeatRequest\x1a\".queryable_state.internal.v1.Lease\x12\x7f\n\x10\x44\x65registerServer\x12\x34.queryable_state.internal.v1.DeregisterServerRequest\x1a\x35.queryable_state.internal.v1.DeregisterServerResponse\x12v\n\rAssignSubtask\x12\x31.queryable_state.internal.v1.AssignSubtaskRequest\x1a\x32.queryable_state.internal.v1.LocateSubtaskResponse\x12p\n\x0bOpenSubtask\x12/.queryable_state.internal.v1.OpenSubtaskRequest\x1a\x30.queryable_state.internal.v1.OpenSubtaskResponse\x12m\n\nBeginBatch\x12..queryable_state.internal.v1.BeginBatchRequest\x1a/.queryable_state.internal.v1.BeginBatchResponse\x12y\n\x0eRegisterStates\x12\x32.queryable_state.internal.v1.RegisterStatesRequest\x1a\x33.queryable_state.internal.v1.RegisterStatesResponse\x12^\n\x0bLocateState\x12&.queryable_state.v1.LocateStateRequest\x1a\'.queryable_state.v1.LocateStateResponse\x12U\n\x08ListJobs\x12#.queryable_state.v1.ListJobsRequest\x1a$.queryable_state.v1.ListJobsResponse\x12[\n\nListStates\x12%.queryable_state.v1.ListStatesRequest\x1a&.queryable_state.v1.ListStatesResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n-queryable_state/internal/v1/coordinator.proto\x12\x1bqueryable_state.internal.v1\x1a)queryable_state/internal/v1/backend.proto\x1a\x1equeryable_state/v1/query.proto\x1a%queryable_state/v1/registration.proto\"\x93\x01\n\x15RegisterServerRequest\x12\x11\n\tserver_id\x18\x01 \x01(\t\x12\x13\n\x0b\x65xecutor_id\x18\x02 \x01(\t\x12\x15\n\rquery_address\x18\x03 \x01(\t\x12\x15\n\rproxy_address\x18\x04 \x01(\t\x12\x17\n\x0f\x62\x61\x63kend_address\x18\x05 \x01(\t\x12\x0b\n\x03pid\x18\x06 \x01(\r\"\x94\x01\n\x10HeartbeatRequest\x12\x11\n\tserver_id\x18\x01 \x01(\t\x12<\n\tcommitted\x18\x02 \x03(\x0b\x32).queryable_state.internal.v1.QueryVersion\x12\x14\n\x0cstaged_bytes\x18\x03 \x01(\x04\x12\x19\n\x11placement_version\x18\x04 \x01(\x04\"w\n\x0cQueryVersion\x12\x10\n\x08query_id\x18\x01 \x01(\x0c\x12\x0f\n\x07version\x18\x02 \x01(\x03\x12\x16\n\x0e\x63ommit_time_ms\x18\x03 \x01(\x03\x12\x14\n\x0cwatermark_ms\x18\x04 \x01(\x03\x12\x16\n\x0estable_version\x18\x05 \x01(\x03\"\xaa\x01\n\x05Lease\x12\x13\n\x0b\x64uration_ms\x18\x01 \x01(\r\x12\x19\n\x11placement_version\x18\x02 \x01(\x04\x12<\n\tcommitted\x18\x03 \x03(\x0b\x32).queryable_state.internal.v1.QueryVersion\x12\x33\n\x05owned\x18\x04 \x03(\x0b\x32$.queryable_state.internal.v1.Subtask\",\n\x17\x44\x65registerServerRequest\x12\x11\n\tserver_id\x18\x01 \x01(\t\"\x1a\n\x18\x44\x65registerServerResponse\"w\n\x14\x41ssignSubtaskRequest\x12\x35\n\x07subtask\x18\x01 \x01(\x0b\x32$.queryable_state.internal.v1.Subtask\x12\x11\n\tserver_id\x18\x02 \x01(\t\x12\x15\n\rnot_server_id\x18\x03 \x01(\t\"p\n\x12OpenSubtaskRequest\x12\x35\n\x07subtask\x18\x01 \x01(\x0b\x32$.queryable_state.internal.v1.Subtask\x12\x11\n\tserver_id\x18\x02 \x01(\t\x12\x10\n\x08\x62\x61tch_id\x18\x03 \x01(\x03\"N\n\x13OpenSubtaskResponse\x12\x19\n\x11placement_version\x18\x01 \x01(\x04\x12\x1c\n\x14\x63omplete_since_batch\x18\x02 \x01(\x03\"Z\n\x11\x42\x65ginBatchRequest\x12\x10\n\x08query_id\x18\x01 \x01(\x0c\x12\x0e\n\x06run_id\x18\x02 \x01(\x0c\x12\x10\n\x08\x62\x61tch_id\x18\x03 \x01(\x03\x12\x11\n\tserver_id\x18\x04 \x01(\t\"\xb0\x01\n\x12\x42\x65ginBatchResponse\x12\x11\n\trun_epoch\x18\x01 \x01(\x04\x12\x1a\n\x12\x62\x61tch_timestamp_ms\x18\x02 \x01(\x03\x12\x15\n\rwatermarks_ms\x18\x03 \x03(\x03\x12<\n\tcommitted\x18\x04 \x01(\x0b\x32).queryable_state.internal.v1.QueryVersion\x12\x16\n\x0eoffsets_digest\x18\x05 \x01(\x0c\"\xb4\x01\n\x15RegisterStatesRequest\x12\x35\n\x07subtask\x18\x01 \x01(\x0b\x32$.queryable_state.internal.v1.Subtask\x12\x15\n\roperator_name\x18\x02 \x01(\t\x12\x16\n\x0eoperator_depth\x18\x03 \x01(\r\x12\x35\n\x06states\x18\x04 \x03(\x0b\x32%.queryable_state.v1.StateRegistration\"O\n\x16RegisterStatesResponse\x12\x35\n\x06states\x18\x01 \x03(\x0b\x32%.queryable_state.v1.StateRegistration2\xc0\x08\n\x0b\x43oordinator\x12h\n\x0eRegisterServer\x12\x32.queryable_state.internal.v1.RegisterServerRequest\x1a\".queryable_state.internal.v1.Lease\x12^\n\tHeartbeat\x12-.queryable_state.internal.v1.HeartbeatRequest\x1a\".queryable_state.internal.v1.Lease\x12\x7f\n\x10\x44\x65registerServer\x12\x34.queryable_state.internal.v1.DeregisterServerRequest\x1a\x35.queryable_state.internal.v1.DeregisterServerResponse\x12v\n\rAssignSubtask\x12\x31.queryable_state.internal.v1.AssignSubtaskRequest\x1a\x32.queryable_state.internal.v1.LocateSubtaskResponse\x12p\n\x0bOpenSubtask\x12/.queryable_state.internal.v1.OpenSubtaskRequest\x1a\x30.queryable_state.internal.v1.OpenSubtaskResponse\x12m\n\nBeginBatch\x12..queryable_state.internal.v1.BeginBatchRequest\x1a/.queryable_state.internal.v1.BeginBatchResponse\x12y\n\x0eRegisterStates\x12\x32.queryable_state.internal.v1.RegisterStatesRequest\x1a\x33.queryable_state.internal.v1.RegisterStatesResponse\x12^\n\x0bLocateState\x12&.queryable_state.v1.LocateStateRequest\x1a\'.queryable_state.v1.LocateStateResponse\x12U\n\x08ListJobs\x12#.queryable_state.v1.ListJobsRequest\x1a$.queryable_state.v1.ListJobsResponse\x12[\n\nListStates\x12%.queryable_state.v1.ListStatesRequest\x1a&.queryable_state.v1.ListStatesResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,30 +36,30 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_REGISTERSERVERREQUEST']._serialized_start=193
   _globals['_REGISTERSERVERREQUEST']._serialized_end=340
-  _globals['_HEARTBEATREQUEST']._serialized_start=342
-  _globals['_HEARTBEATREQUEST']._serialized_end=463
-  _globals['_QUERYVERSION']._serialized_start=465
-  _globals['_QUERYVERSION']._serialized_end=584
-  _globals['_LEASE']._serialized_start=587
-  _globals['_LEASE']._serialized_end=757
-  _globals['_DEREGISTERSERVERREQUEST']._serialized_start=759
-  _globals['_DEREGISTERSERVERREQUEST']._serialized_end=803
-  _globals['_DEREGISTERSERVERRESPONSE']._serialized_start=805
-  _globals['_DEREGISTERSERVERRESPONSE']._serialized_end=831
-  _globals['_ASSIGNSUBTASKREQUEST']._serialized_start=833
-  _globals['_ASSIGNSUBTASKREQUEST']._serialized_end=952
-  _globals['_OPENSUBTASKREQUEST']._serialized_start=954
-  _globals['_OPENSUBTASKREQUEST']._serialized_end=1066
-  _globals['_OPENSUBTASKRESPONSE']._serialized_start=1068
-  _globals['_OPENSUBTASKRESPONSE']._serialized_end=1146
-  _globals['_BEGINBATCHREQUEST']._serialized_start=1148
-  _globals['_BEGINBATCHREQUEST']._serialized_end=1238
-  _globals['_BEGINBATCHRESPONSE']._serialized_start=1241
-  _globals['_BEGINBATCHRESPONSE']._serialized_end=1417
-  _globals['_REGISTERSTATESREQUEST']._serialized_start=1420
-  _globals['_REGISTERSTATESREQUEST']._serialized_end=1600
-  _globals['_REGISTERSTATESRESPONSE']._serialized_start=1602
-  _globals['_REGISTERSTATESRESPONSE']._serialized_end=1681
-  _globals['_COORDINATOR']._serialized_start=1684
-  _globals['_COORDINATOR']._serialized_end=2772
+  _globals['_HEARTBEATREQUEST']._serialized_start=343
+  _globals['_HEARTBEATREQUEST']._serialized_end=491
+  _globals['_QUERYVERSION']._serialized_start=493
+  _globals['_QUERYVERSION']._serialized_end=612
+  _globals['_LEASE']._serialized_start=615
+  _globals['_LEASE']._serialized_end=785
+  _globals['_DEREGISTERSERVERREQUEST']._serialized_start=787
+  _globals['_DEREGISTERSERVERREQUEST']._serialized_end=831
+  _globals['_DEREGISTERSERVERRESPONSE']._serialized_start=833
+  _globals['_DEREGISTERSERVERRESPONSE']._serialized_end=859
+  _globals['_ASSIGNSUBTASKREQUEST']._serialized_start=861
+  _globals['_ASSIGNSUBTASKREQUEST']._serialized_end=980
+  _globals['_OPENSUBTASKREQUEST']._serialized_start=982
+  _globals['_OPENSUBTASKREQUEST']._serialized_end=1094
+  _globals['_OPENSUBTASKRESPONSE']._serialized_start=1096
+  _globals['_OPENSUBTASKRESPONSE']._serialized_end=1174
+  _globals['_BEGINBATCHREQUEST']._serialized_start=1176
+  _globals['_BEGINBATCHREQUEST']._serialized_end=1266
+  _globals['_BEGINBATCHRESPONSE']._serialized_start=1269
+  _globals['_BEGINBATCHRESPONSE']._serialized_end=1445
+  _globals['_REGISTERSTATESREQUEST']._serialized_start=1448
+  _globals['_REGISTERSTATESREQUEST']._serialized_end=1628
+  _globals['_REGISTERSTATESRESPONSE']._serialized_start=1630
+  _globals['_REGISTERSTATESRESPONSE']._serialized_end=1709
+  _globals['_COORDINATOR']._serialized_start=1712
+  _globals['_COORDINATOR']._serialized_end=2800
 # @@protoc_insertion_point(module_scope)

@@ -70,9 +70,14 @@ class HeartbeatRequest(_message.Message):
     SERVER_ID_FIELD_NUMBER: _builtins.int
     COMMITTED_FIELD_NUMBER: _builtins.int
     STAGED_BYTES_FIELD_NUMBER: _builtins.int
+    PLACEMENT_VERSION_FIELD_NUMBER: _builtins.int
     server_id: _builtins.str
     staged_bytes: _builtins.int
     """Bytes staged and not committed."""
+    placement_version: _builtins.int
+    """Newest placement a lease told this server: what that lease did not list as
+    owned, and was opened before, it has dropped.
+    """
     @_builtins.property
     def committed(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueryVersion]:
         """Newest version this server has committed, by query."""
@@ -83,10 +88,11 @@ class HeartbeatRequest(_message.Message):
         server_id: _builtins.str = ...,
         committed: _abc.Iterable[Global___QueryVersion] | None = ...,
         staged_bytes: _builtins.int = ...,
+        placement_version: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["committed", b"committed", "server_id", b"server_id", "staged_bytes", b"staged_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["committed", b"committed", "placement_version", b"placement_version", "server_id", b"server_id", "staged_bytes", b"staged_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -36,6 +36,7 @@ class Leases:
         with books.changed:
             now = books.now_ms()
             server = books.servers.renew(request.server_id, now)
+            server.taken_version = max(server.taken_version, request.placement_version)
             books.sweep(now)
             for known in request.committed:
                 books.commits.confirm(known.query_id, server.server_id, known.version)

@@ -53,6 +53,8 @@ class Operator:
     max_parallelism: int
     run_id: bytes
     """The run that set the parallelism."""
+    declared_version: int = 0
+    """Placement version at which it was declared."""
     before: Operator | None = None
     """The operator at its parallelism before, until a subtask of this one is opened."""
     complete_since: int | None = None
@@ -128,6 +130,7 @@ class Placement:
             parallelism=parallelism,
             max_parallelism=max_parallelism,
             run_id=run_id,
+            declared_version=self.version,
             before=known,
         )
         self._operators[query_id, uid] = operator
@@ -210,6 +213,7 @@ class Placement:
         if ownership.opened and batch_id <= ownership.opened_batch:
             return Opening(ownership.complete_since, lost=False)
         if operator.complete_since is None:
+            self._await_former_owners(operator, server_id)
             operator.complete_since = _complete_since(operator.before, batch_id, first_batch)
             operator.before = None
         if ownership.opened_batch < 0:
@@ -254,6 +258,26 @@ class Placement:
             for ownership in operator.subtasks.values()
             if ownership.opened
         }
+
+    def _await_former_owners(self, operator: Operator, server_id: str) -> None:
+        """Refuses the first opening while a server may answer from a former parallelism.
+
+        It may until it has taken a lease without what it owned then; the one that
+        opens drops that by itself.
+        """
+        former, before = set(), operator.before
+        while before is not None:
+            former |= {owned.server_id for owned in before.subtasks.values() if owned.opened}
+            before = before.before
+        for server in map(self._servers.find, sorted(former - {server_id})):
+            if server and not server.lapsed and server.taken_version < operator.declared_version:
+                raise PlacementError(
+                    f"operator {operator.uid!r} runs at another parallelism now, and server "
+                    f"{server.server_id} has not yet said that it dropped what it owned of it",
+                    reason=Reason.NO_OWNER,
+                    retry_after_ms=_RETRY_MS,
+                    placement_version=self.version,
+                )
 
     def _await_executors(self, operator: Operator, index: int, missing: int, now_ms: int) -> None:
         since = operator.over_quota_since_ms

@@ -36,6 +36,8 @@ class Server:
     """When the lease was last given."""
     expires_ms: int
     """When the lease ends here; at the server it has ended before."""
+    taken_version: int = 0
+    """Newest placement whose lease it has taken: what it did not own then, it holds no more."""
     lapsed: bool = False
     """Expired by more than the margin: what it owns may be given away."""
 
@@ -95,6 +97,7 @@ class ServerTable:
             pid=request.pid,
             renewed_ms=now_ms,
             expires_ms=now_ms + self.lease_ms,
+            taken_version=0 if known is None else known.taken_version,
             lapsed=known is not None and known.lapsed,
         )
         self._servers[server.server_id] = server

@@ -106,7 +106,9 @@ class Heartbeats:
         Raises the refusal where neither succeeds, after `stop` is set if there is no way back.
         """
         try:
-            await self._renew()
+            # At once again after a loss: the coordinator may wait to hear that it is dropped.
+            while await self._renew():
+                pass
         except SupersededError:
             self._lease.end()
             self._stop.set()
@@ -122,7 +124,8 @@ class Heartbeats:
                 self._stop.set()
             raise
 
-    async def _renew(self) -> None:
+    async def _renew(self) -> bool:
+        """Asks once; whether something was dropped by the answer."""
         asked_at_s = self._lease.now_s()
         request = coordinator_pb2.HeartbeatRequest(
             server_id=self._registration.server_id,
@@ -136,6 +139,7 @@ class Heartbeats:
                 for job in self._table.jobs()
             ],
             staged_bytes=self._table.staged_bytes(),
+            placement_version=self._lease.placement_version,
         )
         try:
             lease = await self._link.heartbeat(
@@ -146,11 +150,12 @@ class Heartbeats:
             # From here on the coordinator may give away what this server holds.
             self._lease.end()
             await self.register()
-        else:
-            self._take(asked_at_s, lease, anew=False)
+            return False
+        return self._take(asked_at_s, lease, anew=False)
 
-    def _take(self, asked_at_s: float, lease: coordinator_pb2.Lease, *, anew: bool) -> None:
+    def _take(self, asked_at_s: float, lease: coordinator_pb2.Lease, *, anew: bool) -> bool:
         # What is lost leaves the table in the turn that renews the lease: nothing is answered
         # from it any more.
-        self._holdings.take_lease(lease, anew=anew)
+        dropped = self._holdings.take_lease(lease, anew=anew)
         self._lease.renew(asked_at_s, lease.duration_ms, lease.placement_version)
+        return dropped

@@ -68,8 +68,10 @@ class Holdings:
         for closing in self._close(subtasks):
             await closing
 
-    def take_lease(self, lease: coordinator_pb2.Lease, *, anew: bool) -> None:
+    def take_lease(self, lease: coordinator_pb2.Lease, *, anew: bool) -> bool:
         """Commits what the coordinator knows to be committed, drops what it gave to others.
+
+        Answers whether anything was dropped.
 
         `anew`: the coordinator had not known this server, so what is not in the lease is not
         owned, whenever it was opened; otherwise an opening newer than the lease is kept.
@@ -94,6 +96,7 @@ class Holdings:
                 self._table.remove_job(job.query_id)
                 self._opener.forget_job(job.query_id)
         self._close(lost)
+        return bool(lost)
 
     async def aclose(self) -> None:
         """Lets go of everything."""
