@@ -155,15 +155,11 @@ class Placement:
             return server
         if now_ms - server.renewed_ms <= _ALIVE * self._servers.lease_ms:
             return server
-        raise PlacementError(
+        raise self._no_owner(
             f"subtask {index} of operator {operator.uid!r} belongs to server {server.server_id} at "
             f"{server.backend_address}, which does not answer; it can be given to another when "
             "its lease has ended",
-            reason=Reason.NO_OWNER,
-            retry_after_ms=min(
-                max(_RETRY_MS, self._servers.freed_at_ms(server) - now_ms), _LONGEST_RETRY_MS
-            ),
-            placement_version=self.version,
+            min(max(_RETRY_MS, self._servers.freed_at_ms(server) - now_ms), _LONGEST_RETRY_MS),
         )
 
     def assign(
@@ -271,12 +267,9 @@ class Placement:
             before = before.before
         for server in map(self._servers.find, sorted(former - {server_id})):
             if server and not server.lapsed and server.taken_version < operator.declared_version:
-                raise PlacementError(
+                raise self._no_owner(
                     f"operator {operator.uid!r} runs at another parallelism now, and server "
-                    f"{server.server_id} has not yet said that it dropped what it owned of it",
-                    reason=Reason.NO_OWNER,
-                    retry_after_ms=_RETRY_MS,
-                    placement_version=self.version,
+                    f"{server.server_id} has not yet said that it dropped what it owned of it"
                 )
 
     def _await_executors(self, operator: Operator, index: int, missing: int, now_ms: int) -> None:
@@ -284,13 +277,18 @@ class Placement:
         if since is None or now_ms - since >= _GRACE_AGAIN_MS:
             operator.over_quota_since_ms = since = now_ms
         if now_ms - since < _GRACE_MS:
-            raise PlacementError(
+            raise self._no_owner(
                 f"subtask {index} of operator {operator.uid!r} waits for the servers of {missing} "
-                "executors that have not registered one yet",
-                reason=Reason.NO_OWNER,
-                retry_after_ms=_RETRY_MS,
-                placement_version=self.version,
+                "executors that have not registered one yet"
             )
+
+    def _no_owner(self, message: str, retry_after_ms: int = _RETRY_MS) -> PlacementError:
+        return PlacementError(
+            message,
+            reason=Reason.NO_OWNER,
+            retry_after_ms=retry_after_ms,
+            placement_version=self.version,
+        )
 
 
 def _complete_since(before: Operator | None, batch_id: int, first_batch: int) -> int:
