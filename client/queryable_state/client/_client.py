@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import warnings
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Self
-from uuid import UUID
 
+from queryable_state.client._arguments import (
+    Job,
+    check_name,
+    checked_address,
+    checked_timeout,
+    job_text,
+    running_loop,
+)
 from queryable_state.client._dispatcher import Dispatcher
 from queryable_state.client._errors import ClientClosedError
 from queryable_state.client._expectation import Expectation
@@ -19,11 +25,10 @@ from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Iterable
 
     from queryable_state.client._state import KvState
-
-Job = str | UUID | None
 
 DEFAULT_PORT = 9069
 DEFAULT_TIMEOUT_S = 5.0
@@ -81,8 +86,8 @@ class QueryableStateClient:
         `unpickle=True` loads values of pickled types: only where everybody who
         can write to the job's state may run code here.
         """
-        self._address = _checked_address(host, port)
-        self._timeout_s = _checked_timeout(timeout_s)
+        self._address = checked_address(host, port)
+        self._timeout_s = checked_timeout(timeout_s)
         self._direct = direct
         self._unpickle = unpickle
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -211,7 +216,7 @@ class QueryableStateClient:
 
     async def list_jobs(self, *, timeout_s: float | None = None) -> list[JobInfo]:
         """The jobs the coordinator knows, oldest first."""
-        seconds = self._timeout_s if timeout_s is None else _checked_timeout(timeout_s)
+        seconds = self._timeout_s if timeout_s is None else checked_timeout(timeout_s)
         response = await self._dispatcher().peers.list_jobs(
             query_pb2.ListJobsRequest(), timeout_s=seconds
         )
@@ -221,9 +226,9 @@ class QueryableStateClient:
         self, job: Job = None, *, timeout_s: float | None = None
     ) -> list[StateInfo]:
         """The queryable states of a job, or of all jobs, by job and name."""
-        seconds = self._timeout_s if timeout_s is None else _checked_timeout(timeout_s)
+        seconds = self._timeout_s if timeout_s is None else checked_timeout(timeout_s)
         response = await self._dispatcher().peers.list_states(
-            query_pb2.ListStatesRequest(job=_job_text(job)), timeout_s=seconds
+            query_pb2.ListStatesRequest(job=job_text(job)), timeout_s=seconds
         )
         return [StateInfo.from_proto(state) for state in response.states]
 
@@ -257,7 +262,7 @@ class QueryableStateClient:
     def _dispatcher(self) -> Dispatcher:
         if self._closed:
             raise ClientClosedError("this client is closed: open another")
-        loop = _running_loop()
+        loop = running_loop()
         if loop is None:
             raise InvalidRequestError(
                 "the client is asked outside of a running event loop: ask it in a coroutine, or "
@@ -287,66 +292,26 @@ class QueryableStateClient:
         timeout_s: float | None,
     ) -> Lane:
         dispatcher = self._dispatcher()
-        _check_name(state_name)
+        check_name(state_name)
         expectation = None
         if key_type is not None or descriptor is not None:
             expectation = Expectation.of(key_type, descriptor)
         options = QueryOptions(
-            timeout_s=self._timeout_s if timeout_s is None else _checked_timeout(timeout_s),
+            timeout_s=self._timeout_s if timeout_s is None else checked_timeout(timeout_s),
             consistency=Consistency(consistency).value,
             namespace=namespace or b"",
             allow_incomplete=bool(allow_incomplete),
             expectation=expectation,
         )
-        lane = dispatcher.handle(_job_text(job), state_name).lane(dispatcher, options)
+        lane = dispatcher.handle(job_text(job), state_name).lane(dispatcher, options)
         if options.is_default and expectation is None and timeout_s is None:
             self._lanes[(job, state_name)] = lane
         return lane
 
     def _failed(self, error: QueryableStateError) -> asyncio.Future[Any]:
-        loop = _running_loop()
+        loop = running_loop()
         if loop is None:
             raise error
         future: asyncio.Future[Any] = loop.create_future()
         future.set_exception(error)
         return future
-
-
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
-
-
-def _checked_address(host: object, port: object) -> str:
-    if not isinstance(host, str) or not host:
-        raise InvalidRequestError(f"host must be a name or address, not {host!r}")
-    if not isinstance(port, int) or not 0 < port < 65536:
-        raise InvalidRequestError(f"port must be a number from 1 to 65535, not {port!r}")
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _check_name(state_name: object) -> None:
-    if not isinstance(state_name, str) or not state_name:
-        raise InvalidRequestError(
-            f"state_name must be the queryable name of a state, not {state_name!r}"
-        )
-
-
-def _job_text(job: object) -> str:
-    if job is None:
-        return ""
-    if isinstance(job, UUID):
-        return job.hex
-    if isinstance(job, str) and job:
-        return job
-    raise InvalidRequestError(
-        f"job must be an id, a name, a UUID, or None for the only job with the state; not {job!r}"
-    )
-
-
-def _checked_timeout(timeout_s: object) -> float:
-    if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float) or not timeout_s > 0:
-        raise InvalidRequestError(f"timeout_s must be a number of seconds above 0: {timeout_s!r}")
-    return float(timeout_s)

@@ -17,7 +17,7 @@ from queryable_state.client.blocking._loop_thread import LoopThread
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from queryable_state.client._client import Job
+    from queryable_state.client._arguments import Job
     from queryable_state.client._listing import JobInfo, StateInfo
     from queryable_state.client._state import KvState
 

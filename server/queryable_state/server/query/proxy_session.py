@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from queryable_state.server.query.answer_frames import frame_of, refusal_of
 from queryable_state.server.query.proxied_query import Part, ProxiedQuery
-from queryable_state.server.query.retries import delay_s, is_retried
+from queryable_state.server.query.retries import delay_s, is_retried, no_owner
 from queryable_state.server.query.router import QuerySession
 from queryable_state.server.query.upstream import Channels, Upstream
 from queryable_state.v1 import errors_pb2, query_pb2
 from queryable_state.wire.errors import (
     CorruptDataError,
     InvalidRequestError,
-    PlacementError,
     QueryableStateError,
     Reason,
 )
@@ -166,15 +165,8 @@ class ProxySession(QuerySession):
         if self._engine is not None and owner.server_id == self._server_id:
             self._on_answer(part, self._engine.answer(query), None)
         elif not owner.address:
-            error = PlacementError(
-                f"nobody owns these key groups of {located.describe()} at the moment: ask again "
-                "when a server has taken them over",
-                reason=Reason.NO_OWNER,
-                retry_after_ms=200,
-                placement_version=located.placement_version,
-            )
-            self._refused(part.query, part.positions, error.to_proto())
-            self._end_part(part)
+            self._refused(part.query, part.positions, no_owner(located))
+            part.query.parts.discard(part)
         else:
             frame = query_pb2.StreamKvStateRequest(query=query).SerializeToString()
             self._upstream(owner).ask(query.id, frame, part)
@@ -240,7 +232,7 @@ class ProxySession(QuerySession):
                 self._refused(
                     query, list(range(len(query.keys))) if positions is None else positions, refusal
                 )
-                self._end_part(part)
+                query.parts.discard(part)
             else:
                 self._give_up(part, refusal)
 
@@ -277,16 +269,12 @@ class ProxySession(QuerySession):
                         range(len(query.keys)) if positions is None else positions,
                         error.to_proto(),
                     )
-                    self._end_part(part)
+                    query.parts.discard(part)
                 else:
                     self._give_up(part, error.to_proto())
             return
         if part in query.parts:
             self._route(part, located)
-
-    def _end_part(self, part: Part) -> None:
-        """Ends a part whose keys all went to other parts."""
-        part.query.parts.discard(part)
 
     def _give_up(self, part: Part, error: errors_pb2.Error) -> None:
         query = part.query

@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from queryable_state.wire.errors import Reason
+from queryable_state.wire.errors import PlacementError, Reason
 
 if TYPE_CHECKING:
     from queryable_state.v1 import errors_pb2
+    from queryable_state.wire.located_state import LocatedState
 
 # Another placement may have the answer. What only waiting helps is the asker's to repeat.
 _RELOCATE = frozenset({Reason.NOT_OWNER, Reason.LEASE_EXPIRED, Reason.NO_OWNER, Reason.UNAVAILABLE})
@@ -27,3 +28,14 @@ def delay_s(error: errors_pb2.Error, attempts: int) -> float:
     backoff = min(_LONGEST_DELAY_MS, _FIRST_DELAY_MS << min(attempts, 10))
     wait_ms = max(min(error.retry_after_ms, _LONGEST_DELAY_MS), backoff)
     return wait_ms / 1000 * random.uniform(0.8, 1.2)
+
+
+def no_owner(located: LocatedState) -> errors_pb2.Error:
+    """The refusal of keys whose key groups nobody owns."""
+    return PlacementError(
+        f"nobody owns these key groups of {located.describe()} at the moment: ask again when a "
+        "server has taken them over",
+        reason=Reason.NO_OWNER,
+        retry_after_ms=200,
+        placement_version=located.placement_version,
+    ).to_proto()
