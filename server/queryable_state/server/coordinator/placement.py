@@ -229,8 +229,7 @@ class Placement:
         for operator in self._operators.values():
             for ownership in operator.subtasks.values():
                 if ownership.server_id == server_id:
-                    ownership.server_id = ""
-                    ownership.opened = False
+                    ownership.server_id, ownership.opened = "", False
                     self.version += 1
 
     def drop_query(self, query_id: bytes) -> None:
@@ -256,11 +255,7 @@ class Placement:
         }
 
     def _await_former_owners(self, operator: Operator, server_id: str) -> None:
-        """Refuses the first opening while a server may answer from a former parallelism.
-
-        It may until it has taken a lease without what it owned then; the one that
-        opens drops that by itself.
-        """
+        """Refuses a first opening until no other server can answer from a former parallelism."""
         former, before = set(), operator.before
         while before is not None:
             former |= {owned.server_id for owned in before.subtasks.values() if owned.opened}
