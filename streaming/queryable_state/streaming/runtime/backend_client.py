@@ -52,7 +52,9 @@ _RETRIED = frozenset(
 _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 1.0
 _CALL_TIMEOUT_S = 20.0
-"""A call without an answer for so long is taken as lost, and made again."""
+"""A call without an answer for so long is taken as lost, and made again. Where a task has long, a
+call has a part of it: what takes longer could not succeed, however much time is given."""
+_CALL_PART = 1 / 3
 
 
 class BackendClient:
@@ -72,6 +74,7 @@ class BackendClient:
         self._address = address
         self._where = where(spec, task)
         self._timeout_s = spec.settings.task_timeout_s
+        self._call_timeout_s = max(_CALL_TIMEOUT_S, self._timeout_s * _CALL_PART)
         self._metadata = (("authorization", f"Bearer {spec.secret}"),)
         self._subtask = backend_pb2.Subtask(
             query_id=task.query_id,
@@ -209,7 +212,7 @@ class BackendClient:
     def _called(
         self, address: str, call: Callable[[StateBackendStub, float], _T], ends_at_s: float
     ) -> _T:
-        timeout_s = min(_CALL_TIMEOUT_S, max(0.1, ends_at_s - time.monotonic()))
+        timeout_s = min(self._call_timeout_s, max(0.1, ends_at_s - time.monotonic()))
         try:
             return call(backend_stub(address), timeout_s)
         except grpc.RpcError as failure:

@@ -1,0 +1,76 @@
+"""How long one call of a task may take."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import grpc
+import pytest
+
+from queryable_state.internal.v1 import backend_pb2, backend_pb2_grpc
+from queryable_state.streaming.descriptors import ValueStateDescriptor
+from queryable_state.streaming.runtime.backend_client import BackendClient
+from queryable_state.streaming.runtime.operators import LatestValueSink
+from queryable_state.streaming.runtime.settings import RuntimeSettings
+from queryable_state.streaming.runtime.spec import OperatorSpec, TaskIdentity
+from queryable_state.wire.types import Types
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Owner(backend_pb2_grpc.StateBackendServicer):
+    """Owns every subtask, and notes how long the task would wait for its begin."""
+
+    def __init__(self) -> None:
+        self.waited_s = 0.0
+        self.server = grpc.server(ThreadPoolExecutor(2))
+        backend_pb2_grpc.add_StateBackendServicer_to_server(self, self.server)
+        self.address = f"127.0.0.1:{self.server.add_insecure_port('127.0.0.1:0')}"
+        self.server.start()
+
+    def LocateSubtask(
+        self, request: backend_pb2.LocateSubtaskRequest, context: grpc.ServicerContext
+    ) -> backend_pb2.LocateSubtaskResponse:
+        return backend_pb2.LocateSubtaskResponse(server_id="owner", address=self.address)
+
+    def Begin(
+        self, request: backend_pb2.BeginRequest, context: grpc.ServicerContext
+    ) -> backend_pb2.BeginResponse:
+        self.waited_s = context.time_remaining()
+        return backend_pb2.BeginResponse()
+
+
+@pytest.fixture
+def owner() -> Iterator[Owner]:
+    started = Owner()
+    yield started
+    started.server.stop(None).wait()
+
+
+@pytest.mark.parametrize(("task_timeout_s", "call_s"), [(8.0, 8), (60.0, 20), (900.0, 300)])
+def test_a_call_may_take_longer_where_the_task_may(
+    owner: Owner, task_timeout_s: float, call_s: float
+) -> None:
+    """Or a batch whose changes take long to send could not be sent with any setting."""
+    spec = OperatorSpec(
+        uid="op",
+        name="op",
+        depth=0,
+        parallelism=1,
+        max_parallelism=128,
+        key_columns=("k",),
+        key_type=Types.STRING(),
+        key_group_column="g",
+        fingerprint_column="f",
+        value_columns=("v",),
+        value_type=Types.LONG(),
+        operator=LatestValueSink(ValueStateDescriptor("last", Types.LONG())),
+        output_type=None,
+        secret="secret",
+        settings=RuntimeSettings(task_timeout_s=task_timeout_s),
+    )
+    task = TaskIdentity(query_id=b"q" * 16, run_id=b"r" * 16, batch_id=0, subtask=0, task_attempt=1)
+    BackendClient(spec, task, owner.address).begin([])
+    assert call_s - 5 < owner.waited_s <= call_s + 2
