@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 from queryable_state.client._lane import Lane
 from queryable_state.wire.records import StateCodecs
@@ -29,7 +30,9 @@ class StateHandle:
         self.locating: asyncio.Task[None] | None = None
         self.relocating: asyncio.Task[LocatedState] | None = None
         self._unpickle = unpickle
-        self._lanes: dict[QueryOptions, Lane] = {}
+        # A lane lives as long as somebody asks through it: time outs and windows without end
+        # must not add up.
+        self._lanes: WeakValueDictionary[QueryOptions, Lane] = WeakValueDictionary()
 
     def lane(self, dispatcher: Dispatcher, options: QueryOptions) -> Lane:
         """The lane of these options."""
@@ -48,13 +51,13 @@ class StateHandle:
         What the lanes have gathered is sent first, as it was encoded by the
         codecs there were.
         """
-        for lane in self._lanes.values():
+        for lane in self.lanes():
             lane.flush()
         before = self.located
         if before is None or before.registration != located.registration:
             self.codecs = StateCodecs(located.registration, unpickle=self._unpickle)
         self.located = located
-        for lane in self._lanes.values():
+        for lane in self.lanes():
             lane.adopt()
 
     def relocated(self, task: asyncio.Task[LocatedState]) -> None:

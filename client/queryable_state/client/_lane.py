@@ -48,6 +48,7 @@ class Lane:
     """
 
     __slots__ = (
+        "__weakref__",
         "_dispatcher",
         "encode",
         "futures",
