@@ -7,9 +7,14 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from queryable_state.server.coordinator.registrations import (
+    NameClaim,
+    check_queryable_names,
+    operator_label,
+)
 from queryable_state.streaming.runtime.operators import KeyedProcess, declared_states
 from queryable_state.streaming.settings import joined
-from queryable_state.wire.errors import InvalidRequestError, JobError, QueryableStateError, Reason
+from queryable_state.wire.errors import InvalidRequestError, JobError, QueryableStateError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -139,16 +144,7 @@ class JobGraph:
                     f"{count} operators of one job have the uid {uid!r}, which identifies their "
                     "state: give each its own"
                 )
-        claims: dict[str, str] = {}
-        for node in self.operators:
-            for name in queryable_names(node):
-                claim = claims.setdefault(name, node.name)
-                if claim is not node.name:
-                    raise JobError(
-                        f"operators {claim!r} and {node.name!r} both claim the queryable name "
-                        f"{name!r}: names are unique within a job, so rename one",
-                        reason=Reason.DUPLICATE_NAME,
-                    )
+        check_queryable_names(claim for node in self.operators for claim in name_claims(node))
         unnamed = [node.uid for node in self.operators if node.given_uid is None]
         if unnamed:
             _log.warning(
@@ -176,7 +172,7 @@ def _reached(ends: Iterable[SinkNode | OperatorNode]) -> tuple[OperatorNode, ...
     return tuple(sorted(found.values(), key=lambda node: node.position))
 
 
-def queryable_names(node: OperatorNode) -> list[str]:
+def name_claims(node: OperatorNode) -> list[NameClaim]:
     """The queryable names an operator will claim, as far as the driver can know.
 
     A process function is asked by opening a copy of it. One that cannot be opened
@@ -191,14 +187,15 @@ def queryable_names(node: OperatorNode) -> list[str]:
             raise
         _log.debug("operator %s cannot be opened in the driver: %r", node.name, problem)
         return []
-    names = [descriptor.queryable_name for descriptor in descriptors if descriptor.queryable_name]
-    twice = [name for name, count in Counter(names).items() if count > 1]
-    if twice:
-        raise JobError(
-            f"operator {node.name!r} makes two states queryable as {twice[0]!r}: rename one",
-            reason=Reason.DUPLICATE_NAME,
+    return [
+        NameClaim(
+            queryable_name=descriptor.queryable_name,
+            operator=operator_label(node.uid, node.name),
+            state_name=descriptor.name,
         )
-    return names
+        for descriptor in descriptors
+        if descriptor.queryable_name
+    ]
 
 
 def check_name(what: str, name: object) -> str:
