@@ -133,7 +133,8 @@ def test_one_queryable_name_for_two_operators(
     keyed = stream.key_by("sensor")
     keyed.process(CountPerKey("taken"), COUNTS).uid("first")
     keyed.as_queryable_state("taken").uid("second")
-    with pytest.raises(JobError, match=r"'taken' is claimed twice.*'first' and by .*'second'") as caught:
+    text = r"'taken' is claimed twice.*'first' and by .*'second'"
+    with pytest.raises(JobError, match=text) as caught:
         env.execute_async("names")
     assert caught.value.reason == Reason.DUPLICATE_NAME
 
