@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import grpc
 import pytest
@@ -40,6 +40,15 @@ class Owner(backend_pb2_grpc.StateBackendServicer):
     ) -> backend_pb2.BeginResponse:
         self.waited_s = context.time_remaining()
         return backend_pb2.BeginResponse()
+
+    def _never_called(self, request: object, context: grpc.ServicerContext) -> NoReturn:
+        context.abort(grpc.StatusCode.UNIMPLEMENTED, "the task only begins")
+        raise AssertionError("abort raises")
+
+    Fetch = Commit = DropQuery = Shutdown = _never_called
+
+    def Prepare(self, request_iterator: object, context: grpc.ServicerContext) -> NoReturn:
+        self._never_called(request_iterator, context)
 
 
 @pytest.fixture
