@@ -40,7 +40,7 @@ if [ "$(cat $stamp 2>/dev/null)" != "$wanted" ]; then
     .venv/bin/python -m pip install --quiet --disable-pip-version-check -c requirements.lock pip
     .venv/bin/python -m pip install --quiet --disable-pip-version-check \
         -c requirements.lock --build-constraint requirements.lock \
-        --group dev --group build -e '.[server,streaming,examples,bench]'
+        --group dev --group build -e '.[server,s3,streaming,examples,bench]'
     printf '%s\n' "$wanted" >$stamp
 fi
 

@@ -90,6 +90,10 @@ class _ReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Reason.ValueTy
     """Fix the job: an operator's registration changed incompatibly."""
     USER_FUNCTION_FAILED: _Reason.ValueType  # 69
     """Fix the job: a user's function raised, or gave what is not of its type."""
+    CHECKPOINT_FAILED: _Reason.ValueType  # 70
+    """Look at the checkpoint's storage: it cannot be read or written, or is not what it should be."""
+    RESTORE_MISMATCH: _Reason.ValueType  # 71
+    """Fix the restore: the savepoint or checkpoint does not fit the job."""
 
 class Reason(_Reason, metaclass=_ReasonEnumTypeWrapper):
     """One enum for every refusal, shared by server, proxy, coordinator and client.
@@ -161,6 +165,10 @@ INCOMPATIBLE_STATE: Reason.ValueType  # 68
 """Fix the job: an operator's registration changed incompatibly."""
 USER_FUNCTION_FAILED: Reason.ValueType  # 69
 """Fix the job: a user's function raised, or gave what is not of its type."""
+CHECKPOINT_FAILED: Reason.ValueType  # 70
+"""Look at the checkpoint's storage: it cannot be read or written, or is not what it should be."""
+RESTORE_MISMATCH: Reason.ValueType  # 71
+"""Fix the restore: the savepoint or checkpoint does not fit the job."""
 Global___Reason: _TypeAlias = Reason  # noqa: Y015
 
 @_typing.final

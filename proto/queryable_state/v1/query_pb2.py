@@ -26,59 +26,59 @@ from queryable_state.v1 import errors_pb2 as queryable__state_dot_v1_dot_errors_
 from queryable_state.v1 import registration_pb2 as queryable__state_dot_v1_dot_registration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1equeryable_state/v1/query.proto\x12\x12queryable_state.v1\x1a\x1fqueryable_state/v1/errors.proto\x1a%queryable_state/v1/registration.proto\"\xa2\x01\n\x08ReadInfo\x12\x0f\n\x07version\x18\x01 \x01(\x03\x12\x16\n\x0e\x63ommit_time_ms\x18\x02 \x01(\x03\x12\x14\n\x0cwatermark_ms\x18\x03 \x01(\x03\x12&\n\x04role\x18\x04 \x01(\x0e\x32\x18.queryable_state.v1.Role\x12\x11\n\tserver_id\x18\x05 \x01(\t\x12\x1c\n\x14\x63omplete_since_batch\x18\x06 \x01(\x03\"\xf8\x01\n\x11GetKvStateRequest\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x12\n\nstate_name\x18\x02 \x01(\t\x12\x12\n\x08key_json\x18\x03 \x01(\tH\x00\x12\x15\n\x0b\x65ncoded_key\x18\x04 \x01(\x0cH\x00\x12\x11\n\tnamespace\x18\x05 \x01(\x0c\x12\x34\n\x0b\x63onsistency\x18\x06 \x01(\x0e\x32\x1f.queryable_state.v1.Consistency\x12\x18\n\x10\x61llow_incomplete\x18\x07 \x01(\x08\x12\x13\n\x0bmin_version\x18\x08 \x01(\x03\x12\x18\n\x10max_staleness_ms\x18\t \x01(\x04\x42\x05\n\x03key\"\x82\x01\n\x12GetKvStateResponse\x12\x12\n\nvalue_json\x18\x01 \x01(\t\x12,\n\x07records\x18\x02 \x01(\x0b\x32\x1b.queryable_state.v1.Records\x12*\n\x04info\x18\x03 \x01(\x0b\x32\x1c.queryable_state.v1.ReadInfo\"+\n\x07Records\x12\x10\n\x08\x65lements\x18\x01 \x03(\x0c\x12\x0e\n\x06values\x18\x02 \x03(\x0c\"\xd9\x01\n\x16\x42\x61tchGetKvStateRequest\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x12\n\nstate_name\x18\x02 \x01(\t\x12\x0c\n\x04keys\x18\x03 \x03(\x0c\x12\x11\n\tnamespace\x18\x04 \x01(\x0c\x12\x34\n\x0b\x63onsistency\x18\x05 \x01(\x0e\x32\x1f.queryable_state.v1.Consistency\x12\x18\n\x10\x61llow_incomplete\x18\x06 \x01(\x08\x12\x13\n\x0bmin_version\x18\x07 \x01(\x03\x12\x18\n\x10max_staleness_ms\x18\x08 \x01(\x04\"F\n\x17\x42\x61tchGetKvStateResponse\x12+\n\x07\x61nswers\x18\x01 \x03(\x0b\x32\x1a.queryable_state.v1.Answer\"}\n\x14StreamKvStateRequest\x12\x30\n\x05hello\x18\x01 \x01(\x0b\x32\x1f.queryable_state.v1.ClientHelloH\x00\x12*\n\x05query\x18\x02 \x01(\x0b\x32\x19.queryable_state.v1.QueryH\x00\x42\x07\n\x05\x66rame\"\x80\x01\n\x15StreamKvStateResponse\x12\x30\n\x05hello\x18\x01 \x01(\x0b\x32\x1f.queryable_state.v1.ServerHelloH\x00\x12,\n\x06\x61nswer\x18\x02 \x01(\x0b\x32\x1a.queryable_state.v1.AnswerH\x00\x42\x07\n\x05\x66rame\"7\n\x0b\x43lientHello\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x0e\n\x06\x63lient\x18\x02 \x01(\t\"\x8e\x01\n\x0bServerHello\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x11\n\tserver_id\x18\x02 \x01(\t\x12&\n\x04role\x18\x03 \x01(\x0e\x32\x18.queryable_state.v1.Role\x12*\n\x06limits\x18\x04 \x01(\x0b\x32\x1a.queryable_state.v1.Limits\"_\n\x06Limits\x12\x11\n\tkey_bytes\x18\x01 \x01(\r\x12\x13\n\x0bvalue_bytes\x18\x02 \x01(\r\x12\x12\n\nbatch_keys\x18\x03 \x01(\r\x12\x19\n\x11queries_in_flight\x18\x04 \x01(\r\"\xa1\x02\n\x05Query\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x10\n\x08state_id\x18\x02 \x01(\r\x12\x19\n\x11placement_version\x18\x03 \x01(\x04\x12\x34\n\x0b\x63onsistency\x18\x04 \x01(\x0e\x32\x1f.queryable_state.v1.Consistency\x12\x13\n\x0b\x64\x65\x61\x64line_ms\x18\x05 \x01(\r\x12\x11\n\tnamespace\x18\x06 \x01(\x0c\x12*\n\x04read\x18\x07 \x01(\x0e\x32\x1c.queryable_state.v1.ReadKind\x12\x0c\n\x04keys\x18\x08 \x03(\x0c\x12\x18\n\x10\x61llow_incomplete\x18\t \x01(\x08\x12\x13\n\x0bmin_version\x18\n \x01(\x03\x12\x18\n\x10max_staleness_ms\x18\x0b \x01(\x04\"\xe8\x01\n\x06\x41nswer\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x0c\n\x04part\x18\x02 \x01(\r\x12\x0c\n\x04last\x18\x03 \x01(\x08\x12\x0e\n\x06values\x18\x04 \x03(\x0c\x12\x0f\n\x07indexes\x18\x05 \x03(\r\x12\x0f\n\x07missing\x18\x06 \x03(\r\x12.\n\x06\x66\x61iled\x18\x07 \x03(\x0b\x32\x1e.queryable_state.v1.KeyFailure\x12*\n\x04info\x18\x08 \x01(\x0b\x32\x1c.queryable_state.v1.ReadInfo\x12(\n\x05\x65rror\x18\t \x01(\x0b\x32\x19.queryable_state.v1.Error\"G\n\nKeyFailure\x12\x0f\n\x07indexes\x18\x01 \x03(\r\x12(\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x19.queryable_state.v1.Error\"I\n\x12LocateStateRequest\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x12\n\nstate_name\x18\x02 \x01(\t\x12\x12\n\nnewer_than\x18\x03 \x01(\x04\"J\n\x13LocateStateResponse\x12\x33\n\x08location\x18\x01 \x01(\x0b\x32!.queryable_state.v1.StateLocation\"\x11\n\x0fListJobsRequest\"=\n\x10ListJobsResponse\x12)\n\x04jobs\x18\x01 \x03(\x0b\x32\x1b.queryable_state.v1.JobInfo\" \n\x11ListStatesRequest\x12\x0b\n\x03job\x18\x01 \x01(\t\"K\n\x12ListStatesResponse\x12\x35\n\x06states\x18\x01 \x03(\x0b\x32%.queryable_state.v1.StateRegistration*-\n\x0b\x43onsistency\x12\r\n\tCOMMITTED\x10\x00\x12\x0f\n\x0bUNCOMMITTED\x10\x01*!\n\x08ReadKind\x12\t\n\x05POINT\x10\x00\x12\n\n\x06PREFIX\x10\x01*O\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\t\n\x05OWNER\x10\x01\x12\t\n\x05PROXY\x10\x02\x12\x0b\n\x07STANDBY\x10\x03\x12\x0e\n\nCHECKPOINT\x10\x04\x32\xd7\x04\n\x0eQueryableState\x12[\n\nGetKvState\x12%.queryable_state.v1.GetKvStateRequest\x1a&.queryable_state.v1.GetKvStateResponse\x12j\n\x0f\x42\x61tchGetKvState\x12*.queryable_state.v1.BatchGetKvStateRequest\x1a+.queryable_state.v1.BatchGetKvStateResponse\x12h\n\rStreamKvState\x12(.queryable_state.v1.StreamKvStateRequest\x1a).queryable_state.v1.StreamKvStateResponse(\x01\x30\x01\x12^\n\x0bLocateState\x12&.queryable_state.v1.LocateStateRequest\x1a\'.queryable_state.v1.LocateStateResponse\x12U\n\x08ListJobs\x12#.queryable_state.v1.ListJobsRequest\x1a$.queryable_state.v1.ListJobsResponse\x12[\n\nListStates\x12%.queryable_state.v1.ListStatesRequest\x1a&.queryable_state.v1.ListStatesResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1equeryable_state/v1/query.proto\x12\x12queryable_state.v1\x1a\x1fqueryable_state/v1/errors.proto\x1a%queryable_state/v1/registration.proto\"\xb6\x01\n\x08ReadInfo\x12\x0f\n\x07version\x18\x01 \x01(\x03\x12\x16\n\x0e\x63ommit_time_ms\x18\x02 \x01(\x03\x12\x14\n\x0cwatermark_ms\x18\x03 \x01(\x03\x12&\n\x04role\x18\x04 \x01(\x0e\x32\x18.queryable_state.v1.Role\x12\x11\n\tserver_id\x18\x05 \x01(\t\x12\x1c\n\x14\x63omplete_since_batch\x18\x06 \x01(\x03\x12\x12\n\ncheckpoint\x18\x07 \x01(\t\"\xf8\x01\n\x11GetKvStateRequest\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x12\n\nstate_name\x18\x02 \x01(\t\x12\x12\n\x08key_json\x18\x03 \x01(\tH\x00\x12\x15\n\x0b\x65ncoded_key\x18\x04 \x01(\x0cH\x00\x12\x11\n\tnamespace\x18\x05 \x01(\x0c\x12\x34\n\x0b\x63onsistency\x18\x06 \x01(\x0e\x32\x1f.queryable_state.v1.Consistency\x12\x18\n\x10\x61llow_incomplete\x18\x07 \x01(\x08\x12\x13\n\x0bmin_version\x18\x08 \x01(\x03\x12\x18\n\x10max_staleness_ms\x18\t \x01(\x04\x42\x05\n\x03key\"\x82\x01\n\x12GetKvStateResponse\x12\x12\n\nvalue_json\x18\x01 \x01(\t\x12,\n\x07records\x18\x02 \x01(\x0b\x32\x1b.queryable_state.v1.Records\x12*\n\x04info\x18\x03 \x01(\x0b\x32\x1c.queryable_state.v1.ReadInfo\"+\n\x07Records\x12\x10\n\x08\x65lements\x18\x01 \x03(\x0c\x12\x0e\n\x06values\x18\x02 \x03(\x0c\"\xd9\x01\n\x16\x42\x61tchGetKvStateRequest\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x12\n\nstate_name\x18\x02 \x01(\t\x12\x0c\n\x04keys\x18\x03 \x03(\x0c\x12\x11\n\tnamespace\x18\x04 \x01(\x0c\x12\x34\n\x0b\x63onsistency\x18\x05 \x01(\x0e\x32\x1f.queryable_state.v1.Consistency\x12\x18\n\x10\x61llow_incomplete\x18\x06 \x01(\x08\x12\x13\n\x0bmin_version\x18\x07 \x01(\x03\x12\x18\n\x10max_staleness_ms\x18\x08 \x01(\x04\"F\n\x17\x42\x61tchGetKvStateResponse\x12+\n\x07\x61nswers\x18\x01 \x03(\x0b\x32\x1a.queryable_state.v1.Answer\"}\n\x14StreamKvStateRequest\x12\x30\n\x05hello\x18\x01 \x01(\x0b\x32\x1f.queryable_state.v1.ClientHelloH\x00\x12*\n\x05query\x18\x02 \x01(\x0b\x32\x19.queryable_state.v1.QueryH\x00\x42\x07\n\x05\x66rame\"\x80\x01\n\x15StreamKvStateResponse\x12\x30\n\x05hello\x18\x01 \x01(\x0b\x32\x1f.queryable_state.v1.ServerHelloH\x00\x12,\n\x06\x61nswer\x18\x02 \x01(\x0b\x32\x1a.queryable_state.v1.AnswerH\x00\x42\x07\n\x05\x66rame\"7\n\x0b\x43lientHello\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x0e\n\x06\x63lient\x18\x02 \x01(\t\"\x8e\x01\n\x0bServerHello\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x11\n\tserver_id\x18\x02 \x01(\t\x12&\n\x04role\x18\x03 \x01(\x0e\x32\x18.queryable_state.v1.Role\x12*\n\x06limits\x18\x04 \x01(\x0b\x32\x1a.queryable_state.v1.Limits\"_\n\x06Limits\x12\x11\n\tkey_bytes\x18\x01 \x01(\r\x12\x13\n\x0bvalue_bytes\x18\x02 \x01(\r\x12\x12\n\nbatch_keys\x18\x03 \x01(\r\x12\x19\n\x11queries_in_flight\x18\x04 \x01(\r\"\xa1\x02\n\x05Query\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x10\n\x08state_id\x18\x02 \x01(\r\x12\x19\n\x11placement_version\x18\x03 \x01(\x04\x12\x34\n\x0b\x63onsistency\x18\x04 \x01(\x0e\x32\x1f.queryable_state.v1.Consistency\x12\x13\n\x0b\x64\x65\x61\x64line_ms\x18\x05 \x01(\r\x12\x11\n\tnamespace\x18\x06 \x01(\x0c\x12*\n\x04read\x18\x07 \x01(\x0e\x32\x1c.queryable_state.v1.ReadKind\x12\x0c\n\x04keys\x18\x08 \x03(\x0c\x12\x18\n\x10\x61llow_incomplete\x18\t \x01(\x08\x12\x13\n\x0bmin_version\x18\n \x01(\x03\x12\x18\n\x10max_staleness_ms\x18\x0b \x01(\x04\"\xe8\x01\n\x06\x41nswer\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x0c\n\x04part\x18\x02 \x01(\r\x12\x0c\n\x04last\x18\x03 \x01(\x08\x12\x0e\n\x06values\x18\x04 \x03(\x0c\x12\x0f\n\x07indexes\x18\x05 \x03(\r\x12\x0f\n\x07missing\x18\x06 \x03(\r\x12.\n\x06\x66\x61iled\x18\x07 \x03(\x0b\x32\x1e.queryable_state.v1.KeyFailure\x12*\n\x04info\x18\x08 \x01(\x0b\x32\x1c.queryable_state.v1.ReadInfo\x12(\n\x05\x65rror\x18\t \x01(\x0b\x32\x19.queryable_state.v1.Error\"G\n\nKeyFailure\x12\x0f\n\x07indexes\x18\x01 \x03(\r\x12(\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x19.queryable_state.v1.Error\"I\n\x12LocateStateRequest\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x12\n\nstate_name\x18\x02 \x01(\t\x12\x12\n\nnewer_than\x18\x03 \x01(\x04\"J\n\x13LocateStateResponse\x12\x33\n\x08location\x18\x01 \x01(\x0b\x32!.queryable_state.v1.StateLocation\"\x11\n\x0fListJobsRequest\"=\n\x10ListJobsResponse\x12)\n\x04jobs\x18\x01 \x03(\x0b\x32\x1b.queryable_state.v1.JobInfo\" \n\x11ListStatesRequest\x12\x0b\n\x03job\x18\x01 \x01(\t\"K\n\x12ListStatesResponse\x12\x35\n\x06states\x18\x01 \x03(\x0b\x32%.queryable_state.v1.StateRegistration*-\n\x0b\x43onsistency\x12\r\n\tCOMMITTED\x10\x00\x12\x0f\n\x0bUNCOMMITTED\x10\x01*!\n\x08ReadKind\x12\t\n\x05POINT\x10\x00\x12\n\n\x06PREFIX\x10\x01*O\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\t\n\x05OWNER\x10\x01\x12\t\n\x05PROXY\x10\x02\x12\x0b\n\x07STANDBY\x10\x03\x12\x0e\n\nCHECKPOINT\x10\x04\x32\xd7\x04\n\x0eQueryableState\x12[\n\nGetKvState\x12%.queryable_state.v1.GetKvStateRequest\x1a&.queryable_state.v1.GetKvStateResponse\x12j\n\x0f\x42\x61tchGetKvState\x12*.queryable_state.v1.BatchGetKvStateRequest\x1a+.queryable_state.v1.BatchGetKvStateResponse\x12h\n\rStreamKvState\x12(.queryable_state.v1.StreamKvStateRequest\x1a).queryable_state.v1.StreamKvStateResponse(\x01\x30\x01\x12^\n\x0bLocateState\x12&.queryable_state.v1.LocateStateRequest\x1a\'.queryable_state.v1.LocateStateResponse\x12U\n\x08ListJobs\x12#.queryable_state.v1.ListJobsRequest\x1a$.queryable_state.v1.ListJobsResponse\x12[\n\nListStates\x12%.queryable_state.v1.ListStatesRequest\x1a&.queryable_state.v1.ListStatesResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'queryable_state.v1.query_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_CONSISTENCY']._serialized_start=2513
-  _globals['_CONSISTENCY']._serialized_end=2558
-  _globals['_READKIND']._serialized_start=2560
-  _globals['_READKIND']._serialized_end=2593
-  _globals['_ROLE']._serialized_start=2595
-  _globals['_ROLE']._serialized_end=2674
+  _globals['_CONSISTENCY']._serialized_start=2533
+  _globals['_CONSISTENCY']._serialized_end=2578
+  _globals['_READKIND']._serialized_start=2580
+  _globals['_READKIND']._serialized_end=2613
+  _globals['_ROLE']._serialized_start=2615
+  _globals['_ROLE']._serialized_end=2694
   _globals['_READINFO']._serialized_start=127
-  _globals['_READINFO']._serialized_end=289
-  _globals['_GETKVSTATEREQUEST']._serialized_start=292
-  _globals['_GETKVSTATEREQUEST']._serialized_end=540
-  _globals['_GETKVSTATERESPONSE']._serialized_start=543
-  _globals['_GETKVSTATERESPONSE']._serialized_end=673
-  _globals['_RECORDS']._serialized_start=675
-  _globals['_RECORDS']._serialized_end=718
-  _globals['_BATCHGETKVSTATEREQUEST']._serialized_start=721
-  _globals['_BATCHGETKVSTATEREQUEST']._serialized_end=938
-  _globals['_BATCHGETKVSTATERESPONSE']._serialized_start=940
-  _globals['_BATCHGETKVSTATERESPONSE']._serialized_end=1010
-  _globals['_STREAMKVSTATEREQUEST']._serialized_start=1012
-  _globals['_STREAMKVSTATEREQUEST']._serialized_end=1137
-  _globals['_STREAMKVSTATERESPONSE']._serialized_start=1140
-  _globals['_STREAMKVSTATERESPONSE']._serialized_end=1268
-  _globals['_CLIENTHELLO']._serialized_start=1270
-  _globals['_CLIENTHELLO']._serialized_end=1325
-  _globals['_SERVERHELLO']._serialized_start=1328
-  _globals['_SERVERHELLO']._serialized_end=1470
-  _globals['_LIMITS']._serialized_start=1472
-  _globals['_LIMITS']._serialized_end=1567
-  _globals['_QUERY']._serialized_start=1570
-  _globals['_QUERY']._serialized_end=1859
-  _globals['_ANSWER']._serialized_start=1862
-  _globals['_ANSWER']._serialized_end=2094
-  _globals['_KEYFAILURE']._serialized_start=2096
-  _globals['_KEYFAILURE']._serialized_end=2167
-  _globals['_LOCATESTATEREQUEST']._serialized_start=2169
-  _globals['_LOCATESTATEREQUEST']._serialized_end=2242
-  _globals['_LOCATESTATERESPONSE']._serialized_start=2244
-  _globals['_LOCATESTATERESPONSE']._serialized_end=2318
-  _globals['_LISTJOBSREQUEST']._serialized_start=2320
-  _globals['_LISTJOBSREQUEST']._serialized_end=2337
-  _globals['_LISTJOBSRESPONSE']._serialized_start=2339
-  _globals['_LISTJOBSRESPONSE']._serialized_end=2400
-  _globals['_LISTSTATESREQUEST']._serialized_start=2402
-  _globals['_LISTSTATESREQUEST']._serialized_end=2434
-  _globals['_LISTSTATESRESPONSE']._serialized_start=2436
-  _globals['_LISTSTATESRESPONSE']._serialized_end=2511
-  _globals['_QUERYABLESTATE']._serialized_start=2677
-  _globals['_QUERYABLESTATE']._serialized_end=3276
+  _globals['_READINFO']._serialized_end=309
+  _globals['_GETKVSTATEREQUEST']._serialized_start=312
+  _globals['_GETKVSTATEREQUEST']._serialized_end=560
+  _globals['_GETKVSTATERESPONSE']._serialized_start=563
+  _globals['_GETKVSTATERESPONSE']._serialized_end=693
+  _globals['_RECORDS']._serialized_start=695
+  _globals['_RECORDS']._serialized_end=738
+  _globals['_BATCHGETKVSTATEREQUEST']._serialized_start=741
+  _globals['_BATCHGETKVSTATEREQUEST']._serialized_end=958
+  _globals['_BATCHGETKVSTATERESPONSE']._serialized_start=960
+  _globals['_BATCHGETKVSTATERESPONSE']._serialized_end=1030
+  _globals['_STREAMKVSTATEREQUEST']._serialized_start=1032
+  _globals['_STREAMKVSTATEREQUEST']._serialized_end=1157
+  _globals['_STREAMKVSTATERESPONSE']._serialized_start=1160
+  _globals['_STREAMKVSTATERESPONSE']._serialized_end=1288
+  _globals['_CLIENTHELLO']._serialized_start=1290
+  _globals['_CLIENTHELLO']._serialized_end=1345
+  _globals['_SERVERHELLO']._serialized_start=1348
+  _globals['_SERVERHELLO']._serialized_end=1490
+  _globals['_LIMITS']._serialized_start=1492
+  _globals['_LIMITS']._serialized_end=1587
+  _globals['_QUERY']._serialized_start=1590
+  _globals['_QUERY']._serialized_end=1879
+  _globals['_ANSWER']._serialized_start=1882
+  _globals['_ANSWER']._serialized_end=2114
+  _globals['_KEYFAILURE']._serialized_start=2116
+  _globals['_KEYFAILURE']._serialized_end=2187
+  _globals['_LOCATESTATEREQUEST']._serialized_start=2189
+  _globals['_LOCATESTATEREQUEST']._serialized_end=2262
+  _globals['_LOCATESTATERESPONSE']._serialized_start=2264
+  _globals['_LOCATESTATERESPONSE']._serialized_end=2338
+  _globals['_LISTJOBSREQUEST']._serialized_start=2340
+  _globals['_LISTJOBSREQUEST']._serialized_end=2357
+  _globals['_LISTJOBSRESPONSE']._serialized_start=2359
+  _globals['_LISTJOBSRESPONSE']._serialized_end=2420
+  _globals['_LISTSTATESREQUEST']._serialized_start=2422
+  _globals['_LISTSTATESREQUEST']._serialized_end=2454
+  _globals['_LISTSTATESRESPONSE']._serialized_start=2456
+  _globals['_LISTSTATESRESPONSE']._serialized_end=2531
+  _globals['_QUERYABLESTATE']._serialized_start=2697
+  _globals['_QUERYABLESTATE']._serialized_end=3296
 # @@protoc_insertion_point(module_scope)

@@ -104,6 +104,7 @@ class ReadInfo(_message.Message):
     ROLE_FIELD_NUMBER: _builtins.int
     SERVER_ID_FIELD_NUMBER: _builtins.int
     COMPLETE_SINCE_BATCH_FIELD_NUMBER: _builtins.int
+    CHECKPOINT_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     """Batch id the values were read at; -1: before the first."""
     commit_time_ms: _builtins.int
@@ -115,6 +116,8 @@ class ReadInfo(_message.Message):
     """Id of the server that answered."""
     complete_since_batch: _builtins.int
     """First batch since which the answer is complete; 0: all of them."""
+    checkpoint: _builtins.str
+    """CHECKPOINT: URI of the checkpoint or savepoint the values are from; empty otherwise."""
     def __init__(
         self,
         *,
@@ -124,10 +127,11 @@ class ReadInfo(_message.Message):
         role: Global___Role.ValueType = ...,
         server_id: _builtins.str = ...,
         complete_since_batch: _builtins.int = ...,
+        checkpoint: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["commit_time_ms", b"commit_time_ms", "complete_since_batch", b"complete_since_batch", "role", b"role", "server_id", b"server_id", "version", b"version", "watermark_ms", b"watermark_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint", b"checkpoint", "commit_time_ms", b"commit_time_ms", "complete_since_batch", b"complete_since_batch", "role", b"role", "server_id", b"server_id", "version", b"version", "watermark_ms", b"watermark_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

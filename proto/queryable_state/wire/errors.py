@@ -173,6 +173,18 @@ class JobError(QueryableStateError):
     default_reason = Reason.INCOMPATIBLE_STATE
 
 
+class RestoreMismatchError(JobError):
+    """Fix the restore: the savepoint or checkpoint does not fit the job."""
+
+    default_reason = Reason.RESTORE_MISMATCH
+
+
+class CheckpointError(QueryableStateError):
+    """Look at the checkpoint's storage: it cannot be read or written, or something is missing."""
+
+    default_reason = Reason.CHECKPOINT_FAILED
+
+
 class SerializationError(QueryableStateError, TypeError):
     """Fix the value or its type: the value cannot be written as the declared type."""
 
@@ -223,6 +235,8 @@ _CLASSES: dict[errors_pb2.Reason.ValueType, type[QueryableStateError]] = {
     Reason.MISSING_BATCH_ID: JobError,
     Reason.INCOMPATIBLE_STATE: JobError,
     Reason.USER_FUNCTION_FAILED: JobError,
+    Reason.CHECKPOINT_FAILED: CheckpointError,
+    Reason.RESTORE_MISMATCH: RestoreMismatchError,
 }
 
 

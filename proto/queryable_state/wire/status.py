@@ -34,6 +34,7 @@ _STATUS = {
     Reason.CORRUPT: grpc.StatusCode.DATA_LOSS,
     Reason.CHECKSUM_MISMATCH: grpc.StatusCode.DATA_LOSS,
     Reason.INTERNAL: grpc.StatusCode.INTERNAL,
+    Reason.CHECKPOINT_FAILED: grpc.StatusCode.FAILED_PRECONDITION,
     Reason.FENCED: grpc.StatusCode.ABORTED,
     Reason.ALREADY_COMMITTED: grpc.StatusCode.ABORTED,
     Reason.STALE_TOKEN: grpc.StatusCode.ABORTED,

@@ -10,6 +10,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from queryable_state.internal.v1 import changes_pb2 as _changes_pb2
+from queryable_state.internal.v1 import checkpoint_pb2 as _checkpoint_pb2
 from queryable_state.v1 import query_pb2 as _query_pb2
 from queryable_state.v1 import registration_pb2 as _registration_pb2
 import builtins as _builtins
@@ -119,6 +120,7 @@ class BeginRequest(_message.Message):
     OPERATOR_DEPTH_FIELD_NUMBER: _builtins.int
     OPERATOR_NAME_FIELD_NUMBER: _builtins.int
     STATES_FIELD_NUMBER: _builtins.int
+    CONFIG_ID_FIELD_NUMBER: _builtins.int
     run_id: _builtins.bytes
     """16 bytes: id of the run of the query."""
     batch_id: _builtins.int
@@ -128,6 +130,8 @@ class BeginRequest(_message.Message):
     operator_depth: _builtins.int
     """Stateful operators between the source and this one."""
     operator_name: _builtins.str
+    config_id: _builtins.str
+    """The configuration the driver gave the operator's job; empty: the application's."""
     @_builtins.property
     def subtask(self) -> Global___Subtask: ...
     @_builtins.property
@@ -144,10 +148,11 @@ class BeginRequest(_message.Message):
         operator_depth: _builtins.int = ...,
         operator_name: _builtins.str = ...,
         states: _abc.Iterable[_registration_pb2.StateRegistration] | None = ...,
+        config_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["subtask", b"subtask"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_id", b"batch_id", "operator_depth", b"operator_depth", "operator_name", b"operator_name", "run_id", b"run_id", "states", b"states", "subtask", b"subtask", "task_attempt", b"task_attempt"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_id", b"batch_id", "config_id", b"config_id", "operator_depth", b"operator_depth", "operator_name", b"operator_name", "run_id", b"run_id", "states", b"states", "subtask", b"subtask", "task_attempt", b"task_attempt"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -470,6 +475,7 @@ class SealedSubtask(_message.Message):
     BATCH_ID_FIELD_NUMBER: _builtins.int
     FINGERPRINTS_FIELD_NUMBER: _builtins.int
     ROW_COUNT_FIELD_NUMBER: _builtins.int
+    CHANGELOG_FIELD_NUMBER: _builtins.int
     operator_uid: _builtins.str
     subtask: _builtins.int
     batch_id: _builtins.int
@@ -477,6 +483,10 @@ class SealedSubtask(_message.Message):
     @_builtins.property
     def fingerprints(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Fingerprints of all seals seen for the batch, the winning one last."""
+
+    @_builtins.property
+    def changelog(self) -> _checkpoint_pb2.ChangelogFile:
+        """The winning seal's changelog; absent where the job has no durable copy."""
 
     def __init__(
         self,
@@ -486,14 +496,112 @@ class SealedSubtask(_message.Message):
         batch_id: _builtins.int = ...,
         fingerprints: _abc.Iterable[_builtins.int] | None = ...,
         row_count: _builtins.int = ...,
+        changelog: _checkpoint_pb2.ChangelogFile | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["changelog", b"changelog"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_id", b"batch_id", "fingerprints", b"fingerprints", "operator_uid", b"operator_uid", "row_count", b"row_count", "subtask", b"subtask"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_id", b"batch_id", "changelog", b"changelog", "fingerprints", b"fingerprints", "operator_uid", b"operator_uid", "row_count", b"row_count", "subtask", b"subtask"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SealedSubtask: _TypeAlias = SealedSubtask  # noqa: Y015
+
+@_typing.final
+class SnapshotRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUERY_ID_FIELD_NUMBER: _builtins.int
+    CHECKPOINT_ID_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    SUBTASKS_FIELD_NUMBER: _builtins.int
+    FORMAT_FIELD_NUMBER: _builtins.int
+    ROOT_FIELD_NUMBER: _builtins.int
+    DIRECTORY_FIELD_NUMBER: _builtins.int
+    SHARED_DIRECTORY_FIELD_NUMBER: _builtins.int
+    query_id: _builtins.bytes
+    checkpoint_id: _builtins.int
+    version: _builtins.int
+    """The committed batch to be written; not above it is folded until the cut."""
+    format: _checkpoint_pb2.SnapshotFormat.ValueType
+    root: _builtins.str
+    """URI of the root the files go to: the job's state root, or a savepoint's folder."""
+    directory: _builtins.str
+    """Folder under the root for files of this checkpoint alone: `chk-7`."""
+    shared_directory: _builtins.str
+    """Folder under the root for files that checkpoints share; empty: none are shared."""
+    @_builtins.property
+    def subtasks(self) -> _containers.RepeatedCompositeFieldContainer[Global___Subtask]:
+        """The subtasks to write, all owned by this server."""
+
+    def __init__(
+        self,
+        *,
+        query_id: _builtins.bytes = ...,
+        checkpoint_id: _builtins.int = ...,
+        version: _builtins.int = ...,
+        subtasks: _abc.Iterable[Global___Subtask] | None = ...,
+        format: _checkpoint_pb2.SnapshotFormat.ValueType = ...,
+        root: _builtins.str = ...,
+        directory: _builtins.str = ...,
+        shared_directory: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint_id", b"checkpoint_id", "directory", b"directory", "format", b"format", "query_id", b"query_id", "root", b"root", "shared_directory", b"shared_directory", "subtasks", b"subtasks", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SnapshotRequest: _TypeAlias = SnapshotRequest  # noqa: Y015
+
+@_typing.final
+class SnapshotEvent(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CUT_FIELD_NUMBER: _builtins.int
+    RANGE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def cut(self) -> Global___SnapshotCut:
+        """Every store is cut: newer batches may be folded again."""
+
+    @_builtins.property
+    def range(self) -> _checkpoint_pb2.RangeSnapshot:
+        """One subtask is written; one event each."""
+
+    def __init__(
+        self,
+        *,
+        cut: Global___SnapshotCut | None = ...,
+        range: _checkpoint_pb2.RangeSnapshot | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cut", b"cut", "event", b"event", "range", b"range"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cut", b"cut", "event", b"event", "range", b"range"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["cut", "range"]  # noqa: Y015
+    _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
+
+Global___SnapshotEvent: _TypeAlias = SnapshotEvent  # noqa: Y015
+
+@_typing.final
+class SnapshotCut(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DURATION_US_FIELD_NUMBER: _builtins.int
+    duration_us: _builtins.int
+    """How long cutting took, in microseconds."""
+    def __init__(
+        self,
+        *,
+        duration_us: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["duration_us", b"duration_us"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SnapshotCut: _TypeAlias = SnapshotCut  # noqa: Y015
 
 @_typing.final
 class DropQueryRequest(_message.Message):

@@ -59,6 +59,11 @@ class StateBackendStub:
                 request_serializer=queryable__state_dot_internal_dot_v1_dot_backend__pb2.CommitRequest.SerializeToString,
                 response_deserializer=queryable__state_dot_internal_dot_v1_dot_backend__pb2.CommitResponse.FromString,
                 _registered_method=True)
+        self.Snapshot = channel.unary_stream(
+                '/queryable_state.internal.v1.StateBackend/Snapshot',
+                request_serializer=queryable__state_dot_internal_dot_v1_dot_backend__pb2.SnapshotRequest.SerializeToString,
+                response_deserializer=queryable__state_dot_internal_dot_v1_dot_backend__pb2.SnapshotEvent.FromString,
+                _registered_method=True)
         self.DropQuery = channel.unary_unary(
                 '/queryable_state.internal.v1.StateBackend/DropQuery',
                 request_serializer=queryable__state_dot_internal_dot_v1_dot_backend__pb2.DropQueryRequest.SerializeToString,
@@ -109,6 +114,14 @@ class StateBackendServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Snapshot(self, request, context):
+        """From the coordinator: write what this server holds of a query as of a batch. The first event
+        says that every store is cut; what is written after it stays as it was at the cut.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DropQuery(self, request, context):
         """From the coordinator: forget a query and all its state.
         """
@@ -150,6 +163,11 @@ def add_StateBackendServicer_to_server(servicer, server):
                     servicer.Commit,
                     request_deserializer=queryable__state_dot_internal_dot_v1_dot_backend__pb2.CommitRequest.FromString,
                     response_serializer=queryable__state_dot_internal_dot_v1_dot_backend__pb2.CommitResponse.SerializeToString,
+            ),
+            'Snapshot': grpc.unary_stream_rpc_method_handler(
+                    servicer.Snapshot,
+                    request_deserializer=queryable__state_dot_internal_dot_v1_dot_backend__pb2.SnapshotRequest.FromString,
+                    response_serializer=queryable__state_dot_internal_dot_v1_dot_backend__pb2.SnapshotEvent.SerializeToString,
             ),
             'DropQuery': grpc.unary_unary_rpc_method_handler(
                     servicer.DropQuery,
@@ -297,6 +315,33 @@ class StateBackend:
             '/queryable_state.internal.v1.StateBackend/Commit',
             queryable__state_dot_internal_dot_v1_dot_backend__pb2.CommitRequest.SerializeToString,
             queryable__state_dot_internal_dot_v1_dot_backend__pb2.CommitResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Snapshot(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/queryable_state.internal.v1.StateBackend/Snapshot',
+            queryable__state_dot_internal_dot_v1_dot_backend__pb2.SnapshotRequest.SerializeToString,
+            queryable__state_dot_internal_dot_v1_dot_backend__pb2.SnapshotEvent.FromString,
             options,
             channel_credentials,
             insecure,

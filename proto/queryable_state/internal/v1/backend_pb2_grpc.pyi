@@ -43,6 +43,10 @@ class StateBackendStub:
     """Stages an attempt's changes: open, blocks, seal. Acknowledged when sealed."""
     Commit: _grpc.UnaryUnaryMultiCallable[_backend_pb2.CommitRequest, _backend_pb2.CommitResponse]
     """From the coordinator: a batch is committed."""
+    Snapshot: _grpc.UnaryStreamMultiCallable[_backend_pb2.SnapshotRequest, _backend_pb2.SnapshotEvent]
+    """From the coordinator: write what this server holds of a query as of a batch. The first event
+    says that every store is cut; what is written after it stays as it was at the cut.
+    """
     DropQuery: _grpc.UnaryUnaryMultiCallable[_backend_pb2.DropQueryRequest, _backend_pb2.DropQueryResponse]
     """From the coordinator: forget a query and all its state."""
     Shutdown: _grpc.UnaryUnaryMultiCallable[_backend_pb2.ShutdownRequest, _backend_pb2.ShutdownResponse]
@@ -61,6 +65,10 @@ class StateBackendAsyncStub(StateBackendStub):
     """Stages an attempt's changes: open, blocks, seal. Acknowledged when sealed."""
     Commit: _aio.UnaryUnaryMultiCallable[_backend_pb2.CommitRequest, _backend_pb2.CommitResponse]  # type: ignore[assignment]
     """From the coordinator: a batch is committed."""
+    Snapshot: _aio.UnaryStreamMultiCallable[_backend_pb2.SnapshotRequest, _backend_pb2.SnapshotEvent]  # type: ignore[assignment]
+    """From the coordinator: write what this server holds of a query as of a batch. The first event
+    says that every store is cut; what is written after it stays as it was at the cut.
+    """
     DropQuery: _aio.UnaryUnaryMultiCallable[_backend_pb2.DropQueryRequest, _backend_pb2.DropQueryResponse]  # type: ignore[assignment]
     """From the coordinator: forget a query and all its state."""
     Shutdown: _aio.UnaryUnaryMultiCallable[_backend_pb2.ShutdownRequest, _backend_pb2.ShutdownResponse]  # type: ignore[assignment]
@@ -106,6 +114,16 @@ class StateBackendServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_backend_pb2.CommitResponse, _abc.Awaitable[_backend_pb2.CommitResponse]]:
         """From the coordinator: a batch is committed."""
+
+    @_abc_1.abstractmethod
+    def Snapshot(
+        self,
+        request: _backend_pb2.SnapshotRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_backend_pb2.SnapshotEvent], _abc.AsyncIterator[_backend_pb2.SnapshotEvent]]:
+        """From the coordinator: write what this server holds of a query as of a batch. The first event
+        says that every store is cut; what is written after it stays as it was at the cut.
+        """
 
     @_abc_1.abstractmethod
     def DropQuery(

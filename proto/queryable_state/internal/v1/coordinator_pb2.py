@@ -23,43 +23,68 @@ _sym_db = _symbol_database.Default()
 
 
 from queryable_state.internal.v1 import backend_pb2 as queryable__state_dot_internal_dot_v1_dot_backend__pb2
+from queryable_state.internal.v1 import checkpoint_pb2 as queryable__state_dot_internal_dot_v1_dot_checkpoint__pb2
 from queryable_state.v1 import query_pb2 as queryable__state_dot_v1_dot_query__pb2
 from queryable_state.v1 import registration_pb2 as queryable__state_dot_v1_dot_registration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n-queryable_state/internal/v1/coordinator.proto\x12\x1bqueryable_state.internal.v1\x1a)queryable_state/internal/v1/backend.proto\x1a\x1equeryable_state/v1/query.proto\x1a%queryable_state/v1/registration.proto\"\x93\x01\n\x15RegisterServerRequest\x12\x11\n\tserver_id\x18\x01 \x01(\t\x12\x13\n\x0b\x65xecutor_id\x18\x02 \x01(\t\x12\x15\n\rquery_address\x18\x03 \x01(\t\x12\x15\n\rproxy_address\x18\x04 \x01(\t\x12\x17\n\x0f\x62\x61\x63kend_address\x18\x05 \x01(\t\x12\x0b\n\x03pid\x18\x06 \x01(\r\"\x94\x01\n\x10HeartbeatRequest\x12\x11\n\tserver_id\x18\x01 \x01(\t\x12<\n\tcommitted\x18\x02 \x03(\x0b\x32).queryable_state.internal.v1.QueryVersion\x12\x14\n\x0cstaged_bytes\x18\x03 \x01(\x04\x12\x19\n\x11placement_version\x18\x04 \x01(\x04\"w\n\x0cQueryVersion\x12\x10\n\x08query_id\x18\x01 \x01(\x0c\x12\x0f\n\x07version\x18\x02 \x01(\x03\x12\x16\n\x0e\x63ommit_time_ms\x18\x03 \x01(\x03\x12\x14\n\x0cwatermark_ms\x18\x04 \x01(\x03\x12\x16\n\x0estable_version\x18\x05 \x01(\x03\"\xaa\x01\n\x05Lease\x12\x13\n\x0b\x64uration_ms\x18\x01 \x01(\r\x12\x19\n\x11placement_version\x18\x02 \x01(\x04\x12<\n\tcommitted\x18\x03 \x03(\x0b\x32).queryable_state.internal.v1.QueryVersion\x12\x33\n\x05owned\x18\x04 \x03(\x0b\x32$.queryable_state.internal.v1.Subtask\",\n\x17\x44\x65registerServerRequest\x12\x11\n\tserver_id\x18\x01 \x01(\t\"\x1a\n\x18\x44\x65registerServerResponse\"w\n\x14\x41ssignSubtaskRequest\x12\x35\n\x07subtask\x18\x01 \x01(\x0b\x32$.queryable_state.internal.v1.Subtask\x12\x11\n\tserver_id\x18\x02 \x01(\t\x12\x15\n\rnot_server_id\x18\x03 \x01(\t\"p\n\x12OpenSubtaskRequest\x12\x35\n\x07subtask\x18\x01 \x01(\x0b\x32$.queryable_state.internal.v1.Subtask\x12\x11\n\tserver_id\x18\x02 \x01(\t\x12\x10\n\x08\x62\x61tch_id\x18\x03 \x01(\x03\"N\n\x13OpenSubtaskResponse\x12\x19\n\x11placement_version\x18\x01 \x01(\x04\x12\x1c\n\x14\x63omplete_since_batch\x18\x02 \x01(\x03\"Z\n\x11\x42\x65ginBatchRequest\x12\x10\n\x08query_id\x18\x01 \x01(\x0c\x12\x0e\n\x06run_id\x18\x02 \x01(\x0c\x12\x10\n\x08\x62\x61tch_id\x18\x03 \x01(\x03\x12\x11\n\tserver_id\x18\x04 \x01(\t\"\xb0\x01\n\x12\x42\x65ginBatchResponse\x12\x11\n\trun_epoch\x18\x01 \x01(\x04\x12\x1a\n\x12\x62\x61tch_timestamp_ms\x18\x02 \x01(\x03\x12\x15\n\rwatermarks_ms\x18\x03 \x03(\x03\x12<\n\tcommitted\x18\x04 \x01(\x0b\x32).queryable_state.internal.v1.QueryVersion\x12\x16\n\x0eoffsets_digest\x18\x05 \x01(\x0c\"\xb4\x01\n\x15RegisterStatesRequest\x12\x35\n\x07subtask\x18\x01 \x01(\x0b\x32$.queryable_state.internal.v1.Subtask\x12\x15\n\roperator_name\x18\x02 \x01(\t\x12\x16\n\x0eoperator_depth\x18\x03 \x01(\r\x12\x35\n\x06states\x18\x04 \x03(\x0b\x32%.queryable_state.v1.StateRegistration\"O\n\x16RegisterStatesResponse\x12\x35\n\x06states\x18\x01 \x03(\x0b\x32%.queryable_state.v1.StateRegistration2\xc0\x08\n\x0b\x43oordinator\x12h\n\x0eRegisterServer\x12\x32.queryable_state.internal.v1.RegisterServerRequest\x1a\".queryable_state.internal.v1.Lease\x12^\n\tHeartbeat\x12-.queryable_state.internal.v1.HeartbeatRequest\x1a\".queryable_state.internal.v1.Lease\x12\x7f\n\x10\x44\x65registerServer\x12\x34.queryable_state.internal.v1.DeregisterServerRequest\x1a\x35.queryable_state.internal.v1.DeregisterServerResponse\x12v\n\rAssignSubtask\x12\x31.queryable_state.internal.v1.AssignSubtaskRequest\x1a\x32.queryable_state.internal.v1.LocateSubtaskResponse\x12p\n\x0bOpenSubtask\x12/.queryable_state.internal.v1.OpenSubtaskRequest\x1a\x30.queryable_state.internal.v1.OpenSubtaskResponse\x12m\n\nBeginBatch\x12..queryable_state.internal.v1.BeginBatchRequest\x1a/.queryable_state.internal.v1.BeginBatchResponse\x12y\n\x0eRegisterStates\x12\x32.queryable_state.internal.v1.RegisterStatesRequest\x1a\x33.queryable_state.internal.v1.RegisterStatesResponse\x12^\n\x0bLocateState\x12&.queryable_state.v1.LocateStateRequest\x1a\'.queryable_state.v1.LocateStateResponse\x12U\n\x08ListJobs\x12#.queryable_state.v1.ListJobsRequest\x1a$.queryable_state.v1.ListJobsResponse\x12[\n\nListStates\x12%.queryable_state.v1.ListStatesRequest\x1a&.queryable_state.v1.ListStatesResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n-queryable_state/internal/v1/coordinator.proto\x12\x1bqueryable_state.internal.v1\x1a)queryable_state/internal/v1/backend.proto\x1a,queryable_state/internal/v1/checkpoint.proto\x1a\x1equeryable_state/v1/query.proto\x1a%queryable_state/v1/registration.proto\"\x93\x01\n\x15RegisterServerRequest\x12\x11\n\tserver_id\x18\x01 \x01(\t\x12\x13\n\x0b\x65xecutor_id\x18\x02 \x01(\t\x12\x15\n\rquery_address\x18\x03 \x01(\t\x12\x15\n\rproxy_address\x18\x04 \x01(\t\x12\x17\n\x0f\x62\x61\x63kend_address\x18\x05 \x01(\t\x12\x0b\n\x03pid\x18\x06 \x01(\r\"\x94\x01\n\x10HeartbeatRequest\x12\x11\n\tserver_id\x18\x01 \x01(\t\x12<\n\tcommitted\x18\x02 \x03(\x0b\x32).queryable_state.internal.v1.QueryVersion\x12\x14\n\x0cstaged_bytes\x18\x03 \x01(\x04\x12\x19\n\x11placement_version\x18\x04 \x01(\x04\"w\n\x0cQueryVersion\x12\x10\n\x08query_id\x18\x01 \x01(\x0c\x12\x0f\n\x07version\x18\x02 \x01(\x03\x12\x16\n\x0e\x63ommit_time_ms\x18\x03 \x01(\x03\x12\x14\n\x0cwatermark_ms\x18\x04 \x01(\x03\x12\x16\n\x0estable_version\x18\x05 \x01(\x03\"\xaa\x01\n\x05Lease\x12\x13\n\x0b\x64uration_ms\x18\x01 \x01(\r\x12\x19\n\x11placement_version\x18\x02 \x01(\x04\x12<\n\tcommitted\x18\x03 \x03(\x0b\x32).queryable_state.internal.v1.QueryVersion\x12\x33\n\x05owned\x18\x04 \x03(\x0b\x32$.queryable_state.internal.v1.Subtask\",\n\x17\x44\x65registerServerRequest\x12\x11\n\tserver_id\x18\x01 \x01(\t\"\x1a\n\x18\x44\x65registerServerResponse\"w\n\x14\x41ssignSubtaskRequest\x12\x35\n\x07subtask\x18\x01 \x01(\x0b\x32$.queryable_state.internal.v1.Subtask\x12\x11\n\tserver_id\x18\x02 \x01(\t\x12\x15\n\rnot_server_id\x18\x03 \x01(\t\"p\n\x12PlanRestoreRequest\x12\x35\n\x07subtask\x18\x01 \x01(\x0b\x32$.queryable_state.internal.v1.Subtask\x12\x11\n\tserver_id\x18\x02 \x01(\t\x12\x10\n\x08\x62\x61tch_id\x18\x03 \x01(\x03\"\x97\x02\n\x12OpenSubtaskRequest\x12\x35\n\x07subtask\x18\x01 \x01(\x0b\x32$.queryable_state.internal.v1.Subtask\x12\x11\n\tserver_id\x18\x02 \x01(\t\x12\x10\n\x08\x62\x61tch_id\x18\x03 \x01(\x03\x12\x10\n\x08restored\x18\x04 \x01(\x08\x12\x15\n\rcheckpoint_id\x18\x05 \x01(\x04\x12\x37\n\x06\x62roken\x18\x06 \x03(\x0b\x32\'.queryable_state.internal.v1.BrokenFile\x12\x18\n\x10\x64ownloaded_bytes\x18\x07 \x01(\x04\x12\x14\n\x0creused_bytes\x18\x08 \x01(\x04\x12\x13\n\x0b\x64uration_ms\x18\t \x01(\x04\"+\n\nBrokenFile\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0f\n\x07problem\x18\x02 \x01(\t\"N\n\x13OpenSubtaskResponse\x12\x19\n\x11placement_version\x18\x01 \x01(\x04\x12\x1c\n\x14\x63omplete_since_batch\x18\x02 \x01(\x03\"m\n\x11\x42\x65ginBatchRequest\x12\x10\n\x08query_id\x18\x01 \x01(\x0c\x12\x0e\n\x06run_id\x18\x02 \x01(\x0c\x12\x10\n\x08\x62\x61tch_id\x18\x03 \x01(\x03\x12\x11\n\tserver_id\x18\x04 \x01(\t\x12\x11\n\tconfig_id\x18\x05 \x01(\t\"\xea\x01\n\x12\x42\x65ginBatchResponse\x12\x11\n\trun_epoch\x18\x01 \x01(\x04\x12\x1a\n\x12\x62\x61tch_timestamp_ms\x18\x02 \x01(\x03\x12\x15\n\rwatermarks_ms\x18\x03 \x03(\x03\x12<\n\tcommitted\x18\x04 \x01(\x0b\x32).queryable_state.internal.v1.QueryVersion\x12\x16\n\x0eoffsets_digest\x18\x05 \x01(\x0c\x12\x38\n\x07storage\x18\x06 \x01(\x0b\x32\'.queryable_state.internal.v1.JobStorage\"\xb4\x01\n\x15RegisterStatesRequest\x12\x35\n\x07subtask\x18\x01 \x01(\x0b\x32$.queryable_state.internal.v1.Subtask\x12\x15\n\roperator_name\x18\x02 \x01(\t\x12\x16\n\x0eoperator_depth\x18\x03 \x01(\r\x12\x35\n\x06states\x18\x04 \x03(\x0b\x32%.queryable_state.v1.StateRegistration\"O\n\x16RegisterStatesResponse\x12\x35\n\x06states\x18\x01 \x03(\x0b\x32%.queryable_state.v1.StateRegistration\"G\n\x17TriggerSavepointRequest\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x11\n\tdirectory\x18\x02 \x01(\t\x12\x0c\n\x04stop\x18\x03 \x01(\x08\"9\n\x18TriggerSavepointResponse\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x03\"A\n\x10PutObjectRequest\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\x12\x11\n\texclusive\x18\x03 \x01(\x08\"$\n\x11PutObjectResponse\x12\x0f\n\x07written\x18\x01 \x01(\x08\" \n\x10GetObjectRequest\x12\x0c\n\x04path\x18\x01 \x01(\t\"0\n\x11GetObjectResponse\x12\r\n\x05\x66ound\x18\x01 \x01(\x08\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\"$\n\x12ListObjectsRequest\x12\x0e\n\x06prefix\x18\x01 \x01(\t\"3\n\x13ListObjectsResponse\x12\r\n\x05paths\x18\x01 \x03(\t\x12\r\n\x05sizes\x18\x02 \x03(\x04\"#\n\x13\x44\x65leteObjectRequest\x12\x0c\n\x04path\x18\x01 \x01(\t\"\x16\n\x14\x44\x65leteObjectResponse2\xea\r\n\x0b\x43oordinator\x12h\n\x0eRegisterServer\x12\x32.queryable_state.internal.v1.RegisterServerRequest\x1a\".queryable_state.internal.v1.Lease\x12^\n\tHeartbeat\x12-.queryable_state.internal.v1.HeartbeatRequest\x1a\".queryable_state.internal.v1.Lease\x12\x7f\n\x10\x44\x65registerServer\x12\x34.queryable_state.internal.v1.DeregisterServerRequest\x1a\x35.queryable_state.internal.v1.DeregisterServerResponse\x12v\n\rAssignSubtask\x12\x31.queryable_state.internal.v1.AssignSubtaskRequest\x1a\x32.queryable_state.internal.v1.LocateSubtaskResponse\x12h\n\x0bPlanRestore\x12/.queryable_state.internal.v1.PlanRestoreRequest\x1a(.queryable_state.internal.v1.RestorePlan\x12p\n\x0bOpenSubtask\x12/.queryable_state.internal.v1.OpenSubtaskRequest\x1a\x30.queryable_state.internal.v1.OpenSubtaskResponse\x12m\n\nBeginBatch\x12..queryable_state.internal.v1.BeginBatchRequest\x1a/.queryable_state.internal.v1.BeginBatchResponse\x12y\n\x0eRegisterStates\x12\x32.queryable_state.internal.v1.RegisterStatesRequest\x1a\x33.queryable_state.internal.v1.RegisterStatesResponse\x12^\n\x0bLocateState\x12&.queryable_state.v1.LocateStateRequest\x1a\'.queryable_state.v1.LocateStateResponse\x12\x7f\n\x10TriggerSavepoint\x12\x34.queryable_state.internal.v1.TriggerSavepointRequest\x1a\x35.queryable_state.internal.v1.TriggerSavepointResponse\x12j\n\tPutObject\x12-.queryable_state.internal.v1.PutObjectRequest\x1a..queryable_state.internal.v1.PutObjectResponse\x12j\n\tGetObject\x12-.queryable_state.internal.v1.GetObjectRequest\x1a..queryable_state.internal.v1.GetObjectResponse\x12p\n\x0bListObjects\x12/.queryable_state.internal.v1.ListObjectsRequest\x1a\x30.queryable_state.internal.v1.ListObjectsResponse\x12s\n\x0c\x44\x65leteObject\x12\x30.queryable_state.internal.v1.DeleteObjectRequest\x1a\x31.queryable_state.internal.v1.DeleteObjectResponse\x12U\n\x08ListJobs\x12#.queryable_state.v1.ListJobsRequest\x1a$.queryable_state.v1.ListJobsResponse\x12[\n\nListStates\x12%.queryable_state.v1.ListStatesRequest\x1a&.queryable_state.v1.ListStatesResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'queryable_state.internal.v1.coordinator_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_REGISTERSERVERREQUEST']._serialized_start=193
-  _globals['_REGISTERSERVERREQUEST']._serialized_end=340
-  _globals['_HEARTBEATREQUEST']._serialized_start=343
-  _globals['_HEARTBEATREQUEST']._serialized_end=491
-  _globals['_QUERYVERSION']._serialized_start=493
-  _globals['_QUERYVERSION']._serialized_end=612
-  _globals['_LEASE']._serialized_start=615
-  _globals['_LEASE']._serialized_end=785
-  _globals['_DEREGISTERSERVERREQUEST']._serialized_start=787
-  _globals['_DEREGISTERSERVERREQUEST']._serialized_end=831
-  _globals['_DEREGISTERSERVERRESPONSE']._serialized_start=833
-  _globals['_DEREGISTERSERVERRESPONSE']._serialized_end=859
-  _globals['_ASSIGNSUBTASKREQUEST']._serialized_start=861
-  _globals['_ASSIGNSUBTASKREQUEST']._serialized_end=980
-  _globals['_OPENSUBTASKREQUEST']._serialized_start=982
-  _globals['_OPENSUBTASKREQUEST']._serialized_end=1094
-  _globals['_OPENSUBTASKRESPONSE']._serialized_start=1096
-  _globals['_OPENSUBTASKRESPONSE']._serialized_end=1174
-  _globals['_BEGINBATCHREQUEST']._serialized_start=1176
-  _globals['_BEGINBATCHREQUEST']._serialized_end=1266
-  _globals['_BEGINBATCHRESPONSE']._serialized_start=1269
-  _globals['_BEGINBATCHRESPONSE']._serialized_end=1445
-  _globals['_REGISTERSTATESREQUEST']._serialized_start=1448
-  _globals['_REGISTERSTATESREQUEST']._serialized_end=1628
-  _globals['_REGISTERSTATESRESPONSE']._serialized_start=1630
-  _globals['_REGISTERSTATESRESPONSE']._serialized_end=1709
-  _globals['_COORDINATOR']._serialized_start=1712
-  _globals['_COORDINATOR']._serialized_end=2800
+  _globals['_REGISTERSERVERREQUEST']._serialized_start=239
+  _globals['_REGISTERSERVERREQUEST']._serialized_end=386
+  _globals['_HEARTBEATREQUEST']._serialized_start=389
+  _globals['_HEARTBEATREQUEST']._serialized_end=537
+  _globals['_QUERYVERSION']._serialized_start=539
+  _globals['_QUERYVERSION']._serialized_end=658
+  _globals['_LEASE']._serialized_start=661
+  _globals['_LEASE']._serialized_end=831
+  _globals['_DEREGISTERSERVERREQUEST']._serialized_start=833
+  _globals['_DEREGISTERSERVERREQUEST']._serialized_end=877
+  _globals['_DEREGISTERSERVERRESPONSE']._serialized_start=879
+  _globals['_DEREGISTERSERVERRESPONSE']._serialized_end=905
+  _globals['_ASSIGNSUBTASKREQUEST']._serialized_start=907
+  _globals['_ASSIGNSUBTASKREQUEST']._serialized_end=1026
+  _globals['_PLANRESTOREREQUEST']._serialized_start=1028
+  _globals['_PLANRESTOREREQUEST']._serialized_end=1140
+  _globals['_OPENSUBTASKREQUEST']._serialized_start=1143
+  _globals['_OPENSUBTASKREQUEST']._serialized_end=1422
+  _globals['_BROKENFILE']._serialized_start=1424
+  _globals['_BROKENFILE']._serialized_end=1467
+  _globals['_OPENSUBTASKRESPONSE']._serialized_start=1469
+  _globals['_OPENSUBTASKRESPONSE']._serialized_end=1547
+  _globals['_BEGINBATCHREQUEST']._serialized_start=1549
+  _globals['_BEGINBATCHREQUEST']._serialized_end=1658
+  _globals['_BEGINBATCHRESPONSE']._serialized_start=1661
+  _globals['_BEGINBATCHRESPONSE']._serialized_end=1895
+  _globals['_REGISTERSTATESREQUEST']._serialized_start=1898
+  _globals['_REGISTERSTATESREQUEST']._serialized_end=2078
+  _globals['_REGISTERSTATESRESPONSE']._serialized_start=2080
+  _globals['_REGISTERSTATESRESPONSE']._serialized_end=2159
+  _globals['_TRIGGERSAVEPOINTREQUEST']._serialized_start=2161
+  _globals['_TRIGGERSAVEPOINTREQUEST']._serialized_end=2232
+  _globals['_TRIGGERSAVEPOINTRESPONSE']._serialized_start=2234
+  _globals['_TRIGGERSAVEPOINTRESPONSE']._serialized_end=2291
+  _globals['_PUTOBJECTREQUEST']._serialized_start=2293
+  _globals['_PUTOBJECTREQUEST']._serialized_end=2358
+  _globals['_PUTOBJECTRESPONSE']._serialized_start=2360
+  _globals['_PUTOBJECTRESPONSE']._serialized_end=2396
+  _globals['_GETOBJECTREQUEST']._serialized_start=2398
+  _globals['_GETOBJECTREQUEST']._serialized_end=2430
+  _globals['_GETOBJECTRESPONSE']._serialized_start=2432
+  _globals['_GETOBJECTRESPONSE']._serialized_end=2480
+  _globals['_LISTOBJECTSREQUEST']._serialized_start=2482
+  _globals['_LISTOBJECTSREQUEST']._serialized_end=2518
+  _globals['_LISTOBJECTSRESPONSE']._serialized_start=2520
+  _globals['_LISTOBJECTSRESPONSE']._serialized_end=2571
+  _globals['_DELETEOBJECTREQUEST']._serialized_start=2573
+  _globals['_DELETEOBJECTREQUEST']._serialized_end=2608
+  _globals['_DELETEOBJECTRESPONSE']._serialized_start=2610
+  _globals['_DELETEOBJECTRESPONSE']._serialized_end=2632
+  _globals['_COORDINATOR']._serialized_start=2635
+  _globals['_COORDINATOR']._serialized_end=4405
 # @@protoc_insertion_point(module_scope)

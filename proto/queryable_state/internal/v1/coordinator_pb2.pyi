@@ -10,6 +10,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from queryable_state.internal.v1 import backend_pb2 as _backend_pb2
+from queryable_state.internal.v1 import checkpoint_pb2 as _checkpoint_pb2
 from queryable_state.v1 import registration_pb2 as _registration_pb2
 import builtins as _builtins
 import sys
@@ -231,7 +232,7 @@ class AssignSubtaskRequest(_message.Message):
 Global___AssignSubtaskRequest: _TypeAlias = AssignSubtaskRequest  # noqa: Y015
 
 @_typing.final
-class OpenSubtaskRequest(_message.Message):
+class PlanRestoreRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     SUBTASK_FIELD_NUMBER: _builtins.int
@@ -255,7 +256,80 @@ class OpenSubtaskRequest(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+Global___PlanRestoreRequest: _TypeAlias = PlanRestoreRequest  # noqa: Y015
+
+@_typing.final
+class OpenSubtaskRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SUBTASK_FIELD_NUMBER: _builtins.int
+    SERVER_ID_FIELD_NUMBER: _builtins.int
+    BATCH_ID_FIELD_NUMBER: _builtins.int
+    RESTORED_FIELD_NUMBER: _builtins.int
+    CHECKPOINT_ID_FIELD_NUMBER: _builtins.int
+    BROKEN_FIELD_NUMBER: _builtins.int
+    DOWNLOADED_BYTES_FIELD_NUMBER: _builtins.int
+    REUSED_BYTES_FIELD_NUMBER: _builtins.int
+    DURATION_MS_FIELD_NUMBER: _builtins.int
+    server_id: _builtins.str
+    batch_id: _builtins.int
+    """The batch about to begin."""
+    restored: _builtins.bool
+    """Whether the store was loaded by a plan."""
+    checkpoint_id: _builtins.int
+    """The checkpoint it was loaded from; 0: none."""
+    downloaded_bytes: _builtins.int
+    """Bytes read from the root, and bytes found in the executor's own copies."""
+    reused_bytes: _builtins.int
+    duration_ms: _builtins.int
+    @_builtins.property
+    def subtask(self) -> _backend_pb2.Subtask: ...
+    @_builtins.property
+    def broken(self) -> _containers.RepeatedCompositeFieldContainer[Global___BrokenFile]:
+        """Files of newer checkpoints that could not be used, and why."""
+
+    def __init__(
+        self,
+        *,
+        subtask: _backend_pb2.Subtask | None = ...,
+        server_id: _builtins.str = ...,
+        batch_id: _builtins.int = ...,
+        restored: _builtins.bool = ...,
+        checkpoint_id: _builtins.int = ...,
+        broken: _abc.Iterable[Global___BrokenFile] | None = ...,
+        downloaded_bytes: _builtins.int = ...,
+        reused_bytes: _builtins.int = ...,
+        duration_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["subtask", b"subtask"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_id", b"batch_id", "broken", b"broken", "checkpoint_id", b"checkpoint_id", "downloaded_bytes", b"downloaded_bytes", "duration_ms", b"duration_ms", "restored", b"restored", "reused_bytes", b"reused_bytes", "server_id", b"server_id", "subtask", b"subtask"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
 Global___OpenSubtaskRequest: _TypeAlias = OpenSubtaskRequest  # noqa: Y015
+
+@_typing.final
+class BrokenFile(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PATH_FIELD_NUMBER: _builtins.int
+    PROBLEM_FIELD_NUMBER: _builtins.int
+    path: _builtins.str
+    problem: _builtins.str
+    def __init__(
+        self,
+        *,
+        path: _builtins.str = ...,
+        problem: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["path", b"path", "problem", b"problem"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BrokenFile: _TypeAlias = BrokenFile  # noqa: Y015
 
 @_typing.final
 class OpenSubtaskResponse(_message.Message):
@@ -288,10 +362,13 @@ class BeginBatchRequest(_message.Message):
     RUN_ID_FIELD_NUMBER: _builtins.int
     BATCH_ID_FIELD_NUMBER: _builtins.int
     SERVER_ID_FIELD_NUMBER: _builtins.int
+    CONFIG_ID_FIELD_NUMBER: _builtins.int
     query_id: _builtins.bytes
     run_id: _builtins.bytes
     batch_id: _builtins.int
     server_id: _builtins.str
+    config_id: _builtins.str
+    """As in `BeginRequest`."""
     def __init__(
         self,
         *,
@@ -299,10 +376,11 @@ class BeginBatchRequest(_message.Message):
         run_id: _builtins.bytes = ...,
         batch_id: _builtins.int = ...,
         server_id: _builtins.str = ...,
+        config_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_id", b"batch_id", "query_id", b"query_id", "run_id", b"run_id", "server_id", b"server_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_id", b"batch_id", "config_id", b"config_id", "query_id", b"query_id", "run_id", b"run_id", "server_id", b"server_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -317,6 +395,7 @@ class BeginBatchResponse(_message.Message):
     WATERMARKS_MS_FIELD_NUMBER: _builtins.int
     COMMITTED_FIELD_NUMBER: _builtins.int
     OFFSETS_DIGEST_FIELD_NUMBER: _builtins.int
+    STORAGE_FIELD_NUMBER: _builtins.int
     run_epoch: _builtins.int
     batch_timestamp_ms: _builtins.int
     offsets_digest: _builtins.bytes
@@ -331,6 +410,10 @@ class BeginBatchResponse(_message.Message):
     def committed(self) -> Global___QueryVersion:
         """Newest committed batch and its commit time; the batch before this one at least."""
 
+    @_builtins.property
+    def storage(self) -> _checkpoint_pb2.JobStorage:
+        """Where and how the job's state is kept."""
+
     def __init__(
         self,
         *,
@@ -339,10 +422,11 @@ class BeginBatchResponse(_message.Message):
         watermarks_ms: _abc.Iterable[_builtins.int] | None = ...,
         committed: Global___QueryVersion | None = ...,
         offsets_digest: _builtins.bytes = ...,
+        storage: _checkpoint_pb2.JobStorage | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["committed", b"committed"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["committed", b"committed", "storage", b"storage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_timestamp_ms", b"batch_timestamp_ms", "committed", b"committed", "offsets_digest", b"offsets_digest", "run_epoch", b"run_epoch", "watermarks_ms", b"watermarks_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_timestamp_ms", b"batch_timestamp_ms", "committed", b"committed", "offsets_digest", b"offsets_digest", "run_epoch", b"run_epoch", "storage", b"storage", "watermarks_ms", b"watermarks_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -401,3 +485,222 @@ class RegisterStatesResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RegisterStatesResponse: _TypeAlias = RegisterStatesResponse  # noqa: Y015
+
+@_typing.final
+class TriggerSavepointRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_FIELD_NUMBER: _builtins.int
+    DIRECTORY_FIELD_NUMBER: _builtins.int
+    STOP_FIELD_NUMBER: _builtins.int
+    job: _builtins.str
+    """Id or name; empty: the only running job."""
+    directory: _builtins.str
+    """URI of the folder in which the savepoint's folder is made; empty: as configured."""
+    stop: _builtins.bool
+    """End the job with it: nothing is processed after the savepoint."""
+    def __init__(
+        self,
+        *,
+        job: _builtins.str = ...,
+        directory: _builtins.str = ...,
+        stop: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["directory", b"directory", "job", b"job", "stop", b"stop"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TriggerSavepointRequest: _TypeAlias = TriggerSavepointRequest  # noqa: Y015
+
+@_typing.final
+class TriggerSavepointResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PATH_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    path: _builtins.str
+    """URI of the savepoint."""
+    version: _builtins.int
+    """The batch it is as of."""
+    def __init__(
+        self,
+        *,
+        path: _builtins.str = ...,
+        version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["path", b"path", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TriggerSavepointResponse: _TypeAlias = TriggerSavepointResponse  # noqa: Y015
+
+@_typing.final
+class PutObjectRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PATH_FIELD_NUMBER: _builtins.int
+    DATA_FIELD_NUMBER: _builtins.int
+    EXCLUSIVE_FIELD_NUMBER: _builtins.int
+    path: _builtins.str
+    data: _builtins.bytes
+    exclusive: _builtins.bool
+    """Refuse where the path exists, instead of replacing it."""
+    def __init__(
+        self,
+        *,
+        path: _builtins.str = ...,
+        data: _builtins.bytes = ...,
+        exclusive: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "exclusive", b"exclusive", "path", b"path"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PutObjectRequest: _TypeAlias = PutObjectRequest  # noqa: Y015
+
+@_typing.final
+class PutObjectResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WRITTEN_FIELD_NUMBER: _builtins.int
+    written: _builtins.bool
+    """False: it exists, and nothing was written."""
+    def __init__(
+        self,
+        *,
+        written: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["written", b"written"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PutObjectResponse: _TypeAlias = PutObjectResponse  # noqa: Y015
+
+@_typing.final
+class GetObjectRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PATH_FIELD_NUMBER: _builtins.int
+    path: _builtins.str
+    def __init__(
+        self,
+        *,
+        path: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["path", b"path"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetObjectRequest: _TypeAlias = GetObjectRequest  # noqa: Y015
+
+@_typing.final
+class GetObjectResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FOUND_FIELD_NUMBER: _builtins.int
+    DATA_FIELD_NUMBER: _builtins.int
+    found: _builtins.bool
+    data: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        found: _builtins.bool = ...,
+        data: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "found", b"found"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetObjectResponse: _TypeAlias = GetObjectResponse  # noqa: Y015
+
+@_typing.final
+class ListObjectsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PREFIX_FIELD_NUMBER: _builtins.int
+    prefix: _builtins.str
+    """Paths that start with this."""
+    def __init__(
+        self,
+        *,
+        prefix: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["prefix", b"prefix"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListObjectsRequest: _TypeAlias = ListObjectsRequest  # noqa: Y015
+
+@_typing.final
+class ListObjectsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PATHS_FIELD_NUMBER: _builtins.int
+    SIZES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def paths(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def sizes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Aligned with the paths."""
+
+    def __init__(
+        self,
+        *,
+        paths: _abc.Iterable[_builtins.str] | None = ...,
+        sizes: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["paths", b"paths", "sizes", b"sizes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListObjectsResponse: _TypeAlias = ListObjectsResponse  # noqa: Y015
+
+@_typing.final
+class DeleteObjectRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PATH_FIELD_NUMBER: _builtins.int
+    path: _builtins.str
+    def __init__(
+        self,
+        *,
+        path: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["path", b"path"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteObjectRequest: _TypeAlias = DeleteObjectRequest  # noqa: Y015
+
+@_typing.final
+class DeleteObjectResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteObjectResponse: _TypeAlias = DeleteObjectResponse  # noqa: Y015

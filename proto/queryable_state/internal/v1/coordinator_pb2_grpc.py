@@ -4,6 +4,7 @@ import grpc
 import warnings
 
 from queryable_state.internal.v1 import backend_pb2 as queryable__state_dot_internal_dot_v1_dot_backend__pb2
+from queryable_state.internal.v1 import checkpoint_pb2 as queryable__state_dot_internal_dot_v1_dot_checkpoint__pb2
 from queryable_state.internal.v1 import coordinator_pb2 as queryable__state_dot_internal_dot_v1_dot_coordinator__pb2
 from queryable_state.v1 import query_pb2 as queryable__state_dot_v1_dot_query__pb2
 
@@ -56,6 +57,11 @@ class CoordinatorStub:
                 request_serializer=queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.AssignSubtaskRequest.SerializeToString,
                 response_deserializer=queryable__state_dot_internal_dot_v1_dot_backend__pb2.LocateSubtaskResponse.FromString,
                 _registered_method=True)
+        self.PlanRestore = channel.unary_unary(
+                '/queryable_state.internal.v1.Coordinator/PlanRestore',
+                request_serializer=queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.PlanRestoreRequest.SerializeToString,
+                response_deserializer=queryable__state_dot_internal_dot_v1_dot_checkpoint__pb2.RestorePlan.FromString,
+                _registered_method=True)
         self.OpenSubtask = channel.unary_unary(
                 '/queryable_state.internal.v1.Coordinator/OpenSubtask',
                 request_serializer=queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.OpenSubtaskRequest.SerializeToString,
@@ -75,6 +81,31 @@ class CoordinatorStub:
                 '/queryable_state.internal.v1.Coordinator/LocateState',
                 request_serializer=queryable__state_dot_v1_dot_query__pb2.LocateStateRequest.SerializeToString,
                 response_deserializer=queryable__state_dot_v1_dot_query__pb2.LocateStateResponse.FromString,
+                _registered_method=True)
+        self.TriggerSavepoint = channel.unary_unary(
+                '/queryable_state.internal.v1.Coordinator/TriggerSavepoint',
+                request_serializer=queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.TriggerSavepointRequest.SerializeToString,
+                response_deserializer=queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.TriggerSavepointResponse.FromString,
+                _registered_method=True)
+        self.PutObject = channel.unary_unary(
+                '/queryable_state.internal.v1.Coordinator/PutObject',
+                request_serializer=queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.PutObjectRequest.SerializeToString,
+                response_deserializer=queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.PutObjectResponse.FromString,
+                _registered_method=True)
+        self.GetObject = channel.unary_unary(
+                '/queryable_state.internal.v1.Coordinator/GetObject',
+                request_serializer=queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.GetObjectRequest.SerializeToString,
+                response_deserializer=queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.GetObjectResponse.FromString,
+                _registered_method=True)
+        self.ListObjects = channel.unary_unary(
+                '/queryable_state.internal.v1.Coordinator/ListObjects',
+                request_serializer=queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.ListObjectsRequest.SerializeToString,
+                response_deserializer=queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.ListObjectsResponse.FromString,
+                _registered_method=True)
+        self.DeleteObject = channel.unary_unary(
+                '/queryable_state.internal.v1.Coordinator/DeleteObject',
+                request_serializer=queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.DeleteObjectRequest.SerializeToString,
+                response_deserializer=queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.DeleteObjectResponse.FromString,
                 _registered_method=True)
         self.ListJobs = channel.unary_unary(
                 '/queryable_state.internal.v1.Coordinator/ListJobs',
@@ -119,8 +150,15 @@ class CoordinatorServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def PlanRestore(self, request, context):
+        """What the owner of a subtask has to load before it opens its store.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def OpenSubtask(self, request, context):
-        """The owner opens its store for a subtask.
+        """The owner opens its store for a subtask, loaded as planned.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -143,6 +181,38 @@ class CoordinatorServicer:
     def LocateState(self, request, context):
         """The registration of a state and the owners of its key groups.
         """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def TriggerSavepoint(self, request, context):
+        """Writes a savepoint of a running job, and may stop the job with it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PutObject(self, request, context):
+        """Files that live in the driver's memory, under `driver:` roots. All paths are absolute.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetObject(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListObjects(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteObject(self, request, context):
+        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -182,6 +252,11 @@ def add_CoordinatorServicer_to_server(servicer, server):
                     request_deserializer=queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.AssignSubtaskRequest.FromString,
                     response_serializer=queryable__state_dot_internal_dot_v1_dot_backend__pb2.LocateSubtaskResponse.SerializeToString,
             ),
+            'PlanRestore': grpc.unary_unary_rpc_method_handler(
+                    servicer.PlanRestore,
+                    request_deserializer=queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.PlanRestoreRequest.FromString,
+                    response_serializer=queryable__state_dot_internal_dot_v1_dot_checkpoint__pb2.RestorePlan.SerializeToString,
+            ),
             'OpenSubtask': grpc.unary_unary_rpc_method_handler(
                     servicer.OpenSubtask,
                     request_deserializer=queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.OpenSubtaskRequest.FromString,
@@ -201,6 +276,31 @@ def add_CoordinatorServicer_to_server(servicer, server):
                     servicer.LocateState,
                     request_deserializer=queryable__state_dot_v1_dot_query__pb2.LocateStateRequest.FromString,
                     response_serializer=queryable__state_dot_v1_dot_query__pb2.LocateStateResponse.SerializeToString,
+            ),
+            'TriggerSavepoint': grpc.unary_unary_rpc_method_handler(
+                    servicer.TriggerSavepoint,
+                    request_deserializer=queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.TriggerSavepointRequest.FromString,
+                    response_serializer=queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.TriggerSavepointResponse.SerializeToString,
+            ),
+            'PutObject': grpc.unary_unary_rpc_method_handler(
+                    servicer.PutObject,
+                    request_deserializer=queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.PutObjectRequest.FromString,
+                    response_serializer=queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.PutObjectResponse.SerializeToString,
+            ),
+            'GetObject': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetObject,
+                    request_deserializer=queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.GetObjectRequest.FromString,
+                    response_serializer=queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.GetObjectResponse.SerializeToString,
+            ),
+            'ListObjects': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListObjects,
+                    request_deserializer=queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.ListObjectsRequest.FromString,
+                    response_serializer=queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.ListObjectsResponse.SerializeToString,
+            ),
+            'DeleteObject': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteObject,
+                    request_deserializer=queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.DeleteObjectRequest.FromString,
+                    response_serializer=queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.DeleteObjectResponse.SerializeToString,
             ),
             'ListJobs': grpc.unary_unary_rpc_method_handler(
                     servicer.ListJobs,
@@ -332,6 +432,33 @@ class Coordinator:
             _registered_method=True)
 
     @staticmethod
+    def PlanRestore(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/queryable_state.internal.v1.Coordinator/PlanRestore',
+            queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.PlanRestoreRequest.SerializeToString,
+            queryable__state_dot_internal_dot_v1_dot_checkpoint__pb2.RestorePlan.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def OpenSubtask(request,
             target,
             options=(),
@@ -429,6 +556,141 @@ class Coordinator:
             '/queryable_state.internal.v1.Coordinator/LocateState',
             queryable__state_dot_v1_dot_query__pb2.LocateStateRequest.SerializeToString,
             queryable__state_dot_v1_dot_query__pb2.LocateStateResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TriggerSavepoint(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/queryable_state.internal.v1.Coordinator/TriggerSavepoint',
+            queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.TriggerSavepointRequest.SerializeToString,
+            queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.TriggerSavepointResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PutObject(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/queryable_state.internal.v1.Coordinator/PutObject',
+            queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.PutObjectRequest.SerializeToString,
+            queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.PutObjectResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetObject(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/queryable_state.internal.v1.Coordinator/GetObject',
+            queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.GetObjectRequest.SerializeToString,
+            queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.GetObjectResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListObjects(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/queryable_state.internal.v1.Coordinator/ListObjects',
+            queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.ListObjectsRequest.SerializeToString,
+            queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.ListObjectsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteObject(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/queryable_state.internal.v1.Coordinator/DeleteObject',
+            queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.DeleteObjectRequest.SerializeToString,
+            queryable__state_dot_internal_dot_v1_dot_coordinator__pb2.DeleteObjectResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -8,6 +8,7 @@ call needs the job's secret in the metadata `authorization: Bearer <secret>`.
 from collections import abc as _abc
 from grpc import aio as _aio
 from queryable_state.internal.v1 import backend_pb2 as _backend_pb2
+from queryable_state.internal.v1 import checkpoint_pb2 as _checkpoint_pb2
 from queryable_state.internal.v1 import coordinator_pb2 as _coordinator_pb2
 from queryable_state.v1 import query_pb2 as _query_pb2
 import abc as _abc_1
@@ -43,14 +44,23 @@ class CoordinatorStub:
     """The server has drained; its ranges are free at once."""
     AssignSubtask: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.AssignSubtaskRequest, _backend_pb2.LocateSubtaskResponse]
     """The owner of a subtask; assigns one where there is none."""
+    PlanRestore: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.PlanRestoreRequest, _checkpoint_pb2.RestorePlan]
+    """What the owner of a subtask has to load before it opens its store."""
     OpenSubtask: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.OpenSubtaskRequest, _coordinator_pb2.OpenSubtaskResponse]
-    """The owner opens its store for a subtask."""
+    """The owner opens its store for a subtask, loaded as planned."""
     BeginBatch: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.BeginBatchRequest, _coordinator_pb2.BeginBatchResponse]
     """Clocks, epoch and newest commit of a batch; asked once per server, query, run and batch."""
     RegisterStates: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.RegisterStatesRequest, _coordinator_pb2.RegisterStatesResponse]
     """Gives state ids to an operator's states, or refuses a claim."""
     LocateState: _grpc.UnaryUnaryMultiCallable[_query_pb2.LocateStateRequest, _query_pb2.LocateStateResponse]
     """The registration of a state and the owners of its key groups."""
+    TriggerSavepoint: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.TriggerSavepointRequest, _coordinator_pb2.TriggerSavepointResponse]
+    """Writes a savepoint of a running job, and may stop the job with it."""
+    PutObject: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.PutObjectRequest, _coordinator_pb2.PutObjectResponse]
+    """Files that live in the driver's memory, under `driver:` roots. All paths are absolute."""
+    GetObject: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.GetObjectRequest, _coordinator_pb2.GetObjectResponse]
+    ListObjects: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.ListObjectsRequest, _coordinator_pb2.ListObjectsResponse]
+    DeleteObject: _grpc.UnaryUnaryMultiCallable[_coordinator_pb2.DeleteObjectRequest, _coordinator_pb2.DeleteObjectResponse]
     ListJobs: _grpc.UnaryUnaryMultiCallable[_query_pb2.ListJobsRequest, _query_pb2.ListJobsResponse]
     ListStates: _grpc.UnaryUnaryMultiCallable[_query_pb2.ListStatesRequest, _query_pb2.ListStatesResponse]
 
@@ -65,14 +75,23 @@ class CoordinatorAsyncStub(CoordinatorStub):
     """The server has drained; its ranges are free at once."""
     AssignSubtask: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.AssignSubtaskRequest, _backend_pb2.LocateSubtaskResponse]  # type: ignore[assignment]
     """The owner of a subtask; assigns one where there is none."""
+    PlanRestore: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.PlanRestoreRequest, _checkpoint_pb2.RestorePlan]  # type: ignore[assignment]
+    """What the owner of a subtask has to load before it opens its store."""
     OpenSubtask: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.OpenSubtaskRequest, _coordinator_pb2.OpenSubtaskResponse]  # type: ignore[assignment]
-    """The owner opens its store for a subtask."""
+    """The owner opens its store for a subtask, loaded as planned."""
     BeginBatch: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.BeginBatchRequest, _coordinator_pb2.BeginBatchResponse]  # type: ignore[assignment]
     """Clocks, epoch and newest commit of a batch; asked once per server, query, run and batch."""
     RegisterStates: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.RegisterStatesRequest, _coordinator_pb2.RegisterStatesResponse]  # type: ignore[assignment]
     """Gives state ids to an operator's states, or refuses a claim."""
     LocateState: _aio.UnaryUnaryMultiCallable[_query_pb2.LocateStateRequest, _query_pb2.LocateStateResponse]  # type: ignore[assignment]
     """The registration of a state and the owners of its key groups."""
+    TriggerSavepoint: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.TriggerSavepointRequest, _coordinator_pb2.TriggerSavepointResponse]  # type: ignore[assignment]
+    """Writes a savepoint of a running job, and may stop the job with it."""
+    PutObject: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.PutObjectRequest, _coordinator_pb2.PutObjectResponse]  # type: ignore[assignment]
+    """Files that live in the driver's memory, under `driver:` roots. All paths are absolute."""
+    GetObject: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.GetObjectRequest, _coordinator_pb2.GetObjectResponse]  # type: ignore[assignment]
+    ListObjects: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.ListObjectsRequest, _coordinator_pb2.ListObjectsResponse]  # type: ignore[assignment]
+    DeleteObject: _aio.UnaryUnaryMultiCallable[_coordinator_pb2.DeleteObjectRequest, _coordinator_pb2.DeleteObjectResponse]  # type: ignore[assignment]
     ListJobs: _aio.UnaryUnaryMultiCallable[_query_pb2.ListJobsRequest, _query_pb2.ListJobsResponse]  # type: ignore[assignment]
     ListStates: _aio.UnaryUnaryMultiCallable[_query_pb2.ListStatesRequest, _query_pb2.ListStatesResponse]  # type: ignore[assignment]
 
@@ -110,12 +129,20 @@ class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
         """The owner of a subtask; assigns one where there is none."""
 
     @_abc_1.abstractmethod
+    def PlanRestore(
+        self,
+        request: _coordinator_pb2.PlanRestoreRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_checkpoint_pb2.RestorePlan, _abc.Awaitable[_checkpoint_pb2.RestorePlan]]:
+        """What the owner of a subtask has to load before it opens its store."""
+
+    @_abc_1.abstractmethod
     def OpenSubtask(
         self,
         request: _coordinator_pb2.OpenSubtaskRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_coordinator_pb2.OpenSubtaskResponse, _abc.Awaitable[_coordinator_pb2.OpenSubtaskResponse]]:
-        """The owner opens its store for a subtask."""
+        """The owner opens its store for a subtask, loaded as planned."""
 
     @_abc_1.abstractmethod
     def BeginBatch(
@@ -140,6 +167,43 @@ class CoordinatorServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_query_pb2.LocateStateResponse, _abc.Awaitable[_query_pb2.LocateStateResponse]]:
         """The registration of a state and the owners of its key groups."""
+
+    @_abc_1.abstractmethod
+    def TriggerSavepoint(
+        self,
+        request: _coordinator_pb2.TriggerSavepointRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.TriggerSavepointResponse, _abc.Awaitable[_coordinator_pb2.TriggerSavepointResponse]]:
+        """Writes a savepoint of a running job, and may stop the job with it."""
+
+    @_abc_1.abstractmethod
+    def PutObject(
+        self,
+        request: _coordinator_pb2.PutObjectRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.PutObjectResponse, _abc.Awaitable[_coordinator_pb2.PutObjectResponse]]:
+        """Files that live in the driver's memory, under `driver:` roots. All paths are absolute."""
+
+    @_abc_1.abstractmethod
+    def GetObject(
+        self,
+        request: _coordinator_pb2.GetObjectRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.GetObjectResponse, _abc.Awaitable[_coordinator_pb2.GetObjectResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def ListObjects(
+        self,
+        request: _coordinator_pb2.ListObjectsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.ListObjectsResponse, _abc.Awaitable[_coordinator_pb2.ListObjectsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def DeleteObject(
+        self,
+        request: _coordinator_pb2.DeleteObjectRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_pb2.DeleteObjectResponse, _abc.Awaitable[_coordinator_pb2.DeleteObjectResponse]]: ...
 
     @_abc_1.abstractmethod
     def ListJobs(
