@@ -1,0 +1,172 @@
+"""Names and places of the files of a state root.
+
+    registrations/<epoch>-<sequence>                                  RootRegistrations
+    epochs/<epoch>                                                    the run that took it
+    changelog/<batch>/<uid>/<first>-<last>/<epoch>-<attempt>          wire/changelog.py
+    changelog/<batch>/_manifest-<epoch>                               Manifest
+    chk-<n>/_metadata                                                 CheckpointMetadata
+    chk-<n>/<uid>/<first>-<last>/<name>                               files of one checkpoint
+    shared/<checksum>-<size>                                          files of several
+    spark/                                                            Spark's own checkpoint
+
+Paths made here are relative to the root, with slashes; `resolve` makes them whole. Uids and
+job names are quoted, so that any text is one name. Key groups are inclusive.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+from urllib.parse import quote as _percent
+from urllib.parse import unquote as _unpercent
+
+from queryable_state.server.checkpoint.storage import join
+from queryable_state.wire.errors import InvalidRequestError
+
+METADATA = "_metadata"
+SHARED = "shared"
+CHANGELOG = "changelog"
+EPOCHS = "epochs"
+REGISTRATIONS = "registrations"
+SPARK = "spark"
+
+_LONGEST_NAME = 200
+_CHECKPOINT = re.compile(r"chk-([0-9]+)")
+_MANIFEST = re.compile(r"_manifest-([0-9]+)")
+_NUMBERS = re.compile(r"([0-9]+)-([0-9]+)")
+
+
+class ChangelogPath(NamedTuple):
+    """What the path of a changelog says."""
+
+    batch_id: int
+    operator_uid: str
+    first_key_group: int
+    last_key_group: int
+    run_epoch: int
+    task_attempt: int
+
+
+def quote(name: str) -> str:
+    """Any text as one name of a file or folder. InvalidRequestError where it is too long or empty.
+
+    Letters, digits and `_-.~` stay; what starts with a dot or underscore does not look like a
+    hidden or a reserved file.
+    """
+    quoted = _percent(name, safe="")
+    if quoted[:1] in (".", "_"):
+        quoted = f"%{ord(quoted[0]):02X}{quoted[1:]}"
+    if not 0 < len(quoted) <= _LONGEST_NAME:
+        raise InvalidRequestError(
+            f"the name {name[:80]!r} takes {len(quoted)} characters as a folder's name; 1 to "
+            f"{_LONGEST_NAME} are allowed: choose another one"
+        )
+    return quoted
+
+
+def unquote(name: str) -> str:
+    """The text that `quote` made this name of."""
+    return _unpercent(name)
+
+
+def resolve(root: str, path: str) -> str:
+    """The whole path of a file: one that is of another root names it already."""
+    return path if "://" in path else join(root, path)
+
+
+def root_of(directory: str, job_name: str) -> str:
+    """The state root of a job in the directory that is set for checkpoints."""
+    return join(directory, quote(job_name))
+
+
+def beside(checkpoint_location: str) -> str:
+    """The state root of a query for which only Spark's checkpoint location is given."""
+    return checkpoint_location.rstrip("/") + ".queryable-state"
+
+
+def registrations_file(epoch: int, sequence: int) -> str:
+    """Registrations as of an epoch; the greatest name is the newest."""
+    return f"{REGISTRATIONS}/{epoch:08d}-{sequence:06d}"
+
+
+def epoch_file(epoch: int) -> str:
+    """The file whose creation takes an epoch."""
+    return f"{EPOCHS}/{epoch:08d}"
+
+
+def batch_folder(batch_id: int) -> str:
+    """Folder of the changelogs of a batch."""
+    return f"{CHANGELOG}/{batch_id}"
+
+
+def changelog_file(path: ChangelogPath) -> str:
+    """One subtask's changelog of a batch."""
+    return (
+        f"{batch_folder(path.batch_id)}/{quote(path.operator_uid)}/"
+        f"{path.first_key_group}-{path.last_key_group}/{path.run_epoch}-{path.task_attempt}"
+    )
+
+
+def parse_changelog_file(path: str) -> ChangelogPath | None:
+    """What the path of a changelog says; None: it is of something else."""
+    parts = path.split("/")
+    if len(parts) != 5 or parts[0] != CHANGELOG or not _is_number(parts[1]):
+        return None
+    key_groups, token = _NUMBERS.fullmatch(parts[3]), _NUMBERS.fullmatch(parts[4])
+    if key_groups is None or token is None:
+        return None
+    return ChangelogPath(
+        int(parts[1]),
+        unquote(parts[2]),
+        int(key_groups[1]),
+        int(key_groups[2]),
+        int(token[1]),
+        int(token[2]),
+    )
+
+
+def manifest_file(batch_id: int, epoch: int) -> str:
+    """The manifest of a batch; that of the highest epoch counts."""
+    return f"{batch_folder(batch_id)}/_manifest-{epoch:08d}"
+
+
+def manifest_epoch(name: str) -> int | None:
+    """The epoch of a manifest by its file's name; None: it is no manifest."""
+    found = _MANIFEST.fullmatch(name)
+    return None if found is None else int(found[1])
+
+
+def checkpoint_folder(checkpoint_id: int) -> str:
+    """Folder of one checkpoint."""
+    return f"chk-{checkpoint_id}"
+
+
+def checkpoint_id(name: str) -> int | None:
+    """The checkpoint a folder's name is of; None: it is of something else."""
+    found = _CHECKPOINT.fullmatch(name)
+    return None if found is None else int(found[1])
+
+
+def metadata_file(folder: str) -> str:
+    """The metadata of the checkpoint in a folder; empty: that of a savepoint."""
+    return f"{folder}/{METADATA}" if folder else METADATA
+
+
+def range_folder(folder: str, operator_uid: str, first_key_group: int, last_key_group: int) -> str:
+    """Folder of one subtask's own files in the folder of a checkpoint (empty: of a savepoint)."""
+    below = f"{quote(operator_uid)}/{first_key_group}-{last_key_group}"
+    return f"{folder}/{below}" if folder else below
+
+
+def shared_file(checksum: bytes, size_bytes: int) -> str:
+    """A file that several checkpoints may name: its name is its content."""
+    return f"{SHARED}/{checksum.hex()}-{size_bytes}"
+
+
+def savepoint_name(job_id: bytes, random: bytes) -> str:
+    """Name of a savepoint's folder: the first 3 bytes of the job's id, 6 random ones."""
+    return f"savepoint-{job_id[:3].hex()}-{random[:6].hex()}"
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()
