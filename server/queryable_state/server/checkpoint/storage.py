@@ -36,6 +36,9 @@ class FileEntry:
     size_bytes: int
 
 
+FileEntries = list[FileEntry]
+
+
 class ObjectStore(Protocol):
     """Files by name in the driver's memory, under `driver:` roots; thread-safe."""
 
@@ -88,7 +91,7 @@ class CheckpointStorage(ABC):
         """Names of the files and folders right in a folder, sorted; none where it is not there."""
 
     @abstractmethod
-    def walk(self, folder: str) -> list[FileEntry]:
+    def walk(self, folder: str) -> FileEntries:
         """All files below a folder, by path; none where it is not there."""
 
     @abstractmethod

@@ -1,0 +1,59 @@
+"""Arguments that several commands have."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from queryable_state.server.settings import COORDINATOR_PORT, PROXY_PORT
+from queryable_state.wire.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    import argparse
+
+SECRET_VARIABLE = "QUERYABLE_STATE_SECRET"
+
+
+def add_listening(parser: argparse.ArgumentParser) -> None:
+    """Adds `--port` and `--host`."""
+    parser.add_argument(
+        "--port",
+        default=str(PROXY_PORT),
+        metavar="SPEC",
+        help="port, range or list: 9069, 9069-9079, 9069,9072; then any free one "
+        "(default: %(default)s)",
+    )
+    parser.add_argument(
+        "--host", default="127.0.0.1", help="address to listen on (default: %(default)s)"
+    )
+
+
+def coordinator_address(given: str) -> str:
+    """The value of `--coordinator`; refused unless it is HOST:PORT."""
+    host, colon, port = given.rpartition(":")
+    if not colon or not host or not port.isdigit():
+        raise InvalidRequestError(
+            f"--coordinator {given!r}: write HOST:PORT, as in 127.0.0.1:{COORDINATOR_PORT}"
+        )
+    return given
+
+
+def secret_of(file: str | None) -> str:
+    """The job's secret: of the file of `--secret-file`, else of the environment."""
+    if file is None:
+        secret = os.environ.get(SECRET_VARIABLE, "")
+    else:
+        try:
+            secret = Path(file).read_text()
+        except (OSError, UnicodeDecodeError) as problem:
+            raise InvalidRequestError(
+                f"--secret-file {file}: cannot be read: {problem}"
+            ) from problem
+    secret = secret.strip()
+    if not secret:
+        where = f"the file {file} is empty" if file else f"{SECRET_VARIABLE} is not set"
+        raise InvalidRequestError(
+            f"this needs the job's secret: {where}; give --secret-file or set {SECRET_VARIABLE}"
+        )
+    return secret

@@ -1,0 +1,67 @@
+"""`queryable-state proxy`: a proxy of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from queryable_state.server.cli.arguments import (
+    SECRET_VARIABLE,
+    add_listening,
+    coordinator_address,
+    secret_of,
+)
+from queryable_state.server.cli.serving import run_until_stopped, settle, tune
+from queryable_state.server.ports import PortSpec
+from queryable_state.server.settings import COORDINATOR_PORT, ProxySettings
+
+if TYPE_CHECKING:
+    import argparse
+    import asyncio
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command's arguments."""
+    proxy = commands.add_parser(
+        "proxy",
+        help="run a proxy of its own",
+        description="Answers queries for all state of one application, from the servers that own "
+        f"it. The secret of the job comes from --secret-file, or from {SECRET_VARIABLE}.",
+    )
+    proxy.add_argument(
+        "--coordinator",
+        required=True,
+        metavar="HOST:PORT",
+        help=f"coordinator in the driver of the job; its port is {COORDINATOR_PORT} unless taken",
+    )
+    add_listening(proxy)
+    proxy.add_argument("--secret-file", metavar="FILE", help="file that holds the job's secret")
+    proxy.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    settings = _settings(options)
+    tune()
+    return _serve(settings)
+
+
+def _settings(options: argparse.Namespace) -> ProxySettings:
+    PortSpec.parse(options.port, "--port")
+    return ProxySettings(
+        coordinator_address=coordinator_address(options.coordinator),
+        secret=secret_of(options.secret_file),
+        host=options.host,
+        ports=options.port,
+    )
+
+
+def _serve(settings: ProxySettings) -> int:
+    from queryable_state.server.query.proxy_server import ProxyServer
+
+    async def serve(stop: asyncio.Event) -> None:
+        async with ProxyServer(settings, stop=stop) as proxy:
+            # For whoever started it; the log says it, too.
+            print(f"proxy at {proxy.address}", flush=True)
+            settle()
+            await proxy.wait_stopped()
+
+    return run_until_stopped(serve)
