@@ -8,6 +8,7 @@ from queryable_state.server.coordinator.epochs import (
     EpochStore,
     MemoryEpochStore,
 )
+from queryable_state.server.coordinator.job_config import JobConfig
 from queryable_state.server.coordinator.registrations import NameClaim, check_queryable_names
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "DirectoryEpochStore",
     "Engine",
     "EpochStore",
+    "JobConfig",
     "JobView",
     "MemoryEpochStore",
     "NameClaim",

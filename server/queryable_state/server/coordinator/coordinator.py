@@ -21,6 +21,7 @@ from queryable_state.server.coordinator.batches import Batches
 from queryable_state.server.coordinator.books import Books
 from queryable_state.server.coordinator.catalog import Catalog
 from queryable_state.server.coordinator.epochs import Epochs, MemoryEpochStore
+from queryable_state.server.coordinator.job_config import JobConfigs
 from queryable_state.server.coordinator.leases import Leases
 from queryable_state.server.coordinator.secret import SecretFile, SecretInterceptor
 from queryable_state.server.coordinator.service import CoordinatorService
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from queryable_state.server.coordinator.catalog import JobView
     from queryable_state.server.coordinator.engine import Engine
     from queryable_state.server.coordinator.epochs import EpochStore
+    from queryable_state.server.coordinator.job_config import JobConfig
     from queryable_state.server.settings import CoordinatorSettings
     from queryable_state.v1 import registration_pb2
 
@@ -78,6 +80,7 @@ class Coordinator:
             settings = replace(settings, secret=secrets.token_urlsafe(32))
         self._settings = settings
         self._books = Books(settings, clock_ms=clock_ms, wall_ms=wall_ms)
+        self._configs = JobConfigs()
         self._leases = Leases(self._books)
         self._catalog = Catalog(self._books)
         batches = Batches(self._books)
@@ -153,6 +156,13 @@ class Coordinator:
         if self._secret_file is None:
             raise RetryLaterError("the coordinator has no secret file before it is started")
         return self._secret_file
+
+    def configure(self, config_id: str, config: JobConfig) -> None:
+        """Sets how the jobs keep their state whose operators carry this id; before they start.
+
+        An empty id: the jobs of operators that carry none, or one that is not known.
+        """
+        self._configs.configure(config_id, config)
 
     def jobs(self) -> list[JobView]:
         """Every job known, by first contact."""

@@ -21,6 +21,8 @@ class QueryInfo:
     """Whether that run can still begin batches."""
     error: str | None = None
     """Why the run failed; None while active or when it ended by itself or was stopped."""
+    checkpoint_location: str = ""
+    """URI of the engine's checkpoint of the query; empty: it has none that lasts."""
 
 
 @dataclass(frozen=True, kw_only=True)
