@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from queryable_state.server.checkpoint.storage import CheckpointStorage
     from queryable_state.wire.errors import QueryableStateError
 
 
@@ -67,4 +68,23 @@ class Engine(Protocol):
 
     def stop_query(self, query_id: bytes, error: QueryableStateError) -> None:
         """Stops the query because of `error`, without waiting for its end."""
+        ...
+
+    def end_query(self, query_id: bytes) -> None:
+        """Ends the query as its user would, without an error and without waiting for its end.
+
+        Its batch in flight may still be committed, or may not; once `query` says that it is
+        not active, no batch will be.
+        """
+        ...
+
+    def export_progress(
+        self, query_id: bytes, batch_id: int, storage: CheckpointStorage, folder: str
+    ) -> None:
+        """Writes the engine's part of a savepoint: what makes a query go on behind the batch.
+
+        The batch is committed; the query may run, or have ended. `folder` is a URI of `storage`
+        under which nothing is there yet. Raises `CheckpointError` where the progress of the
+        batch cannot be read any more or cannot be written.
+        """
         ...

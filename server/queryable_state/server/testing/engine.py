@@ -9,9 +9,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from queryable_state.server.coordinator.engine import BatchClocks, QueryInfo
-from queryable_state.wire.errors import JobError, UnknownJobError
+from queryable_state.server.checkpoint.storage import join
+from queryable_state.wire.errors import CheckpointError, JobError, UnknownJobError
 
 if TYPE_CHECKING:
+    from queryable_state.server.checkpoint.storage import CheckpointStorage
     from queryable_state.wire.errors import QueryableStateError
 
 
@@ -118,3 +120,17 @@ class InMemoryEngine:
             self.stopped[query_id] = error
             query = self._queries[query_id]
             query.info = replace(query.info, active=False, error=str(error))
+
+    def end_query(self, query_id: bytes) -> None:
+        """Ends the query, without an error."""
+        self.end(query_id)
+
+    def export_progress(
+        self, query_id: bytes, batch_id: int, storage: CheckpointStorage, folder: str
+    ) -> None:
+        """Writes a file `progress` with the id of the query, the batch and its offsets' digest."""
+        if not self.is_committed(query_id, batch_id):
+            raise CheckpointError(f"batch {batch_id} of query {query_id.hex()} is not committed")
+        digest = self.clocks(query_id, batch_id).offsets_digest
+        text = f"{query_id.hex()} {batch_id} {digest.hex()}\n"
+        storage.write(join(folder, "progress"), text.encode())
