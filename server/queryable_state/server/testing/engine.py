@@ -8,8 +8,8 @@ import uuid
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from queryable_state.server.coordinator.engine import BatchClocks, QueryInfo
 from queryable_state.server.checkpoint.storage import join
+from queryable_state.server.coordinator.engine import BatchClocks, QueryInfo
 from queryable_state.wire.errors import CheckpointError, JobError, UnknownJobError
 
 if TYPE_CHECKING:
