@@ -33,6 +33,14 @@ class CommitRound:
     """HOST:PORT of `StateBackend` by server id."""
 
 
+@dataclass(frozen=True, eq=False)
+class StableCap:
+    """What a snapshot holds until every store is cut: nothing above `version` becomes stable."""
+
+    query_id: bytes
+    version: int
+
+
 @dataclass(kw_only=True)
 class _QueryCommits:
     newest: Commit
@@ -42,6 +50,7 @@ class _QueryCommits:
     stable: int
     pushing: bool = False
     confirmed: dict[str, int] = field(default_factory=dict)
+    caps: set[StableCap] = field(default_factory=set)
 
 
 class Commits:
@@ -50,10 +59,10 @@ class Commits:
     def __init__(self) -> None:
         self._queries: dict[bytes, _QueryCommits] = {}
 
-    def enter(self, query_id: bytes, version: int, commit_time_ms: int) -> None:
-        """The first contact with a query, which has committed up to `version`; may be repeated."""
+    def enter(self, query_id: bytes, commit: Commit) -> None:
+        """The first contact with a query, and its newest commit then; may be repeated."""
         if query_id not in self._queries:
-            commit = Commit(version, commit_time_ms if version >= 0 else 0, 0)
+            version = commit.version
             self._queries[query_id] = _QueryCommits(newest=commit, settled=commit, stable=version)
 
     def version(self, query_id: bytes) -> int:
@@ -93,6 +102,12 @@ class Commits:
             commits.pushing = False
             commits.settled = commit_round.commit
 
+    def abandon_round(self, commit_round: CommitRound) -> None:
+        """What had to be written of the commit is not: it stays unsettled, and due again."""
+        commits = self._queries.get(commit_round.query_id)
+        if commits is not None:
+            commits.pushing = False
+
     def settled(self, query_id: bytes, version: int) -> bool:
         """Whether the push of `version` is over, or will never be."""
         commits = self._queries.get(query_id)
@@ -114,7 +129,39 @@ class Commits:
             (commits.confirmed.get(server_id, -1) for server_id in holders),
             default=commits.settled.version,
         )
-        commits.stable = max(commits.stable, min(confirmed, commits.newest.version))
+        limit = min((cap.version for cap in commits.caps), default=commits.newest.version)
+        commits.stable = max(commits.stable, min(confirmed, limit))
+
+    def stable(self, query_id: bytes) -> int:
+        """Newest version that every holder confirmed, at most that of a cap; -1: none."""
+        commits = self._queries.get(query_id)
+        return -1 if commits is None else commits.stable
+
+    def cap_stable(self, query_id: bytes) -> StableCap | None:
+        """Keeps all that is newer than what is committed now from becoming stable.
+
+        The version is that of the last push that is over. None where nothing is committed.
+        """
+        commits = self._queries.get(query_id)
+        if commits is None:
+            return None
+        # A server may have confirmed a newer one than was pushed; what is stable stays so.
+        cap = StableCap(query_id, max(commits.settled.version, commits.stable))
+        if cap.version < 0:
+            return None
+        commits.caps.add(cap)
+        return cap
+
+    def settled_commit(self, query_id: bytes) -> Commit:
+        """The newest commit whose push is over; before the first one where nothing is known."""
+        commits = self._queries.get(query_id)
+        return Commit(-1, 0, 0) if commits is None else commits.settled
+
+    def lift_cap(self, cap: StableCap) -> None:
+        """Ends a cap; of one that has ended, or of a query that was dropped: nothing."""
+        commits = self._queries.get(cap.query_id)
+        if commits is not None:
+            commits.caps.discard(cap)
 
     def told(self, query_id: bytes) -> coordinator_pb2.QueryVersion | None:
         """What a lease or a begin carries; None where nothing is known of the query."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,8 @@ RUNNING = registration_pb2.RUNNING
 FINISHED = registration_pb2.FINISHED
 FAILED = registration_pb2.FAILED
 
+# What the engine said of an older run may come late, but not by more runs than these.
+_PAST_RUNS = 16
 # Batches whose clocks are kept: operators deeper than this keep as many more.
 _CLOCKS_KEPT = 8
 
@@ -29,7 +32,7 @@ class Job:
     query_id: bytes
     name: str
     run_id: bytes
-    past_runs: set[bytes] = field(default_factory=set)
+    past_runs: deque[bytes] = field(default_factory=lambda: deque(maxlen=_PAST_RUNS))
     started_at_ms: int
     """Milliseconds since the epoch of the first contact."""
     status: registration_pb2.JobStatus.ValueType = RUNNING
@@ -49,6 +52,8 @@ class Job:
     """Batches in which an operator ran on some of its subtasks only."""
     non_deterministic_batches: int = 0
     """Subtasks of batches that ran again on other input."""
+    pins: int = 0
+    """Snapshots under way: an ended job is not forgotten while it has one."""
 
     @property
     def label(self) -> str:
@@ -65,7 +70,7 @@ class Job:
             return
         self.name = info.name
         if info.run_id != self.run_id:
-            self.past_runs.add(self.run_id)
+            self.past_runs.append(self.run_id)
             self.run_id = info.run_id
             self.first_batch_of_run = None
             self.begun = -1
@@ -132,7 +137,7 @@ class JobRegistry:
         ended = sorted(
             (job for job in self if job.status != RUNNING), key=lambda job: job.ended_order
         )
-        return ended[: max(0, len(ended) - retained)]
+        return [job for job in ended[: max(0, len(ended) - retained)] if not job.pins]
 
     def drop(self, query_id: bytes) -> None:
         """Forgets a job."""

@@ -7,19 +7,12 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from queryable_state.server.coordinator.state_evolution import check_unchanged, evolve
 from queryable_state.v1 import registration_pb2
-from queryable_state.wire.errors import InvalidRequestError, JobError, Reason
-from queryable_state.wire.types import TypeInfo
-from queryable_state.wire.value_evolution import adapter
+from queryable_state.wire.errors import CheckpointError, InvalidRequestError, JobError, Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from google.protobuf.internal.containers import RepeatedCompositeFieldContainer
-
-    from queryable_state.v1 import types_pb2
-
-    _SchemaVersions = RepeatedCompositeFieldContainer[registration_pb2.SchemaVersion]
+    from collections.abc import Iterable, Iterator, Sequence
 
 _STATE_ID_MAX = 2**32 - 1
 
@@ -82,6 +75,8 @@ class RegistrationTable:
         self._next_id = secrets.randbelow(2**31) + 1 if first_state_id is None else first_state_id
         self._states: dict[_Identity, registration_pb2.StateRegistration] = {}
         self._incarnations: defaultdict[_Identity, int] = defaultdict(int)
+        self._unclaimed: set[_Identity] = set()
+        """Stored by an earlier driver, and not yet registered by an operator of this one."""
 
     def register(
         self, operator: OperatorClaim, states: Sequence[registration_pb2.StateRegistration]
@@ -101,22 +96,78 @@ class RegistrationTable:
                 self._incarnations[identity] += 1
                 registration.incarnation = self._incarnations[identity]
             self._states[identity] = registration
+            self._unclaimed.discard(identity)
         return [_copy(registration) for registration in made]
+
+    def adopt(self, job_id: bytes, states: Sequence[registration_pb2.StateRegistration]) -> None:
+        """Takes the states of a job's root, under the ids its files have.
+
+        They count as known to `register`, and can be queried once an operator has registered
+        them. CheckpointError, and nothing adopted, where another job here has one of the ids.
+        """
+        taken = {s.state_id: s for s in self._states.values() if s.job_id != job_id}
+        for state in states:
+            other = taken.get(state.state_id)
+            if other is not None:
+                raise CheckpointError(
+                    f"state {state.state_name!r} of operator {state.operator_uid!r} is stored with "
+                    f"the id {state.state_id}, which state {other.state_name!r} of job "
+                    f"{other.job_name or other.job_id.hex()!r} has in this driver: run one of the "
+                    "two jobs in a driver of its own"
+                )
+        for state in states:
+            self._keep(job_id, _copy(state))
+
+    def adopt_anew(
+        self, job_id: bytes, job_name: str, states: Sequence[registration_pb2.StateRegistration]
+    ) -> None:
+        """Takes states of a savepoint, which may be another job's, under new ids.
+
+        Those the job has already stay as they are.
+        """
+        for state in states:
+            if (job_id, state.operator_uid, state.state_name) not in self._states:
+                made = _copy(state)
+                made.job_id, made.job_name, made.state_id = job_id, job_name, self._new_id()
+                self._keep(job_id, made)
+
+    def of_job(self, job_id: bytes) -> list[registration_pb2.StateRegistration]:
+        """All states of a job, by operator and name, whether or not anyone registered them yet."""
+        return [
+            _copy(state)
+            for identity, state in sorted(self._states.items(), key=lambda s: s[0])
+            if identity[0] == job_id
+        ]
+
+    def _keep(self, job_id: bytes, state: registration_pb2.StateRegistration) -> None:
+        identity = (job_id, state.operator_uid, state.state_name)
+        if identity not in self._states:
+            self._unclaimed.add(identity)
+        self._states[identity] = state
+        self._incarnations[identity] = max(self._incarnations[identity], state.incarnation)
+
+    def _claimed(self) -> Iterator[tuple[_Identity, registration_pb2.StateRegistration]]:
+        return (item for item in self._states.items() if item[0] not in self._unclaimed)
 
     def queryable(self, job_id: bytes) -> dict[str, registration_pb2.StateRegistration]:
         """The queryable states of a job by name, sorted."""
         found = {
             state.queryable_name: _copy(state)
-            for identity, state in self._states.items()
+            for identity, state in self._claimed()
             if identity[0] == job_id and state.queryable_name
         }
         return dict(sorted(found.items()))
+
+    def of_operator(self, job_id: bytes, uid: str) -> list[registration_pb2.StateRegistration]:
+        """All states of an operator, by id."""
+        found = [_copy(s) for identity, s in self._states.items() if identity[:2] == (job_id, uid)]
+        return sorted(found, key=lambda state: state.state_id)
 
     def jobs_with(self, queryable_name: str) -> list[bytes]:
         """The jobs that have a state of this queryable name."""
         return [
             identity[0]
-            for identity, state in self._states.items()
+            for identity, state in self._claimed()
             if state.queryable_name == queryable_name
         ]
 
@@ -130,7 +181,7 @@ class RegistrationTable:
     def deepest(self, job_id: bytes) -> int:
         """Greatest operator depth of a job, 0 where it has no state."""
         return max(
-            (s.operator_depth for identity, s in self._states.items() if identity[0] == job_id),
+            (s.operator_depth for identity, s in self._claimed() if identity[0] == job_id),
             default=0,
         )
 
@@ -138,6 +189,7 @@ class RegistrationTable:
         """Forgets the states of a job; a state made anew is a new incarnation with a new id."""
         for identity in [identity for identity in self._states if identity[0] == job_id]:
             del self._states[identity]
+            self._unclaimed.discard(identity)
 
     def _check_names(
         self, operator: OperatorClaim, states: Sequence[registration_pb2.StateRegistration]
@@ -159,7 +211,7 @@ class RegistrationTable:
                 operator=operator_label(uid, state.operator_name),
                 state_name=state.state_name,
             )
-            for (job_id, uid, name), state in self._states.items()
+            for (job_id, uid, name), state in self._claimed()
             if job_id == operator.job_id
             and state.queryable_name
             and (uid != operator.uid or name not in names)
@@ -190,66 +242,20 @@ class RegistrationTable:
         merged.max_parallelism = operator.max_parallelism
         where = f"state {state.state_name!r} of operator {operator.label}"
         if known:
-            _check_unchanged(known, merged, where)
-        _evolve(known.value_types if known else (), merged.value_types, where)
+            check_unchanged(known, merged, where)
+        evolve(known.value_types if known else (), merged.value_types, where)
         accumulators = known.accumulator_types if known else ()
-        _evolve(accumulators, merged.accumulator_types, f"accumulator of {where}")
+        evolve(accumulators, merged.accumulator_types, f"accumulator of {where}")
         return merged
 
     def _new_id(self) -> int:
+        taken = {state.state_id for state in self._states.values()}
+        while self._next_id in taken:
+            self._next_id += 1
         if self._next_id > _STATE_ID_MAX:
             raise JobError("this driver has given out every state id: restart it")
         self._next_id += 1
         return self._next_id - 1
-
-
-def _check_unchanged(
-    known: registration_pb2.StateRegistration,
-    asked: registration_pb2.StateRegistration,
-    where: str,
-) -> None:
-    kind = registration_pb2.StateKind
-    differences = [
-        ("kind", kind.Name(known.kind), kind.Name(asked.kind)),
-        ("key type", _text(known, "key_type"), _text(asked, "key_type")),
-        ("namespace type", _text(known, "namespace_type"), _text(asked, "namespace_type")),
-        ("map key type", _text(known, "map_key_type"), _text(asked, "map_key_type")),
-        ("max parallelism", str(known.max_parallelism), str(asked.max_parallelism)),
-    ]
-    for what, before, now in differences:
-        if before != now:
-            raise JobError(
-                f"{where}: its {what} was {before} and is {now}; stored state cannot follow: "
-                "change it back, or give the state another name"
-            )
-
-
-def _evolve(
-    known: Sequence[registration_pb2.SchemaVersion], asked: _SchemaVersions, where: str
-) -> None:
-    """Replaces the asked versions by all there ever were, the type asked for as the last."""
-    if not asked:
-        if known:
-            raise JobError(f"{where} has a value type and is registered without one")
-        return
-    wanted = asked[-1].type
-    versions = [_copy_version(version) for version in known]
-    if not versions or versions[-1].type != wanted:
-        new = TypeInfo.from_proto(wanted)
-        for version in versions:
-            # The type errors of the codec name both types and what may change.
-            adapter(TypeInfo.from_proto(version.type), new, where)
-        number = versions[-1].version + 1 if versions else 1
-        versions.append(registration_pb2.SchemaVersion(version=number, type=wanted))
-    del asked[:]
-    asked.extend(versions)
-
-
-def _text(state: registration_pb2.StateRegistration, field: str) -> str:
-    if not state.HasField(field):  # type: ignore[arg-type]  # one of its own TypeInfo fields
-        return "none"
-    proto: types_pb2.TypeInfo = getattr(state, field)
-    return TypeInfo.from_proto(proto).simple_string()
 
 
 def _duplicate(first: NameClaim, second: NameClaim) -> JobError:
@@ -264,10 +270,4 @@ def _duplicate(first: NameClaim, second: NameClaim) -> JobError:
 def _copy(state: registration_pb2.StateRegistration) -> registration_pb2.StateRegistration:
     copy = registration_pb2.StateRegistration()
     copy.CopyFrom(state)
-    return copy
-
-
-def _copy_version(version: registration_pb2.SchemaVersion) -> registration_pb2.SchemaVersion:
-    copy = registration_pb2.SchemaVersion()
-    copy.CopyFrom(version)
     return copy

@@ -1,0 +1,75 @@
+"""What became of the checkpoints and savepoints of each query."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from queryable_state.wire.errors import CheckpointError
+
+CheckpointState = Literal["completed", "failed", "declined"]
+
+_KEPT = 100
+
+
+class DeclinedError(CheckpointError):
+    """Not begun: the job is not in a state to be written as a whole now. Try at its next commit."""
+
+
+class InterruptedSnapshotError(CheckpointError):
+    """Begun, and given up through no fault of the storage: a server left, or the job was ended."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointReport:
+    """One attempt at a checkpoint or savepoint."""
+
+    checkpoint_id: int
+    """0: of a savepoint, or of an attempt that was declined."""
+    savepoint: bool
+    state: CheckpointState
+    version: int
+    """The committed batch it is, or would have been, as of; -1: there was none."""
+    triggered_at_ms: int
+    """Milliseconds since the epoch."""
+    duration_ms: int
+    bytes: int = 0
+    """Of all files it names and what it has inlined."""
+    new_bytes: int = 0
+    """Of those written for it; the rest is shared with older ones."""
+    path: str = ""
+    """URI of its folder; empty: it was declined."""
+    failure: str = ""
+    """Why it failed or was declined, for people."""
+    attempts: int = 1
+    """Times in a row it was declined for the same reason, at newer and newer versions."""
+
+
+class CheckpointHistory:
+    """The newest attempts of each query. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._reports: dict[bytes, deque[CheckpointReport]] = {}
+
+    def add(self, query_id: bytes, report: CheckpointReport) -> None:
+        """An attempt is over. One declined again counts on, and takes no other's place."""
+        with self._lock:
+            reports = self._reports.setdefault(query_id, deque(maxlen=_KEPT))
+            last = reports[-1] if reports else None
+            if last and last.state == report.state == "declined" and last.failure == report.failure:
+                reports[-1] = replace(report, attempts=last.attempts + 1)
+            else:
+                reports.append(report)
+
+    def of(self, query_id: bytes) -> list[CheckpointReport]:
+        """The attempts of a query, newest first."""
+        with self._lock:
+            return list(reversed(self._reports.get(query_id, ())))
+
+    def forget(self, query_id: bytes) -> None:
+        """Forgets a dropped query."""
+        with self._lock:
+            self._reports.pop(query_id, None)
