@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import heapq
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from queryable_state.internal.v1.checkpoint_pb2 import ChangelogFile
+from queryable_state.server.checkpoint import layout
+from queryable_state.server.checkpoint.storage import MissingFileError, checksum, join
+from queryable_state.wire.changelog import read_changelog
+from queryable_state.wire.changes import Token
+from queryable_state.wire.errors import CorruptDataError
 
-    from queryable_state.internal.v1.checkpoint_pb2 import ChangelogFile
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from queryable_state.server.checkpoint.storage import CheckpointStorage
+
+_log = logging.getLogger(__name__)
+
+_READERS = 8
 
 
 def choose(files: Iterable[ChangelogFile]) -> list[ChangelogFile]:
@@ -17,7 +32,43 @@ def choose(files: Iterable[ChangelogFile]) -> list[ChangelogFile]:
     By operator and first key group, ascending and without overlap. A file may come back in
     several entries, where higher ones cover its middle, or in none. All are of one batch.
     """
-    raise NotImplementedError
+    ordered = sorted(files, key=attrgetter("operator_uid", "first_key_group"))
+    return [
+        entry
+        for _, of_operator in groupby(ordered, key=attrgetter("operator_uid"))
+        for entry in _entries(list(of_operator))
+    ]
+
+
+def _entries(files: list[ChangelogFile]) -> Iterator[ChangelogFile]:
+    """Sweeps over the key groups; `open_files` has those begun, the highest token first."""
+    bounds = sorted(
+        {file.first_key_group for file in files} | {file.last_key_group + 1 for file in files}
+    )
+    open_files: list[tuple[tuple[int, int], str, int]] = []
+    entry: ChangelogFile | None = None
+    chosen = -1
+    position = 0
+    for bound in bounds:
+        while position < len(files) and files[position].first_key_group == bound:
+            token, path = files[position].token, files[position].path
+            order = (-token.run_epoch, -token.task_attempt)
+            # Equal tokens do not happen; the path makes one answer of them all the same.
+            heapq.heappush(open_files, (order, path, position))
+            position += 1
+        while open_files and files[open_files[0][2]].last_key_group < bound:
+            heapq.heappop(open_files)
+        highest = open_files[0][2] if open_files else -1
+        if highest != chosen:
+            if entry is not None:
+                entry.last_key_group = bound - 1
+                yield entry
+            entry = None
+            if highest >= 0:
+                entry = ChangelogFile()
+                entry.CopyFrom(files[highest])
+                entry.first_key_group = bound
+            chosen = highest
 
 
 def list_sealed(
@@ -29,4 +80,48 @@ def list_sealed(
     now is: it is logged and left out. Paths are relative to the root. `index` and `parallelism`
     are 0: a file does not say them.
     """
-    raise NotImplementedError
+    folder = layout.batch_folder(batch_id)
+    paths = [f"{folder}/{entry.path}" for entry in storage.walk(join(root, folder))]
+
+    def read(path: str) -> ChangelogFile | None:
+        return _sealed(storage, root, path, offsets_digest)
+
+    with ThreadPoolExecutor(_READERS, thread_name_prefix="changelogs") as readers:
+        return [file for file in readers.map(read, paths) if file is not None]
+
+
+def _sealed(
+    storage: CheckpointStorage, root: str, path: str, offsets_digest: bytes
+) -> ChangelogFile | None:
+    named = layout.parse_changelog_file(path)
+    if named is None:
+        return None
+    try:
+        data = storage.read(join(root, path))
+        changelog = read_changelog(data)
+    except MissingFileError:
+        return None
+    except CorruptDataError as problem:
+        _log.warning("%s does not count: %s", join(root, path), problem)
+        return None
+    token = changelog.seal.token
+    if (changelog.batch_id, token.run_epoch, token.task_attempt) != (
+        named.batch_id,
+        named.run_epoch,
+        named.task_attempt,
+    ):
+        _log.warning("%s does not count: it holds another attempt's changes", join(root, path))
+        return None
+    if changelog.offsets_digest != offsets_digest:
+        _log.info("%s does not count: it was made of other offsets", join(root, path))
+        return None
+    return ChangelogFile(
+        batch_id=named.batch_id,
+        operator_uid=named.operator_uid,
+        path=path,
+        size_bytes=len(data),
+        checksum=checksum(data),
+        token=Token(run_epoch=named.run_epoch, task_attempt=named.task_attempt),
+        first_key_group=named.first_key_group,
+        last_key_group=named.last_key_group,
+    )

@@ -110,7 +110,7 @@ def changelog_file(path: ChangelogPath) -> str:
 def parse_changelog_file(path: str) -> ChangelogPath | None:
     """What the path of a changelog says; None: it is of something else."""
     parts = path.split("/")
-    if len(parts) != 5 or parts[0] != CHANGELOG or not _is_number(parts[1]):
+    if len(parts) != 5 or parts[0] != CHANGELOG or not is_number(parts[1]):
         return None
     key_groups, token = _NUMBERS.fullmatch(parts[3]), _NUMBERS.fullmatch(parts[4])
     if key_groups is None or token is None:
@@ -168,5 +168,6 @@ def savepoint_name(job_id: bytes, random: bytes) -> str:
     return f"savepoint-{job_id[:3].hex()}-{random[:6].hex()}"
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
+    """Whether a name is a number as written here."""
     return text.isascii() and text.isdigit()

@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
+import logging
+import re
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from queryable_state.internal.v1.checkpoint_pb2 import (
+    CheckpointMetadata,
+    Manifest,
+    RootRegistrations,
+)
+from queryable_state.server.checkpoint import layout
+from queryable_state.server.checkpoint.framing import read_message, write_message
+from queryable_state.server.checkpoint.retention import Removed, Retention
+from queryable_state.server.checkpoint.storage import MissingFileError, join
+from queryable_state.wire.errors import CheckpointError, CorruptDataError, Reason, SupersededError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from queryable_state.internal.v1.checkpoint_pb2 import (
-        CheckpointMetadata,
-        Manifest,
-        RootRegistrations,
-    )
     from queryable_state.server.checkpoint.storage import CheckpointStorage
 
+_log = logging.getLogger(__name__)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Removed:
-    """What retention took away."""
+FORMAT_VERSION = 1
 
-    checkpoints: tuple[int, ...] = ()
-    """Ids of the checkpoints."""
-
-    shared_files: int = 0
-    batches: int = 0
-    """Folders of changelogs."""
+_READERS = 8
+_ATTEMPTS = 100
+_EPOCH = re.compile(r"[0-9]+")
+_REGISTRATIONS = re.compile(r"([0-9]+)-([0-9]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,63 +57,133 @@ class StateRoot:
 
     def path(self, relative: str) -> str:
         """URI of a file by its path as metadata and manifests have it."""
-        raise NotImplementedError
+        return layout.resolve(self.uri, relative)
 
     def exists(self) -> bool:
-        """Whether a job ever kept state here."""
-        raise NotImplementedError
+        """Whether a job ever kept state here: registrations, changelogs or checkpoints."""
+        return any(
+            name in (layout.REGISTRATIONS, layout.CHANGELOG)
+            or layout.checkpoint_id(name) is not None
+            for name in self.storage.list(self.uri)
+        )
 
     def allocate_epoch(self, run_id: bytes) -> int:
         """Takes the next epoch for a run, greater than every one before; nobody else gets it."""
-        raise NotImplementedError
+        content = run_id.hex().encode()
+        epoch = self.newest_epoch()
+        for _ in range(_ATTEMPTS):
+            epoch += 1
+            path = self.path(layout.epoch_file(epoch))
+            if self.storage.create(path, content):
+                return epoch
+            # A request that was repeated after its answer got lost finds its own file.
+            if content and self.storage.read(path) == content:
+                return epoch
+        raise CheckpointError(
+            f"no epoch could be taken in {self.uri}: {_ATTEMPTS} were taken by others meanwhile: "
+            "stop the other drivers that run this job"
+        )
 
     def newest_epoch(self) -> int:
         """The greatest epoch taken; 0: none."""
-        raise NotImplementedError
+        names = self.storage.list(self.path(layout.EPOCHS))
+        return max((int(name) for name in names if _EPOCH.fullmatch(name)), default=0)
 
     def check_epoch(self, epoch: int) -> None:
         """SupersededError (FENCED) where a newer one is taken."""
-        raise NotImplementedError
+        newest = self.newest_epoch()
+        if newest > epoch:
+            raise SupersededError(
+                f"epoch {newest} is taken in {self.uri}, this run is of epoch {epoch}: another run "
+                "of the job has taken over, and this one must stop",
+                reason=Reason.FENCED,
+            )
 
     def registrations(self) -> RootRegistrations | None:
         """The newest registrations; None: there are none. CorruptDataError where unreadable."""
-        raise NotImplementedError
+        names = self._registration_names()
+        if not names:
+            return None
+        path = self.path(f"{layout.REGISTRATIONS}/{names[-1][2]}")
+        record = read_message(RootRegistrations, self.storage.read(path), path)
+        _check_format(record.format_version, path)
+        return record
 
     def write_registrations(self, epoch: int, record: RootRegistrations) -> None:
         """Writes registrations as the newest ones of an epoch."""
-        raise NotImplementedError
+        data = write_message(record)
+        sequence = max(
+            (sequence for of_epoch, sequence, _ in self._registration_names() if of_epoch == epoch),
+            default=0,
+        )
+        for _ in range(_ATTEMPTS):
+            sequence += 1
+            path = self.path(layout.registrations_file(epoch, sequence))
+            if self.storage.create(path, data) or self.storage.read(path) == data:
+                return
+        raise CheckpointError(f"the registrations of {self.uri} are written by others all the time")
 
     def manifest(self, batch: int) -> Manifest | None:
         """The manifest of a batch, of the highest epoch; None: there is none."""
-        raise NotImplementedError
+        folder = layout.batch_folder(batch)
+        epochs = map(layout.manifest_epoch, self.storage.list(self.path(folder)))
+        newest = max((epoch for epoch in epochs if epoch is not None), default=None)
+        return None if newest is None else self._read_manifest(batch, newest)
 
     def manifests(self, after: int) -> list[Manifest]:
         """The manifests of the batches after one, by batch."""
-        raise NotImplementedError
+        newest: dict[int, int] = {}
+        for entry in self.storage.walk(self.path(layout.CHANGELOG)):
+            batch, _, name = entry.path.partition("/")
+            epoch = layout.manifest_epoch(name)
+            if epoch is not None and layout.is_number(batch) and int(batch) > after:
+                newest[int(batch)] = max(epoch, newest.get(int(batch), 0))
+        with ThreadPoolExecutor(_READERS, thread_name_prefix="manifests") as readers:
+            batches = sorted(newest)
+            return list(
+                readers.map(self._read_manifest, batches, [newest[batch] for batch in batches])
+            )
 
     def write_manifest(self, manifest: Manifest) -> None:
         """Writes the manifest of a batch and epoch; the same again changes nothing."""
-        raise NotImplementedError
+        path = layout.manifest_file(manifest.batch_id, manifest.run_epoch)
+        self.storage.write(self.path(path), write_message(manifest))
 
     def batches(self) -> list[int]:
         """Batches that have changelogs here, ascending."""
-        raise NotImplementedError
+        names = self.storage.list(self.path(layout.CHANGELOG))
+        return sorted(int(name) for name in names if layout.is_number(name))
 
     def checkpoints(self) -> list[CheckpointMetadata]:
         """Complete checkpoints, newest first; unreadable ones are logged and left out."""
-        raise NotImplementedError
+        complete, broken = self._checkpoints()
+        for each in broken:
+            _log.warning("the checkpoint %s cannot be used: %s", each.path, each.problem)
+        return complete
 
     def broken_checkpoints(self) -> list[BrokenCheckpoint]:
         """Checkpoints whose metadata is missing or cannot be read."""
-        raise NotImplementedError
+        return self._checkpoints()[1]
 
     def next_checkpoint_id(self) -> int:
         """An id greater than that of every checkpoint that was begun here."""
-        raise NotImplementedError
+        return 1 + max(self._checkpoint_ids(), default=0)
 
     def write_checkpoint(self, metadata: CheckpointMetadata) -> None:
-        """Completes a checkpoint: all its files are there."""
-        raise NotImplementedError
+        """Completes a checkpoint: all its files are there.
+
+        SupersededError (FENCED) where a newer epoch is taken, or another run completed a
+        checkpoint of this id.
+        """
+        self.check_epoch(metadata.run_epoch)
+        data = write_message(metadata)
+        folder = layout.checkpoint_folder(metadata.checkpoint_id)
+        path = self.path(layout.metadata_file(folder))
+        if not self.storage.create(path, data) and self.storage.read(path) != data:
+            raise SupersededError(
+                f"{path} was completed by another run of the job: this one must stop",
+                reason=Reason.FENCED,
+            )
 
     def retain(
         self, checkpoints: Sequence[CheckpointMetadata], keep: int, *, epoch: int
@@ -115,19 +191,82 @@ class StateRoot:
         """Keeps the newest `keep` of the complete checkpoints, and all that any of them needs.
 
         Removes older checkpoints' folders, shared files that no kept one names and an older one
-        did, and the changelogs of batches up to the oldest kept version. SupersededError
-        (FENCED), before anything is removed, where a newer epoch is taken.
+        did, and the changelogs of batches up to the oldest kept version. What was begun and never
+        completed before the newest goes, too. SupersededError (FENCED), before anything is
+        removed, where a newer epoch is taken.
         """
-        raise NotImplementedError
+        known = {
+            metadata.checkpoint_id: metadata for metadata in (*self.checkpoints(), *checkpoints)
+        }
+        retention = Retention(self.uri, self.storage, known.values(), keep)
+        self.check_epoch(epoch)
+        return retention.remove(self._checkpoint_ids(), self.batches())
 
     def delete(self) -> None:
-        """Removes all of it but `spark/`."""
-        raise NotImplementedError
+        """Removes all of it but `spark/`. The epochs, which fence, go last."""
+        for checkpoint in self._checkpoint_ids():
+            folder = layout.checkpoint_folder(checkpoint)
+            self.storage.delete(self.path(layout.metadata_file(folder)))
+            self.storage.delete_tree(self.path(folder))
+        for folder in (layout.CHANGELOG, layout.SHARED, layout.REGISTRATIONS, layout.EPOCHS):
+            self.storage.delete_tree(self.path(folder))
+
+    def _checkpoint_ids(self) -> list[int]:
+        ids = map(layout.checkpoint_id, self.storage.list(self.uri))
+        return sorted((each for each in ids if each is not None), reverse=True)
+
+    def _checkpoints(self) -> tuple[list[CheckpointMetadata], list[BrokenCheckpoint]]:
+        complete, broken = [], []
+        for checkpoint in self._checkpoint_ids():
+            folder = self.path(layout.checkpoint_folder(checkpoint))
+            try:
+                metadata = read_savepoint(folder, self.storage)
+                if metadata.checkpoint_id != checkpoint:
+                    raise CorruptDataError(f"it is checkpoint {metadata.checkpoint_id}")
+                complete.append(metadata)
+            except MissingFileError:
+                broken.append(BrokenCheckpoint(folder, "it was not completed"))
+            except CorruptDataError as problem:
+                broken.append(BrokenCheckpoint(folder, problem.message))
+        return complete, broken
+
+    def _registration_names(self) -> list[tuple[int, int, str]]:
+        names = self.storage.list(self.path(layout.REGISTRATIONS))
+        found = [_REGISTRATIONS.fullmatch(name) for name in names]
+        return sorted((int(each[1]), int(each[2]), each[0]) for each in found if each is not None)
+
+    def _read_manifest(self, batch: int, epoch: int) -> Manifest:
+        path = self.path(layout.manifest_file(batch, epoch))
+        manifest = read_message(Manifest, self.storage.read(path), path)
+        _check_format(manifest.format_version, path)
+        if (manifest.batch_id, manifest.run_epoch) != (batch, epoch):
+            raise CorruptDataError(f"{path} is the manifest of batch {manifest.batch_id}")
+        return manifest
 
 
 def read_savepoint(uri: str, storage: CheckpointStorage) -> CheckpointMetadata:
     """The metadata of a savepoint's folder, or of one `chk-<n>`.
 
-    CheckpointError where there is none, CorruptDataError where it cannot be read.
+    MissingFileError where there is none, CorruptDataError where it cannot be read.
     """
-    raise NotImplementedError
+    path = join(uri, layout.METADATA)
+    try:
+        data = storage.read(path)
+    except MissingFileError:
+        names = [name for name in storage.list(uri) if layout.checkpoint_id(name) is not None]
+        advice = (
+            f"it is a state root: name one of its checkpoints, {', '.join(names)}"
+            if names
+            else f"{path} is not there, which is written last: name another one"
+        )
+        raise MissingFileError(f"{uri} is no completed checkpoint or savepoint: {advice}") from None
+    metadata = read_message(CheckpointMetadata, data, path)
+    _check_format(metadata.format_version, path)
+    return metadata
+
+
+def _check_format(version: int, path: str) -> None:
+    if version != FORMAT_VERSION:
+        raise CorruptDataError(
+            f"{path} is of version {version}; this version reads {FORMAT_VERSION}"
+        )

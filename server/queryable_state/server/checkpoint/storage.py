@@ -5,19 +5,21 @@ Paths are whole URIs (`file:///x`, `/x`, `s3://bucket/x`, `driver:/x`), made wit
 
 from __future__ import annotations
 
+import uuid
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from xxhash import xxh3_128
 
-from queryable_state.wire.errors import CheckpointError
+from queryable_state.wire.errors import CheckpointError, QueryableStateError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
 DRIVER_SCHEME = "driver:"
+CHECK_PREFIX = ".check-"
 
 _READ_BYTES = 1 << 20
 
@@ -118,7 +120,18 @@ class CheckpointStorage(ABC):
 
     def check_writable(self, folder: str) -> None:
         """Writes, reads and removes a small file; CheckpointError saying what to do otherwise."""
-        raise NotImplementedError
+        probe = join(folder, f"{CHECK_PREFIX}{uuid.uuid4().hex}")
+        try:
+            self.write(probe, probe.encode())
+            same = self.read(probe) == probe.encode()
+            self.delete(probe)
+        except QueryableStateError as problem:
+            raise CheckpointError(f"{folder} cannot keep state: {problem}") from problem
+        if not same:
+            raise CheckpointError(
+                f"{folder} cannot keep state: a file written there was not read back as it was: "
+                "use a file system that shows what is written at once"
+            )
 
 
 def storage_of(
@@ -135,7 +148,29 @@ def storage_of(
     it is written. `objects` has the files of `driver:` URIs. CheckpointError for a scheme that
     is unknown here, or whose package is not installed.
     """
-    raise NotImplementedError
+    # Imported here: a job on local disks needs no fsspec, and each knows this module.
+    if uri.startswith(DRIVER_SCHEME):
+        if objects is None:
+            raise CheckpointError(
+                f"{uri} is in the memory of the job's driver, and gone with it: only the job's own "
+                "processes can read it"
+            )
+        from queryable_state.server.checkpoint.object_storage import ObjectStorage
+
+        return ObjectStorage(objects)
+    if is_local(uri):
+        from queryable_state.server.checkpoint.local_storage import LocalStorage, local_path
+
+        local_path(uri)
+        return LocalStorage(fsync=fsync)
+    from queryable_state.server.checkpoint.fsspec_storage import FsspecStorage
+
+    return FsspecStorage.of(uri, options or {})
+
+
+def is_local(uri: str) -> bool:
+    """Whether a URI names a file of a local (or mounted) disk."""
+    return uri.startswith("file:") or "://" not in uri
 
 
 def join(root: str, *names: str) -> str:

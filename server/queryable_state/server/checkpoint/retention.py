@@ -1,0 +1,94 @@
+"""What of a state root no kept checkpoint needs."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from queryable_state.server.checkpoint import layout
+from queryable_state.server.checkpoint.storage import join
+from queryable_state.wire.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from queryable_state.internal.v1.checkpoint_pb2 import CheckpointMetadata
+    from queryable_state.server.checkpoint.storage import CheckpointStorage
+
+_REMOVERS = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removed:
+    """What retention took away."""
+
+    checkpoints: tuple[int, ...] = ()
+    """Ids of the complete checkpoints."""
+
+    shared_files: int = 0
+    batches: int = 0
+    """Folders of changelogs."""
+
+
+class Retention:
+    """Which of a root's complete checkpoints stay, and what goes with the others.
+
+    Only what stands in the root by the names of `layout` is ever removed: files of other roots,
+    savepoints and Spark's folder are not looked at.
+    """
+
+    def __init__(
+        self,
+        uri: str,
+        storage: CheckpointStorage,
+        checkpoints: Iterable[CheckpointMetadata],
+        keep: int,
+    ) -> None:
+        if keep < 1:
+            raise InvalidRequestError(f"{keep} checkpoints to keep: at least 1 must be")
+        self._uri = uri
+        self._storage = storage
+        newest_first = sorted(checkpoints, key=lambda each: each.checkpoint_id, reverse=True)
+        self._kept, self._older = newest_first[:keep], newest_first[keep:]
+
+    def remove(self, begun: Iterable[int], batches: Iterable[int]) -> Removed:
+        """Removes what may go, of the checkpoints begun and the batches that have changelogs.
+
+        A checkpoint loses its metadata first, so that none looks complete that is not.
+        """
+        if not self._kept:
+            return Removed()
+        kept = {each.checkpoint_id for each in self._kept}
+        newest = max(kept)
+        folders = [
+            layout.checkpoint_folder(each) for each in begun if each < newest and each not in kept
+        ]
+        needed = set(_shared_files(self._kept))
+        shared = sorted(set(_shared_files(self._older)) - needed)
+        oldest = min(each.version for each in self._kept)
+        passed = [layout.batch_folder(batch) for batch in batches if batch <= oldest]
+        with ThreadPoolExecutor(_REMOVERS, thread_name_prefix="retention") as removers:
+            list(removers.map(self._delete, map(layout.metadata_file, folders)))
+            list(removers.map(self._delete_tree, (*folders, *passed)))
+            list(removers.map(self._delete, shared))
+        return Removed(
+            checkpoints=tuple(each.checkpoint_id for each in self._older),
+            shared_files=len(shared),
+            batches=len(passed),
+        )
+
+    def _delete(self, path: str) -> None:
+        self._storage.delete(join(self._uri, path))
+
+    def _delete_tree(self, path: str) -> None:
+        self._storage.delete_tree(join(self._uri, path))
+
+
+def _shared_files(checkpoints: Iterable[CheckpointMetadata]) -> Iterator[str]:
+    for checkpoint in checkpoints:
+        for operator in checkpoint.operators:
+            for each in operator.ranges:
+                for file in each.files:
+                    if file.path.startswith(f"{layout.SHARED}/"):
+                        yield file.path
