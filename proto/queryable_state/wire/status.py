@@ -61,6 +61,12 @@ def trailing_metadata(error: QueryableStateError) -> tuple[tuple[str, bytes], ..
     return ((ERROR_METADATA, error.to_proto().SerializeToString()),)
 
 
+def is_refusal(failure: grpc.RpcError) -> bool:
+    """Whether the peer itself refused; False: the transport failed, or the peer's code did."""
+    call: Any = failure
+    return any(key == ERROR_METADATA for key, _ in call.trailing_metadata() or ())
+
+
 def error_from_call(failure: grpc.RpcError, peer: str) -> QueryableStateError:
     """The error of a failed call to `peer` (HOST:PORT), sync or asyncio.
 

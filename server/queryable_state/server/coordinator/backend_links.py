@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
 
 from queryable_state.internal.v1 import backend_pb2, backend_pb2_grpc
 from queryable_state.server.coordinator_link import secret_metadata
-from queryable_state.wire.errors import QueryableStateError
-from queryable_state.wire.status import error_from_call
+from queryable_state.wire.errors import QueryableStateError, RetryLaterError
+from queryable_state.wire.status import error_from_call, is_refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from queryable_state.server.coordinator.commits import CommitRound
 
@@ -29,6 +29,10 @@ _OPTIONS = (
     ("grpc.max_reconnect_backoff_ms", 1000),
     ("grpc.enable_http_proxy", 0),
 )
+
+
+class UnreachableError(RetryLaterError):
+    """The call ended without a word of the server: it is gone, or the call was cancelled."""
 
 
 class BackendLinks:
@@ -67,6 +71,13 @@ class BackendLinks:
             if response is not None:
                 seals[server_id] = list(response.sealed)
         return seals
+
+    def snapshot(
+        self, address: str, request: backend_pb2.SnapshotRequest, timeout_s: float
+    ) -> SnapshotCall:
+        """Starts a snapshot on one server; its failure is raised by reading the events."""
+        call = self._stub(address).Snapshot(request, timeout=timeout_s, metadata=self._metadata)
+        return SnapshotCall(call, f"state server {address}")
 
     def drop_query(self, query_id: bytes, addresses: Iterable[str]) -> None:
         """Tells servers to forget a query; one that misses it learns so by its next lease."""
@@ -111,6 +122,30 @@ class BackendLinks:
                 channel = grpc.insecure_channel(address, options=_OPTIONS)
                 self._channels[address] = channel
         return backend_pb2_grpc.StateBackendStub(channel)
+
+
+class SnapshotCall:
+    """What one server says of a snapshot it writes, in the order it says it."""
+
+    def __init__(self, call: Any, peer: str) -> None:
+        self._call = call
+        self._peer = peer
+
+    def __iter__(self) -> Iterator[backend_pb2.SnapshotEvent]:
+        """The events; raises the server's refusal, or UnreachableError where it said nothing."""
+        try:
+            yield from self._call
+        except grpc.RpcError as failure:
+            error = error_from_call(failure, self._peer)
+            if is_refusal(failure):
+                raise error from None
+            raise UnreachableError(str(error), reason=error.reason) from None
+        except grpc.FutureCancelledError:
+            raise UnreachableError(f"{self._peer}: cancelled") from None
+
+    def cancel(self) -> None:
+        """Ends the call; the server gives the snapshot up."""
+        self._call.cancel()
 
 
 def _outcome(call: grpc.Future[_Response], address: str, what: str) -> _Response | None:
