@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
+    from pathlib import Path
 
+    from queryable_state.server.storage.bulk_load import BulkLoad
+    from queryable_state.server.storage.cut import StateRecords, StoreCut
     from queryable_state.server.storage.overlay import StateOverlay
 
 
@@ -48,6 +51,13 @@ class StateBase(ABC):
     loop, which sees each record as it was before or after.
     """
 
+    has_files: ClassVar[bool] = False
+    """Whether there are native cuts."""
+
+    @abstractmethod
+    def state_ids(self) -> Collection[int]:
+        """The states it was opened with and those added."""
+
     @abstractmethod
     def add_state(self, state_id: int) -> None:
         """Make room for a state that is not there."""
@@ -65,6 +75,20 @@ class StateBase(ABC):
         self, state_id: int, changes: Mapping[bytes, bytes | None], image: BaseImage | None
     ) -> None:
         """Put the values and remove the keys with None, keeping `image` true."""
+
+    def native_cut(
+        self,
+        version: int,
+        directory: Path,
+        operator_states: Mapping[int, tuple[bytes, ...]],
+        sizes: Sequence[StateRecords],
+    ) -> StoreCut:
+        """Put the files of the base as it is into a directory that is not there."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def bulk_load(self) -> BulkLoad:
+        """Take records while nobody reads."""
 
     @abstractmethod
     def approximate_size(self, state_id: int) -> tuple[int, int]:

@@ -27,6 +27,7 @@ class Folding:
     """
 
     def __init__(self, overlay: Overlay, base: StateBase, image: BaseImage | None) -> None:
+        self.overlay = overlay
         self._restart = partial(_steps, overlay, base, image)
         self._steps = self._restart()
 

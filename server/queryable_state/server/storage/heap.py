@@ -6,9 +6,11 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from queryable_state.server.storage.base import BaseImage, RecordSource, StateBase
+from queryable_state.server.storage.bulk_load import BulkLoad
 from queryable_state.server.storage.layered import LayeredStore
 from queryable_state.server.storage.overlay import StateOverlay
 from queryable_state.server.storage.sorted_keys import SortedKeys
+from queryable_state.server.storage.stack_view import unknown_state
 from queryable_state.server.storage.store import NOTHING_COMMITTED
 
 if TYPE_CHECKING:
@@ -33,6 +35,12 @@ class HeapBase(StateBase):
 
     def source(self, state_id: int) -> HeapRecords:
         return self._states[state_id]
+
+    def state_ids(self) -> Collection[int]:
+        return self._states.keys()
+
+    def bulk_load(self) -> HeapLoad:
+        return HeapLoad(self._states)
 
     def preserve(self, state_ids: Collection[int]) -> HeapImage:
         return HeapImage(state_ids)
@@ -96,6 +104,36 @@ class HeapRecords(RecordSource):
                 elif before is not None:
                     del records[key]
                     ordered.remove(key)
+
+    def extend(self, keys: list[bytes], records: Sequence[tuple[bytes, bytes]]) -> None:
+        """Take records in key order, most often behind all there are."""
+        if self._keys.extend(keys):
+            self.records.update(records)
+            self.size_bytes += sum(map(len, keys)) + sum(len(value) for _, value in records)
+        else:
+            self.apply(dict(records), None)
+
+
+class HeapLoad(BulkLoad):
+    """Fills the dictionaries at once."""
+
+    def __init__(self, states: Mapping[int, HeapRecords]) -> None:
+        self._states = states
+
+    def _take(
+        self, state_id: int, keys: list[bytes], records: Sequence[tuple[bytes, bytes]]
+    ) -> None:
+        try:
+            state = self._states[state_id]
+        except KeyError:
+            raise unknown_state(state_id) from None
+        state.extend(keys, records)
+
+    def finish(self) -> None:
+        pass
+
+    def abandon(self) -> None:
+        pass
 
 
 class HeapImage(BaseImage):

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from itertools import islice
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from queryable_state.server.storage.base import prefix_end
 from queryable_state.wire.errors import InvalidRequestError, Reason, SerializationError
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from queryable_state.internal.v1.changes_pb2 import ChangeBlock
 
 _RUN_KEYS = 4096
+_NONE: Mapping[int, tuple[bytes, ...]] = MappingProxyType({})
 
 
 class StateOverlay:
@@ -61,16 +64,29 @@ class StateOverlay:
 
 
 class Overlay:
-    """All changes of one subtask in one version."""
+    """All changes of one subtask in one version.
 
-    __slots__ = ("record_count", "size_bytes", "states")
+    An operator state that is in it is replaced as a whole.
+    """
+
+    __slots__ = ("operator_states", "record_count", "size_bytes", "states")
 
     def __init__(
-        self, states: Mapping[int, StateOverlay], size_bytes: int, record_count: int
+        self,
+        states: Mapping[int, StateOverlay],
+        size_bytes: int,
+        record_count: int,
+        operator_states: Mapping[int, tuple[bytes, ...]] = _NONE,
     ) -> None:
         self.states = states
+        self.operator_states = operator_states
         self.size_bytes = size_bytes
         self.record_count = record_count
+
+    @property
+    def state_ids(self) -> frozenset[int]:
+        """All states it changes, keyed ones and operator states."""
+        return frozenset(self.states).union(self.operator_states)
 
     def sort(self, state_ids: Iterable[int]) -> None:
         """Sort these states on the calling thread, so that no read on the event loop has to."""
@@ -83,13 +99,15 @@ class OverlayBuilder:
     """Gathers the change blocks of one attempt, in the order they arrive.
 
     Within a block clears come before deletes, and deletes before puts; a later
-    block overrides earlier ones. Nothing reads an overlay before `build`.
+    block overrides earlier ones, and the last elements of an operator state are
+    all of it. Nothing reads an overlay before `build`.
     """
 
     def __init__(self) -> None:
         self.size_bytes = 0
         self.record_count = 0
         self._segments: dict[int, list[_Segment]] = {}
+        self._operator_states: dict[int, tuple[bytes, ...]] = {}
 
     def add_block(self, block: ChangeBlock) -> None:
         """Add a block; raises `SerializationError` or `InvalidRequestError` for a malformed one.
@@ -97,20 +115,58 @@ class OverlayBuilder:
         `size_bytes` counts keys, values and prefixes of all blocks, overridden
         ones too: it bounds what an attempt makes the server hold.
         """
-        keys, values = block.put_keys, block.put_values
-        deleted, cleared = block.deleted_keys, block.cleared_prefixes
-        if len(keys) != len(values):
-            raise SerializationError(
-                f"a change block of state {block.state_id} has {len(keys)} keys to put and "
-                f"{len(values)} values: send one value for each key"
-            )
-        if block.timers or block.operator_states:
-            raise InvalidRequestError(
-                f"a change block of state {block.state_id} holds timers or operator state, "
-                "which this store does not keep: remove them from the batch",
-                reason=Reason.UNSUPPORTED,
-            )
-        segments = self._segments.setdefault(block.state_id, [])
+        _check(block)
+        self._add(
+            block.state_id,
+            block.cleared_prefixes,
+            block.deleted_keys,
+            block.put_keys,
+            block.put_values,
+        )
+        for change in block.operator_states:
+            self.set_operator_state(block.state_id, change.elements)
+
+    def add_clipped(self, block: ChangeBlock, first_key_group: int, last_key_group: int) -> None:
+        """Add what a block changes in these key groups, both inclusive; no operator state.
+
+        Of another range's block: operator state moves by its own rule.
+        """
+        _check(block)
+        first, end = first_key_group.to_bytes(2), prefix_end(last_key_group.to_bytes(2))
+
+        def inside(key: bytes) -> bool:
+            return first <= key and (end is None or key < end)
+
+        puts = [
+            record
+            for record in zip(block.put_keys, block.put_values, strict=True)
+            if inside(record[0])
+        ]
+        self._add(
+            block.state_id,
+            list(filter(inside, block.cleared_prefixes)),
+            list(filter(inside, block.deleted_keys)),
+            [key for key, _ in puts],
+            [value for _, value in puts],
+        )
+
+    def set_operator_state(self, state_id: int, elements: Iterable[bytes]) -> None:
+        """Make these the elements of an operator state."""
+        self._operator_states[state_id] = elements = tuple(elements)
+        self.record_count += 1
+        self.size_bytes += sum(map(len, elements))
+
+    def _add(
+        self,
+        state_id: int,
+        cleared: Sequence[bytes],
+        deleted: Sequence[bytes],
+        keys: Sequence[bytes],
+        values: Sequence[bytes],
+    ) -> None:
+        if not (cleared or deleted or keys):
+            return
+        segments = self._segments.setdefault(state_id, [])
         if not segments or (cleared and segments[-1].records):
             segments.append(_Segment())
         segment = segments[-1]
@@ -132,6 +188,21 @@ class OverlayBuilder:
             {state_id: _merge(segments) for state_id, segments in self._segments.items()},
             self.size_bytes,
             self.record_count,
+            self._operator_states,
+        )
+
+
+def _check(block: ChangeBlock) -> None:
+    if len(block.put_keys) != len(block.put_values):
+        raise SerializationError(
+            f"a change block of state {block.state_id} has {len(block.put_keys)} keys to put and "
+            f"{len(block.put_values)} values: send one value for each key"
+        )
+    if block.timers:
+        raise InvalidRequestError(
+            f"a change block of state {block.state_id} holds timers, which this store does not "
+            "keep: remove them from the batch",
+            reason=Reason.UNSUPPORTED,
         )
 
 

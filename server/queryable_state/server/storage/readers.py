@@ -9,7 +9,7 @@ from queryable_state.server.storage.stack_view import unknown_state
 from queryable_state.wire.errors import RetryLaterError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from queryable_state.server.storage.base import StateBase
     from queryable_state.server.storage.overlay import Overlay, StateOverlay
@@ -27,9 +27,28 @@ class Sealed(NamedTuple):
 class Readers(dict[int, "Callable[[bytes], bytes | None]"]):
     """Point readers by state, of one base and one stack that never changes."""
 
-    def __init__(self, base: StateBase, sealed: tuple[Sealed, ...]) -> None:
+    def __init__(
+        self,
+        base: StateBase,
+        sealed: tuple[Sealed, ...],
+        operator_states: Mapping[int, tuple[bytes, ...]],
+    ) -> None:
         self._base = base
         self._sealed = sealed
+        self._operator_states = operator_states
+
+    @property
+    def overlays(self) -> tuple[Overlay, ...]:
+        """The stack, newest first."""
+        return tuple(each.overlay for each in self._sealed)
+
+    def operator_states(self) -> Mapping[int, tuple[bytes, ...]]:
+        """The elements of every operator state that was ever set."""
+        states = self._operator_states
+        for each in reversed(self._sealed):
+            if each.overlay.operator_states:
+                states = {**states, **each.overlay.operator_states}
+        return states
 
     def layers(self, state_id: int) -> list[StateOverlay]:
         return [
@@ -54,6 +73,9 @@ class ClosedReaders(Readers):
         raise store_closed()
 
     def layers(self, state_id: int) -> list[StateOverlay]:
+        raise store_closed()
+
+    def operator_states(self) -> Mapping[int, tuple[bytes, ...]]:
         raise store_closed()
 
 

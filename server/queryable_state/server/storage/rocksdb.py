@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, ClassVar, Self
 
-from rocksdict import Rdict, WriteBatch
+from rocksdict import Checkpoint, Rdict, WriteBatch
 
-from queryable_state.server.storage.base import BaseImage, RecordSource, StateBase
+from queryable_state.server.storage.base import BaseImage, StateBase
 from queryable_state.server.storage.layered import LayeredStore
-from queryable_state.server.storage.rocksdb_errors import translated, translating
-from queryable_state.server.storage.rocksdb_settings import (
-    RocksDBSettings,
-    database_options,
-    write_options,
+from queryable_state.server.storage.native_cut import NativeCut
+from queryable_state.server.storage.rocksdb_errors import reading_files, translating
+from queryable_state.server.storage.rocksdb_files import DEFAULT_FAMILY, place_files
+from queryable_state.server.storage.rocksdb_load import RocksDBLoad
+from queryable_state.server.storage.rocksdb_options import database_options, write_options
+from queryable_state.server.storage.rocksdb_records import (
+    IteratedRecords,
+    RocksDBImage,
+    RocksDBRecords,
 )
+from queryable_state.server.storage.rocksdb_settings import RocksDBSettings
 from queryable_state.server.storage.store import NOTHING_COMMITTED
 from queryable_state.server.storage.store_directory import StoreDirectory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
-    from rocksdict import ColumnFamily, RdictIter
+    from queryable_state.server.storage.cut import StateRecords
 
 
 class RocksDBStateStore(LayeredStore):
@@ -39,7 +43,27 @@ class RocksDBStateStore(LayeredStore):
         settings: RocksDBSettings | None = None,
         committed_version: int = NOTHING_COMMITTED,
     ) -> None:
-        base = RocksDBBase(path, settings or RocksDBSettings())
+        self._open(RocksDBBase(path, settings or RocksDBSettings()), committed_version)
+
+    @classmethod
+    def from_files(
+        cls,
+        path: Path,
+        settings: RocksDBSettings | None,
+        files: Mapping[str, Path],
+        version: int,
+    ) -> Self:
+        """A store at `version` that starts with the files of a native cut, by their names.
+
+        The files are left alone; tables are linked, not copied, where they lie on the
+        same file system. The states in them are there, and may be added again.
+        Raises `CorruptDataError` for files that are damaged or not all there.
+        """
+        store = cls.__new__(cls)
+        store._open(RocksDBBase(path, settings or RocksDBSettings(), files), version)
+        return store
+
+    def _open(self, base: RocksDBBase, committed_version: int) -> None:
         try:
             super().__init__(base, committed_version)
         except BaseException:
@@ -50,26 +74,58 @@ class RocksDBStateStore(LayeredStore):
 class RocksDBBase(StateBase):
     """One database. Column families are never dropped: a late write to a dropped one breaks it."""
 
-    def __init__(self, path: Path, settings: RocksDBSettings) -> None:
+    has_files: ClassVar[bool] = True
+
+    def __init__(
+        self, path: Path, settings: RocksDBSettings, files: Mapping[str, Path] | None = None
+    ) -> None:
         self._settings = settings
         self._write_options = write_options()
         self._states: dict[int, RocksDBRecords] = {}
         self._directory = StoreDirectory(path)
         try:
-            with translating(f"open {path}"):
-                self._database = Rdict(
-                    str(self._directory.database_path), database_options(settings)
-                )
+            if files is None:
+                with translating(f"open {path}"):
+                    self._database = Rdict(
+                        str(self._directory.database_path), database_options(settings)
+                    )
+            else:
+                self._open_files(files)
         except BaseException:
             self._directory.close()
             raise
 
+    def _open_files(self, files: Mapping[str, Path]) -> None:
+        place = self._directory.database_path
+        place_files(files, place)
+        options = database_options(self._settings, new=False)
+        with reading_files(place):
+            names = [name for name in Rdict.list_cf(str(place), options) if name != DEFAULT_FAMILY]
+            state_ids = dict(zip(map(int, names), names, strict=True))
+            self._database = Rdict(
+                str(place), options, column_families=dict.fromkeys(names, options)
+            )
+        try:
+            for state_id, name in state_ids.items():
+                self._take_family(state_id, self._database.get_column_family(name))
+        except BaseException:
+            self._close_database()
+            raise
+
+    def _take_family(self, state_id: int, family: Rdict) -> None:
+        handle = self._database.get_column_family_handle(str(state_id))
+        self._states[state_id] = RocksDBRecords(family, handle)
+
+    def state_ids(self) -> Collection[int]:
+        return self._states.keys()
+
     def add_state(self, state_id: int) -> None:
         name = str(state_id)
         with translating(f"create state {state_id}"):
-            family = self._database.create_column_family(name, database_options(self._settings))
-            handle = self._database.get_column_family_handle(name)
-        self._states[state_id] = RocksDBRecords(family, handle)
+            self._take_family(
+                state_id,
+                self._database.create_column_family(name, database_options(self._settings)),
+            )
 
     def source(self, state_id: int) -> RocksDBRecords:
         return self._states[state_id]
@@ -95,6 +151,21 @@ class RocksDBBase(StateBase):
                     batch.put(key, value)
             self._database.write(batch, self._write_options)
 
+    def bulk_load(self) -> RocksDBLoad:
+        return RocksDBLoad(self._states, self._directory.scratch_path, self._settings)
+
+    def native_cut(
+        self,
+        version: int,
+        directory: Path,
+        operator_states: Mapping[int, tuple[bytes, ...]],
+        sizes: Sequence[StateRecords],
+    ) -> NativeCut:
+        with translating(f"cut version {version} into {directory}"):
+            # Flushes every memtable; nothing else refers to it, so that it goes at once.
+            Checkpoint(self._database).create_checkpoint(str(directory))
+        return NativeCut(version, directory, operator_states, sizes)
+
     def approximate_size(self, state_id: int) -> tuple[int, int]:
         family = self._states[state_id].family
         with translating(f"measure state {state_id}"):
@@ -105,6 +176,10 @@ class RocksDBBase(StateBase):
         return records, size_bytes
 
     def close(self) -> None:
+        self._close_database()
+        self._directory.close()
+
+    def _close_database(self) -> None:
         # The database keeps its lock until every handle is gone, the readers' bound methods
         # among them: closing a family empties the ones that are still out.
         with translating("close"):
@@ -112,98 +187,6 @@ class RocksDBBase(StateBase):
                 state.family.close()
             self._states.clear()
             self._database.close()
-        self._directory.close()
 
     def destroy(self) -> None:
         self._directory.remove()
-
-
-class RocksDBRecords(RecordSource):
-    """The live records of one column family."""
-
-    def __init__(self, family: Rdict, handle: ColumnFamily) -> None:
-        self.family = family
-        self.handle = handle
-        self._get = family.get
-
-    def reader(self) -> Callable[[bytes], bytes | None]:
-        read = self._get
-
-        def get(key: bytes) -> bytes | None:
-            try:
-                return read(key)
-            except Exception as error:
-                raise translated(error, "read") from error
-
-        return get
-
-    def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        with translating("read"):
-            ordered: list[Any] = sorted(keys)
-            found = dict(zip(ordered, self.family.get(ordered) or (), strict=True))
-        return [found[key] for key in keys]
-
-    def chunk(self, start: bytes, end: bytes | None, limit: int) -> list[tuple[bytes, bytes]]:
-        with translating("scan"):
-            return _head(self.family.items(from_key=start), end, limit)
-
-
-class IteratedRecords(RecordSource):
-    """The records of one column family as they were before a fold.
-
-    An iterator keeps the version it was made at, for every seek. rocksdict's
-    `Snapshot` does not: what iterates over one sees later writes.
-    """
-
-    def __init__(self, iterator: RdictIter) -> None:
-        self._iterator = iterator
-
-    def reader(self) -> Callable[[bytes], bytes | None]:
-        return lambda key: self.multi_get((key,))[0]
-
-    def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        iterator = self._iterator
-        with translating("read an older version"):
-            values: list[bytes | None] = []
-            for key in keys:
-                iterator.seek(key)
-                found = iterator.valid() and iterator.key() == key
-                values.append(iterator.value() if found else None)
-            iterator.status()
-        return values
-
-    def chunk(self, start: bytes, end: bytes | None, limit: int) -> list[tuple[bytes, bytes]]:
-        iterator = self._iterator
-        found: list[tuple[bytes, bytes]] = []
-        with translating("scan an older version"):
-            iterator.seek(start)
-            while iterator.valid() and len(found) < limit:
-                key = iterator.key()
-                if end is not None and key >= end:
-                    break
-                found.append((key, iterator.value()))
-                iterator.next()
-            iterator.status()
-        return found
-
-
-class RocksDBImage(BaseImage):
-    """The states a fold writes to, as they were before it."""
-
-    def __init__(self, states: Mapping[int, IteratedRecords]) -> None:
-        self._states = states
-
-    def of(self, state_id: int) -> IteratedRecords | None:
-        return self._states.get(state_id)
-
-
-def _head(
-    items: Iterable[tuple[Any, Any]], end: bytes | None, limit: int
-) -> list[tuple[bytes, bytes]]:
-    """The first `limit` records with a key below `end`."""
-    found: list[tuple[bytes, bytes]] = []
-    for key, value in islice(items, limit):
-        if end is not None and key >= end:
-            break
-        found.append((key, value))
-    return found

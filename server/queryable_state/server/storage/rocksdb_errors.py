@@ -11,10 +11,17 @@ from typing import TYPE_CHECKING
 
 from rocksdict import DbClosedError
 
-from queryable_state.wire.errors import InternalError, QueryableStateError, RetryLaterError
+from queryable_state.wire.errors import (
+    CheckpointError,
+    CorruptDataError,
+    InternalError,
+    QueryableStateError,
+    RetryLaterError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 
 @contextmanager
@@ -38,3 +45,30 @@ def translated(error: Exception, action: str) -> Exception:
         f"RocksDB could not {action}: {error}: look at the disk of this executor (space, "
         "permissions, health) and at the log of this server"
     )
+
+
+@contextmanager
+def reading_files(directory: Path) -> Iterator[None]:
+    """Translate what the files of a cut raise that are not whole."""
+    try:
+        yield
+    except CorruptDataError:
+        raise
+    except Exception as error:
+        raise CorruptDataError(
+            f"the RocksDB files under {directory} are damaged or not all there: {error}"
+        ) from error
+
+
+@contextmanager
+def writing_files(directory: Path) -> Iterator[None]:
+    """Translate what a disk raises that takes no files."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise CorruptDataError(f"{error.filename} is not there (any more)") from error
+    except OSError as error:
+        raise CheckpointError(
+            f"could not write {error.filename or directory}: {error.strerror}: look at the space "
+            f"and the permissions of {directory}"
+        ) from error

@@ -1,29 +1,30 @@
-"""What can be set on RocksDB, and the options that come of it."""
+"""What can be set on RocksDB. Needs no rocksdict: a driver checks settings too."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING
-
-from rocksdict import BlockBasedOptions, Cache, DBCompressionType, Options, WriteOptions
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Self
 
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from typing import Final
+    from collections.abc import Mapping
 
-_BLOOM_BITS: Final = 10
-_MEMTABLE_BLOOM_RATIO: Final = 0.1
-_KEPT_LOG_FILES: Final = 2
+_LARGEST = 2**63 - 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class RocksDBSettings:
-    """Sizes of RocksDB; equal settings share one block cache in a process."""
+    """Sizes of RocksDB; equal settings share one block cache in a process.
+
+    Raises `InvalidRequestError` naming the field for a value that cannot be.
+    """
 
     block_cache_bytes: int = 128 * 1024 * 1024
     """Uncompressed blocks kept in memory, over all stores of the process."""
+
+    block_bytes: int = 4 * 1024
+    """Size of one block: what a read takes from disk and keeps in the cache."""
 
     write_buffer_bytes: int = 16 * 1024 * 1024
     """Size at which the memtable of one state is written out."""
@@ -31,51 +32,61 @@ class RocksDBSettings:
     write_buffers: int = 3
     """Memtables of one state, the ones being written out among them."""
 
+    write_buffers_to_merge: int = 1
+    """Full memtables of one state that are written out together; fewer than `write_buffers`."""
+
     background_jobs: int = 2
     """Flushes and compactions of one store at a time."""
 
     max_open_files: int = -1
     """Table files of one store kept open; -1: all of them."""
 
+    target_file_bytes: int = 64 * 1024 * 1024
+    """Size of a table file of the first levels."""
+
+    max_level_base_bytes: int = 256 * 1024 * 1024
+    """Size of the first level that is compacted by size."""
+
+    dynamic_level_bytes: bool = True
+    """Whether the sizes of levels follow that of the last one, which wastes the least space."""
+
+    use_fsync: bool = False
+    """Whether files are forced to disk with fsync instead of fdatasync."""
+
     def __post_init__(self) -> None:
-        for name in ("block_cache_bytes", "write_buffer_bytes", "write_buffers", "background_jobs"):
-            if getattr(self, name) <= 0:
-                raise InvalidRequestError(
-                    f"RocksDB setting {name} is {getattr(self, name)}: give it a positive number"
-                )
+        for field in fields(self):
+            _check(field.name, getattr(self, field.name), field.default)
+        if self.write_buffers_to_merge >= self.write_buffers > 1:
+            raise InvalidRequestError(
+                f"RocksDB setting write_buffers_to_merge is {self.write_buffers_to_merge}: it must "
+                f"be below write_buffers, which is {self.write_buffers}"
+            )
+
+    @classmethod
+    def of(cls, values: Mapping[str, object]) -> Self:
+        """The settings with these fields; `InvalidRequestError` for one there is not."""
+        known = {field.name for field in fields(cls)}
+        unknown = sorted(set(values) - known)
+        if unknown:
+            raise InvalidRequestError(
+                f"RocksDB has no setting {', '.join(map(repr, unknown))}: it has "
+                f"{', '.join(sorted(known))}"
+            )
+        return cls(**values)  # type: ignore[arg-type] # each is checked
 
 
-def database_options(settings: RocksDBSettings) -> Options:
-    """Options of a store, which every column family starts from."""
-    table = BlockBasedOptions()
-    table.set_block_cache(_block_cache(settings.block_cache_bytes))
-    table.set_bloom_filter(_BLOOM_BITS, False)
-    table.set_cache_index_and_filter_blocks(True)
-    table.set_pin_l0_filter_and_index_blocks_in_cache(True)
-    options = Options(raw_mode=True)
-    options.create_if_missing(True)
-    options.set_error_if_exists(True)
-    options.set_block_based_table_factory(table)
-    options.set_compression_type(DBCompressionType.lz4())
-    options.set_write_buffer_size(settings.write_buffer_bytes)
-    options.set_max_write_buffer_number(settings.write_buffers)
-    options.set_max_background_jobs(settings.background_jobs)
-    options.set_max_open_files(settings.max_open_files)
-    # Without both a miss in the memtable costs as much as a hit.
-    options.set_memtable_whole_key_filtering(True)
-    options.set_memtable_prefix_bloom_ratio(_MEMTABLE_BLOOM_RATIO)
-    options.set_keep_log_file_num(_KEPT_LOG_FILES)
-    options.set_stats_dump_period_sec(0)
-    return options
-
-
-def write_options() -> WriteOptions:
-    """No write-ahead log: what must survive the process is in the checkpoint."""
-    options = WriteOptions()
-    options.disable_wal = True  # type: ignore[method-assign, assignment]
-    return options
-
-
-@cache
-def _block_cache(size_bytes: int) -> Cache:
-    return Cache(size_bytes)
+def _check(name: str, value: object, default: object) -> None:
+    if isinstance(default, bool):
+        if not isinstance(value, bool):
+            raise InvalidRequestError(f"RocksDB setting {name} is {value!r}: give it True or False")
+        return
+    unlimited = name == "max_open_files"
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int)
+        or not (0 < value <= _LARGEST or (unlimited and value == -1))
+    ):
+        raise InvalidRequestError(
+            f"RocksDB setting {name} is {value!r}: give it a positive whole number"
+            f"{' or -1' if unlimited else ''}"
+        )

@@ -41,6 +41,16 @@ class SortedKeys:
             self._buckets.insert(place + 1, upper)
             self._last_keys.insert(place + 1, upper[-1])
 
+    def extend(self, ordered: list[bytes]) -> bool:
+        """Append keys in order that are all above those there; False, and nothing, if not."""
+        if self._last_keys and ordered and ordered[0] <= self._last_keys[-1]:
+            return False
+        for first in range(0, len(ordered), _BUCKET_KEYS):
+            bucket = ordered[first : first + _BUCKET_KEYS]
+            self._buckets.append(bucket)
+            self._last_keys.append(bucket[-1])
+        return True
+
     def remove(self, key: bytes) -> None:
         """Remove a key that is there."""
         place = bisect_left(self._last_keys, key)

@@ -9,12 +9,13 @@ from queryable_state.server.storage.store import StateView
 from queryable_state.wire.errors import RetryLaterError, UnknownStateError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from threading import RLock
 
     from queryable_state.server.storage.base import RecordSource, StateBase
     from queryable_state.server.storage.epochs import Epoch
     from queryable_state.server.storage.overlay import Overlay, StateOverlay
+    from queryable_state.server.storage.readers import Readers
 
 
 class StackView(StateView):
@@ -26,14 +27,15 @@ class StackView(StateView):
     def __init__(
         self,
         version: int,
-        overlays: Sequence[Overlay],
+        readers: Readers,
         base: StateBase,
         epoch: Epoch,
         bulk_lock: RLock,
         on_close: Callable[[StackView], None],
     ) -> None:
         self.version = version
-        self._overlays = overlays
+        self._overlays = readers.overlays
+        self._operator_states = readers.operator_states()
         self._base = base
         self._epoch: Epoch | None = epoch
         self._bulk_lock = bulk_lock
@@ -64,11 +66,21 @@ class StackView(StateView):
             records, place = self._chunk(state_id, place, end)
             yield from records
 
+    def operator_state(self, state_id: int) -> list[bytes]:
+        with self._bulk_lock:
+            self._resolve(state_id)
+            return list(self._operator_states.get(state_id, ()))
+
+    def operator_states(self) -> Mapping[int, tuple[bytes, ...]]:
+        """The elements of every operator state that was ever set."""
+        return self._operator_states
+
     def close(self) -> None:
         with self._bulk_lock:
             if self._epoch is not None:
                 self._epoch = None
                 self._overlays = ()
+                self._operator_states = {}
                 self._on_close(self)
 
     def _chunk(

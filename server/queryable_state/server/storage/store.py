@@ -9,6 +9,10 @@ to the event loop's thread. `view` and everything on a view, `fold`,
 also be called before the store is shared. `close` may come from either and
 waits for the bulk call under way. A read sees whole versions whatever fold or
 commit runs beside it.
+
+A store that is restored belongs to one thread, any, until it is shared, and is
+filled in this order: `add_state`, `bulk_load` (or native files, on opening),
+`load` for each later batch, `seal` for what was sealed and not committed.
 """
 
 from __future__ import annotations
@@ -17,9 +21,12 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
     from types import TracebackType
 
+    from queryable_state.server.storage.bulk_load import BulkLoad
+    from queryable_state.server.storage.cut import StoreCut
     from queryable_state.server.storage.overlay import Overlay
 
 Token = tuple[int, int]
@@ -57,6 +64,10 @@ class StateView(ABC):
 
         Reads ahead in chunks; folds may run between two steps.
         """
+
+    @abstractmethod
+    def operator_state(self, state_id: int) -> list[bytes]:
+        """The elements of an operator state, none where it was never set."""
 
     @abstractmethod
     def close(self) -> None:
@@ -169,6 +180,44 @@ class StateStore(ABC):
 
         Raises `RetryLaterError` (BEHIND) for a version that is not there yet and
         `SupersededError` for one that is folded away.
+        """
+
+    @abstractmethod
+    def operator_state(self, state_id: int, uncommitted: bool = False) -> list[bytes]:
+        """The committed elements of an operator state (staged ones if `uncommitted`).
+
+        None where it was never set.
+        """
+
+    @abstractmethod
+    def bulk_load(self) -> BulkLoad:
+        """Fill the base with records of `committed_version`, before the store is shared."""
+
+    @abstractmethod
+    def load_operator_states(self, states: Mapping[int, Sequence[bytes]]) -> None:
+        """Set operator states as of `committed_version`, before the store is shared."""
+
+    @abstractmethod
+    def load(self, version: int, overlay: Overlay) -> None:
+        """Write an overlay into the base at once and commit it, before the store is shared.
+
+        `version` is the committed one or later: a version may come in several
+        overlays of different key groups. Raises `SupersededError`
+        (ALREADY_COMMITTED) for an earlier version, `InvalidRequestError` once
+        anything is sealed or pinned.
+        """
+
+    @abstractmethod
+    def cut(self, version: int, directory: Path | None = None) -> StoreCut:
+        """Hold a committed version still, to write it down.
+
+        With a directory, which must not exist and lies on the store's file
+        system, a backend that has files makes a native cut there; the base must
+        be at exactly `version` then: fold up to it and not beyond. Without one,
+        and on a backend without files, the cut is canonical and `version` any
+        that a view can be opened at.
+        Raises `RetryLaterError` (BEHIND) for a version that is not committed, or
+        not folded for a native cut, `SupersededError` for one folded away.
         """
 
     @abstractmethod

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _MARKER = "queryable-state-store"
 _DATABASE = "db"
+_SCRATCH = "scratch"
 
 
 class StoreDirectory:
@@ -40,13 +41,19 @@ class StoreDirectory:
             raise InvalidRequestError(
                 f"{path} belongs to a store that is open: give each store a path of its own"
             ) from None
-        if self.database_path.exists():
-            shutil.rmtree(self.database_path)
+        for left in (self.database_path, self.scratch_path):
+            if left.exists():
+                shutil.rmtree(left)
 
     @property
     def database_path(self) -> Path:
         """Where the database goes; nothing is there on opening."""
         return self._path / _DATABASE
+
+    @property
+    def scratch_path(self) -> Path:
+        """For files on their way into the database."""
+        return self._path / _SCRATCH
 
     def close(self) -> None:
         """Give up the lock; the files stay. Idempotent."""
