@@ -38,7 +38,7 @@ def test_the_secret_is_random_where_none_is_set_and_never_shown() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "text"),
     [
-        ("paralelism", "2", "paralelism is not a setting; there are: backend"),
+        ("paralelism", "2", "paralelism is not a setting; there are: allow_missing_state"),
         ("parallelism", "two", "'two', which is not a whole number"),
         ("strict", "maybe", "true or false"),
         ("backend", "redis", "heap, rocksdb"),

@@ -6,39 +6,30 @@ from __future__ import annotations
 import dataclasses
 import os
 import secrets
-import tomllib
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from queryable_state.server.ports import PortSpec
-from queryable_state.server.settings import (
-    BACKENDS,
-    COORDINATOR_PORT,
-    PROXY_PORT,
-    SERVER_PORT,
-    Backend,
-    Limits,
-)
+from queryable_state.server.settings import COORDINATOR_PORT, PROXY_PORT, SERVER_PORT, Limits
+from queryable_state.streaming.configuration import CONF_PREFIX, settings_of
+from queryable_state.streaming.durability_settings import DurabilitySettings
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-CONF_PREFIX = "spark.queryable_state."
-ENVIRONMENT_PREFIX = "QUERYABLE_STATE_"
-FILE_KEY = "file"
-
 MAX_PARALLELISM_LIMIT = 32767
 
 
 @dataclass(frozen=True, kw_only=True)
-class EnvironmentSettings:
-    """Settings of one Spark application.
+class EnvironmentSettings(DurabilitySettings):
+    """Settings of one Spark application and, where a job sets nothing else, of its jobs.
 
     Each field can be set as `spark.queryable_state.<field>` in Spark's configuration, as
     `QUERYABLE_STATE_<FIELD>` in the driver's environment, or in the TOML file that
     `spark.queryable_state.file` or `QUERYABLE_STATE_FILE` names; the first one that is set counts.
+    What PyFlink has a name for (`state.checkpoints.dir`) is known by that one too, in Spark's
+    configuration also without our prefix. Times and sizes may have units.
     """
 
     parallelism: int = 0
@@ -47,9 +38,6 @@ class EnvironmentSettings:
 
     max_parallelism: int = 128
     """Key groups of a state; fixed for its life. 1 to 32767, at least `parallelism`."""
-
-    backend: Backend = "rocksdb"
-    """Where state servers keep state: rocksdb or heap."""
 
     host: str = ""
     """Address the coordinator and the state servers listen on; empty: the loopback address where
@@ -95,15 +83,15 @@ class EnvironmentSettings:
     max_staged_bytes: int = Limits.max_staged_bytes
     """Bytes written and not yet committed on one state server; what is beyond is refused."""
 
+    retained_finished_jobs: int = 10
+    """Ended jobs whose state is still served; beyond these, the oldest ends are dropped."""
+
     directory: str = ""
     """Folder on each executor for live stores and logs; empty: the one of Spark's local
     directories, else of temporary files."""
 
     def __post_init__(self) -> None:
-        if self.backend not in BACKENDS:
-            raise InvalidRequestError(
-                f"state backend {self.backend!r} is not known: choose one of {', '.join(BACKENDS)}"
-            )
+        super().__post_init__()
         check_parallelism(self.parallelism, self.max_parallelism)
         for ports in ("coordinator_ports", "server_ports", "proxy_ports"):
             PortSpec.parse(getattr(self, ports), CONF_PREFIX + ports)
@@ -113,35 +101,13 @@ class EnvironmentSettings:
         cls, conf: Mapping[str, str], environment: Mapping[str, str] = os.environ
     ) -> EnvironmentSettings:
         """The settings of a whole Spark configuration, an environment and the file they name."""
-        from_conf = {
-            key.removeprefix(CONF_PREFIX): value
-            for key, value in conf.items()
-            if key.startswith(CONF_PREFIX)
-        }
-        from_environment = {
-            key.removeprefix(ENVIRONMENT_PREFIX).lower(): value
-            for key, value in environment.items()
-            if key.startswith(ENVIRONMENT_PREFIX)
-        }
-        file = from_conf.pop(FILE_KEY, None) or from_environment.pop(FILE_KEY, None)
-        from_environment.pop(FILE_KEY, None)
-        values: dict[str, Any] = {}
-        if file:
-            values |= _checked(_read_file(file), f"file {file}: ")
-        # What else is in an environment under this prefix may be somebody else's.
-        known = {name for name in from_environment if name in _FIELDS}
-        values |= _checked({name: from_environment[name] for name in known}, ENVIRONMENT_PREFIX)
-        values |= _checked(from_conf, CONF_PREFIX)
-        return cls(**values)
+        return cls(**settings_of(dataclasses.fields(cls), conf, environment))
 
     def with_secret(self) -> EnvironmentSettings:
         """These settings with a random secret where none is set."""
         if self.secret:
             return self
         return dataclasses.replace(self, secret=secrets.token_urlsafe(32))
-
-
-_FIELDS = {setting.name: setting for setting in dataclasses.fields(EnvironmentSettings)}
 
 
 def check_parallelism(parallelism: int, max_parallelism: int) -> None:
@@ -157,48 +123,6 @@ def check_parallelism(parallelism: int, max_parallelism: int) -> None:
             f"parallelism {parallelism} is over max_parallelism {max_parallelism}: a subtask would "
             "own no key group; lower the one or raise the other, which is fixed once a state exists"
         )
-
-
-def _read_file(path: str) -> dict[str, Any]:
-    try:
-        values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as problem:
-        raise InvalidRequestError(
-            f"the settings file {path!r} cannot be read: {problem}"
-        ) from problem
-    table = values.get("queryable_state", values)
-    return dict(table)
-
-
-def _checked(values: Mapping[str, Any], where: str) -> dict[str, Any]:
-    return {name: _value(name, value, where) for name, value in values.items()}
-
-
-def _value(name: str, value: Any, where: str) -> Any:
-    setting = _FIELDS.get(name)
-    if setting is None:
-        raise InvalidRequestError(
-            f"{where}{name} is not a setting; there are: {', '.join(sorted(_FIELDS))}",
-            candidates=sorted(_FIELDS),
-        )
-    wanted: Any = type(setting.default)
-    try:
-        if wanted is bool:
-            return _TRUTH[str(value).strip().lower()]
-        return wanted(str(value).strip())
-    except (ValueError, KeyError):
-        raise InvalidRequestError(
-            f"{where}{name} is {value!r}, which is not {_NAMES[wanted]}"
-        ) from None
-
-
-_TRUTH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-_NAMES: dict[type, str] = {
-    bool: "true or false",
-    int: "a whole number",
-    float: "a number",
-    str: "a text",
-}
 
 
 def joined(names: Iterable[str]) -> str:
