@@ -5,12 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
+from queryable_state.server.storage.cut import StateRecords
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
     from queryable_state.server.storage.bulk_load import BulkLoad
-    from queryable_state.server.storage.cut import StateRecords, StoreCut
+    from queryable_state.server.storage.cut import StoreCut
     from queryable_state.server.storage.overlay import StateOverlay
 
 
@@ -81,7 +83,6 @@ class StateBase(ABC):
         version: int,
         directory: Path,
         operator_states: Mapping[int, tuple[bytes, ...]],
-        sizes: Sequence[StateRecords],
     ) -> StoreCut:
         """Put the files of the base as it is into a directory that is not there."""
         raise NotImplementedError
@@ -93,6 +94,13 @@ class StateBase(ABC):
     @abstractmethod
     def approximate_size(self, state_id: int) -> tuple[int, int]:
         """(records, bytes) of a state."""
+
+    def sizes(self) -> list[StateRecords]:
+        """How large each state is, by id."""
+        return [
+            StateRecords(state_id, *self.approximate_size(state_id))
+            for state_id in sorted(self.state_ids())
+        ]
 
     @abstractmethod
     def close(self) -> None:

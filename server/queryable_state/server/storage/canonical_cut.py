@@ -18,17 +18,14 @@ class CanonicalCut(StoreCut):
 
     format = SnapshotFormat.CANONICAL
 
-    def __init__(
-        self, view: StackView, state_ids: Sequence[int], sizes: Sequence[StateRecords]
-    ) -> None:
+    def __init__(self, view: StackView, sizes: Sequence[StateRecords]) -> None:
         self.version = view.version
         self._view = view
-        self._state_ids = state_ids
         self._sizes = sizes
         self._operator_states = view.operator_states()
 
     def state_ids(self) -> list[int]:
-        return list(self._state_ids)
+        return [size.state_id for size in self._sizes]
 
     def records(self, state_id: int) -> Iterator[tuple[bytes, bytes]]:
         return self._view.scan(state_id, b"", None)

@@ -8,7 +8,6 @@ from weakref import WeakSet
 
 from queryable_state.server.storage import layers as stack
 from queryable_state.server.storage.canonical_cut import CanonicalCut
-from queryable_state.server.storage.cut import StateRecords
 from queryable_state.server.storage.epochs import Epoch
 from queryable_state.server.storage.folding import Folding
 from queryable_state.server.storage.readers import store_closed
@@ -157,20 +156,15 @@ class LayeredStore(StateStore):
                     reason=Reason.BEHIND,
                 )
             view = self.view(version)
-            state_ids = sorted(self._state_ids)
-            sizes = [
-                StateRecords(state_id, *self._base.approximate_size(state_id))
-                for state_id in state_ids
-            ]
             if directory is None or not self._base.has_files:
-                return CanonicalCut(view, state_ids, sizes)
+                return CanonicalCut(view, self._base.sizes())
             with view:
                 if self._folding is not None or version > self.base_version:
                     raise RetryLaterError(
                         f"version {version} is not folded: fold up to it before a native cut",
                         reason=Reason.BEHIND,
                     )
-                return self._base.native_cut(version, directory, view.operator_states(), sizes)
+                return self._base.native_cut(version, directory, view.operator_states())
 
     def bulk_load(self) -> BulkLoad:
         with self._bulk_lock:

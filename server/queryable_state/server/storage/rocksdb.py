@@ -23,10 +23,8 @@ from queryable_state.server.storage.store import NOTHING_COMMITTED
 from queryable_state.server.storage.store_directory import StoreDirectory
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping
     from pathlib import Path
-
-    from queryable_state.server.storage.cut import StateRecords
 
 
 class RocksDBStateStore(LayeredStore):
@@ -159,12 +157,11 @@ class RocksDBBase(StateBase):
         version: int,
         directory: Path,
         operator_states: Mapping[int, tuple[bytes, ...]],
-        sizes: Sequence[StateRecords],
     ) -> NativeCut:
         with translating(f"cut version {version} into {directory}"):
             # Flushes every memtable; nothing else refers to it, so that it goes at once.
             Checkpoint(self._database).create_checkpoint(str(directory))
-        return NativeCut(version, directory, operator_states, sizes)
+        return NativeCut(version, directory, operator_states, self.sizes())
 
     def approximate_size(self, state_id: int) -> tuple[int, int]:
         family = self._states[state_id].family
