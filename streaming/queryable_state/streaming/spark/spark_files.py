@@ -1,0 +1,176 @@
+"""Files below a folder that Spark names: on this machine's disk, or by Hadoop's file systems."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JError
+
+from queryable_state.wire.errors import CheckpointError, RetryLaterError
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+_RETRY_AFTER_MS = 100
+
+
+class SparkFiles:
+    """Reads and writes below one folder; a local one without the JVM.
+
+    Names are relative to the folder, with slashes. What cannot be read now is a
+    RetryLaterError, what cannot be written a CheckpointError; both name the file.
+    Hidden files (checksums, unfinished ones) are not listed.
+    """
+
+    def __init__(self, context: SparkContext, root: str) -> None:
+        self._context = context
+        self._root = root.rstrip("/")
+        self._local = _local_path(root)
+
+    @classmethod
+    def of(cls, context: SparkContext, path: str) -> SparkFiles:
+        """The files below a path as a user gives it: without a scheme it is Spark's to complete."""
+        try:
+            jvm: Any = context._jvm
+            whole = jvm.org.apache.hadoop.fs.Path(path)
+            system = whole.getFileSystem(context._jsc.hadoopConfiguration())
+            return cls(context, system.makeQualified(whole).toString())
+        except Py4JError as problem:
+            raise CheckpointError(
+                f"{path!r} names no folder that Spark can reach: {_java_message(problem)}"
+            ) from problem
+
+    @property
+    def root(self) -> str:
+        """The folder, as Spark names it."""
+        return self._root
+
+    def local(self, name: str) -> Path | None:
+        """The file on this machine's disk; None where the folder is elsewhere."""
+        return None if self._local is None else self._local / name
+
+    def read(self, name: str) -> bytes | None:
+        """The content of a file; None where there is none."""
+        if self._local is not None:
+            try:
+                return (self._local / name).read_bytes()
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+            except OSError as problem:
+                raise self._unreadable(name, problem) from problem
+        try:
+            path, system = self._remote(name)
+            if not system.exists(path):
+                return None
+            stream = system.open(path)
+            try:
+                return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
+            finally:
+                stream.close()
+        except Py4JError as problem:
+            if _is_missing(problem):
+                return None
+            raise self._unreadable(name, problem) from problem
+
+    def exists(self, name: str) -> bool:
+        """Whether there is such a file or folder."""
+        if self._local is not None:
+            return (self._local / name).exists()
+        try:
+            path, system = self._remote(name)
+            return bool(system.exists(path))
+        except Py4JError as problem:
+            raise self._unreadable(name, problem) from problem
+
+    def walk(self, folder: str = "") -> list[str]:
+        """Names of all files below a folder, sorted; none where it is not there."""
+        return sorted(self._walk(folder))
+
+    def names(self, folder: str = "") -> list[str]:
+        """Names of the files and folders right in a folder, sorted; none where it is not there."""
+        return sorted(name for name, _ in self._children(folder))
+
+    def write(self, name: str, content: bytes) -> None:
+        """Writes or replaces a file, making folders as needed."""
+        try:
+            if self._local is not None:
+                target = self._local / name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
+                draft.write_bytes(content)
+                draft.replace(target)
+                return
+            path, system = self._remote(name)
+            stream = system.create(path, True)
+            try:
+                stream.write(bytearray(content))
+            finally:
+                stream.close()
+        except (OSError, Py4JError) as problem:
+            raise CheckpointError(
+                f"{self._root}/{name} cannot be written: {problem}; see that the folder is there "
+                "and that the driver may write to it"
+            ) from problem
+
+    def _walk(self, folder: str) -> list[str]:
+        found: list[str] = []
+        for name, is_folder in self._children(folder):
+            path = f"{folder}/{name}" if folder else name
+            found += self._walk(path) if is_folder else [path]
+        return found
+
+    def _children(self, folder: str) -> list[tuple[str, bool]]:
+        if self._local is not None:
+            try:
+                found = [(entry.name, entry.is_dir()) for entry in (self._local / folder).iterdir()]
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+            except OSError as problem:
+                raise self._unreadable(folder, problem) from problem
+        else:
+            try:
+                path, system = self._remote(folder)
+                if not system.exists(path):
+                    return []
+                statuses = system.listStatus(path)
+                found = [(s.getPath().getName(), bool(s.isDirectory())) for s in statuses]
+            except Py4JError as problem:
+                if _is_missing(problem):
+                    return []
+                raise self._unreadable(folder, problem) from problem
+        return [(name, is_folder) for name, is_folder in found if not name.startswith(".")]
+
+    def _remote(self, name: str) -> tuple[Any, Any]:
+        whole = f"{self._root}/{name}" if name else self._root
+        path = self._jvm.org.apache.hadoop.fs.Path(whole)
+        return path, path.getFileSystem(self._context._jsc.hadoopConfiguration())
+
+    @property
+    def _jvm(self) -> Any:
+        return self._context._jvm
+
+    def _unreadable(self, name: str, problem: Exception) -> RetryLaterError:
+        return RetryLaterError(
+            f"{self._root}/{name} cannot be read now: {problem}", retry_after_ms=_RETRY_AFTER_MS
+        )
+
+
+def _java_message(problem: Py4JError) -> str:
+    """The first line of what the JVM said."""
+    exception = getattr(problem, "java_exception", None)
+    return str(problem if exception is None else exception.toString()).partition("\n")[0]
+
+
+def _is_missing(problem: Py4JError) -> bool:
+    """Whether the file went away between two calls."""
+    return "java.io.FileNotFoundException" in str(problem)
+
+
+def _local_path(root: str) -> Path | None:
+    """The folder where it is on this machine's file system; Spark does not escape it."""
+    if root.startswith("file:"):
+        return Path(re.sub(r"^file:/*", "/", root))
+    return Path(root) if root.startswith("/") else None
