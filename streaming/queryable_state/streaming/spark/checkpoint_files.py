@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from typing import TYPE_CHECKING
 
 from queryable_state.server.coordinator.engine import BatchClocks
@@ -12,6 +13,8 @@ from queryable_state.wire.errors import CorruptDataError
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
+
+_TEMPORARY = re.compile(r"temporary-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class CheckpointFiles:
@@ -52,3 +55,8 @@ class CheckpointFiles:
     def is_committed(self, batch_id: int) -> bool:
         """Whether the batch is in the commit log."""
         return self._files.exists(f"commits/{batch_id}")
+
+
+def is_temporary(root: str) -> bool:
+    """Whether Spark made the directory for a query that names none, and may remove it."""
+    return _TEMPORARY.fullmatch(root.rstrip("/").rpartition("/")[2]) is not None
