@@ -12,6 +12,7 @@ from queryable_state.wire.errors import CheckpointError
 CheckpointState = Literal["completed", "failed", "declined"]
 
 _KEPT = 100
+_QUERIES = 100
 
 
 class DeclinedError(CheckpointError):
@@ -48,7 +49,7 @@ class CheckpointReport:
 
 
 class CheckpointHistory:
-    """The newest attempts of each query. Thread-safe."""
+    """The newest attempts of each of the newest queries. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -57,7 +58,10 @@ class CheckpointHistory:
     def add(self, query_id: bytes, report: CheckpointReport) -> None:
         """An attempt is over. One declined again counts on, and takes no other's place."""
         with self._lock:
-            reports = self._reports.setdefault(query_id, deque(maxlen=_KEPT))
+            reports = self._reports.pop(query_id, None) or deque(maxlen=_KEPT)
+            self._reports[query_id] = reports
+            if len(self._reports) > _QUERIES:
+                del self._reports[next(iter(self._reports))]
             last = reports[-1] if reports else None
             if last and last.state == report.state == "declined" and last.failure == report.failure:
                 reports[-1] = replace(report, attempts=last.attempts + 1)
@@ -68,8 +72,3 @@ class CheckpointHistory:
         """The attempts of a query, newest first."""
         with self._lock:
             return list(reversed(self._reports.get(query_id, ())))
-
-    def forget(self, query_id: bytes) -> None:
-        """Forgets a dropped query."""
-        with self._lock:
-            self._reports.pop(query_id, None)

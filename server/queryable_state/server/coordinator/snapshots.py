@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from queryable_state.server.coordinator.books import Books
     from queryable_state.server.coordinator.commits import StableCap
     from queryable_state.server.coordinator.jobs import Job
-    from queryable_state.server.coordinator.placement import Operator, Ownership
+    from queryable_state.server.coordinator.operators import Operator, Ownership
     from queryable_state.v1 import registration_pb2
 
 _LOOK_S = 0.02
@@ -97,12 +97,12 @@ class Snapshots:
             return job.label if job else query_id.hex()
 
     def committed(self, query_id: bytes) -> int | None:
-        """The version a snapshot of a running job would be of; None: it does not run."""
+        """The committed batch a snapshot of a running job would be of; None: it does not run."""
         with self._books.changed:
             job = self._books.jobs.find(query_id)
             if job is None or job.status != RUNNING:
                 return None
-            return self._books.commits.version(query_id)
+            return self._books.commits.settled_commit(query_id).version
 
     def begun(self, query_id: bytes) -> int:
         """Newest batch begun in the newest run; -1: none."""

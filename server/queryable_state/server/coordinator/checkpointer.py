@@ -1,0 +1,230 @@
+"""Checkpoints of every durable job: triggered, written, completed, retired."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from queryable_state.server.checkpoint import layout
+from queryable_state.server.coordinator.checkpoint_attempt import CheckpointAttempt
+from queryable_state.server.coordinator.checkpoint_history import (
+    DeclinedError,
+    InterruptedSnapshotError,
+)
+from queryable_state.server.coordinator.checkpoint_schedule import CheckpointSchedule
+from queryable_state.wire.errors import CheckpointError, QueryableStateError, SupersededError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from queryable_state.internal.v1.checkpoint_pb2 import CheckpointMetadata
+    from queryable_state.server.coordinator.checkpoint_history import CheckpointHistory
+    from queryable_state.server.coordinator.engine import Engine
+    from queryable_state.server.coordinator.job_roots import JobRoot, JobRoots
+    from queryable_state.server.coordinator.snapshot_writer import SnapshotWriter
+    from queryable_state.server.coordinator.snapshots import Snapshots
+
+_log = logging.getLogger(__name__)
+
+_THREADS = 4
+_IDLE_S = 1.0
+_RETRY_S = 0.05
+# Nothing is wrong with the storage, and the next one may well succeed.
+_NOT_COUNTED = (DeclinedError, InterruptedSnapshotError, SupersededError)
+
+
+class Checkpointer:
+    """Triggers the checkpoints of all jobs, on threads of its own.
+
+    `wake` after a commit; `start` once, `close` once, which gives up what is under way.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        roots: JobRoots,
+        snapshots: Snapshots,
+        writer: SnapshotWriter,
+        history: CheckpointHistory,
+        *,
+        wall_ms: Callable[[], int],
+    ) -> None:
+        self._engine = engine
+        self._roots = roots
+        self._snapshots = snapshots
+        self._writer = writer
+        self._history = history
+        self._wall_ms = wall_ms
+        self._lock = threading.Lock()
+        self._schedules: dict[bytes, tuple[JobRoot, CheckpointSchedule]] = {}
+        self._busy: set[bytes] = set()
+        # Roots in which no failed checkpoint has left anything: of a run before, that is unknown.
+        self._swept: weakref.WeakSet[JobRoot] = weakref.WeakSet()
+        self._wake = threading.Event()
+        self._stopping = threading.Event()
+        self._threads = ThreadPoolExecutor(_THREADS, "queryable-state-checkpoint")
+        self._watcher = threading.Thread(
+            target=self._watch, name="queryable-state-checkpoints", daemon=True
+        )
+
+    def start(self) -> None:
+        """Begins to trigger."""
+        self._watcher.start()
+
+    def wake(self) -> None:
+        """A batch of some job is committed, and all servers were told."""
+        self._wake.set()
+
+    def close(self) -> None:
+        """Triggers no more, and waits for what is under way to be given up."""
+        self._stopping.set()
+        self._wake.set()
+        if self._watcher.is_alive():
+            self._watcher.join()
+        self._writer.close()
+        self._threads.shutdown()
+
+    def trigger(self, query_id: bytes, timeout_s: float) -> CheckpointMetadata:
+        """Takes a checkpoint now, or as soon as the job can be written as a whole.
+
+        CheckpointError where the job has no durable root, or it fails.
+        """
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            job_root = self._root(query_id)
+            left_s = deadline_s - time.monotonic()
+            try:
+                return self._take(job_root, left_s)
+            except DeclinedError:
+                if time.monotonic() + _RETRY_S >= deadline_s or self._stopping.wait(_RETRY_S):
+                    raise
+
+    def _root(self, query_id: bytes) -> JobRoot:
+        job_root = self._roots.of(query_id)
+        if job_root is None:
+            raise CheckpointError(
+                f"job {self._snapshots.label(query_id)} keeps no durable state, so there is "
+                "nothing to put a checkpoint to: set state.checkpoints.dir, or start the query "
+                "with a checkpoint location that lasts, and do not switch the changelog off"
+            )
+        return job_root
+
+    def _watch(self) -> None:
+        while not self._stopping.is_set():
+            # Cleared before looking: a commit during the look is looked at right after.
+            self._wake.clear()
+            try:
+                pause_s = self._look()
+            except Exception:  # noqa: BLE001 - one defect must not end all checkpoints
+                _log.exception("checkpoints are not looked after, which goes on")
+                pause_s = _IDLE_S
+            self._wake.wait(pause_s)
+
+    def _look(self) -> float:
+        """Starts what is due; answers when to look again."""
+        pause_s = _IDLE_S
+        roots = self._roots.all()
+        with self._lock:
+            gone = self._schedules.keys() - {root.query_id for root in roots}
+            for query_id in gone:
+                del self._schedules[query_id]
+        for root in roots:
+            committed = self._snapshots.committed(root.query_id)
+            if committed is None:
+                continue
+            with self._lock:
+                due_s = self._schedule(root).due_in_s(time.monotonic(), committed)
+                if due_s is None or root.query_id in self._busy:
+                    continue
+                if due_s > 0:
+                    pause_s = min(pause_s, due_s)
+                    continue
+                self._busy.add(root.query_id)
+            self._threads.submit(self._take_due, root)
+        return pause_s
+
+    def _schedule(self, root: JobRoot) -> CheckpointSchedule:
+        known, schedule = self._schedules.get(root.query_id, (None, None))
+        if known is root and schedule is not None:
+            return schedule
+        newest = next(iter(root.checkpoints()), None)
+        schedule = CheckpointSchedule(
+            root.config,
+            time.monotonic(),
+            last_age_s=(self._wall_ms() - newest.triggered_at_ms) / 1000 if newest else 0.0,
+            version=newest.version if newest else -1,
+        )
+        self._schedules[root.query_id] = root, schedule
+        return schedule
+
+    def _take_due(self, root: JobRoot) -> None:
+        try:
+            self._take(root, root.config.checkpoint_timeout_ms / 1000)
+        except _NOT_COUNTED as reason:
+            _log.info("no checkpoint of job %s: %s", self._snapshots.label(root.query_id), reason)
+        except QueryableStateError as failure:
+            _log.warning("a checkpoint has failed: %s", failure)
+            self._count(root, failure)
+        except Exception:  # noqa: BLE001 - nobody waits for the outcome of this thread
+            _log.exception("a checkpoint of query %s has failed", root.query_id.hex())
+        finally:
+            with self._lock:
+                self._busy.discard(root.query_id)
+            self._wake.set()
+
+    def _take(self, root: JobRoot, timeout_s: float) -> CheckpointMetadata:
+        deadline_s = time.monotonic() + timeout_s
+        with self._snapshots.pinned(root.query_id), self._writer.alone(root.query_id, timeout_s):
+            if self._roots.of(root.query_id) is not root:
+                label = self._snapshots.label(root.query_id)
+                raise DeclinedError(f"job {label}: a new run of it begins")
+            with self._lock:
+                schedule = self._schedule(root)
+                schedule.start(time.monotonic())
+            attempt = CheckpointAttempt(root, self._snapshots, self._writer, self._history)
+            try:
+                metadata = attempt.run(self._wall_ms(), deadline_s - time.monotonic())
+            except _NOT_COUNTED:
+                with self._lock:
+                    schedule.put_off(attempt.version)
+                    self._swept.discard(root)
+                raise
+            except QueryableStateError:
+                with self._lock:
+                    self._swept.discard(root)
+                raise
+            with self._lock:
+                schedule.complete(time.monotonic(), metadata.version)
+            _log.info(
+                "checkpoint %s of job %s: batch %d, %d ms",
+                root.root.path(layout.checkpoint_folder(metadata.checkpoint_id)),
+                self._snapshots.label(root.query_id),
+                metadata.version,
+                metadata.duration_ms,
+            )
+            with self._lock:
+                sweep = root not in self._swept
+            if attempt.retire(sweep=sweep):
+                with self._lock:
+                    self._swept.add(root)
+            return metadata
+
+    def _count(self, root: JobRoot, failure: QueryableStateError) -> None:
+        with self._lock:
+            schedule = self._schedule(root)
+            if not schedule.fail(time.monotonic()):
+                return
+        tolerable = root.config.tolerable_failures
+        error = CheckpointError(
+            f"job {self._snapshots.label(root.query_id)} is stopped, because more checkpoints "
+            f"failed in a row than the {tolerable} that are tolerated; the last one: {failure}"
+        )
+        _log.error("%s", error)
+        try:
+            self._engine.stop_query(root.query_id, error)
+        except QueryableStateError as problem:
+            _log.error("query %s is not stopped: %s", root.query_id.hex(), problem)
