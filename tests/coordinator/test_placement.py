@@ -174,7 +174,8 @@ def test_every_change_of_an_owner_raises_the_version(cluster: Cluster) -> None:
 
 
 def opened(cluster: Cluster, index: int, server: str, batch: int, first: int = 0) -> int:
-    return cluster.placement.open(cluster.operator(), index, server, batch, first).complete_since
+    opening = cluster.placement.open_empty(cluster.operator(), index, server, batch, first)
+    return opening.complete_since
 
 
 def move(cluster: Cluster, index: int, to: str) -> None:
@@ -260,8 +261,8 @@ def test_a_new_run_may_change_the_parallelism_and_loses_the_state(cluster: Clust
     assert not list(cluster.placement.opened_by("a"))
     for index in (0, 1):
         cluster.placement.assign(rescaled, index, cluster.servers.get("a"), 1, 0)
-    assert cluster.placement.open(rescaled, 0, "a", 6, 0).complete_since == 6
-    assert cluster.placement.open(rescaled, 1, "a", 7, 0).complete_since == 6
+    assert cluster.placement.open_empty(rescaled, 0, "a", 6, 0).complete_since == 6
+    assert cluster.placement.open_empty(rescaled, 1, "a", 7, 0).complete_since == 6
 
 
 def test_a_new_parallelism_does_not_hide_what_was_lost_before_it(cluster: Cluster) -> None:
@@ -273,7 +274,7 @@ def test_a_new_parallelism_does_not_hide_what_was_lost_before_it(cluster: Cluste
     # Batch 7 failed, and the query was started again with another parallelism.
     rescaled = cluster.placement.declare(QUERY, "op", 2, 128, NEXT_RUN)
     cluster.placement.assign(rescaled, 0, cluster.servers.get("b"), 1, 0)
-    assert cluster.placement.open(rescaled, 0, "b", 7, 0).complete_since == 7
+    assert cluster.placement.open_empty(rescaled, 0, "b", 7, 0).complete_since == 7
 
 
 def test_a_new_parallelism_in_the_first_batch_loses_nothing(cluster: Cluster) -> None:
@@ -282,7 +283,7 @@ def test_a_new_parallelism_in_the_first_batch_loses_nothing(cluster: Cluster) ->
     opened(cluster, 0, "a", 3, first=3)
     rescaled = cluster.placement.declare(QUERY, "op", 2, 128, NEXT_RUN)
     cluster.placement.assign(rescaled, 0, cluster.servers.get("a"), 1, 0)
-    assert cluster.placement.open(rescaled, 0, "a", 3, 3).complete_since == 3
+    assert cluster.placement.open_empty(rescaled, 0, "a", 3, 3).complete_since == 3
 
 
 def test_one_run_has_one_parallelism(cluster: Cluster) -> None:
@@ -292,9 +293,16 @@ def test_one_run_has_one_parallelism(cluster: Cluster) -> None:
 
 
 def test_key_groups_are_for_life(cluster: Cluster) -> None:
-    cluster.operator(4)
+    cluster.register("a")
+    cluster.assign(0, "a")
+    opened(cluster, 0, "a", 0)
     with pytest.raises(JobError, match="set max_parallelism to 128"):
         cluster.placement.declare(QUERY, "op", 4, 64, NEXT_RUN)
+
+
+def test_key_groups_nobody_opened_bind_no_later_run(cluster: Cluster) -> None:
+    cluster.operator(4)
+    assert cluster.placement.declare(QUERY, "op", 4, 64, NEXT_RUN).max_parallelism == 64
 
 
 @pytest.mark.parametrize(("parallelism", "most"), [(0, 128), (129, 128), (4, 40_000)])

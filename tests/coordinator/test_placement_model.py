@@ -135,7 +135,7 @@ class PlacementMachine(RuleBasedStateMachine):
                 opening = coordinator_pb2.OpenSubtaskRequest(
                     subtask=subtask(index), server_id=server.server_id, batch_id=0
                 )
-                response, _ = self.subtasks.open(opening, INFO)
+                response, _ = self.subtasks.open(opening, INFO, None)
                 server.owned[index] = response.placement_version
 
     @rule(executor=EXECUTOR, drained=st.booleans())

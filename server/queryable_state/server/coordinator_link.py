@@ -26,7 +26,7 @@ from queryable_state.wire.status import ERROR_METADATA, error_from_call
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from queryable_state.internal.v1 import backend_pb2, coordinator_pb2
+    from queryable_state.internal.v1 import backend_pb2, checkpoint_pb2, coordinator_pb2
     from queryable_state.v1 import query_pb2
 
 _RETRY_AFTER_MS = 200
@@ -123,6 +123,12 @@ class CoordinatorLink:
         """The owner of a subtask, assigned where there is none."""
         return await self._call(self._stub.AssignSubtask, request, timeout_s)
 
+    async def plan_restore(
+        self, request: coordinator_pb2.PlanRestoreRequest, *, timeout_s: float | None = None
+    ) -> checkpoint_pb2.RestorePlan:
+        """What the owner of a subtask loads before it opens its store."""
+        return await self._call(self._stub.PlanRestore, request, timeout_s)
+
     async def open_subtask(
         self, request: coordinator_pb2.OpenSubtaskRequest, *, timeout_s: float | None = None
     ) -> coordinator_pb2.OpenSubtaskResponse:
@@ -146,6 +152,36 @@ class CoordinatorLink:
     ) -> query_pb2.LocateStateResponse:
         """A state's registration and owners."""
         return await self._call(self._stub.LocateState, request, timeout_s)
+
+    async def trigger_savepoint(
+        self, request: coordinator_pb2.TriggerSavepointRequest, *, timeout_s: float | None = None
+    ) -> coordinator_pb2.TriggerSavepointResponse:
+        """Writes a savepoint of a running job."""
+        return await self._call(self._stub.TriggerSavepoint, request, timeout_s)
+
+    async def put_object(
+        self, request: coordinator_pb2.PutObjectRequest, *, timeout_s: float | None = None
+    ) -> coordinator_pb2.PutObjectResponse:
+        """Stores a file in the driver's memory."""
+        return await self._call(self._stub.PutObject, request, timeout_s)
+
+    async def get_object(
+        self, request: coordinator_pb2.GetObjectRequest, *, timeout_s: float | None = None
+    ) -> coordinator_pb2.GetObjectResponse:
+        """A file of the driver's memory."""
+        return await self._call(self._stub.GetObject, request, timeout_s)
+
+    async def list_objects(
+        self, request: coordinator_pb2.ListObjectsRequest, *, timeout_s: float | None = None
+    ) -> coordinator_pb2.ListObjectsResponse:
+        """The files of the driver's memory under a prefix."""
+        return await self._call(self._stub.ListObjects, request, timeout_s)
+
+    async def delete_object(
+        self, request: coordinator_pb2.DeleteObjectRequest, *, timeout_s: float | None = None
+    ) -> coordinator_pb2.DeleteObjectResponse:
+        """Removes a file of the driver's memory."""
+        return await self._call(self._stub.DeleteObject, request, timeout_s)
 
     async def list_jobs(
         self, request: query_pb2.ListJobsRequest, *, timeout_s: float | None = None

@@ -177,10 +177,13 @@ class CoordinatorSettings:
     push_timeout_ms: int = 1_000
     """How long a state server may take to confirm a commit before a heartbeat has to repeat it."""
 
+    manifest_timeout_ms: int = 60_000
+    """How long a job waits for its root when a commit cannot be written there, before it fails."""
+
     stop_timeout_s: float = 10.0
     """How long state servers may take to drain when the coordinator stops."""
 
-    workers: int = 32
+    workers: int = 64
     """Threads that answer calls."""
 
 

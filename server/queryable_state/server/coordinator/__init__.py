@@ -3,23 +3,15 @@
 from queryable_state.server.coordinator.catalog import JobView
 from queryable_state.server.coordinator.coordinator import Coordinator
 from queryable_state.server.coordinator.engine import BatchClocks, Engine, QueryInfo
-from queryable_state.server.coordinator.epochs import (
-    DirectoryEpochStore,
-    EpochStore,
-    MemoryEpochStore,
-)
 from queryable_state.server.coordinator.job_config import JobConfig
 from queryable_state.server.coordinator.registrations import NameClaim, check_queryable_names
 
 __all__ = [
     "BatchClocks",
     "Coordinator",
-    "DirectoryEpochStore",
     "Engine",
-    "EpochStore",
     "JobConfig",
     "JobView",
-    "MemoryEpochStore",
     "NameClaim",
     "QueryInfo",
     "check_queryable_names",

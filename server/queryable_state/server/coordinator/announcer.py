@@ -4,30 +4,53 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from queryable_state.wire.errors import QueryableStateError
+from queryable_state.wire.errors import (
+    CheckpointError,
+    JobError,
+    QueryableStateError,
+    RetryLaterError,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
     from queryable_state.internal.v1 import backend_pb2
+    from queryable_state.internal.v1.checkpoint_pb2 import ChangelogFile
     from queryable_state.server.coordinator.backend_links import BackendLinks
     from queryable_state.server.coordinator.batch_checks import Finding
     from queryable_state.server.coordinator.batches import Batches
+    from queryable_state.server.coordinator.commits import CommitRound
     from queryable_state.server.coordinator.engine import Engine
+    from queryable_state.server.coordinator.manifests import Manifests
 
 _log = logging.getLogger(__name__)
 
 _THREADS = 8
+_FIRST_RETRY_S = 0.1
+_LONGEST_RETRY_S = 2.0
 
 
 class Announcer:
     """Pushes commits, one round a query at a time, on threads of its own."""
 
     def __init__(
-        self, batches: Batches, links: BackendLinks, engine: Engine, *, strict: bool
+        self,
+        batches: Batches,
+        manifests: Manifests,
+        links: BackendLinks,
+        engine: Engine,
+        *,
+        strict: bool,
+        manifest_timeout_s: float,
     ) -> None:
         self._batches = batches
+        self._manifests = manifests
+        self._manifest_timeout_s = manifest_timeout_s
+        self._stopping = threading.Event()
         self._links = links
         self._engine = engine
         self._strict = strict
@@ -45,26 +68,80 @@ class Announcer:
         """Waits for what is under way; may be repeated."""
         with self._lock:
             self._closed = True
+        self._stopping.set()
         self._threads.shutdown()
 
     def _push(self, query_id: bytes) -> None:
         try:
             while commit_round := self._batches.next_round(query_id):
                 seals: dict[str, list[backend_pb2.SealedSubtask]] = {}
+                over = False
                 try:
                     seals = self._links.commit(commit_round)
                 finally:
-                    findings = self._batches.end_round(commit_round, seals)
-                for finding in findings:
+                    # What was reported is told once: whatever happened, it is written now.
+                    over = self._write(commit_round, seals)
+                    if not over:
+                        self._batches.abandon_round(commit_round)
+                if not over:
+                    return
+                for finding in self._batches.end_round(commit_round, seals):
                     self._tell(query_id, finding)
         except Exception:  # noqa: BLE001 - nobody waits for the outcome of this thread
             _log.exception("commits of query %s are not pushed", query_id.hex())
 
-    def _tell(self, query_id: bytes, finding: Finding) -> None:
-        _log.error("%s: %s", finding.error.reason_name, finding.error)
-        if not self._strict:
+    def _write(
+        self, commit_round: CommitRound, seals: dict[str, list[backend_pb2.SealedSubtask]]
+    ) -> bool:
+        """Writes the manifests due, however often it takes; False where the job is given up."""
+        query_id = commit_round.query_id
+        give_up_s = time.monotonic() + self._manifest_timeout_s
+        pause_s = _FIRST_RETRY_S
+        unreported: list[ChangelogFile] = []
+        while True:
+            try:
+                self._manifests.write(commit_round, seals, unreported)
+                self._catch_up(query_id, seals, unreported)
+                return True
+            except QueryableStateError as failure:
+                version = commit_round.commit.version
+                _log.warning("the manifest of batch %d is not written: %s", version, failure)
+                if time.monotonic() + pause_s > give_up_s:
+                    error = CheckpointError(
+                        f"which changelogs are batch {version} could not be written within "
+                        f"{self._manifest_timeout_s:g} s, and the job cannot go on without that; "
+                        f"nothing is lost: restart it when its root can be written ({failure})"
+                    )
+                    self._stop(query_id, error)
+                    return False
+            if self._stopping.wait(pause_s):
+                return False
+            pause_s = min(2 * pause_s, _LONGEST_RETRY_S)
+
+    def _catch_up(
+        self, query_id: bytes, answered: Collection[str], unreported: Sequence[ChangelogFile]
+    ) -> None:
+        """Has servers load anew what a batch has and their stores lack."""
+        behind = self._batches.behind(query_id, answered, unreported)
+        if not behind:
             return
+        _log.warning("servers %s lack changelogs of a batch, and load them", ", ".join(behind))
+        told = self._links.drop_query(query_id, behind.values())
+        gone = {server_id for server_id, address in behind.items() if address in told}
+        self._batches.close_stores(query_id, gone)
+        if len(told) < len(behind):
+            raise RetryLaterError("a server that must load its state anew does not answer")
+
+    def _tell(self, query_id: bytes, finding: Finding) -> None:
+        # What is only lost does not get better by an end.
+        if self._strict and isinstance(finding.error, JobError):
+            self._stop(query_id, finding.error)
+        else:
+            _log.error("%s: %s", finding.error.reason_name, finding.error)
+
+    def _stop(self, query_id: bytes, error: QueryableStateError) -> None:
+        _log.error("%s: %s", error.reason_name, error)
         try:
-            self._engine.stop_query(query_id, finding.error)
+            self._engine.stop_query(query_id, error)
         except QueryableStateError as failure:
             _log.error("query %s is not stopped: %s", query_id.hex(), failure)

@@ -9,27 +9,35 @@ from typing import TYPE_CHECKING
 
 from queryable_state.internal.v1 import backend_pb2, coordinator_pb2
 from queryable_state.server.coordinator.jobs import check_id
+from queryable_state.server.coordinator.root_registrations import check_states
 from queryable_state.wire.errors import (
     InvalidRequestError,
     JobError,
     QueryableStateError,
     Reason,
+    RetryLaterError,
     SupersededError,
     UnknownJobError,
 )
 from queryable_state.wire.key_groups import key_group_range
 
 if TYPE_CHECKING:
+    from queryable_state.internal.v1 import checkpoint_pb2
     from queryable_state.server.coordinator.announcer import Announcer
     from queryable_state.server.coordinator.batches import Batches
     from queryable_state.server.coordinator.catalog import Catalog
     from queryable_state.server.coordinator.engine import BatchClocks, Engine, QueryInfo
-    from queryable_state.server.coordinator.epochs import Epochs
+    from queryable_state.server.coordinator.job_roots import JobRoot, JobRoots
+    from queryable_state.server.coordinator.recovery import Recovery
+    from queryable_state.server.coordinator.restore_plans import RestorePlans
     from queryable_state.server.coordinator.subtasks import Subtasks
 
 _log = logging.getLogger(__name__)
 
 _EXECUTORS_KNOWN_S = 1.0
+# A begin may wait so long; a server gives it up after 5 s, and begins again.
+_MANIFEST_S = 3.0
+_RETRY_MS = 100
 
 
 class Authority:
@@ -38,7 +46,9 @@ class Authority:
     def __init__(
         self,
         engine: Engine,
-        epochs: Epochs,
+        recovery: Recovery,
+        roots: JobRoots,
+        plans: RestorePlans,
         subtasks: Subtasks,
         batches: Batches,
         catalog: Catalog,
@@ -47,7 +57,9 @@ class Authority:
         settle_timeout_s: float,
     ) -> None:
         self._engine = engine
-        self._epochs = epochs
+        self._recovery = recovery
+        self._roots = roots
+        self._plans = plans
         self._subtasks = subtasks
         self._batches = batches
         self._catalog = catalog
@@ -67,14 +79,30 @@ class Authority:
         info = self._query(request.subtask.query_id)
         return self._subtasks.assign(request, info, self._live_executors())
 
+    def plan_restore(
+        self, request: coordinator_pb2.PlanRestoreRequest
+    ) -> checkpoint_pb2.RestorePlan:
+        """What the owner of a subtask loads into its store."""
+        _check_subtask(request.subtask)
+        _check_batch(request.batch_id)
+        return self._plans.plan(request, self._query(request.subtask.query_id))
+
     def open_subtask(
         self, request: coordinator_pb2.OpenSubtaskRequest
     ) -> coordinator_pb2.OpenSubtaskResponse:
-        """The owner opens an empty store; logs where state is lost by that."""
+        """The owner opens its store, restored or empty; logs where state is lost by that."""
         _check_subtask(request.subtask)
         _check_batch(request.batch_id)
         info = self._query(request.subtask.query_id)
-        response, opening = self._subtasks.open(request, info)
+        root = self._roots.of(request.subtask.query_id)
+        if root is not None and not request.restored:
+            raise RetryLaterError(
+                f"the state of job {info.name!r} is kept in {root.uri}: a store is loaded by a "
+                "plan before it is opened"
+            )
+        self._tell_broken(request, root)
+        durable_since = None if root is None else root.complete_since
+        response, opening = self._subtasks.open(request, info, durable_since)
         if opening.lost:
             subtask = request.subtask
             first, last = key_group_range(
@@ -104,17 +132,17 @@ class Authority:
         _check_batch(batch_id)
         info = self._query(query_id)
         _check_run(info, request)
-        if not self._epochs.knows(query_id, request.run_id):
-            self._epochs.of(query_id, request.run_id)
-            # A run that was overtaken while its epoch was made must not use it: it may be
-            # higher than that of the newer run.
-            info = self._query(query_id)
-            _check_run(info, request)
+        if not self._recovery.is_bound(query_id, request.run_id):
+            self._recovery.bind(request, info, lambda: _check_run(self._query(query_id), request))
         clocks = self._clocks(query_id, info, batch_id)
         self._batches.begin(request, info, clocks)
         self._announcer.announce(query_id)
-        self._batches.wait_settled(query_id, batch_id - 1, self._settle_timeout_s)
-        return self._batches.begun(request, self._epochs.of(query_id, request.run_id))
+        epoch, storage = self._recovery.run(query_id, request.run_id)
+        if storage.root:
+            self._await_manifest(query_id, batch_id - 1)
+        else:
+            self._batches.wait_settled(query_id, batch_id - 1, self._settle_timeout_s)
+        return self._batches.begun(request, epoch, storage)
 
     def register_states(
         self, request: coordinator_pb2.RegisterStatesRequest
@@ -122,7 +150,13 @@ class Authority:
         """Gives ids to an operator's states, or refuses all of them."""
         _check_subtask(request.subtask)
         info = self._query(request.subtask.query_id)
+        query_id, uid = request.subtask.query_id, request.subtask.operator_uid
+        root = self._roots.of(query_id)
+        if root is not None:
+            check_states(root, uid, [state.state_name for state in request.states])
         states = self._catalog.register_states(request, info)
+        if root is not None:
+            self._catalog.keep(root)
         return coordinator_pb2.RegisterStatesResponse(states=states)
 
     def batch_committed(self, query_id: bytes, batch_id: int) -> None:
@@ -148,6 +182,33 @@ class Authority:
         if self._batches.committed(query_id) < batch_id:
             return False
         return self._batches.wait_settled(query_id, batch_id, timeout_s)
+
+    def _await_manifest(self, query_id: bytes, batch_id: int) -> None:
+        """What follows a batch that is not durably committed could not be told from it."""
+        timeout_s = max(self._settle_timeout_s, _MANIFEST_S)
+        if not self._batches.wait_settled(query_id, batch_id, timeout_s):
+            raise RetryLaterError(
+                f"batch {batch_id} of query {query_id.hex()} is not yet written down as committed",
+                retry_after_ms=_RETRY_MS,
+            )
+
+    def _tell_broken(
+        self, request: coordinator_pb2.OpenSubtaskRequest, root: JobRoot | None
+    ) -> None:
+        loaded_from = (
+            f"checkpoint {request.checkpoint_id} and the changelogs after it"
+            if request.checkpoint_id
+            else "all its changelogs, or the savepoint it started from"
+        )
+        for broken in request.broken:
+            _log.error(
+                "%s: %s cannot be used (%s); the state was loaded from %s in %s",
+                self._subtasks.describe(request.subtask),
+                broken.path,
+                broken.problem,
+                loaded_from,
+                root.uri if root else "no root",
+            )
 
     def _query(self, query_id: bytes) -> QueryInfo:
         info = self._engine.query(query_id)

@@ -79,8 +79,8 @@ class BackendLinks:
         call = self._stub(address).Snapshot(request, timeout=timeout_s, metadata=self._metadata)
         return SnapshotCall(call, f"state server {address}")
 
-    def drop_query(self, query_id: bytes, addresses: Iterable[str]) -> None:
-        """Tells servers to forget a query; one that misses it learns so by its next lease."""
+    def drop_query(self, query_id: bytes, addresses: Iterable[str]) -> set[str]:
+        """Tells servers to forget a query; answers which of them have."""
         request = backend_pb2.DropQueryRequest(query_id=query_id)
         calls = {
             address: self._stub(address).DropQuery.future(
@@ -88,8 +88,8 @@ class BackendLinks:
             )
             for address in addresses
         }
-        for address, call in calls.items():
-            _outcome(call, address, f"drop of query {query_id.hex()}")
+        what = f"drop of query {query_id.hex()}"
+        return {address for address, call in calls.items() if _outcome(call, address, what)}
 
     def shutdown(self, addresses: Iterable[str]) -> set[str]:
         """Tells servers to drain and exit; answers which of them heard it."""

@@ -6,14 +6,14 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from queryable_state.wire.errors import JobError, Reason
+from queryable_state.wire.errors import JobError, QueryableStateError, Reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from queryable_state.internal.v1 import backend_pb2
     from queryable_state.server.coordinator.commits import CommitRound
-    from queryable_state.server.coordinator.placement import Operator
+    from queryable_state.server.coordinator.operators import Operator
 
 _SHOWN = 20
 
@@ -23,7 +23,7 @@ class Finding:
     """Something a committed batch shows to be wrong with its job."""
 
     batch_id: int
-    error: JobError
+    error: QueryableStateError
 
 
 def check_batches(

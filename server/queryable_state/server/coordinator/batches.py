@@ -7,13 +7,20 @@ from typing import TYPE_CHECKING
 
 from queryable_state.internal.v1 import coordinator_pb2
 from queryable_state.server.coordinator.batch_checks import check_batches
+from queryable_state.server.coordinator.batch_facts import BatchFacts
+from queryable_state.server.coordinator.batch_losses import (
+    behind,
+    close_lost,
+    lost_finding,
+)
 from queryable_state.server.coordinator.jobs import RUNNING
 from queryable_state.wire.errors import Reason, SupersededError, UnknownJobError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Container, Mapping, Sequence
 
     from queryable_state.internal.v1 import backend_pb2
+    from queryable_state.internal.v1.checkpoint_pb2 import ChangelogFile, JobStorage
     from queryable_state.server.coordinator.batch_checks import Finding
     from queryable_state.server.coordinator.books import Books
     from queryable_state.server.coordinator.commits import CommitRound
@@ -69,7 +76,7 @@ class Batches:
             books.advance_commit(job, request.batch_id - 1)
 
     def begun(
-        self, request: coordinator_pb2.BeginBatchRequest, epoch: int
+        self, request: coordinator_pb2.BeginBatchRequest, epoch: int, storage: JobStorage
     ) -> coordinator_pb2.BeginBatchResponse:
         """The answer to a begin."""
         books = self._books
@@ -92,6 +99,7 @@ class Batches:
                 watermarks_ms=watermarks,
                 committed=books.commits.told(request.query_id),
                 offsets_digest=clocks.offsets_digest,
+                storage=storage,
             )
 
     def commit(self, query_id: bytes, batch_id: int) -> None:
@@ -128,6 +136,54 @@ class Batches:
         with self._books.changed:
             return self._books.commits.begin_round(query_id, self._books.holders(query_id))
 
+    def facts(self, query_id: bytes, batch_id: int) -> BatchFacts | None:
+        """What is known of a batch; None where the job was dropped."""
+        books = self._books
+        with books.changed:
+            job = books.jobs.find(query_id)
+            if job is None:
+                return None
+            clocks = job.clocks.get(batch_id)
+            first = job.first_batch_of_run
+            return BatchFacts(
+                batch_id=batch_id,
+                offsets_digest=clocks.offsets_digest if clocks else b"",
+                watermark_ms=clocks.watermark_ms if clocks else 0,
+                first_of_run=first is None or batch_id <= first,
+                parallelisms={
+                    operator.uid: (operator.parallelism, operator.max_parallelism)
+                    for operator in books.placement.operators(query_id)
+                },
+            )
+
+    def behind(
+        self, query_id: bytes, answered: Container[str], unreported: Sequence[ChangelogFile]
+    ) -> dict[str, str]:
+        """The servers that lack changelogs of a committed batch: HOST:PORT of backend by id."""
+        books = self._books
+        with books.changed:
+            holders = books.holders(query_id)
+            return {
+                server_id: holders[server_id]
+                for server_id in behind(books.placement, query_id, answered, unreported)
+                if server_id in holders
+            }
+
+    def close_stores(self, query_id: bytes, server_ids: Container[str]) -> None:
+        """These servers have dropped all they held of a query: they must open it anew."""
+        placement = self._books.placement
+        with self._books.changed:
+            for operator in placement.operators(query_id):
+                for index, ownership in operator.subtasks.items():
+                    if ownership.opened and ownership.server_id in server_ids:
+                        placement.close(operator, index)
+
+    def abandon_round(self, commit_round: CommitRound) -> None:
+        """A push is over, and what had to be written of it is not: it is due again."""
+        with self._books.changed:
+            self._books.commits.abandon_round(commit_round)
+            self._books.changed.notify_all()
+
     def end_round(
         self,
         commit_round: CommitRound,
@@ -137,9 +193,11 @@ class Batches:
         books = self._books
         query_id = commit_round.query_id
         with books.changed:
+            job = books.jobs.find(query_id)
+            # Before anybody goes on behind the batch.
+            lost = close_lost(books.placement, commit_round, seals)
             books.commits.end_round(commit_round)
             books.changed.notify_all()
-            job = books.jobs.find(query_id)
             if job is None:
                 return []
             for server_id in seals:
@@ -157,7 +215,13 @@ class Batches:
                     job.partial_batches += 1
                 else:
                     job.non_deterministic_batches += 1
-            return findings
+            return [
+                *findings,
+                *(
+                    lost_finding(job.label, books.states.operator_name(query_id, op.uid), op, index)
+                    for op, index in lost
+                ),
+            ]
 
     def is_settled(self, query_id: bytes) -> bool:
         """Whether no push is due; one may be under way."""

@@ -81,7 +81,8 @@ class Books:
         """
         if job.first_batch is None:
             job.first_batch = batch_id
-            self.commits.enter(job.query_id, batch_id - 1, self.wall_ms())
+            time_ms = self.wall_ms() if batch_id else 0
+            self.commits.enter(job.query_id, Commit(batch_id - 1, time_ms, 0))
         committed = self.commits.version(job.query_id)
         if batch_id > committed:
             return job.first_batch
@@ -111,6 +112,17 @@ class Books:
         """Frees what a server that is gone did own."""
         self.placement.free(server_id)
         self.commits.forget_server(server_id)
+        self.changed.notify_all()
+
+    def restart(self, job: Job) -> None:
+        """Forgets what servers hold and have committed of a job that goes on by another root.
+
+        Servers learn by their leases to drop what they hold, and load it anew.
+        """
+        self.placement.drop_query(job.query_id)
+        self.states.drop(job.query_id)
+        self.commits.drop(job.query_id)
+        job.first_batch = None
         self.changed.notify_all()
 
     def drop(self, job: Job) -> dict[str, str]:

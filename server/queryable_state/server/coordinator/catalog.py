@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from queryable_state.server.coordinator.jobs import FINISHED, RUNNING
 from queryable_state.server.coordinator.registrations import OperatorClaim
+from queryable_state.server.coordinator.root_registrations import keep_registrations
 from queryable_state.v1 import query_pb2, registration_pb2
 from queryable_state.wire.errors import (
     AmbiguousJobError,
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from queryable_state.internal.v1 import coordinator_pb2
     from queryable_state.server.coordinator.books import Books
     from queryable_state.server.coordinator.engine import QueryInfo
+    from queryable_state.server.coordinator.job_roots import JobRoot
     from queryable_state.server.coordinator.jobs import Job
 
 
@@ -48,7 +50,7 @@ class JobView:
 
 
 class Catalog:
-    """Registers, finds, lists and forgets jobs and states. Thread-safe, no I/O."""
+    """Registers, finds, lists and forgets jobs and states. Thread-safe; only `keep` does I/O."""
 
     def __init__(self, books: Books) -> None:
         self._books = books
@@ -68,6 +70,10 @@ class Catalog:
                 max_parallelism=request.subtask.max_parallelism,
             )
             return self._books.states.register(operator, request.states)
+
+    def keep(self, root: JobRoot) -> None:
+        """Writes the states of a job to its root, where they are not there yet. I/O."""
+        keep_registrations(self._books, root)
 
     def locate(self, job_text: str, state_name: str) -> registration_pb2.StateLocation:
         """A state's registration and the owners of all its key groups."""

@@ -14,15 +14,20 @@ from typing import TYPE_CHECKING, Self
 import grpc
 
 from queryable_state.internal.v1 import coordinator_pb2_grpc
+from queryable_state.server.checkpoint.object_storage import MemoryObjectStore
 from queryable_state.server.coordinator.announcer import Announcer
 from queryable_state.server.coordinator.authority import Authority
 from queryable_state.server.coordinator.backend_links import BackendLinks
 from queryable_state.server.coordinator.batches import Batches
 from queryable_state.server.coordinator.books import Books
 from queryable_state.server.coordinator.catalog import Catalog
-from queryable_state.server.coordinator.epochs import Epochs, MemoryEpochStore
+from queryable_state.server.coordinator.epochs import Epochs
 from queryable_state.server.coordinator.job_config import JobConfigs
+from queryable_state.server.coordinator.job_roots import JobRoots
 from queryable_state.server.coordinator.leases import Leases
+from queryable_state.server.coordinator.manifests import Manifests
+from queryable_state.server.coordinator.recovery import Recovery
+from queryable_state.server.coordinator.restore_plans import RestorePlans
 from queryable_state.server.coordinator.secret import SecretFile, SecretInterceptor
 from queryable_state.server.coordinator.service import CoordinatorService
 from queryable_state.server.coordinator.subtasks import Subtasks
@@ -36,7 +41,6 @@ if TYPE_CHECKING:
 
     from queryable_state.server.coordinator.catalog import JobView
     from queryable_state.server.coordinator.engine import Engine
-    from queryable_state.server.coordinator.epochs import EpochStore
     from queryable_state.server.coordinator.job_config import JobConfig
     from queryable_state.server.settings import CoordinatorSettings
     from queryable_state.v1 import registration_pb2
@@ -72,7 +76,6 @@ class Coordinator:
         engine: Engine,
         settings: CoordinatorSettings,
         *,
-        epoch_store: EpochStore | None = None,
         clock_ms: Callable[[], int] = _monotonic_ms,
         wall_ms: Callable[[], int] = _wall_ms,
     ) -> None:
@@ -85,10 +88,25 @@ class Coordinator:
         self._catalog = Catalog(self._books)
         batches = Batches(self._books)
         self._links = BackendLinks(settings.secret, timeout_ms=settings.push_timeout_ms)
-        self._announcer = Announcer(batches, self._links, engine, strict=settings.strict)
+        self._roots = JobRoots()
+        self._objects = MemoryObjectStore()
+        self._recovery = Recovery(
+            engine, self._books, self._configs, self._roots, Epochs(), self._objects
+        )
+        self._plans = RestorePlans(engine, self._books, self._roots)
+        self._announcer = Announcer(
+            batches,
+            Manifests(engine, batches, self._roots),
+            self._links,
+            engine,
+            strict=settings.strict,
+            manifest_timeout_s=settings.manifest_timeout_ms / 1000,
+        )
         self._authority = Authority(
             engine,
-            Epochs(epoch_store or MemoryEpochStore()),
+            self._recovery,
+            self._roots,
+            self._plans,
             Subtasks(self._books),
             batches,
             self._catalog,
@@ -102,6 +120,7 @@ class Coordinator:
             self._catalog,
             self._announcer,
             self._links,
+            forget=self._forget,
             retained_finished_jobs=settings.retained_finished_jobs,
         )
         self._lock = threading.Lock()
@@ -183,6 +202,7 @@ class Coordinator:
     def drop_query(self, query_id: bytes) -> None:
         """Forgets an ended query and its state; refuses a running one."""
         self._links.drop_query(query_id, self._catalog.drop(query_id))
+        self._forget(query_id)
 
     def batch_committed(self, query_id: bytes, batch_id: int) -> None:
         """Tells of a commit, where the engine says so by itself; may be late or repeated."""
@@ -204,6 +224,10 @@ class Coordinator:
         """Brings leases up to the clock; only a clock that does not go by itself needs it."""
         self._leases.tick()
 
+    def _forget(self, query_id: bytes) -> None:
+        self._recovery.forget(query_id)
+        self._plans.forget(query_id)
+
     def _open(self, stack: ExitStack) -> None:
         settings = self._settings
         workers = ThreadPoolExecutor(settings.workers, thread_name_prefix="queryable-state-rpc")
@@ -211,7 +235,15 @@ class Coordinator:
             workers, interceptors=[SecretInterceptor(settings.secret)], options=_OPTIONS
         )
         coordinator_pb2_grpc.add_CoordinatorServicer_to_server(
-            CoordinatorService(self._leases, self._authority, self._catalog, self._watcher), server
+            CoordinatorService(
+                self._leases,
+                self._authority,
+                self._catalog,
+                self._watcher,
+                self._objects,
+                waiting=max(1, settings.workers * 3 // 4),
+            ),
+            server,
         )
         port = bind(
             server.add_insecure_port,

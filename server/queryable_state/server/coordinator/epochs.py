@@ -2,114 +2,72 @@
 
 from __future__ import annotations
 
-import os
 import threading
-from typing import TYPE_CHECKING, Protocol
-
-from queryable_state.wire.errors import CorruptDataError, RetryLaterError
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from typing import Protocol
 
 
 class EpochStore(Protocol):
-    """Gives each run of a query a number above those of all runs before it."""
+    """Gives each run a number above those of all runs before it.
 
-    def allocate(self, query_id: bytes, run_id: bytes) -> int:
-        """A new epoch, 1 or more; durable, where the store is, before it returns.
+    A job's `StateRoot` is one: its epochs are durable, and one driver's alone.
+    """
 
-        Called once a run, from one thread at a time.
-        """
+    def allocate_epoch(self, run_id: bytes) -> int:
+        """A new epoch, 1 or more; durable, where the store is, before it returns."""
         ...
 
 
 class MemoryEpochStore:
-    """Epochs that grow as long as the driver lives, for state that lives no longer."""
+    """Epochs that grow as long as the driver lives, for state that lives no longer.
 
-    def __init__(self) -> None:
-        self._newest: dict[bytes, int] = {}
-
-    def allocate(self, query_id: bytes, run_id: bytes) -> int:
-        """The next epoch of this driver."""
-        epoch = self._newest.get(query_id, 0) + 1
-        self._newest[query_id] = epoch
-        return epoch
-
-
-class DirectoryEpochStore:
-    """Epochs as files `<directory>/<query id>/<epoch>`, each created by one driver alone.
-
-    Exclusive creation makes an epoch belong to one run even while the driver
-    before is still dying. The file holds the run's id, for people.
+    One store serves all queries. Not thread-safe.
     """
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
+    def __init__(self) -> None:
+        self._newest = 0
 
-    def allocate(self, query_id: bytes, run_id: bytes) -> int:
-        """The next epoch over all drivers that use the directory."""
-        folder = self._directory / query_id.hex()
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            epoch = max((_epoch_of(path) for path in folder.iterdir()), default=0)
-            while True:
-                epoch += 1
-                try:
-                    descriptor = os.open(folder / str(epoch), os.O_CREAT | os.O_EXCL | os.O_WRONLY)
-                except FileExistsError:
-                    continue
-                with os.fdopen(descriptor, "w") as file:
-                    file.write(run_id.hex())
-                    file.flush()
-                    os.fsync(file.fileno())
-                _sync_folder(folder)
-                return epoch
-        except OSError as failure:
-            raise RetryLaterError(
-                f"no run epoch could be written to {folder}: {failure}; the folder must be "
-                "writable by the driver",
-                retry_after_ms=1000,
-            ) from failure
+    def allocate_epoch(self, run_id: bytes) -> int:
+        """The next epoch of this driver."""
+        self._newest += 1
+        return self._newest
 
 
 class Epochs:
-    """The epoch of each run seen by this coordinator, one allocation a run. Thread-safe."""
+    """The epoch of the newest run of each query, one allocation a run. Thread-safe."""
 
-    def __init__(self, store: EpochStore) -> None:
-        self._store = store
+    def __init__(self) -> None:
         # Apart from the coordinator's lock, because allocation is I/O.
         self._lock = threading.Lock()
-        self._epochs: dict[tuple[bytes, bytes], int] = {}
+        self._memory = MemoryEpochStore()
+        self._newest: dict[bytes, tuple[bytes, int]] = {}
 
-    def knows(self, query_id: bytes, run_id: bytes) -> bool:
-        """Whether the run has its epoch."""
+    def find(self, query_id: bytes, run_id: bytes) -> int | None:
+        """The run's epoch; None where it has none, or a newer run has taken over."""
         with self._lock:
-            return (query_id, run_id) in self._epochs
+            newest_run, epoch = self._newest.get(query_id, (b"", 0))
+            return epoch if newest_run == run_id else None
 
-    def of(self, query_id: bytes, run_id: bytes) -> int:
-        """The run's epoch, allocated when first asked for."""
+    def newest(self, query_id: bytes) -> int:
+        """The epoch of the query's newest run here; 0: it has had none."""
         with self._lock:
-            epoch = self._epochs.get((query_id, run_id))
-            if epoch is None:
-                epoch = self._store.allocate(query_id, run_id)
-                self._epochs[query_id, run_id] = epoch
+            return self._newest.get(query_id, (b"", 0))[1]
+
+    def of(self, query_id: bytes, run_id: bytes, store: EpochStore | None = None) -> int:
+        """The run's epoch, allocated when first asked for; without a store in memory.
+
+        It is above that of the run before, also where that one had another store.
+        """
+        with self._lock:
+            newest_run, newest = self._newest.get(query_id, (b"", 0))
+            if newest_run == run_id:
+                return newest
+            epoch = (store or self._memory).allocate_epoch(run_id)
+            while epoch <= newest:
+                epoch = (store or self._memory).allocate_epoch(run_id)
+            self._newest[query_id] = (run_id, epoch)
             return epoch
 
     def forget(self, query_id: bytes) -> None:
-        """Forgets the runs of a dropped query; its next one still gets a higher epoch."""
+        """Forgets a dropped query: no server has anything of its runs any more."""
         with self._lock:
-            self._epochs = {run: epoch for run, epoch in self._epochs.items() if run[0] != query_id}
-
-
-def _epoch_of(path: Path) -> int:
-    if not (path.name.isascii() and path.name.isdigit()):
-        raise CorruptDataError(f"{path} is not a run epoch: its folder belongs to the coordinator")
-    return int(path.name)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+            self._newest.pop(query_id, None)

@@ -6,6 +6,8 @@ import threading
 from bisect import bisect_right, insort
 from typing import TYPE_CHECKING
 
+from queryable_state.internal.v1.checkpoint_pb2 import RootRegistrations
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -13,7 +15,6 @@ if TYPE_CHECKING:
         CheckpointMetadata,
         JobStorage,
         Manifest,
-        RootRegistrations,
     )
     from queryable_state.server.checkpoint.state_root import StateRoot
     from queryable_state.server.checkpoint.storage import CheckpointStorage
@@ -35,19 +36,30 @@ class JobRoot:
         root: StateRoot,
         *,
         epoch: int,
-        registrations: RootRegistrations,
-        checkpoints: Iterable[CheckpointMetadata] = (),
-        manifests: Iterable[Manifest] = (),
-        savepoint: CheckpointMetadata | None = None,
     ) -> None:
         self.query_id = query_id
         self.run_id = run_id
         self.config = config
         self.root = root
         self.epoch = epoch
-        self.savepoint = savepoint
-        """What the root started from, where it started from a savepoint."""
+        self.savepoint: CheckpointMetadata | None = None
+        """What the root started from, where it started from a savepoint and that is readable."""
+        self.registering = threading.Lock()
+        """Held from comparing the registrations until they are written."""
         self._lock = threading.Lock()
+        self._registrations = RootRegistrations()
+        self._checkpoints: list[CheckpointMetadata] = []
+        self._manifests: list[Manifest] = []
+
+    def fill(
+        self,
+        registrations: RootRegistrations,
+        checkpoints: Iterable[CheckpointMetadata],
+        manifests: Iterable[Manifest],
+        savepoint: CheckpointMetadata | None,
+    ) -> None:
+        """Takes what the root has; before anybody else sees this."""
+        self.savepoint = savepoint
         self._registrations = registrations
         self._checkpoints = sorted(checkpoints, key=_checkpoint_order, reverse=True)
         self._manifests = sorted(manifests, key=_batch_of)
@@ -76,9 +88,13 @@ class JobRoot:
     @property
     def complete_since(self) -> int:
         """First batch since which the state of the root is complete; 0: all is there."""
+        if not self.registrations.restored_from:
+            return self.first_batch
         if self.savepoint is not None:
             return self.savepoint.complete_since_batch
-        return self.first_batch
+        # The savepoint is gone, which is allowed once a checkpoint stands for it.
+        newest = self.checkpoints()
+        return newest[0].complete_since_batch if newest else self.first_batch
 
     def job_storage(self) -> JobStorage:
         """What a server is told of the root."""
@@ -127,6 +143,10 @@ class JobRoot:
         found = self.manifests(batch_id - 1, batch_id)
         return found[0] if found else None
 
+    def covers(self, after: int, up_to: int) -> bool:
+        """Whether every batch after one, up to another, has its manifest."""
+        return len(self.manifests(after, up_to)) == max(0, up_to - after)
+
     def write_manifest(self, manifest: Manifest) -> None:
         """Writes the manifest of a committed batch. I/O."""
         self.root.write_manifest(manifest)
@@ -141,7 +161,7 @@ class JobRoots:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._roots: dict[bytes, JobRoot] = {}
-        self._configs: dict[bytes, JobConfig] = {}
+        self._bound: dict[bytes, tuple[bytes, JobConfig]] = {}
 
     def of(self, query_id: bytes) -> JobRoot | None:
         """The root of a query; None: its state is not durable, or no run has begun a batch."""
@@ -151,12 +171,19 @@ class JobRoots:
     def config(self, query_id: bytes) -> JobConfig | None:
         """The configuration the newest run is bound to; None: no run has begun a batch."""
         with self._lock:
-            return self._configs.get(query_id)
+            bound = self._bound.get(query_id)
+            return None if bound is None else bound[1]
 
-    def bind(self, query_id: bytes, config: JobConfig, root: JobRoot | None) -> None:
+    def bound_run(self, query_id: bytes) -> bytes | None:
+        """The run that was bound last; None: none was."""
+        with self._lock:
+            bound = self._bound.get(query_id)
+            return None if bound is None else bound[0]
+
+    def bind(self, query_id: bytes, run_id: bytes, config: JobConfig, root: JobRoot | None) -> None:
         """A run begins: its configuration, and its root where state is durable."""
         with self._lock:
-            self._configs[query_id] = config
+            self._bound[query_id] = (run_id, config)
             self._roots.pop(query_id, None)
             if root is not None:
                 self._roots[query_id] = root
@@ -170,7 +197,7 @@ class JobRoots:
         """Lets go of the root of a dropped query; its files stay."""
         with self._lock:
             self._roots.pop(query_id, None)
-            self._configs.pop(query_id, None)
+            self._bound.pop(query_id, None)
 
 
 def _batch_of(manifest: Manifest) -> int:

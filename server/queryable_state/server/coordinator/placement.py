@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from queryable_state.server.coordinator.operators import Opening, Operator, Ownership
 from queryable_state.wire.errors import (
     InvalidRequestError,
     JobError,
@@ -27,55 +27,6 @@ _RETRY_MS = 100
 _LONGEST_RETRY_MS = 500
 # An owner heard of within this part of its lease is taken for alive, whoever complains.
 _ALIVE = 0.5
-
-
-@dataclass(kw_only=True)
-class Ownership:
-    """One subtask's owner."""
-
-    server_id: str = ""
-    """Empty: none."""
-    opened: bool = False
-    """Whether this owner, since it was assigned, has opened its store."""
-    opened_batch: int = -1
-    """Batch at the newest opening by any owner; -1: never opened."""
-    complete_since: int = 0
-    """First batch since which the state of the newest opening is complete; 0: all."""
-
-
-@dataclass(kw_only=True)
-class Operator:
-    """The subtasks of one stateful operator, at one parallelism."""
-
-    query_id: bytes
-    uid: str
-    parallelism: int
-    max_parallelism: int
-    run_id: bytes
-    """The run that set the parallelism."""
-    declared_version: int = 0
-    """Placement version at which it was declared."""
-    before: Operator | None = None
-    """The operator at its parallelism before, until a subtask of this one is opened."""
-    complete_since: int | None = None
-    """Of a subtask never opened; None: no subtask was opened yet."""
-    over_quota_since_ms: int | None = None
-    subtasks: dict[int, Ownership] = field(default_factory=dict)
-
-    @property
-    def first_opened(self) -> int | None:
-        """Smallest batch at which a subtask was opened; None: none was."""
-        batches = [s.opened_batch for s in self.subtasks.values() if s.opened_batch >= 0]
-        return min(batches, default=None)
-
-
-@dataclass(frozen=True)
-class Opening:
-    """What an owner is told that opens a subtask."""
-
-    complete_since: int
-    lost: bool
-    """Whether this opening found that state before `complete_since` is gone."""
 
 
 class Placement:
@@ -110,6 +61,9 @@ class Placement:
                 f"{max_parallelism}: 1 <= parallelism <= max_parallelism <= 32767 must hold"
             )
         known = self._operators.get((query_id, uid))
+        if known is not None and known.is_unused and known.run_id != run_id:
+            # A run that was refused before it began leaves its numbers to nobody.
+            known = None
         if known is not None and known.max_parallelism != max_parallelism:
             raise JobError(
                 f"operator {uid!r} has {known.max_parallelism} key groups for the life of its "
@@ -188,9 +142,10 @@ class Placement:
         ownership.server_id = chosen.server_id
         ownership.opened = False
         self.version += 1
+        ownership.assigned_version = self.version
         return chosen
 
-    def open(
+    def open_empty(
         self, operator: Operator, index: int, server_id: str, batch_id: int, first_batch: int
     ) -> Opening:
         """The owner opens an empty store for a subtask, before `batch_id`.
@@ -199,13 +154,7 @@ class Placement:
         query this coordinator saw. State is lost where a batch can have run since
         another opening, or before the first batch.
         """
-        ownership = operator.subtasks.get(index)
-        if ownership is None or ownership.server_id != server_id:
-            raise PlacementError(
-                f"server {server_id} opens subtask {index} of operator {operator.uid!r}, which "
-                f"belongs to {(ownership and ownership.server_id) or 'no server'}",
-                placement_version=self.version,
-            )
+        ownership = self.assigned(operator, index, server_id)
         if ownership.opened and batch_id <= ownership.opened_batch:
             return Opening(ownership.complete_since, lost=False)
         if operator.complete_since is None:
@@ -215,14 +164,58 @@ class Placement:
         if ownership.opened_batch < 0:
             lost = operator.complete_since > 0
             ownership.complete_since = operator.complete_since
+            sealed_elsewhere = lost and operator.complete_since == batch_id
         else:
             lost = batch_id > ownership.opened_batch
             if lost:
                 ownership.complete_since = batch_id
+            sealed_elsewhere = True
+        if sealed_elsewhere:
+            ownership.unsealed_batch = batch_id
+        self._opened(ownership, batch_id)
+        return Opening(ownership.complete_since, lost)
+
+    def open_restored(
+        self, operator: Operator, index: int, server_id: str, batch_id: int, complete_since: int
+    ) -> Opening:
+        """The owner opens a store it has loaded from the job's root, before `batch_id`.
+
+        May be repeated for the same batch. Nothing is lost by it: `complete_since` is the root's.
+        """
+        ownership = self.assigned(operator, index, server_id)
+        if ownership.opened and batch_id <= ownership.opened_batch:
+            return Opening(ownership.complete_since, lost=False)
+        if operator.complete_since is None:
+            self._await_former_owners(operator, server_id)
+            operator.complete_since, operator.before = complete_since, None
+        ownership.complete_since = complete_since
+        ownership.unsealed_batch = -1
+        self._opened(ownership, batch_id)
+        return Opening(complete_since, lost=False)
+
+    def close(self, operator: Operator, index: int) -> None:
+        """What the owner has opened is worth nothing: by its next lease it drops the store.
+
+        It stays the owner, and opens a store anew for the next batch.
+        """
+        operator.subtasks[index].opened = False
+        self.version += 1
+
+    def assigned(self, operator: Operator, index: int, server_id: str) -> Ownership:
+        """The ownership of a subtask that is this server's; NOT_OWNER where it is not."""
+        ownership = operator.subtasks.get(index)
+        if ownership is None or ownership.server_id != server_id:
+            raise PlacementError(
+                f"server {server_id} opens subtask {index} of operator {operator.uid!r}, which "
+                f"belongs to {(ownership and ownership.server_id) or 'no server'}",
+                placement_version=self.version,
+            )
+        return ownership
+
+    def _opened(self, ownership: Ownership, batch_id: int) -> None:
         ownership.opened_batch = batch_id
         ownership.opened = True
         self.version += 1
-        return Opening(ownership.complete_since, lost)
 
     def free(self, server_id: str) -> None:
         """Takes everything from a server that is known to be gone."""

@@ -7,12 +7,18 @@ authority and the catalog, refusals into statuses.
 from __future__ import annotations
 
 import logging
+import threading
 from typing import TYPE_CHECKING, TypeVar
 
 from queryable_state.internal.v1 import backend_pb2, coordinator_pb2, coordinator_pb2_grpc
 from queryable_state.server.coordinator.catalog import job_list
 from queryable_state.v1 import query_pb2
-from queryable_state.wire.errors import InternalError, InvalidRequestError, QueryableStateError
+from queryable_state.wire.errors import (
+    InternalError,
+    InvalidRequestError,
+    QueryableStateError,
+    RetryLaterError,
+)
 from queryable_state.wire.status import status_of, trailing_metadata
 
 if TYPE_CHECKING:
@@ -21,12 +27,16 @@ if TYPE_CHECKING:
 
     import grpc
 
+    from queryable_state.internal.v1 import checkpoint_pb2
+    from queryable_state.server.checkpoint.storage import ObjectStore
     from queryable_state.server.coordinator.authority import Authority
     from queryable_state.server.coordinator.catalog import Catalog
     from queryable_state.server.coordinator.leases import Leases
     from queryable_state.server.coordinator.watcher import Watcher
 
 _log = logging.getLogger(__name__)
+
+_TURN_MS = 50
 
 _Request = TypeVar("_Request")
 _Response = TypeVar("_Response")
@@ -36,12 +46,23 @@ class CoordinatorService(coordinator_pb2_grpc.CoordinatorServicer):
     """Answers `Coordinator`, on the threads of a gRPC server."""
 
     def __init__(
-        self, leases: Leases, authority: Authority, catalog: Catalog, watcher: Watcher
+        self,
+        leases: Leases,
+        authority: Authority,
+        catalog: Catalog,
+        watcher: Watcher,
+        objects: ObjectStore,
+        *,
+        waiting: int,
     ) -> None:
         self._leases = leases
         self._authority = authority
         self._catalog = catalog
         self._watcher = watcher
+        self._objects = objects
+        # Calls that may wait, for servers or for files, never take the threads of those that may
+        # not: a lease is renewed however many batches begin.
+        self._waiting = threading.BoundedSemaphore(waiting)
 
     def RegisterServer(
         self, request: coordinator_pb2.RegisterServerRequest, context: grpc.ServicerContext
@@ -74,6 +95,11 @@ class CoordinatorService(coordinator_pb2_grpc.CoordinatorServicer):
     ) -> backend_pb2.LocateSubtaskResponse:
         return _answer(self._authority.assign_subtask, request, context)
 
+    def PlanRestore(
+        self, request: coordinator_pb2.PlanRestoreRequest, context: grpc.ServicerContext
+    ) -> checkpoint_pb2.RestorePlan:
+        return _answer(self._in_turn(self._authority.plan_restore), request, context)
+
     def OpenSubtask(
         self, request: coordinator_pb2.OpenSubtaskRequest, context: grpc.ServicerContext
     ) -> coordinator_pb2.OpenSubtaskResponse:
@@ -82,19 +108,45 @@ class CoordinatorService(coordinator_pb2_grpc.CoordinatorServicer):
     def BeginBatch(
         self, request: coordinator_pb2.BeginBatchRequest, context: grpc.ServicerContext
     ) -> coordinator_pb2.BeginBatchResponse:
-        response = _answer(self._authority.begin_batch, request, context)
+        response = _answer(self._in_turn(self._authority.begin_batch), request, context)
         self._watcher.wake()
         return response
 
     def RegisterStates(
         self, request: coordinator_pb2.RegisterStatesRequest, context: grpc.ServicerContext
     ) -> coordinator_pb2.RegisterStatesResponse:
-        return _answer(self._authority.register_states, request, context)
+        return _answer(self._in_turn(self._authority.register_states), request, context)
 
     def LocateState(
         self, request: query_pb2.LocateStateRequest, context: grpc.ServicerContext
     ) -> query_pb2.LocateStateResponse:
         return _answer(self._locate, request, context)
+
+    def PutObject(
+        self, request: coordinator_pb2.PutObjectRequest, context: grpc.ServicerContext
+    ) -> coordinator_pb2.PutObjectResponse:
+        written = self._objects.put(request.path, request.data, request.exclusive)
+        return coordinator_pb2.PutObjectResponse(written=written)
+
+    def GetObject(
+        self, request: coordinator_pb2.GetObjectRequest, context: grpc.ServicerContext
+    ) -> coordinator_pb2.GetObjectResponse:
+        data = self._objects.get(request.path)
+        return coordinator_pb2.GetObjectResponse(found=data is not None, data=data or b"")
+
+    def ListObjects(
+        self, request: coordinator_pb2.ListObjectsRequest, context: grpc.ServicerContext
+    ) -> coordinator_pb2.ListObjectsResponse:
+        listed = self._objects.list(request.prefix)
+        return coordinator_pb2.ListObjectsResponse(
+            paths=[path for path, _ in listed], sizes=[size for _, size in listed]
+        )
+
+    def DeleteObject(
+        self, request: coordinator_pb2.DeleteObjectRequest, context: grpc.ServicerContext
+    ) -> coordinator_pb2.DeleteObjectResponse:
+        self._objects.delete(request.path)
+        return coordinator_pb2.DeleteObjectResponse()
 
     def ListJobs(
         self, request: query_pb2.ListJobsRequest, context: grpc.ServicerContext
@@ -109,6 +161,20 @@ class CoordinatorService(coordinator_pb2_grpc.CoordinatorServicer):
             request,
             context,
         )
+
+    def _in_turn(self, ask: Callable[[_Request], _Response]) -> Callable[[_Request], _Response]:
+        def asked(request: _Request) -> _Response:
+            if not self._waiting.acquire(blocking=False):
+                raise RetryLaterError(
+                    "the coordinator has as many calls waiting as it may have",
+                    retry_after_ms=_TURN_MS,
+                )
+            try:
+                return ask(request)
+            finally:
+                self._waiting.release()
+
+        return asked
 
     def _locate(self, request: query_pb2.LocateStateRequest) -> query_pb2.LocateStateResponse:
         if not request.state_name:

@@ -10,7 +10,7 @@ from queryable_state.wire.errors import PlacementError
 if TYPE_CHECKING:
     from queryable_state.server.coordinator.books import Books
     from queryable_state.server.coordinator.engine import QueryInfo
-    from queryable_state.server.coordinator.placement import Opening
+    from queryable_state.server.coordinator.operators import Opening
     from queryable_state.server.coordinator.servers import Server
 
 
@@ -60,9 +60,16 @@ class Subtasks:
             return self._located(server)
 
     def open(
-        self, request: coordinator_pb2.OpenSubtaskRequest, info: QueryInfo
+        self,
+        request: coordinator_pb2.OpenSubtaskRequest,
+        info: QueryInfo,
+        durable_since: int | None,
     ) -> tuple[coordinator_pb2.OpenSubtaskResponse, Opening]:
-        """The owner opens its store before a batch begins."""
+        """The owner opens its store before a batch begins.
+
+        `durable_since` is the batch since which the job's root has all; None: it has no root, and
+        the store is empty.
+        """
         books = self._books
         subtask, batch_id = request.subtask, request.batch_id
         with books.changed:
@@ -77,13 +84,12 @@ class Subtasks:
                     "owner: ask for the owner first",
                     placement_version=books.placement.version,
                 )
-            opening = books.placement.open(
-                operator,
-                subtask.index,
-                server.server_id,
-                batch_id,
-                books.contact(job, batch_id),
-            )
+            first_batch = books.contact(job, batch_id)
+            at = (operator, subtask.index, server.server_id, batch_id)
+            if durable_since is None:
+                opening = books.placement.open_empty(*at, first_batch)
+            else:
+                opening = books.placement.open_restored(*at, durable_since)
             # A store that is opened stands at the version before the batch.
             books.commits.confirm(job.query_id, server.server_id, batch_id - 1)
             response = coordinator_pb2.OpenSubtaskResponse(

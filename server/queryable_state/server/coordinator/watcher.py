@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from queryable_state.wire.errors import QueryableStateError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from queryable_state.server.coordinator.announcer import Announcer
     from queryable_state.server.coordinator.backend_links import BackendLinks
     from queryable_state.server.coordinator.batches import Batches, InFlight
@@ -44,6 +46,7 @@ class Watcher:
         announcer: Announcer,
         links: BackendLinks,
         *,
+        forget: Callable[[bytes], None],
         retained_finished_jobs: int,
     ) -> None:
         self._engine = engine
@@ -52,6 +55,7 @@ class Watcher:
         self._catalog = catalog
         self._announcer = announcer
         self._links = links
+        self._forget = forget
         self._retained = retained_finished_jobs
         self._wake = threading.Event()
         self._stopping = threading.Event()
@@ -101,6 +105,7 @@ class Watcher:
         for query_id, addresses in self._catalog.drop_beyond(self._retained).items():
             _log.info("the state of ended job %s is dropped", query_id.hex())
             self._links.drop_query(query_id, addresses)
+            self._forget(query_id)
 
     def _tick(self) -> None:
         while not self._stopping.wait(_IDLE_S):

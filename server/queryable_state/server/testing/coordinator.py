@@ -13,8 +13,6 @@ from queryable_state.server.testing.engine import InMemoryEngine
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from queryable_state.server.coordinator.epochs import EpochStore
-
 _STEP_MS = 200
 
 
@@ -62,7 +60,6 @@ def in_process_coordinator(
     engine: InMemoryEngine | None = None,
     settings: CoordinatorSettings | None = None,
     clock: FakeClock | None = None,
-    epoch_store: EpochStore | None = None,
 ) -> Iterator[InProcessCoordinator]:
     """Starts a coordinator on a free port of the loopback address, and closes it after.
 
@@ -71,8 +68,8 @@ def in_process_coordinator(
     engine = engine or InMemoryEngine()
     settings = settings or CoordinatorSettings(ports="0", stop_timeout_s=2.0)
     if clock is None:
-        coordinator = Coordinator(engine, settings, epoch_store=epoch_store)
+        coordinator = Coordinator(engine, settings)
     else:
-        coordinator = Coordinator(engine, settings, epoch_store=epoch_store, clock_ms=clock)
+        coordinator = Coordinator(engine, settings, clock_ms=clock)
     with coordinator:
         yield InProcessCoordinator(coordinator, engine, clock)

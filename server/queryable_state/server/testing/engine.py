@@ -39,18 +39,29 @@ class InMemoryEngine:
         """Why the coordinator stopped queries, by id."""
 
     def start(
-        self, name: str = "", *, query_id: bytes | None = None, run_id: bytes | None = None
+        self,
+        name: str = "",
+        *,
+        query_id: bytes | None = None,
+        run_id: bytes | None = None,
+        checkpoint_location: str = "",
     ) -> tuple[bytes, bytes]:
         """Starts a query, or a new run of one; answers query and run id."""
         query_id = query_id or uuid.uuid4().bytes
         run_id = run_id or uuid.uuid4().bytes
         with self._lock:
             known = self._queries.get(query_id)
-            info = QueryInfo(name=name, run_id=run_id, active=True)
+            info = QueryInfo(
+                name=name, run_id=run_id, active=True, checkpoint_location=checkpoint_location
+            )
             if known is None:
                 self._queries[query_id] = _Query(info)
             else:
-                known.info = replace(info, name=name or known.info.name)
+                known.info = replace(
+                    info,
+                    name=name or known.info.name,
+                    checkpoint_location=checkpoint_location or known.info.checkpoint_location,
+                )
         return query_id, run_id
 
     def plan(

@@ -1,0 +1,66 @@
+"""The registrations of a job in its root: kept before a file uses their ids, checked on restore."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from queryable_state.internal.v1.checkpoint_pb2 import RootRegistrations
+from queryable_state.wire.errors import RestoreMismatchError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from queryable_state.internal.v1.checkpoint_pb2 import CheckpointMetadata
+    from queryable_state.server.coordinator.books import Books
+    from queryable_state.server.coordinator.job_roots import JobRoot
+
+
+def keep_registrations(books: Books, root: JobRoot) -> None:
+    """Writes the states of a job to its root, where they are not as written last. I/O."""
+    with root.registering:
+        with books.changed:
+            states = books.states.of_job(root.query_id)
+        written = root.registrations
+        if list(written.states) == states:
+            return
+        record = RootRegistrations()
+        record.CopyFrom(written)
+        del record.states[:]
+        record.states.extend(states)
+        root.write_registrations(record)
+
+
+def check_operators(
+    savepoint: CheckpointMetadata, uids: Collection[str], *, allow_non_restored_state: bool
+) -> None:
+    """Refuses a job that lacks operators of the savepoint it starts from, unless that is allowed.
+
+    For use at submission, with the uids of all stateful operators of the job.
+    """
+    gone = [operator for operator in savepoint.operators if operator.uid not in uids]
+    if gone and not allow_non_restored_state:
+        names = ", ".join(repr(operator.uid) for operator in gone)
+        raise RestoreMismatchError(
+            f"the savepoint has state of operators the job has not: {names}; the job has "
+            f"{', '.join(map(repr, sorted(uids))) or 'none'}: give them the uids they had, or "
+            "allow state that is not restored"
+        )
+
+
+def check_states(root: JobRoot, uid: str, names: Collection[str]) -> None:
+    """Refuses an operator that lacks states of the savepoint its root starts from.
+
+    Asked when the operator registers first in this root; later it may give up states.
+    """
+    savepoint = root.savepoint
+    if savepoint is None or root.config.allow_non_restored_state:
+        return
+    if any(state.operator_uid == uid for state in root.registrations.states):
+        return
+    stored = [s for o in savepoint.operators if o.uid == uid for s in o.states]
+    gone = sorted({state.state_name for state in stored} - set(names))
+    if gone:
+        raise RestoreMismatchError(
+            f"the savepoint has states of operator {uid!r} that it does not declare any more: "
+            f"{', '.join(map(repr, gone))}: declare them, or allow state that is not restored"
+        )
