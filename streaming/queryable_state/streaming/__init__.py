@@ -4,6 +4,11 @@ A program makes a `StreamExecutionEnvironment`, keys a stream and processes it; 
 descriptor's `set_queryable` opens a state to `queryable_state.client`.
 """
 
+from queryable_state.streaming.checkpoint_config import (
+    CheckpointConfig,
+    CheckpointingMode,
+    ExternalizedCheckpointCleanup,
+)
 from queryable_state.streaming.datastream import (
     DataStream,
     DataStreamSink,
@@ -27,6 +32,11 @@ from queryable_state.streaming.functions import (
 )
 from queryable_state.streaming.job_client import JobClient, JobStatus
 from queryable_state.streaming.keyed_stream import KeyedStream
+from queryable_state.streaming.restart_strategy import (
+    RestartStrategies,
+    RestartStrategyConfiguration,
+)
+from queryable_state.streaming.rocksdb_state_backend import PredefinedOptions, RocksDBStateBackend
 from queryable_state.streaming.settings import EnvironmentSettings
 from queryable_state.streaming.state import (
     AggregatingState,
@@ -36,15 +46,26 @@ from queryable_state.streaming.state import (
     State,
     ValueState,
 )
+from queryable_state.streaming.state_backend import (
+    CustomStateBackend,
+    FsStateBackend,
+    MemoryStateBackend,
+    StateBackend,
+)
 from queryable_state.wire.types import TypeInfo, Types
 
 __all__ = [
     "AggregateFunction",
     "AggregatingState",
     "AggregatingStateDescriptor",
+    "CheckpointConfig",
+    "CheckpointingMode",
+    "CustomStateBackend",
     "DataStream",
     "DataStreamSink",
     "EnvironmentSettings",
+    "ExternalizedCheckpointCleanup",
+    "FsStateBackend",
     "JobClient",
     "JobStatus",
     "KeyedProcessFunction",
@@ -53,13 +74,19 @@ __all__ = [
     "ListStateDescriptor",
     "MapState",
     "MapStateDescriptor",
+    "MemoryStateBackend",
     "OperatorStream",
+    "PredefinedOptions",
     "QueryableStateStream",
     "ReduceFunction",
     "ReducingState",
     "ReducingStateDescriptor",
+    "RestartStrategies",
+    "RestartStrategyConfiguration",
+    "RocksDBStateBackend",
     "RuntimeContext",
     "State",
+    "StateBackend",
     "StateDescriptor",
     "StreamExecutionEnvironment",
     "TypeInfo",

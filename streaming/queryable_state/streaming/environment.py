@@ -6,13 +6,20 @@ import dataclasses
 import logging
 from typing import TYPE_CHECKING, Any, Self
 
+from queryable_state.streaming.checkpoint_config import CheckpointConfig, CheckpointingMode
 from queryable_state.streaming.datastream import DataStream, OperatorStream, QueryableStateStream
 from queryable_state.streaming.elements import Columns
 from queryable_state.streaming.graph import JobGraph, OperatorNode, SinkNode, SourceNode
+from queryable_state.streaming.restart_strategy import (
+    RestartStrategies,
+    RestartStrategyConfiguration,
+)
 from queryable_state.streaming.settings import EnvironmentSettings
 from queryable_state.streaming.spark.application import SparkApplication
 from queryable_state.streaming.spark.compile import Compiler
+from queryable_state.streaming.spark.launch import JobLaunch, configured
 from queryable_state.streaming.spark.session import active_session, check_session, parallelism_of
+from queryable_state.streaming.state_backend import StateBackend
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -41,6 +48,9 @@ class StreamExecutionEnvironment:
         self._operators: list[OperatorNode] = []
         self._sinks: list[SinkNode] = []
         self._application: SparkApplication | None = None
+        self._backend: StateBackend | None = None
+        self._checkpoints = CheckpointConfig.of(settings)
+        self._restart_strategy = RestartStrategies.fall_back_restart()
 
     @classmethod
     def get_execution_environment(
@@ -73,13 +83,48 @@ class StreamExecutionEnvironment:
         """Key groups of the states of the jobs started after this; fixed for a state's life."""
         return self._set(max_parallelism=max_parallelism)
 
-    def set_state_backend(self, backend: str) -> Self:
-        """Where state servers keep state: `heap` or `rocksdb`. Only before the first job."""
-        if self._application is not None and backend != self._settings.backend:
-            raise InvalidRequestError(
-                "the state backend is chosen before the first job of the Spark application starts"
-            )
+    def set_state_backend(self, backend: StateBackend | str) -> Self:
+        """Where the jobs started after this keep their state: a StateBackend, or a name that
+        `state.backend` may have (`heap`, `rocksdb`)."""
+        if isinstance(backend, StateBackend):
+            self._backend = backend
+            return self
+        self._backend = None
         return self._set(backend=backend)
+
+    def get_state_backend(self) -> StateBackend | str:
+        """The StateBackend that was set, else the name of the one jobs take."""
+        return self._backend or self._settings.backend
+
+    def enable_checkpointing(
+        self, interval: int, mode: CheckpointingMode = CheckpointingMode.EXACTLY_ONCE
+    ) -> Self:
+        """Takes a checkpoint of the jobs started after this every `interval` milliseconds.
+
+        Their state survives without it, too, where it has a lasting place: every batch is durable
+        with its commit. With it a job that fails is restarted (`set_restart_strategy`), and one
+        without a lasting place keeps its checkpoints in the driver's memory.
+        """
+        self._checkpoints.set_checkpoint_interval(interval)
+        self._checkpoints.set_checkpointing_mode(mode)
+        return self
+
+    def get_checkpoint_config(self) -> CheckpointConfig:
+        """What is set on the checkpoints of jobs; changes count for those started after them."""
+        return self._checkpoints
+
+    def set_restart_strategy(self, strategy: RestartStrategyConfiguration) -> Self:
+        """What happens when a job started after this fails; see `RestartStrategies`."""
+        if not isinstance(strategy, RestartStrategyConfiguration):
+            raise InvalidRequestError(
+                f"a restart strategy is made by RestartStrategies, unlike {strategy!r}"
+            )
+        self._restart_strategy = strategy
+        return self
+
+    def get_restart_strategy(self) -> RestartStrategyConfiguration:
+        """As set."""
+        return self._restart_strategy
 
     def from_dataframe(self, dataframe: DataFrame) -> DataStream:
         """The rows of a streaming DataFrame, also of a native aggregation, as a stream."""
@@ -122,6 +167,10 @@ class StreamExecutionEnvironment:
         `trigger` has the arguments of `DataStreamWriter.trigger`, `output_mode` is the
         query's (`append` for what Spark refuses to run in update mode). The environment
         is empty afterwards and can be given another job.
+
+        With `state.checkpoints.dir` set the job's state and, unless `checkpoint_location` is given,
+        Spark's checkpoint are kept there under the job's name: the same program started again
+        goes on behind the last batch.
         """
         graph = JobGraph.of(self._sinks, self._operators)
         if not graph.ends:
@@ -136,12 +185,18 @@ class StreamExecutionEnvironment:
                 "before, or execute a job for each"
             )
         graph.check()
-        job = self._compiler(job_name).start(
-            graph,
+        job = JobLaunch(
+            application=self._running_application(),
+            settings=self._job_settings(),
+            graph=graph,
+            job_name=job_name,
+            backend=self._backend,
+            checkpoints=self._checkpoints,
+            restart_strategy=self._restart_strategy,
             checkpoint_location=checkpoint_location,
             trigger=dict(trigger or {}),
             output_mode=output_mode,
-        )
+        ).start()
         self._sinks, self._operators = [], []
         return job
 
@@ -182,12 +237,11 @@ class StreamExecutionEnvironment:
         self._settings = dataclasses.replace(self._settings, **values)
         return self
 
-    def _compiler(self, job_name: str = "") -> Compiler:
+    def _job_settings(self) -> EnvironmentSettings:
         parallelism = self._settings.parallelism or min(
             parallelism_of(self._spark), self._settings.max_parallelism
         )
-        settings = dataclasses.replace(self._settings, parallelism=parallelism)
-        return Compiler(self._running_application(), settings, job_name)
+        return dataclasses.replace(self._settings, parallelism=parallelism)
 
     def _running_application(self) -> SparkApplication:
         if self._application is None or self._application.closed:
@@ -214,4 +268,6 @@ class StreamExecutionEnvironment:
         node.taken = True
         graph = JobGraph.of_stream(node)
         graph.check()
-        return self._compiler().dataframe(node, graph)
+        application, settings = self._running_application(), self._job_settings()
+        identity = configured(application, settings, self._backend, self._checkpoints)
+        return Compiler(application, settings, "", identity).dataframe(node, graph)

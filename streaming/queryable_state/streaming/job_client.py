@@ -2,45 +2,97 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from queryable_state.streaming.job_runs import JobRuns
 from queryable_state.streaming.spark.failure import failure_of
+from queryable_state.streaming.state_place import absolute
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql.streaming.query import StreamingQuery
 
     from queryable_state.client import QueryableStateClient
+    from queryable_state.server.coordinator.checkpoint_history import CheckpointReport
+    from queryable_state.server.coordinator.job_config import JobConfig
+    from queryable_state.streaming.restart_strategy import RestartDecision
     from queryable_state.streaming.spark.application import SparkApplication
+    from queryable_state.streaming.state_place import StatePlace
 
-_POLL_S = 0.05
 _SETTLE_TIMEOUT_S = 5.0
+_SAVEPOINT_TIMEOUT_S = 600.0
 
 
 class JobStatus(StrEnum):
     """Where a job stands."""
 
     RUNNING = "RUNNING"
+    RESTARTING = "RESTARTING"
+    """A run has failed, and the restart strategy has another one follow."""
     FINISHED = "FINISHED"
     """Ended by itself or was cancelled; its state is still served."""
     FAILED = "FAILED"
 
 
 class JobClient:
-    """A job started by `execute_async`: one Spark query. Usable from every thread."""
+    """A job started by `execute_async`: one Spark query, and those that follow it where the job is
+    restarted. Usable from every thread."""
 
-    def __init__(self, application: SparkApplication, query: StreamingQuery, name: str) -> None:
+    def __init__(
+        self,
+        application: SparkApplication,
+        name: str,
+        runs: JobRuns,
+        *,
+        place: StatePlace,
+        config: JobConfig,
+    ) -> None:
         self._application = application
-        self._query = query
         self._name = name
+        self._runs = runs
+        self._place = place
+        self._config = config
+        self._query_id = uuid.UUID(str(runs.query.id)).bytes
+
+    @classmethod
+    def started(
+        cls,
+        application: SparkApplication,
+        name: str,
+        start: Callable[[], StreamingQuery],
+        decision: RestartDecision,
+        *,
+        place: StatePlace,
+        config: JobConfig,
+    ) -> JobClient:
+        """Starts a job."""
+        engine = application.engine
+
+        def error_of(query: StreamingQuery) -> Exception | None:
+            return engine.stop_reason(uuid.UUID(str(query.id)).bytes) or failure_of(query)
+
+        def start_again() -> StreamingQuery:
+            engine.forget_stop(uuid.UUID(str(runs.query.id)).bytes)
+            return start()
+
+        runs = JobRuns(
+            name,
+            start,
+            error_of,
+            decision,
+            start_again=start_again,
+            is_over=lambda: application.closed,
+        )
+        return cls(application, name, runs, place=place, config=config)
 
     @property
     def job_id(self) -> str:
         """Id of the job and of its Spark query, 32 hex digits; stable over restarts from a
         checkpoint."""
-        return uuid.UUID(str(self._query.id)).hex
+        return self._query_id.hex()
 
     def get_job_id(self) -> str:
         """The same as `job_id`."""
@@ -53,14 +105,24 @@ class JobClient:
 
     @property
     def query(self) -> StreamingQuery:
-        """The Spark query."""
-        return self._query
+        """The Spark query; of a job that is restarted, the newest one."""
+        return self._runs.query
+
+    @property
+    def restarts(self) -> int:
+        """How often the job was started again after a failure."""
+        return self._runs.restarts
+
+    @property
+    def state_root(self) -> str:
+        """URI of the folder the job's state is kept in; empty: it does not outlive its servers."""
+        return self._place.root if self._config.changelog else ""
 
     def status(self) -> JobStatus:
         """Where the job stands now."""
-        if self._query.isActive:
-            return JobStatus.RUNNING
-        return JobStatus.FINISHED if self.exception() is None else JobStatus.FAILED
+        if self._runs.ended:
+            return JobStatus.FINISHED if self.exception() is None else JobStatus.FAILED
+        return JobStatus.RESTARTING if self._runs.restarting else JobStatus.RUNNING
 
     def get_job_status(self) -> JobStatus:
         """The same as `status`."""
@@ -68,10 +130,7 @@ class JobClient:
 
     def exception(self) -> Exception | None:
         """What the job failed of: a `QueryableStateError` where it was one, else Spark's error."""
-        if self._query.isActive:
-            return None
-        stopped_for = self._application.engine.stop_reason(uuid.UUID(str(self._query.id)).bytes)
-        return stopped_for or failure_of(self._query)
+        return self._runs.error
 
     def raise_if_failed(self) -> None:
         """Raises what the job failed of, if it has."""
@@ -82,14 +141,12 @@ class JobClient:
     def await_termination(self, timeout_s: float | None = None) -> bool:
         """Waits until the job has ended and queries see all of it; raises what it failed of.
 
-        False: still running after `timeout_s`.
+        A failure after which the job is restarted is no end. False: still running after
+        `timeout_s`.
         """
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
         # Spark's own wait raises its error before ours can be found in it.
-        while self._query.isActive:
-            if deadline is not None and time.monotonic() >= deadline:
-                return False
-            time.sleep(_POLL_S)
+        if not self._runs.wait_ended(timeout_s):
+            return False
         self.raise_if_failed()
         self._settle()
         return True
@@ -97,25 +154,86 @@ class JobClient:
     def _settle(self) -> None:
         """Waits until the servers answer by the newest batch, of which they are told a bit later
         than Spark's own waits return."""
-        progress = self._query.lastProgress
+        progress = self.query.lastProgress
         if progress is not None:
-            query_id = uuid.UUID(str(self._query.id)).bytes
-            self._application.coordinator.settle(query_id, progress["batchId"], _SETTLE_TIMEOUT_S)
+            self._application.coordinator.settle(
+                self._query_id, progress["batchId"], _SETTLE_TIMEOUT_S
+            )
 
     def process_all_available(self) -> None:
-        """Waits until all data that is there now is processed and queries see it; raises what the
-        job failed of."""
-        try:
-            self._query.processAllAvailable()
-        except Exception:
-            self.raise_if_failed()
-            raise
+        """Waits until all data that is there now is processed and queries see it, also over
+        restarts; raises what the job failed of."""
+        while True:
+            query = self.query
+            try:
+                query.processAllAvailable()
+            except Exception:
+                if self._runs.wait_next(query):
+                    continue
+                self.raise_if_failed()
+                raise
+            if not query.isActive and self._runs.wait_next(query):
+                continue
+            break
         self.raise_if_failed()
         self._settle()
 
+    def trigger_checkpoint(self, timeout_s: float = 600.0) -> CheckpointReport:
+        """Takes a checkpoint now; raises a `CheckpointError` where it fails."""
+        coordinator = self._application.coordinator
+        made = coordinator.trigger_checkpoint(self._query_id, timeout_s)
+        return next(
+            report
+            for report in self.checkpoints()
+            if report.checkpoint_id == made.checkpoint_id and not report.savepoint
+        )
+
+    def checkpoints(self) -> list[CheckpointReport]:
+        """What became of the job's newest checkpoints and savepoints, newest first."""
+        return self._application.coordinator.checkpoints(self._query_id)
+
+    def trigger_savepoint(
+        self, directory: str | None = None, timeout_s: float = _SAVEPOINT_TIMEOUT_S
+    ) -> str:
+        """Makes a savepoint while the job runs, and answers its URI.
+
+        Its folder is made under `directory`, else where `state.savepoints.dir` says.
+        """
+        return self._savepoint(directory, timeout_s, stop=False)
+
+    def stop_with_savepoint(
+        self, directory: str | None = None, timeout_s: float = _SAVEPOINT_TIMEOUT_S
+    ) -> str:
+        """Stops the job with a savepoint, behind which nothing was processed; answers its URI."""
+        return self._savepoint(directory, timeout_s, stop=True)
+
+    def cancel_with_savepoint(
+        self, directory: str | None = None, timeout_s: float = _SAVEPOINT_TIMEOUT_S
+    ) -> str:
+        """Makes a savepoint and cancels the job: as `stop_with_savepoint`, then `cancel`."""
+        uri = self.stop_with_savepoint(directory, timeout_s)
+        self.cancel()
+        return uri
+
+    def _savepoint(self, directory: str | None, timeout_s: float, *, stop: bool) -> str:
+        where = "" if directory is None else absolute(directory)
+        uri, _ = self._application.coordinator.trigger_savepoint(
+            self.job_id, where, stop=stop, timeout_s=timeout_s
+        )
+        if stop:
+            self._runs.cancel()
+        return uri
+
     def cancel(self) -> None:
-        """Stops the job; its state is still served until the environment closes."""
-        self._query.stop()
+        """Stops the job; it is not restarted, and its state is still served until the environment
+        closes.
+
+        Where the job's checkpoints are to be deleted on cancellation, all that is kept of it is
+        removed; else the same job started again goes on.
+        """
+        self._runs.cancel()
+        if self._config.delete_on_cancellation:
+            self._application.coordinator.cancelled(self._query_id)
 
     def stop(self) -> None:
         """The same as `cancel`."""

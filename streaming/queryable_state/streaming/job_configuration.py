@@ -12,11 +12,11 @@ from queryable_state.server.storage.predefined_options import PREDEFINED_OPTIONS
 from queryable_state.server.storage.rocksdb_settings import RocksDBSettings
 from queryable_state.streaming.checkpoint_config import ExternalizedCheckpointCleanup
 from queryable_state.streaming.durability_settings import FLINK_NAMES
+from queryable_state.streaming.rocksdb_state_backend import RocksDBStateBackend
 from queryable_state.streaming.state_backend import (
     CustomStateBackend,
     FsStateBackend,
     MemoryStateBackend,
-    RocksDBStateBackend,
     StateBackend,
     load_class,
 )

@@ -74,11 +74,10 @@ def place_of(
         if given is not None:
             return StatePlace(state_root=root, spark_location=given)
         return StatePlace(state_root=root, spark_location=spark_folder(root), owned=True)
-    if isinstance(checkpoint_backend(backend), MemoryStateBackend):
-        # A location that is given finds its state again as long as the driver lives.
-        mark = uuid.uuid4().bytes if given is None else hashlib.sha256(given.encode()).digest()
-        root = f"{IN_DRIVER}/{quote(job_name)}-{mark[:6].hex()}"
-        return StatePlace(state_root=root, spark_location=given or scratch())
+    if keeps_in_driver(settings, backend):
+        return StatePlace(
+            state_root=driver_root(job_name, given or ""), spark_location=given or scratch()
+        )
     if given is not None:
         return StatePlace(spark_location=given)
     if session_location:
@@ -89,9 +88,24 @@ def place_of(
             "state.checkpoints.dir, or give execute a checkpoint_location"
         )
     if checkpointing_enabled:
-        root = f"{IN_DRIVER}/{quote(job_name)}-{uuid.uuid4().hex[:12]}"
-        return StatePlace(state_root=root, spark_location=scratch())
+        return StatePlace(state_root=driver_root(job_name), spark_location=scratch())
     return StatePlace(spark_location=scratch() if restarts else None)
+
+
+def keeps_in_driver(settings: DurabilitySettings, backend: StateBackend | Backend) -> bool:
+    """Whether checkpoints go to the driver's memory, whatever the job's location is."""
+    stream = checkpoint_backend(backend)
+    return (
+        isinstance(stream, MemoryStateBackend)
+        and settings.changelog != "off"
+        and not (stream.checkpoint_directory or settings.checkpoint_directory)
+    )
+
+
+def driver_root(job_name: str = "job", location: str = "") -> str:
+    """A root in the driver's memory; a location that is given finds its state there again."""
+    mark = hashlib.sha256(location.encode()).digest() if location else uuid.uuid4().bytes
+    return f"{IN_DRIVER}/{quote(job_name)}-{mark[:6].hex()}"
 
 
 def checkpoint_backend(backend: StateBackend | Backend) -> StateBackend | Backend:

@@ -95,6 +95,7 @@ class BackendClient:
             operator_depth=self._spec.depth,
             operator_name=self._spec.name,
             states=states,
+            config_id=self._spec.config_id,
         )
         begun = self._retried(
             "begin",

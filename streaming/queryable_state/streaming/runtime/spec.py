@@ -64,6 +64,8 @@ class OperatorSpec:
     secret: str
     """Of the job, for every call to a state server."""
     coordinator_address: str = ""
+    config_id: str = ""
+    """The configuration the driver gave the coordinator for the operator's job; empty: none."""
     settings: RuntimeSettings = field(default_factory=RuntimeSettings)
 
     @property

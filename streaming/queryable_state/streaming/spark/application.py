@@ -12,10 +12,12 @@ from py4j.protocol import Py4JError
 
 from queryable_state.server.coordinator import Coordinator
 from queryable_state.server.settings import CoordinatorSettings, Limits, StateServerSettings
+from queryable_state.streaming.job_configuration import server_backend
 from queryable_state.streaming.spark.engine import SparkEngine
 from queryable_state.streaming.spark.listener import CommitListener
+from queryable_state.streaming.spark.scratch_folder import ScratchFolder
 from queryable_state.streaming.spark.session import runs_on_one_machine, warn_of_risks
-from queryable_state.wire.errors import InvalidRequestError, QueryTimeoutError
+from queryable_state.wire.errors import QueryTimeoutError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,9 +69,11 @@ class SparkApplication:
                 lease_ms=settings.lease_ms,
                 lease_margin_ms=settings.lease_margin_ms,
                 strict=settings.strict,
+                retained_finished_jobs=settings.retained_finished_jobs,
             ),
         )
         self.coordinator.start()
+        self._scratch = ScratchFolder()
         self._listeners: list[tuple[SparkSession, CommitListener]] = []
         self._closing = threading.Event()
         self._closed = threading.Event()
@@ -86,12 +90,6 @@ class SparkApplication:
             if found is None or found.closed:
                 found = cls(spark, settings)
                 cls._running[found.application_id] = found
-            elif found._settings.backend != settings.backend:
-                raise InvalidRequestError(
-                    f"the state servers of this Spark application keep state in "
-                    f"{found._settings.backend}, and {settings.backend} is asked for: the backend "
-                    "is one for all jobs of an application"
-                )
             return found
 
     @classmethod
@@ -135,7 +133,7 @@ class SparkApplication:
             query_ports=settings.server_ports,
             proxy_ports=settings.proxy_ports,
             ports_strict=settings.ports_strict,
-            backend=settings.backend,
+            backend=server_backend(settings),
             limits=Limits(
                 key_bytes=settings.key_bytes,
                 value_bytes=settings.value_bytes,
@@ -143,6 +141,10 @@ class SparkApplication:
             ),
             strict=settings.strict,
         )
+
+    def scratch_location(self) -> str:
+        """URI of a new checkpoint location that lasts as long as the application."""
+        return self._scratch.location()
 
     def observe(self, session: SparkSession) -> None:
         """Listens to the queries of a session; Spark tells each session of its own alone."""
@@ -188,6 +190,7 @@ class SparkApplication:
             self._stop_listening()
         finally:
             self.coordinator.close()
+            self._scratch.remove()
             self._closed.set()
 
     def _stop_listening(self) -> None:

@@ -9,14 +9,13 @@ from pyspark.sql import functions as F
 
 from queryable_state.streaming.elements import free_name
 from queryable_state.streaming.graph import OperatorNode, SinkNode, SourceNode
-from queryable_state.streaming.job_client import JobClient
 from queryable_state.streaming.runtime.settings import RuntimeSettings
 from queryable_state.streaming.runtime.spec import OperatorSpec
 from queryable_state.streaming.spark.task import SubtaskFunction
 from queryable_state.streaming.spark.types import data_type, is_hashable, schema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -32,33 +31,40 @@ class Compiler:
     """Turns graphs into DataFrames of one Spark application."""
 
     def __init__(
-        self, application: SparkApplication, settings: EnvironmentSettings, job_name: str
+        self,
+        application: SparkApplication,
+        settings: EnvironmentSettings,
+        job_name: str,
+        config_id: str,
     ) -> None:
         self._application = application
         self._settings = settings
         self._job_name = job_name
+        self._config_id = config_id
 
     def dataframe(self, node: StreamNode, graph: JobGraph) -> DataFrame:
         """A stream as a streaming DataFrame."""
         self._application.observe(graph.sources[0].dataframe.sparkSession)
         return _Frames(self, graph, {}).of(node)
 
-    def start(
+    def writer(
         self,
         graph: JobGraph,
         *,
         checkpoint_location: str | None,
-        trigger: dict[str, Any],
+        trigger: Mapping[str, Any],
         output_mode: str,
-    ) -> JobClient:
-        """Starts a graph of one source as one query."""
+    ) -> DataStreamWriter:
+        """A graph of one source as one query, which each `start` of the writer runs."""
         self._application.observe(graph.sources[0].dataframe.sparkSession)
         writer = self._writer(graph).queryName(self._job_name).outputMode(output_mode)
         if checkpoint_location is not None:
             writer = writer.option("checkpointLocation", checkpoint_location)
-        if trigger:
-            writer = writer.trigger(**trigger)
-        return JobClient(self._application, writer.start(), self._job_name)
+        return writer.trigger(**trigger) if trigger else writer
+
+    def max_parallelism(self, node: OperatorNode) -> int:
+        """Key groups of an operator's states."""
+        return node.max_parallelism or self._settings.max_parallelism
 
     def _writer(self, graph: JobGraph) -> DataStreamWriter:
         """Native where there is one end; else the source with a branch for each end."""
@@ -87,7 +93,7 @@ class Compiler:
         """key columns -> key group -> shuffle by subtask -> the operator's tasks."""
         keyed = _with_key(node, upstream)
         parallelism = node.parallelism or self._settings.parallelism
-        max_parallelism = node.max_parallelism or self._settings.max_parallelism
+        max_parallelism = self.max_parallelism(node)
         needed = tuple(dict.fromkeys((*node.keys.columns, *node.value_columns)))
         key_group, fingerprint = (
             free_name(name, needed) for name in ("__key_group", "__fingerprint")
@@ -118,6 +124,7 @@ class Compiler:
             output_type=node.output_type,
             secret=self._application.secret,
             coordinator_address=self._application.coordinator_address,
+            config_id=self._config_id,
             settings=RuntimeSettings(
                 task_timeout_s=self._settings.task_timeout_s,
                 key_bytes=self._settings.key_bytes,

@@ -11,11 +11,19 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JError
 
 from queryable_state.server.coordinator.engine import BatchClocks, QueryInfo
-from queryable_state.streaming.spark.checkpoint_files import CheckpointFiles
-from queryable_state.wire.errors import JobError, QueryableStateError, RetryLaterError
+from queryable_state.streaming.spark.checkpoint_files import CheckpointFiles, is_temporary
+from queryable_state.streaming.spark.progress_export import export_progress
+from queryable_state.wire.errors import (
+    CheckpointError,
+    JobError,
+    QueryableStateError,
+    RetryLaterError,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from queryable_state.server.checkpoint.storage import CheckpointStorage
 
 _log = logging.getLogger("queryable_state.streaming")
 
@@ -101,15 +109,38 @@ class SparkEngine:
             seen = self._seen[query_id]
             info = replace(seen.info, error=str(error))
             self._seen[query_id] = replace(seen, info=info, stopped_for=error)
-        threading.Thread(
-            target=_stop, args=(execution, query_id), name="stop-query", daemon=True
-        ).start()
+        self._stop_aside(execution, query_id)
+
+    def end_query(self, query_id: bytes) -> None:
+        """Stops the query without a reason, and without waiting for its end."""
+        execution = self._execution(query_id)
+        if execution is not None:
+            self._stop_aside(execution, query_id)
+
+    def export_progress(
+        self, query_id: bytes, batch_id: int, storage: CheckpointStorage, folder: str
+    ) -> None:
+        """Writes a checkpoint of the query as of a committed batch, constructed from its own."""
+        files = self._files(query_id)
+        if files is None:
+            raise CheckpointError(
+                f"Spark's checkpoint of query {query_id.hex()} is not known any more: the query "
+                "ended before a task of it asked the coordinator"
+            )
+        export_progress(files.files, batch_id, storage, folder)
 
     def stop_reason(self, query_id: bytes) -> QueryableStateError | None:
         """Why the coordinator had the query stopped; None: it did not."""
         with self._lock:
             seen = self._seen.get(query_id)
         return None if seen is None else seen.stopped_for
+
+    def forget_stop(self, query_id: bytes) -> None:
+        """Forgets why the query was stopped: it is about to be started again."""
+        with self._lock:
+            seen = self._seen.get(query_id)
+            if seen is not None:
+                self._seen[query_id] = replace(seen, stopped_for=None)
 
     def note_committed(self, query_id: bytes, run_id: bytes, batch_id: int) -> None:
         """Remembers a commit of a run, for after the checkpoint is gone."""
@@ -130,6 +161,11 @@ class SparkEngine:
             if seen is not None and seen.info.run_id == run_id:
                 info = replace(seen.info, active=False, error=error or seen.info.error)
                 self._seen[query_id] = replace(seen, info=info)
+
+    def _stop_aside(self, execution: Any, query_id: bytes) -> None:
+        threading.Thread(
+            target=_stop, args=(execution, query_id), name="stop-query", daemon=True
+        ).start()
 
     @property
     def _jsc(self) -> Any:
@@ -165,7 +201,8 @@ class SparkEngine:
                 seen = _SeenQuery(QueryInfo(name=name, run_id=run_id, active=active))
             if seen.files is None or seen.files.root != root:
                 seen = replace(seen, files=CheckpointFiles(self._context, root))
-            info = replace(seen.info, name=name, active=active)
+            location = "" if is_temporary(root) else root
+            info = replace(seen.info, name=name, active=active, checkpoint_location=location)
             self._seen[query_id] = seen = replace(seen, info=info)
             return seen
 

@@ -54,6 +54,11 @@ def parallelism_of(session: SparkSession) -> int:
     return int(session.conf.get("spark.sql.shuffle.partitions") or 200)
 
 
+def default_location(session: SparkSession) -> str:
+    """Folder in which Spark keeps the checkpoints of queries that name none; empty: not set."""
+    return session.conf.get("spark.sql.streaming.checkpointLocation", "") or ""
+
+
 def warn_of_risks(context: SparkContext) -> None:
     """Logs what is set in a way that costs a job its safety."""
     master = str(context.master)
