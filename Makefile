@@ -7,11 +7,11 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test check format proto bench flights-matrix lock clean
+.PHONY: help setup demo test chaos check format proto bench flights-matrix lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo 'ARGS="..." passes options on to demo, test, bench, flights-matrix and lock.'
+	@echo 'ARGS="..." passes options on to demo, test, chaos, bench, flights-matrix and lock.'
 
 setup: ## Bring .venv up to date (PYTHON=... names the Python to use)
 	@PYTHON="$(PYTHON)" scripts/setup.sh
@@ -26,6 +26,9 @@ test: setup ## Run the tests
 	@scripts/install_grpcurl.sh
 	$(RUN) python -m pytest $(ARGS)
 
+chaos: setup ## Kill, stop and damage what runs (ROUNDS=n rounds from seed SEED=s on)
+	$(RUN) python -m tests.chaos --rounds $(or $(ROUNDS),3) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
 check: setup ## Lint, check formatting and types, and that generated code is current
 	$(PY) -m ruff check
 	$(PY) -m ruff format --check
@@ -39,9 +42,10 @@ format: setup ## Format the code and fix what the linter can fix
 proto: setup ## Generate the code of the .proto files
 	$(PY) scripts/generate_protos.py
 
-bench: setup ## Measure queries, then streaming
+bench: setup ## Measure queries, streaming and recovery
 	$(RUN) python -m benchmarks.query $(ARGS)
 	$(RUN) python -m benchmarks.streaming $(ARGS)
+	$(RUN) python -m benchmarks.recovery $(ARGS)
 
 flights-matrix: setup ## Compare flights with pandas: each backend, one and two executors
 	@set -e; for backend in heap rocksdb; do \

@@ -67,7 +67,7 @@ def main() -> None:
         options.folder / "driver.json",
         {
             "pid": os.getpid(),
-            "jvm_pid": gateway.proc.pid,  # type: ignore[attr-defined]
+            "jvm_pid": gateway.proc.pid,
             "application_id": spark.sparkContext.applicationId,
             "query_id": str(query.id),
         },

@@ -110,8 +110,8 @@ async def read_on(servers: Path, states: Sequence[str], out: TextIO, *, direct: 
             await asyncio.sleep(_PAUSE_S)
             continue
         async with client_of(random.choice(told), direct=direct) as client:
-            refused = 0
-            while refused * 2 <= 1:
+            refused = 0.0
+            while refused <= 0.5:
                 reads = await ask_all(client, states)
                 out.write(to_lines(reads))
                 out.flush()

@@ -124,4 +124,4 @@ def _local_ports(pid: int) -> set[int]:
         connections = psutil.Process(pid).net_connections(kind="tcp")
     except psutil.Error:
         return set()
-    return {connection.laddr.port for connection in connections if connection.laddr}
+    return {connection.laddr.port for connection in connections}

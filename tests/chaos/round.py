@@ -1,0 +1,286 @@
+"""One round: a job, a reader, faults, and the judgement."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from tests.chaos.checker import DEFECTS, Kind, Violation, check_final, check_reads
+from tests.chaos.clusters import HOST, Cluster, free_port
+from tests.chaos.driver import REPOSITORY, Driver
+from tests.chaos.history import History
+from tests.chaos.plan import FAULTS
+from tests.chaos.processes import StuckError, describe, executors_under, kill, under, until
+from tests.chaos.reader import addresses, ask_all, client_of
+from tests.chaos.reads import Read, read_file
+from tests.chaos.relay import Relay
+from tests.chaos.result import RoundResult, StrikeResult, note_recoveries
+from tests.chaos.sink_output import check_output
+from tests.chaos.site import Site
+from tests.chaos.storage_faults import checkpoints
+from tests.chaos.workload import JOB_NAME, KEY_STATES, STATES, Feed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.chaos.plan import RoundPlan
+
+RELAY_HOST = "127.0.0.2"
+LEASE_MS, MARGIN_MS = 2_000, 300
+AHEAD = 3
+"""Batches that wait for the job at any time: it is never idle."""
+RECOVERY_S = 60.0
+FIRST_COMMIT_S = 120.0
+END_S = 90.0
+GONE_S = 30.0
+
+
+class Round:
+    """Runs a plan in a folder of its own, on a cluster that is there."""
+
+    def __init__(
+        self,
+        plan: RoundPlan,
+        folder: Path,
+        cluster: Cluster,
+        *,
+        durable: bool = True,
+        say: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        """`durable=False` keeps no copy of the state: faults must then be found out."""
+        self._plan = plan
+        self._folder = folder
+        self._cluster = cluster
+        self._durable = durable
+        self._say = say
+        self._states = KEY_STATES if plan.file_sink else STATES
+        self._feed = Feed(folder / "input", plan.seed)
+        self._fed = threading.Event()
+        self._began = time.time()
+
+    def run(self) -> RoundResult:
+        """Returns when the round is judged and nothing of it runs any more."""
+        result = RoundResult(plan=self._plan, folder=self._folder)
+        port = free_port()
+        try:
+            with Relay((RELAY_HOST, port), (HOST, port)) as relay:
+                site = self._site(relay, port)
+                with self._feeding(site), self._reading():
+                    try:
+                        self._strike_all(site, result)
+                        self._finish(site, result)
+                    except StuckError as stuck:
+                        result.violations.append(Violation(Kind.STUCK, str(stuck)))
+                    finally:
+                        site.driver.stop()
+                result.driver_starts = site.driver.starts
+                result.driver_failures = site.driver.failures
+                self._judge(site, result)
+        finally:
+            result.violations += self._see_off()
+        result.seconds = time.time() - self._began
+        return result
+
+    def _site(self, relay: Relay, port: int) -> Site:
+        plan, state = self._plan, self._folder / "state"
+        # With a sink the query is started by hand, and its root stands beside its checkpoint.
+        spark = state / "query" if plan.file_sink else state / JOB_NAME / "spark"
+        root = state / "query.queryable-state" if plan.file_sink else state / JOB_NAME
+        output = self._folder / "output" if plan.file_sink else None
+        arguments = ["--master", self._cluster.master, "--folder", str(self._folder)]
+        for name, value in self._configuration(port).items():
+            arguments += ["--conf", f"{name}={value}"]
+        if plan.file_sink or not self._durable:
+            arguments += ["--checkpoint-location", str(spark)]
+        if output is not None:
+            arguments += ["--output", str(output)]
+        driver = Driver(self._folder, self._cluster, arguments)
+        return Site(
+            folder=self._folder,
+            cluster=self._cluster,
+            driver=driver,
+            relay=relay,
+            chance=random.Random(f"strikes-{plan.seed}"),
+            spark=spark,
+            root=root,
+            lease_s=(LEASE_MS + MARGIN_MS) / 1000,
+            output=output,
+            watch=driver.keep_running,
+        )
+
+    def _configuration(self, port: int) -> dict[str, object]:
+        plan = self._plan
+        ours: dict[str, object] = {
+            "directory": self._folder / "servers",
+            "backend": "rocksdb",
+            "parallelism": plan.parallelism,
+            "lease_ms": LEASE_MS,
+            "lease_margin_ms": MARGIN_MS,
+            # The relay has the coordinator's port on another loopback address.
+            "host": HOST,
+            "coordinator_host": RELAY_HOST,
+            "coordinator_ports": port,
+            "server_ports": 0,
+            "proxy_ports": 0,
+            "ports_strict": "true",
+        }
+        if self._durable:
+            ours |= {
+                "checkpoint_interval_ms": int(plan.snapshot_s * 1000),
+                "inline_bytes": plan.inline_bytes,
+            }
+            if not plan.file_sink:
+                ours["checkpoints_dir"] = self._folder / "state"
+        return {
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.driver.host": HOST,
+            "spark.driver.memory": "512m",
+            "spark.executor.memory": "512m",
+            "spark.executor.cores": "1",
+            "spark.cores.max": "2",
+            "spark.executorEnv.PYTHONPATH": os.environ.get("PYTHONPATH", str(REPOSITORY)),
+            "spark.local.dir": self._folder / "local",
+            "spark.sql.warehouse.dir": self._folder / "warehouse",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.sql.streaming.minBatchesToRetain": "1000",
+            **{f"spark.queryable_state.{name}": value for name, value in ours.items()},
+        }
+
+    @contextlib.contextmanager
+    def _feeding(self, site: Site) -> Iterator[None]:
+        """Keeps some batches ahead of the job until `_fed` is set."""
+
+        def feed() -> None:
+            while not self._fed.wait(0.02):
+                if self._feed.batches <= site.committed() + AHEAD:
+                    self._feed.add()
+
+        thread = threading.Thread(target=feed, name="chaos feed", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._fed.set()
+            thread.join()
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Runs the reader."""
+        environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+        if "PYTHONPATH" in os.environ:
+            environment["PYTHONPATH"] += os.pathsep + os.environ["PYTHONPATH"]
+        arguments = ["--servers", str(self._folder / "servers"), "--out", str(self._reads)]
+        arguments += ["--states", ",".join(self._states)]
+        with (self._folder / "reader.log").open("wb") as log:
+            reader = subprocess.Popen(
+                [sys.executable, "-m", "tests.chaos.reader", *arguments],
+                cwd=self._folder,
+                env=environment,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+            )
+        try:
+            yield
+        finally:
+            ended = reader.poll()
+            assert reader.stdin is not None
+            reader.stdin.close()
+            reader.wait(20)
+            if ended is not None or reader.returncode:
+                raise RuntimeError(f"the reader has ended by itself: see {self._folder}/reader.log")
+
+    @property
+    def _reads(self) -> Path:
+        return self._folder / "reads"
+
+    def _strike_all(self, site: Site, result: RoundResult) -> None:
+        site.driver.start()
+        started = time.time()
+        site.wait(lambda: site.committed() >= 1, FIRST_COMMIT_S, "the first batches")
+        result.first_commit_s = time.time() - started
+        for strike in self._plan.strikes:
+            time.sleep(strike.after_s)
+            before, began = site.committed(), time.time()
+            what = FAULTS[strike.fault](site)
+            done = StrikeResult(
+                fault=strike.fault, what=what, began=began, ended=time.time(), batch=before
+            )
+            result.strikes.append(done)
+            self._say(f"  {began - self._began:5.1f} s  {strike.fault}: {what}")
+            if strike.waits:
+                site.wait_commits(2, RECOVERY_S)
+
+    def _finish(self, site: Site, result: RoundResult) -> None:
+        """Lets the job end its input, and asks for every key once more."""
+        site.wait_commits(2, RECOVERY_S)
+        self._fed.set()
+        # The feeder may be about to add one.
+        time.sleep(0.1)
+        newest = self._feed.batches - 1
+        site.wait(
+            lambda: site.committed() >= newest,
+            END_S,
+            f"batch {newest}, the last one, is not committed",
+        )
+        result.violations += check_final(History(self._plan.seed), self._final(site), newest)
+
+    def _final(self, site: Site) -> list[Read]:
+        """Answers to every key; of tries that refuse some, the last one."""
+        newest = self._feed.batches - 1
+        ends_at_s = time.monotonic() + RECOVERY_S
+        while True:
+            site.watch()
+            reads: list[Read] = []
+            for address in addresses(site.servers_folder):
+                reads = asyncio.run(_ask_once(address, self._states))
+                # A server is told of a commit some milliseconds after Spark has made it.
+                behind = any(r.version is not None and r.version < newest for r in reads)
+                refused = {read.error for read in reads if read.refused}
+                if refused & DEFECTS or not (behind or refused):
+                    return reads
+            if time.monotonic() > ends_at_s:
+                return reads
+
+    def _judge(self, site: Site, result: RoundResult) -> None:
+        reads = list(read_file(self._reads)) if self._reads.exists() else []
+        committed_at = site.committed_at()
+        newest = self._feed.batches - 1
+        result.violations += check_reads(History(self._plan.seed), reads, committed_at, newest)
+        note_recoveries(result.strikes, reads, committed_at)
+        result.batches = self._feed.batches
+        result.refusals = sum(read.refused for read in reads)
+        result.answers = len(reads) - result.refusals
+        result.checkpoints = max((number for number, _ in checkpoints(site.root)), default=0)
+        if site.output is not None and site.output.exists():
+            result.violations += check_output(site.output, self._plan.seed, self._feed.batches)
+
+    def _see_off(self) -> list[Violation]:
+        """What still runs of the round, after a while; it is killed."""
+
+        def left() -> list[str]:
+            running = under(self._folder) + executors_under(self._cluster.folder)
+            return [describe(process) for process in running]
+
+        try:
+            until(lambda: not left(), GONE_S, "processes of the round still run")
+        except StuckError:
+            found = [Violation(Kind.LEFT_OVER, process) for process in left()]
+            for process in under(self._folder) + executors_under(self._cluster.folder):
+                kill(process.pid)
+            return found
+        return []
+
+
+async def _ask_once(address: str, states: tuple[str, ...]) -> list[Read]:
+    async with client_of(address) as client:
+        return await ask_all(client, states)

@@ -1,0 +1,128 @@
+"""Where a round takes place: its folder, its processes, and how far the job is."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import psutil
+from tests.chaos.processes import executors_under, is_alive, until
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.chaos.clusters import Cluster
+    from tests.chaos.driver import Driver
+    from tests.chaos.relay import Relay
+
+_EXECUTOR = re.compile(r"-(\d+)-\d+$")
+
+
+@dataclass(frozen=True, order=True)
+class StateServerProcess:
+    """A state server that has told where it listens."""
+
+    executor_pid: int
+    pid: int
+    proxy: str
+    backend: str
+
+    def __str__(self) -> str:
+        return f"server {self.pid} of executor {self.executor_pid}"
+
+
+@dataclass(kw_only=True)
+class Site:
+    """What faults act on."""
+
+    folder: Path
+    cluster: Cluster
+    driver: Driver
+    relay: Relay
+    chance: random.Random
+    spark: Path
+    """Spark's checkpoint location."""
+    root: Path
+    """The job's state root."""
+    lease_s: float
+    """Lease and margin: after it a silent server is not an owner any more."""
+    output: Path | None = None
+    """Where the file sink writes; None: the round has none."""
+    damaged_checkpoint: int = 0
+    """The newest checkpoint a file of which was damaged."""
+    watch: Callable[[], None] = field(default=lambda: None)
+    """Called while something is waited for: starts the driver again where it has ended."""
+
+    @property
+    def servers_folder(self) -> Path:
+        """Where state servers have their folders."""
+        return self.folder / "servers"
+
+    def servers(self) -> list[StateServerProcess]:
+        """The state servers that live, by executor."""
+        found = []
+        for path in self.servers_folder.glob("queryable-state-*/server.json"):
+            try:
+                told = json.loads(path.read_text())
+                cwd = psutil.Process(told["pid"]).cwd()
+            except (OSError, ValueError, psutil.Error):
+                continue
+            executor = _EXECUTOR.search(path.parent.name)
+            if is_alive(told["pid"]) and cwd == str(path.parent) and executor is not None:
+                found.append(
+                    StateServerProcess(
+                        int(executor[1]), told["pid"], told["proxy"], told["backend"]
+                    )
+                )
+        return sorted(found)
+
+    def a_server(self) -> StateServerProcess:
+        """One of the state servers, once there is one."""
+        self.wait(self.servers, 60, "no state server is up")
+        return self.chance.choice(self.servers())
+
+    def executors(self) -> list[psutil.Process]:
+        """The executors that live, by pid."""
+        return executors_under(self.cluster.folder)
+
+    def committed(self) -> int:
+        """The newest batch Spark has committed; -1: none."""
+        return newest_batch(self.spark / "commits")
+
+    def committed_at(self) -> dict[int, float]:
+        """When each batch was committed, in seconds since the epoch; as far as Spark keeps them."""
+        found = {}
+        for path in (self.spark / "commits").glob("[0-9]*"):
+            if path.name.isdigit():
+                found[int(path.name)] = path.stat().st_mtime
+        return found
+
+    def wait(self, condition: Callable[[], object], timeout_s: float, what: str) -> None:
+        """Waits while the driver is kept running."""
+
+        def holds() -> object:
+            self.watch()
+            return condition()
+
+        until(holds, timeout_s, what)
+
+    def wait_commits(self, count: int, timeout_s: float) -> None:
+        """Waits until so many more batches than now are committed."""
+        wanted = self.committed() + count
+        self.wait(
+            lambda: self.committed() >= wanted,
+            timeout_s,
+            f"batch {wanted} is not committed (newest {self.committed()})",
+        )
+
+
+def newest_batch(log: Path) -> int:
+    """The greatest number among the files of one of Spark's logs; -1: there is none."""
+    try:
+        return max((int(p.name) for p in log.iterdir() if p.name.isdigit()), default=-1)
+    except FileNotFoundError:
+        return -1
