@@ -33,7 +33,7 @@ class StateRecords(NamedTuple):
 class RecordWriter(Protocol):
     """What a cut writes itself to: a `CanonicalWriter`."""
 
-    def add(self, state_id: int, records: Iterable[tuple[bytes, bytes]]) -> None:
+    def add(self, state_id: int, records: Iterable[tuple[bytes, bytes]]) -> object:
         """All records of one state, in key order. States come in the order of their ids."""
 
 

@@ -1,0 +1,222 @@
+"""A cut is one committed version, whatever happens to the store after."""
+
+from __future__ import annotations
+
+import tracemalloc
+from threading import Event, Thread
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.storage.stored import new_store
+
+from queryable_state.internal.v1.checkpoint_pb2 import SnapshotFormat
+from queryable_state.server.storage.heap import HeapStateStore
+from queryable_state.wire.errors import (
+    InternalError,
+    Reason,
+    RetryLaterError,
+    SupersededError,
+    UnknownStateError,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.storage.conftest import Advance, MakeOverlay
+
+    from queryable_state.server.storage.store import StateStore
+
+STATE = 7
+EVERYTHING = 10_000_000
+
+
+def numbered(count: int, value: bytes) -> dict[bytes, bytes]:
+    return {b"\x00\x01%06d" % number: value for number in range(count)}
+
+
+def fold_all(store: StateStore) -> None:
+    while store.fold(store.committed_version, EVERYTHING):
+        pass
+
+
+def test_a_cut_keeps_its_version_while_later_ones_commit_and_fold(
+    store: StateStore, advance: Advance, tmp_path: Path
+) -> None:
+    advance(store, numbered(2000, b"0"))
+    fold_all(store)
+    advance(store, {b"\x00\x02": b"1"}, deletes=[b"\x00\x01000007"])
+    pinned = store.cut(1)
+    fold_all(store)
+    native = store.cut(1, tmp_path / "cut")
+    advance(store, numbered(2500, b"2"), clears=[b"\x00\x02"])
+    fold_all(store)
+    expected = numbered(2000, b"0") | {b"\x00\x02": b"1"}
+    del expected[b"\x00\x01000007"]
+    for cut in (pinned, native):
+        with cut:
+            assert cut.version == 1
+            assert dict(cut.records(STATE)) == expected
+    assert store.get(STATE, b"\x00\x02") is None
+
+
+def test_a_cut_knows_its_states_and_about_how_large_they_are(
+    store: StateStore, advance: Advance, tmp_path: Path
+) -> None:
+    store.add_state(3)
+    advance(store, numbered(1000, b"0123456789"))
+    fold_all(store)
+    for cut in (store.cut(0), store.cut(0, tmp_path / "cut")):
+        with cut:
+            assert cut.state_ids() == [3, STATE]
+            empty, full = cut.sizes()
+            assert (empty.state_id, empty.records) == (3, 0)
+            assert (full.state_id, full.records) == (STATE, 1000)
+            assert full.size_bytes > 0
+
+
+def test_only_committed_versions_that_are_not_folded_away_can_be_cut(
+    store: StateStore, advance: Advance, overlay: MakeOverlay, tmp_path: Path
+) -> None:
+    advance(store, {b"\x00\x01": b"0"})
+    advance(store, {b"\x00\x01": b"1"})
+    store.seal(2, overlay({b"\x00\x01": b"2"}), (1, 2))
+    with pytest.raises(RetryLaterError, match="before it is committed") as refused:
+        store.cut(2)
+    assert refused.value.reason == Reason.BEHIND
+    fold_all(store)
+    with pytest.raises(SupersededError, match="folded away"):
+        store.cut(0)
+    with pytest.raises(SupersededError, match="folded away"):
+        store.cut(0, tmp_path / "cut")
+
+
+def test_a_native_cut_wants_everything_folded(
+    advance: Advance, overlay: MakeOverlay, tmp_path: Path
+) -> None:
+    with new_store("rocksdb", tmp_path / "store", [STATE]) as store:
+        advance(store, numbered(1000, b"0"))
+        with pytest.raises(RetryLaterError, match="not folded"):
+            store.cut(0, tmp_path / "cut")
+        assert store.fold(0, 300)
+        with pytest.raises(RetryLaterError, match="not folded"):
+            store.cut(0, tmp_path / "cut")
+        fold_all(store)
+        store.cut(0, tmp_path / "cut").close()
+        store.commit(3)
+        with pytest.raises(RetryLaterError, match="not folded"):
+            store.cut(3, tmp_path / "later")
+        store.fold(3, 1)
+        store.cut(3, tmp_path / "later").close()
+
+
+def test_a_native_cut_holds_links_to_tables_and_its_own_small_files(
+    advance: Advance, tmp_path: Path
+) -> None:
+    with new_store("rocksdb", tmp_path / "store", [STATE]) as store:
+        advance(store, numbered(1000, b"0"))
+        fold_all(store)
+        first = store.cut(0, tmp_path / "first")
+        advance(store, {b"\x00\x02": b"1"})
+        fold_all(store)
+        second = store.cut(1, tmp_path / "second")
+    assert first.format == second.format == SnapshotFormat.ROCKSDB
+    tables = {file.name: file.path.stat().st_ino for file in first.files() if file.shared}
+    again = {file.name: file.path.stat().st_ino for file in second.files() if file.shared}
+    assert tables.items() < again.items(), "what did not change is the same file"
+    assert all(file.name.endswith(".sst") == file.shared for file in second.files())
+    small = {file.name for file in second.files() if not file.shared}
+    assert {"CURRENT"} < small
+    assert sum((tmp_path / "second" / name).stat().st_size for name in small) < 4096
+
+
+def test_a_native_cut_outlives_its_store(advance: Advance, tmp_path: Path) -> None:
+    with new_store("rocksdb", tmp_path / "store", [STATE]) as store:
+        advance(store, {b"\x00\x01": b"1"})
+        fold_all(store)
+        cut = store.cut(0, tmp_path / "cut")
+    store.destroy()
+    assert list(cut.records(STATE)) == [(b"\x00\x01", b"1")]
+    cut.close()
+    assert (tmp_path / "cut").is_dir(), "the files are the caller's"
+
+
+def test_a_native_cut_into_a_directory_that_is_there_is_refused(
+    advance: Advance, tmp_path: Path
+) -> None:
+    (tmp_path / "cut").mkdir()
+    (tmp_path / "cut" / "precious").touch()
+    with new_store("rocksdb", tmp_path / "store", [STATE]) as store:
+        advance(store, {b"\x00\x01": b"1"})
+        fold_all(store)
+        with pytest.raises(InternalError, match="could not cut version 0"):
+            store.cut(0, tmp_path / "cut")
+        assert (tmp_path / "cut" / "precious").exists()
+        assert store.get(STATE, b"\x00\x01") == b"1"
+
+
+def test_closing_the_store_ends_its_canonical_cuts(store: StateStore, advance: Advance) -> None:
+    advance(store, numbered(2000, b"0"))
+    cut = store.cut(0)
+    reading = cut.records(STATE)
+    next(reading)
+    store.close()
+    with pytest.raises(RetryLaterError, match="closed"):
+        list(reading)
+    cut.close()
+    cut.close()
+
+
+def test_a_state_that_was_not_added_cannot_be_read_from_a_cut(store: StateStore) -> None:
+    with store.cut(-1) as cut, pytest.raises(UnknownStateError):
+        list(cut.records(8))
+
+
+def test_a_cut_of_the_heap_copies_nothing(advance: Advance) -> None:
+    with HeapStateStore() as store:
+        store.add_state(STATE)
+        advance(store, numbered(100_000, b"0" * 50))
+        fold_all(store)
+        tracemalloc.start()
+        try:
+            with store.cut(0) as cut:
+                for _ in cut.records(STATE):
+                    pass
+                _, peak_bytes = tracemalloc.get_traced_memory()
+                advance(store, numbered(100, b"1"))
+                fold_all(store)
+                assert dict(cut.records(STATE)) == numbered(100_000, b"0" * 50)
+        finally:
+            tracemalloc.stop()
+    assert peak_bytes < 500_000
+
+
+def test_a_cut_is_read_on_another_thread_beside_fetches_commits_and_folds(
+    store: StateStore, advance: Advance
+) -> None:
+    keys = list(numbered(20_000, b""))
+    advance(store, dict.fromkeys(keys, b"0"))
+    fold_all(store)
+    cut = store.cut(0)
+    done = Event()
+    found: list[object] = []
+
+    def read() -> None:
+        try:
+            found.append({value for _, value in cut.records(STATE)})
+        except BaseException as error:  # noqa: BLE001 - the test looks at whatever came
+            found.append(error)
+        finally:
+            done.set()
+
+    thread = Thread(target=read)
+    thread.start()
+    rounds = 0
+    while not done.is_set() or rounds < 3:
+        rounds += 1
+        version = advance(store, dict.fromkeys(keys[:: rounds + 1], b"%d" % rounds))
+        with store.view(version) as view:
+            assert view.multi_get(STATE, keys[:1]) == [b"%d" % rounds]
+        fold_all(store)
+    thread.join()
+    assert found == [{b"0"}]
+    cut.close()
