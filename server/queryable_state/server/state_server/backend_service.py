@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from queryable_state.internal.v1 import backend_pb2, backend_pb2_grpc
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from queryable_state.server.state_server.holdings import Holdings
     from queryable_state.server.state_server.owner_table import OwnerTable
     from queryable_state.server.state_server.refusals import Context
+    from queryable_state.server.state_server.snapshots import Snapshots
     from queryable_state.server.state_server.staging import Staging
 
 _log = logging.getLogger(__name__)
@@ -32,6 +34,7 @@ class BackendService(backend_pb2_grpc.StateBackendServicer):
         opener: BatchOpener,
         staging: Staging,
         holdings: Holdings,
+        snapshots: Snapshots,
         bulk: BulkThread,
         *,
         stop: asyncio.Event,
@@ -40,6 +43,7 @@ class BackendService(backend_pb2_grpc.StateBackendServicer):
         self._opener = opener
         self._staging = staging
         self._holdings = holdings
+        self._snapshots = snapshots
         self._bulk = bulk
         self._stop = stop
 
@@ -79,6 +83,15 @@ class BackendService(backend_pb2_grpc.StateBackendServicer):
     ) -> backend_pb2.CommitResponse:
         async with ending_with_status(context, "Commit"):
             return backend_pb2.CommitResponse(sealed=self._holdings.commit(request))
+
+    async def Snapshot(
+        self, request: backend_pb2.SnapshotRequest, context: Context
+    ) -> AsyncIterator[backend_pb2.SnapshotEvent]:
+        async with ending_with_status(context, "Snapshot"):
+            events = self._snapshots.write(request)
+            async with aclosing(events):
+                async for event in events:
+                    yield event
 
     async def DropQuery(
         self, request: backend_pb2.DropQueryRequest, context: Context

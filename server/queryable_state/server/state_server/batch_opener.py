@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from queryable_state.internal.v1 import backend_pb2, changes_pb2, coordinator_pb2
+from queryable_state.server.state_server.job_stores import OperatorStates
 from queryable_state.server.state_server.owned_subtask import OwnedSubtask, SubtaskId
 from queryable_state.server.state_server.shared_calls import SharedCalls
+from queryable_state.server.state_server.subtask_opener import Opening, SubtaskOpener
 from queryable_state.wire.errors import InvalidRequestError, PlacementError
 
 if TYPE_CHECKING:
@@ -16,13 +17,13 @@ if TYPE_CHECKING:
     from queryable_state.server.coordinator_link import CoordinatorLink
     from queryable_state.server.state_server.bulk_thread import BulkThread
     from queryable_state.server.state_server.folder import Folder
+    from queryable_state.server.state_server.job_files import FileSystems, JobFiles
     from queryable_state.server.state_server.job_stores import JobStores
     from queryable_state.server.state_server.lease import Lease
+    from queryable_state.server.state_server.restorer import Restorer
     from queryable_state.server.state_server.store_factory import StoreFactory
     from queryable_state.server.state_server.store_table import StoreTable
     from queryable_state.v1 import registration_pb2
-
-_log = logging.getLogger(__name__)
 
 
 class BatchOpener:
@@ -39,6 +40,8 @@ class BatchOpener:
         lease: Lease,
         bulk: BulkThread,
         stores: StoreFactory,
+        restorer: Restorer,
+        file_systems: FileSystems,
         folder: Folder,
         *,
         server_id: str,
@@ -47,12 +50,21 @@ class BatchOpener:
         self._table = table
         self._lease = lease
         self._bulk = bulk
-        self._stores = stores
+        self._file_systems = file_systems
         self._folder = folder
         self._server_id = server_id
-        self._batches: dict[bytes, tuple[object, coordinator_pb2.BeginBatchResponse]] = {}
-        self._batch_calls: SharedCalls[coordinator_pb2.BeginBatchResponse] = SharedCalls()
-        self._open_calls: SharedCalls[OwnedSubtask] = SharedCalls()
+        self._batches: dict[bytes, _Batch] = {}
+        self._opener = SubtaskOpener(
+            link,
+            table,
+            lease,
+            bulk,
+            stores,
+            restorer,
+            server_id=server_id,
+            newest_batch=self._newest_batch,
+        )
+        self._batch_calls: SharedCalls[_Batch] = SharedCalls()
         self._register_calls: SharedCalls[Sequence[registration_pb2.StateRegistration]] = (
             SharedCalls()
         )
@@ -66,14 +78,15 @@ class BatchOpener:
                 f"{subtask_id}: begin of batch {request.batch_id} with a run id of "
                 f"{len(request.run_id)} bytes: want a batch from 0 and 16 bytes"
             )
-        clocks = await self._batch(request)
+        batch = await self._batch(request)
+        clocks = batch.clocks
         job = self._table.job(subtask_id.query_id)
         if job is not None:
             self._check(job, request.batch_id, clocks)
         subtask = self._table.subtask(subtask_id)
         if subtask is None:
-            subtask = await self._open_calls.ask(
-                subtask_id, lambda: self._open(subtask_id, request.batch_id, clocks.committed)
+            subtask = await self._opener.opened(
+                subtask_id, Opening(request.batch_id, clocks, batch.files)
             )
         states = await self._registered(subtask, request)
         # No await below: what is checked here still holds when the attempt counts as begun.
@@ -82,16 +95,17 @@ class BatchOpener:
             raise self._left(subtask_id)
         self._lease.check()
         self._check(job, request.batch_id, clocks)
-        subtask.begun.setdefault(request.batch_id, set()).add(
-            (clocks.run_epoch, request.task_attempt)
-        )
+        job.files = batch.files
+        subtask.discard_other_offsets(request.batch_id, clocks.offsets_digest)
+        token = (clocks.run_epoch, request.task_attempt)
+        subtask.begun.setdefault(request.batch_id, {})[token] = clocks.offsets_digest
         return backend_pb2.BeginResponse(
             token=changes_pb2.Token(run_epoch=clocks.run_epoch, task_attempt=request.task_attempt),
             batch_timestamp_ms=clocks.batch_timestamp_ms,
             watermark_ms=_watermark(clocks.watermarks_ms, request.operator_depth),
             states=states,
             complete_since_batch=subtask.complete_since_batch,
-            sealed_before=request.batch_id in subtask.seals,
+            sealed_before=subtask.store.staged_version == request.batch_id,
         )
 
     def forget_job(self, query_id: bytes) -> None:
@@ -101,11 +115,17 @@ class BatchOpener:
     def forget_all(self) -> None:
         """Forgets every clock: the coordinator that told them is gone."""
         self._batches.clear()
+        self._opener.forget_all()
 
     async def aclose(self) -> None:
         """Cancels what is under way."""
-        for calls in (self._batch_calls, self._open_calls, self._register_calls):
+        for calls in (self._batch_calls, self._opener, self._register_calls):
             await calls.aclose()
+
+    def _newest_batch(self, query_id: bytes) -> int:
+        """The newest batch begun of a query; -1: its clocks are forgotten."""
+        batch = self._batches.get(query_id)
+        return -1 if batch is None else batch.key[1]
 
     def _check(
         self, job: JobStores, batch_id: int, clocks: coordinator_pb2.BeginBatchResponse
@@ -116,68 +136,33 @@ class BatchOpener:
             self._folder.wake()
         job.check_uncommitted(batch_id)
 
-    async def _batch(self, request: backend_pb2.BeginRequest) -> coordinator_pb2.BeginBatchResponse:
+    async def _batch(self, request: backend_pb2.BeginRequest) -> _Batch:
         query_id = request.subtask.query_id
         key = (request.run_id, request.batch_id)
         known = self._batches.get(query_id)
-        if known is not None and known[0] == key:
-            return known[1]
-        clocks = await self._batch_calls.ask(
-            (query_id, *key),
-            lambda: self._link.begin_batch(
-                coordinator_pb2.BeginBatchRequest(
-                    query_id=query_id,
-                    run_id=request.run_id,
-                    batch_id=request.batch_id,
-                    server_id=self._server_id,
-                )
-            ),
+        if known is not None and known.key == key:
+            return known
+        batch = await self._batch_calls.ask(
+            (query_id, *key), lambda: self._asked(query_id, key, request.config_id)
         )
-        self._batches[query_id] = (key, clocks)
-        return clocks
+        self._batches[query_id] = batch
+        return batch
 
-    async def _open(
-        self, subtask_id: SubtaskId, batch_id: int, committed: coordinator_pb2.QueryVersion
-    ) -> OwnedSubtask:
-        # The store comes first: what the coordinator has noted as open must exist.
-        store = await self._bulk.run(self._stores.new, subtask_id, batch_id - 1)
-        try:
-            opened = await self._link.open_subtask(
-                coordinator_pb2.OpenSubtaskRequest(
-                    subtask=subtask_id.to_proto(), server_id=self._server_id, batch_id=batch_id
-                )
+    async def _asked(self, query_id: bytes, key: tuple[bytes, int], config_id: str) -> _Batch:
+        clocks = await self._link.begin_batch(
+            coordinator_pb2.BeginBatchRequest(
+                query_id=query_id,
+                run_id=key[0],
+                batch_id=key[1],
+                server_id=self._server_id,
+                config_id=config_id,
             )
-        except BaseException:
-            self._bulk.run(store.destroy)
-            raise
-        subtask = OwnedSubtask(
-            subtask_id, store, opened.placement_version, opened.complete_since_batch
         )
-        job = self._table.job_or_new(subtask_id.query_id)
-        self._retire(job, subtask_id)
-        job.add(subtask)
-        job.commit(committed.version, committed.commit_time_ms, committed.watermark_ms)
-        _log.log(
-            logging.ERROR if opened.complete_since_batch else logging.INFO,
-            "opened %s at batch %d, complete since batch %d",
-            subtask_id,
-            batch_id,
-            opened.complete_since_batch,
-        )
-        return subtask
-
-    def _retire(self, job: JobStores, opened: SubtaskId) -> None:
-        """Drops what is left of the operator at another parallelism: nobody writes it any more."""
-        retired = [
-            subtask
-            for subtask in job.subtasks.values()
-            if subtask.id.operator_uid == opened.operator_uid
-            and subtask.id.parallelism != opened.parallelism
-        ]
-        for subtask in retired:
-            _log.warning("%s is dropped: its operator runs at another parallelism", subtask.id)
-            self._table.remove(subtask)
-            self._bulk.run(subtask.store.destroy)
+        job = self._table.job(query_id)
+        files = None if job is None else job.files
+        if files is None or files.settings != clocks.storage:
+            files = await self._file_systems.of_job(clocks.storage)
+        return _Batch(key, clocks, files)
 
     async def _registered(
         self, subtask: OwnedSubtask, request: backend_pb2.BeginRequest
@@ -186,16 +171,16 @@ class BatchOpener:
         job = self._table.job(subtask.id.query_id)
         if job is None:
             raise self._left(subtask.id)
-        declared = (
-            subtask.id.operator_uid,
-            tuple(state.SerializeToString(deterministic=True) for state in request.states),
-        )
-        states = job.registrations.get(declared)
-        if states is None:
+        uid = subtask.id.operator_uid
+        declared = tuple(state.SerializeToString(deterministic=True) for state in request.states)
+        known = job.registrations.get(uid)
+        if known is not None and known.declared == declared:
+            states = known.states
+        else:
             states = await self._register_calls.ask(
-                (subtask.id.query_id, declared), lambda: self._register(request)
+                (subtask.id.query_id, uid, declared), lambda: self._register(request)
             )
-            job.registrations[declared] = states
+            job.registrations[uid] = OperatorStates(declared, states)
         for state in states:
             if subtask.states.get(state.state_id) != state:
                 await self._bulk.run(subtask.store.add_state, state.state_id)
@@ -221,6 +206,15 @@ class BatchOpener:
             )
         )
         return tuple(response.states)
+
+
+class _Batch(NamedTuple):
+    """What the coordinator knows of a batch, and where the job's files are."""
+
+    key: tuple[bytes, int]
+    """Run and batch id."""
+    clocks: coordinator_pb2.BeginBatchResponse
+    files: JobFiles | None
 
 
 def _watermark(watermarks_ms: Sequence[int], depth: int) -> int:

@@ -41,12 +41,18 @@ class Folder:
                 for subtask in list(job.subtasks.values()):
                     await self._fold(job, subtask)
 
+    async def fold_to(self, subtask: OwnedSubtask, version: int) -> None:
+        """Folds one store up to exactly a committed version, unless it is beyond or dropped."""
+        more = True
+        while more and self._table.subtask(subtask.id) is subtask:
+            more = await self._bulk.run(subtask.store.fold, version, self._chunk_records)
+
     async def _fold(self, job: JobStores, subtask: OwnedSubtask) -> None:
         more = True
         # Owned is asked in the turn of the loop that hands the chunk over: a store that left
         # the table is closed by a later job of the same thread.
         while more and self._table.subtask(subtask.id) is subtask:
-            up_to = min(job.stable_version, job.committed_version)
+            up_to = min(job.stable_version, job.committed_version, *job.held_versions)
             if up_to <= subtask.store.base_version:
                 return
             try:

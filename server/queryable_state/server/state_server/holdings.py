@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from queryable_state.server.state_server.bulk_thread import BulkThread
     from queryable_state.server.state_server.folder import Folder
     from queryable_state.server.state_server.job_stores import JobStores
+    from queryable_state.server.state_server.local_copies import LocalCopies
     from queryable_state.server.state_server.owned_subtask import OwnedSubtask
     from queryable_state.server.state_server.owner_table import OwnerTable
     from queryable_state.server.state_server.store_table import StoreTable
@@ -32,12 +33,14 @@ class Holdings:
         folder: Folder,
         opener: BatchOpener,
         owners: OwnerTable,
+        copies: LocalCopies,
     ) -> None:
         self._table = table
         self._bulk = bulk
         self._folder = folder
         self._opener = opener
         self._owners = owners
+        self._copies = copies
 
     def commit(
         self, committed: backend_pb2.CommitRequest | coordinator_pb2.QueryVersion
@@ -67,6 +70,7 @@ class Holdings:
             _log.info("dropped job %s with %d subtasks", query_id.hex(), len(subtasks))
         for closing in self._close(subtasks):
             await closing
+        await self._bulk.run(self._copies.forget_job, query_id)
 
     def take_lease(self, lease: coordinator_pb2.Lease, *, anew: bool) -> bool:
         """Commits what the coordinator knows to be committed, drops what it gave to others.
@@ -99,9 +103,10 @@ class Holdings:
         return bool(lost)
 
     async def aclose(self) -> None:
-        """Lets go of everything."""
+        """Lets go of everything; local copies stay for the executor's next server."""
         for job in self._table.jobs():
-            await self.drop_job(job.query_id)
+            for closing in self._close(self._table.remove_job(job.query_id)):
+                await closing
 
     def _close(self, subtasks: Iterable[OwnedSubtask]) -> list[Awaitable[None]]:
         """Hands the closing of stores over, behind the jobs that still read them."""

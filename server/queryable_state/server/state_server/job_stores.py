@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from queryable_state.server.storage.store import NOTHING_COMMITTED
 from queryable_state.v1 import query_pb2
@@ -13,10 +13,21 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from queryable_state.internal.v1 import backend_pb2
+    from queryable_state.server.state_server.job_files import JobFiles
     from queryable_state.server.state_server.owned_subtask import OwnedSubtask, SubtaskId
     from queryable_state.v1 import registration_pb2
 
 _REPORTS_KEPT = 4096
+
+
+class OperatorStates(NamedTuple):
+    """What an operator declared, and its states as registered for that.
+
+    Good until it declares something else: registering that changes what is registered.
+    """
+
+    declared: tuple[bytes, ...]
+    states: Sequence[registration_pb2.StateRegistration]
 
 
 class JobStores:
@@ -30,7 +41,12 @@ class JobStores:
         self.run_epoch = 0
         self.subtasks: dict[SubtaskId, OwnedSubtask] = {}
         self.stable_version = NOTHING_COMMITTED
-        self.registrations: dict[object, Sequence[registration_pb2.StateRegistration]] = {}
+        self.held_versions: list[int] = []
+        """Committed versions above which nothing is folded now."""
+        self.files: JobFiles | None = None
+        """Its durable copy; None: it has none."""
+        self.registrations: dict[str, OperatorStates] = {}
+        """By operator uid: what was declared last."""
         self.info = query_pb2.ReadInfo(
             version=NOTHING_COMMITTED, role=query_pb2.OWNER, server_id=server_id
         )

@@ -10,6 +10,7 @@ from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.key_groups import key_group_range
 
 if TYPE_CHECKING:
+    from queryable_state.internal.v1 import checkpoint_pb2
     from queryable_state.server.storage.store import StateStore, Token
     from queryable_state.v1 import registration_pb2
 
@@ -66,6 +67,8 @@ class SealMark:
     token: Token
     fingerprint: int
     row_count: int
+    changelog: checkpoint_pb2.ChangelogFile | None = None
+    """Where the seal is durable; None: the job has no durable copy."""
 
 
 @dataclass(eq=False)
@@ -83,8 +86,8 @@ class OwnedSubtask:
     states: dict[int, registration_pb2.StateRegistration] = field(default_factory=dict)
     """The operator's states, by state id."""
 
-    begun: dict[int, set[Token]] = field(default_factory=dict)
-    """Attempts begun here, by batch not yet committed."""
+    begun: dict[int, dict[Token, bytes]] = field(default_factory=dict)
+    """Attempts begun here, by batch not yet committed, with the digest of its offsets."""
 
     seals: dict[int, list[SealMark]] = field(default_factory=dict)
     """Every acknowledged seal, by batch not yet committed, in order: the last one holds."""
@@ -104,6 +107,16 @@ class OwnedSubtask:
             if batch_id <= version
         ]
 
+    def discard_other_offsets(self, batch_id: int, digest: bytes) -> None:
+        """Discards what was sealed of a batch whose offsets have been planned anew since."""
+        marks = self.seals.get(batch_id)
+        begun = self.begun.get(batch_id, {})
+        if not marks or begun.get(marks[-1].token, digest) == digest:
+            return
+        del self.seals[batch_id]
+        if self.store.staged_version == batch_id:
+            self.store.discard_staged()
+
     def _sealed(self, batch_id: int, seals: list[SealMark]) -> backend_pb2.SealedSubtask:
         return backend_pb2.SealedSubtask(
             operator_uid=self.id.operator_uid,
@@ -111,4 +124,5 @@ class OwnedSubtask:
             batch_id=batch_id,
             fingerprints=[seal.fingerprint for seal in seals],
             row_count=seals[-1].row_count,
+            changelog=seals[-1].changelog,
         )

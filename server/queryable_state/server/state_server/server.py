@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import shutil
 import time
 import uuid
 from pathlib import Path
@@ -24,17 +25,24 @@ from queryable_state.server.query_server import QueryServer, server_options
 from queryable_state.server.state_server.backend_service import BackendService
 from queryable_state.server.state_server.batch_opener import BatchOpener
 from queryable_state.server.state_server.bulk_thread import BulkThread
+from queryable_state.server.state_server.changelog_writer import ChangelogWriter
+from queryable_state.server.state_server.driver_objects import DriverObjects
 from queryable_state.server.state_server.engine import QueryEngine
 from queryable_state.server.state_server.folder import Folder
 from queryable_state.server.state_server.heartbeats import Heartbeats
 from queryable_state.server.state_server.holdings import Holdings
+from queryable_state.server.state_server.job_files import FileSystems
 from queryable_state.server.state_server.lease import Lease
+from queryable_state.server.state_server.local_copies import LocalCopies
 from queryable_state.server.state_server.owner_table import OwnerTable
 from queryable_state.server.state_server.refusals import SecretInterceptor
-from queryable_state.server.state_server.server_directory import ServerAddresses
+from queryable_state.server.state_server.restorer import Restorer
+from queryable_state.server.state_server.server_directory import ServerAddresses, ServerDirectory
+from queryable_state.server.state_server.snapshots import Snapshots
 from queryable_state.server.state_server.staging import Staging
 from queryable_state.server.state_server.store_factory import StoreFactory
 from queryable_state.server.state_server.store_table import StoreTable
+from queryable_state.server.state_server.thread_pool import ThreadPool
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import QueryableStateError
 
@@ -44,6 +52,13 @@ if TYPE_CHECKING:
     from queryable_state.server.settings import StateServerSettings
 
 _log = logging.getLogger(__name__)
+
+# Changelogs written at once; they wait for disks and networks.
+_STORING_THREADS = 8
+# Files of restores and snapshots moved at once, of all jobs.
+_TRANSFER_THREADS = 16
+# Stores filled at once: that takes the interpreter.
+_LOADING_THREADS = 2
 
 
 class StateServer:
@@ -119,12 +134,21 @@ class StateServer:
 
     async def _serve(self, listening: asyncio.Future[None]) -> None:
         settings, limits = self.settings, self.settings.limits
-        stores = Path(settings.directory) / "stores"
+        directory = ServerDirectory(Path(settings.directory))
         async with contextlib.AsyncExitStack() as stack:
-            factory = StoreFactory(settings.backend, stores, settings.rocksdb)
+            factory = StoreFactory(settings.backend, directory.stores, settings.rocksdb)
             stack.callback(factory.remove_all)
+            shutil.rmtree(directory.scratch, ignore_errors=True)
+            copies = LocalCopies(directory.copies)
             bulk = BulkThread()
             stack.push_async_callback(bulk.aclose)
+            storing, transfers, loading = (
+                ThreadPool("storing", _STORING_THREADS),
+                ThreadPool("transfer", _TRANSFER_THREADS),
+                ThreadPool("loading", _LOADING_THREADS),
+            )
+            for threads in (storing, transfers, loading):
+                stack.push_async_callback(threads.aclose)
             link = CoordinatorLink(settings.coordinator_address, settings.secret)
             stack.push_async_callback(link.aclose)
 
@@ -142,10 +166,21 @@ class StateServer:
                 server_id=self.server_id,
                 backend_address=addresses.backend,
             )
-            opener = BatchOpener(
-                link, self.table, self.lease, bulk, factory, folder, server_id=self.server_id
+            file_systems = FileSystems(
+                storing, transfers, DriverObjects(link, asyncio.get_running_loop())
             )
-            holdings = Holdings(self.table, bulk, folder, opener, owners)
+            opener = BatchOpener(
+                link,
+                self.table,
+                self.lease,
+                bulk,
+                factory,
+                Restorer(factory, file_systems, copies, loading, directory.scratch),
+                file_systems,
+                folder,
+                server_id=self.server_id,
+            )
+            holdings = Holdings(self.table, bulk, folder, opener, owners, copies)
             stack.push_async_callback(holdings.aclose)
             stack.push_async_callback(owners.aclose)
             stack.push_async_callback(opener.aclose)
@@ -153,11 +188,26 @@ class StateServer:
                 self.table,
                 self.lease,
                 bulk,
+                ChangelogWriter(storing),
                 limits,
                 server_id=self.server_id,
                 strict=settings.strict,
             )
-            service = BackendService(owners, opener, staging, holdings, bulk, stop=self._stop)
+            snapshots = Snapshots(
+                self.table,
+                self.lease,
+                bulk,
+                folder,
+                factory,
+                file_systems,
+                copies,
+                loading,
+                directory.scratch,
+                server_id=self.server_id,
+            )
+            service = BackendService(
+                owners, opener, staging, holdings, snapshots, bulk, stop=self._stop
+            )
             backend_pb2_grpc.add_StateBackendServicer_to_server(service, backend)
             heartbeats = self._heartbeats = Heartbeats(
                 link,

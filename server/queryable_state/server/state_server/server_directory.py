@@ -57,6 +57,8 @@ class ServerDirectory:
         self.path = path
         self.log = path / "server.log"
         self.stores = path / "stores"
+        self.copies = path / "copies"
+        self.scratch = path / "scratch"
         self._lock = path / "server.lock"
         self._start_lock = path / "start.lock"
         self._spawn_lock = path / "spawn.lock"
@@ -140,7 +142,8 @@ class ServerDirectory:
                     return False
                 if not _has_name(spawn_fd, self._spawn_lock):
                     return False
-                shutil.rmtree(self.stores, ignore_errors=True)
+                for folder in (self.stores, self.copies, self.scratch):
+                    shutil.rmtree(folder, ignore_errors=True)
                 for name in (self.log, self._addresses, self._start_lock, self._lock):
                     name.unlink(missing_ok=True)
                 self._spawn_lock.unlink()
@@ -153,11 +156,7 @@ class ServerDirectory:
     def remove_abandoned(self) -> None:
         """Removes folders beside this one whose server was killed and whose process has ended."""
         for path in self.path.parent.glob("queryable-state-*"):
-            found = _OF_PROCESS.fullmatch(path.name)
-            if found is None or path == self.path:
-                continue
-            started = start_ticks(int(found[1]))
-            if not started or started != int(found[2]):
+            if path != self.path and is_of_ended_process(path.name):
                 ServerDirectory(path).remove()
 
     def addresses(self) -> ServerAddresses | None:
@@ -190,6 +189,15 @@ class ServerDirectory:
             yield fd
         finally:
             os.close(fd)
+
+
+def is_of_ended_process(name: str) -> bool:
+    """Whether a folder's name says that it belongs to a process, and that one has ended."""
+    found = _OF_PROCESS.fullmatch(name)
+    if found is None:
+        return False
+    started = start_ticks(int(found[1]))
+    return not started or started != int(found[2])
 
 
 def _locked(fd: int, kind: int) -> bool:

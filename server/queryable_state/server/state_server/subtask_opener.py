@@ -1,0 +1,184 @@
+"""Opens the stores of subtasks this server was made the owner of."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from queryable_state.internal.v1 import coordinator_pb2
+from queryable_state.server.state_server.owned_subtask import OwnedSubtask, SubtaskId
+from queryable_state.server.state_server.restorer import Restored
+from queryable_state.server.state_server.shared_calls import SharedCalls
+from queryable_state.wire.errors import PlacementError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from queryable_state.server.coordinator_link import CoordinatorLink
+    from queryable_state.server.state_server.bulk_thread import BulkThread
+    from queryable_state.server.state_server.job_files import JobFiles
+    from queryable_state.server.state_server.job_stores import JobStores
+    from queryable_state.server.state_server.lease import Lease
+    from queryable_state.server.state_server.restorer import Restorer
+    from queryable_state.server.state_server.store_factory import StoreFactory
+    from queryable_state.server.state_server.store_table import StoreTable
+
+_log = logging.getLogger(__name__)
+
+# The coordinator may have to list a folder of the root.
+_PLAN_TIMEOUT_S = 30.0
+
+
+class Opening(NamedTuple):
+    """What is known of a batch when the first of its attempts finds no store."""
+
+    batch_id: int
+    clocks: coordinator_pb2.BeginBatchResponse
+    files: JobFiles | None
+    """The job's durable copy; None: it has none."""
+
+
+class SubtaskOpener:
+    """Makes a store, fills it from the job's durable copy, and puts it into the table.
+
+    Restoring may take longer than the call that asked for it: it goes on without the caller,
+    and whoever asks for the same subtask and batch again joins it. An opening that has been
+    overtaken, by a newer batch or a coordinator that has forgotten this server, opens nothing.
+    """
+
+    def __init__(
+        self,
+        link: CoordinatorLink,
+        table: StoreTable,
+        lease: Lease,
+        bulk: BulkThread,
+        stores: StoreFactory,
+        restorer: Restorer,
+        *,
+        server_id: str,
+        newest_batch: Callable[[bytes], int],
+    ) -> None:
+        """`newest_batch` tells the newest batch of a query that was begun here."""
+        self._link = link
+        self._table = table
+        self._lease = lease
+        self._bulk = bulk
+        self._stores = stores
+        self._restorer = restorer
+        self._server_id = server_id
+        self._newest_batch = newest_batch
+        self._generation = 0
+        self._calls: SharedCalls[OwnedSubtask] = SharedCalls()
+
+    async def opened(self, subtask_id: SubtaskId, opening: Opening) -> OwnedSubtask:
+        """The subtask, open; whoever asked first."""
+        return await self._calls.ask(
+            (subtask_id, opening.batch_id, self._generation),
+            lambda: self._open(subtask_id, opening),
+        )
+
+    def forget_all(self) -> None:
+        """What is being opened is not this server's any more."""
+        self._generation += 1
+
+    async def aclose(self) -> None:
+        """Cancels what is under way."""
+        await self._calls.aclose()
+
+    async def _open(self, subtask_id: SubtaskId, opening: Opening) -> OwnedSubtask:
+        generation = self._generation
+        # The store comes first: what the coordinator has noted as open must exist.
+        restored = await self._store(subtask_id, opening)
+        try:
+            self._check_current(subtask_id, opening, generation)
+            opened = await self._link.open_subtask(
+                coordinator_pb2.OpenSubtaskRequest(
+                    subtask=subtask_id.to_proto(),
+                    server_id=self._server_id,
+                    batch_id=opening.batch_id,
+                    restored=restored.planned,
+                    checkpoint_id=restored.checkpoint_id,
+                    broken=restored.broken,
+                    downloaded_bytes=restored.downloaded_bytes,
+                    reused_bytes=restored.reused_bytes,
+                    duration_ms=restored.duration_ms,
+                )
+            )
+            self._check_current(subtask_id, opening, generation)
+            subtask = OwnedSubtask(
+                subtask_id, restored.store, opened.placement_version, opened.complete_since_batch
+            )
+            job = self._table.job_or_new(subtask_id.query_id)
+            self._retire_for(job, subtask)
+        except BaseException:
+            self._bulk.run(restored.store.destroy)
+            raise
+        if restored.staged is not None:
+            subtask.seals[opening.batch_id] = [restored.staged]
+        job.add(subtask)
+        committed = opening.clocks.committed
+        job.commit(committed.version, committed.commit_time_ms, committed.watermark_ms)
+        _log.log(
+            logging.ERROR if opened.complete_since_batch else logging.INFO,
+            "opened %s at batch %d, complete since batch %d, %s",
+            subtask_id,
+            opening.batch_id,
+            opened.complete_since_batch,
+            restored,
+        )
+        return subtask
+
+    async def _store(self, subtask_id: SubtaskId, opening: Opening) -> Restored:
+        if opening.files is not None:
+            plan = await self._link.plan_restore(
+                coordinator_pb2.PlanRestoreRequest(
+                    subtask=subtask_id.to_proto(),
+                    server_id=self._server_id,
+                    batch_id=opening.batch_id,
+                ),
+                timeout_s=_PLAN_TIMEOUT_S,
+            )
+            if plan.durable:
+                return await self._restorer.restore(
+                    subtask_id, plan, opening.batch_id, opening.files
+                )
+        store = await self._bulk.run(
+            self._stores.new, subtask_id, opening.batch_id - 1, opening.clocks.storage
+        )
+        return Restored(store=store)
+
+    def _check_current(self, subtask_id: SubtaskId, opening: Opening, generation: int) -> None:
+        """Raises where what was loaded may not be what the subtask is by now."""
+        self._lease.check()
+        if (
+            generation != self._generation
+            or self._newest_batch(subtask_id.query_id) != opening.batch_id
+        ):
+            raise PlacementError(
+                f"{subtask_id} was opened on server {self._server_id} for batch "
+                f"{opening.batch_id}, and overtaken meanwhile: begin again",
+                placement_version=self._lease.placement_version,
+            )
+
+    def _retire_for(self, job: JobStores, opened: OwnedSubtask) -> None:
+        """Drops what is left of the operator at another parallelism: nobody writes it any more.
+
+        The placement tells which is the newer one: openings may come in any order.
+        """
+        others = [
+            subtask
+            for subtask in job.subtasks.values()
+            if subtask.id.operator_uid == opened.id.operator_uid
+            and subtask.id.parallelism != opened.id.parallelism
+        ]
+        for subtask in others:
+            if subtask.placement_version > opened.placement_version:
+                raise PlacementError(
+                    f"{opened.id} is not opened: its operator runs at parallelism "
+                    f"{subtask.id.parallelism} by now; locate it anew",
+                    placement_version=self._lease.placement_version,
+                )
+        for subtask in others:
+            _log.warning("%s is dropped: its operator runs at another parallelism", subtask.id)
+            self._table.remove(subtask)
+            self._bulk.run(subtask.store.destroy)
