@@ -165,9 +165,7 @@ def read_canonical(
     other key groups are not looked at. OSError is raised as it comes.
     """
     with local.open("rb") as file:
-        index, index_offset = _read_index(file, local)
-        ends = [block.offset for block in index[1:]] + [index_offset]
-        for block, end in zip(index, ends, strict=True):
+        for block, end in _read_index(file, local):
             if block.first_key_group > last_key_group or block.last_key_group < first_key_group:
                 continue
             keys, values = _read_block(file, block, end, local)
@@ -180,8 +178,8 @@ def read_canonical(
                 yield block.state_id, list(zip(keys[low:high], values[low:high], strict=True))
 
 
-def _read_index(file: BinaryIO, local: Path) -> tuple[list[_Block], int]:
-    """The blocks, which fill the file between its head and the offset of the index."""
+def _read_index(file: BinaryIO, local: Path) -> list[tuple[_Block, int]]:
+    """The blocks and their ends; they fill the file between its head and its index."""
     file_bytes = file.seek(0, 2)
     file.seek(0)
     head = file.read(_HEAD.size)
@@ -207,12 +205,12 @@ def _read_index(file: BinaryIO, local: Path) -> tuple[list[_Block], int]:
     if _CRC.pack(zlib.crc32(footer, zlib.crc32(data))) != crc:
         raise CorruptDataError(f"the index of the snapshot {local} fails its checksum")
     blocks = [_Block(*fields) for fields in _INDEX.iter_unpack(data)]
-    offsets = [_HEAD.size, *(block.offset for block in blocks[1:]), offset]
-    if (blocks and blocks[0].offset != _HEAD.size) or any(
-        after - before < _BLOCK.size + _CRC.size for before, after in pairwise(offsets[: count + 1])
+    bounds = [*(block.offset for block in blocks), offset]
+    if bounds[0] != _HEAD.size or any(
+        end - start < _BLOCK.size + _CRC.size for start, end in pairwise(bounds)
     ):
         raise CorruptDataError(f"the index of the snapshot {local} names no places of blocks")
-    return blocks, offset
+    return list(zip(blocks, bounds[1:], strict=True))
 
 
 def _read_block(
