@@ -43,6 +43,7 @@ class Announcer:
         manifests: Manifests,
         links: BackendLinks,
         engine: Engine,
+        settled: threading.Event,
         *,
         strict: bool,
         manifest_timeout_s: float,
@@ -53,6 +54,8 @@ class Announcer:
         self._stopping = threading.Event()
         self._links = links
         self._engine = engine
+        # Set whenever a push is over.
+        self._settled = settled
         self._strict = strict
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="queryable-state-commit")
         self._lock = threading.Lock()
@@ -85,7 +88,9 @@ class Announcer:
                         self._batches.abandon_round(commit_round)
                 if not over:
                     return
-                for finding in self._batches.end_round(commit_round, seals):
+                findings = self._batches.end_round(commit_round, seals)
+                self._settled.set()
+                for finding in findings:
                     self._tell(query_id, finding)
         except Exception:  # noqa: BLE001 - nobody waits for the outcome of this thread
             _log.exception("commits of query %s are not pushed", query_id.hex())

@@ -40,7 +40,8 @@ _NOT_COUNTED = (DeclinedError, InterruptedSnapshotError, SupersededError)
 class Checkpointer:
     """Triggers the checkpoints of all jobs, on threads of its own.
 
-    `wake` after a commit; `start` once, `close` once, which gives up what is under way.
+    `wake` is set after a commit, when all servers were told of it. `start` once; `close`, which
+    may be repeated, gives up what is under way.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class Checkpointer:
         snapshots: Snapshots,
         writer: SnapshotWriter,
         history: CheckpointHistory,
+        wake: threading.Event,
         *,
         wall_ms: Callable[[], int],
     ) -> None:
@@ -64,7 +66,7 @@ class Checkpointer:
         self._busy: set[bytes] = set()
         # Roots in which no failed checkpoint has left anything: of a run before, that is unknown.
         self._swept: weakref.WeakSet[JobRoot] = weakref.WeakSet()
-        self._wake = threading.Event()
+        self._wake = wake
         self._stopping = threading.Event()
         self._threads = ThreadPoolExecutor(_THREADS, "queryable-state-checkpoint")
         self._watcher = threading.Thread(
@@ -74,10 +76,6 @@ class Checkpointer:
     def start(self) -> None:
         """Begins to trigger."""
         self._watcher.start()
-
-    def wake(self) -> None:
-        """A batch of some job is committed, and all servers were told."""
-        self._wake.set()
 
     def close(self) -> None:
         """Triggers no more, and waits for what is under way to be given up."""

@@ -6,14 +6,10 @@ import logging
 import secrets
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
-import grpc
-
-from queryable_state.internal.v1 import coordinator_pb2_grpc
 from queryable_state.server.checkpoint.object_storage import MemoryObjectStore
 from queryable_state.server.coordinator.announcer import Announcer
 from queryable_state.server.coordinator.authority import Authority
@@ -21,37 +17,34 @@ from queryable_state.server.coordinator.backend_links import BackendLinks
 from queryable_state.server.coordinator.batches import Batches
 from queryable_state.server.coordinator.books import Books
 from queryable_state.server.coordinator.catalog import Catalog
+from queryable_state.server.coordinator.checkpointing import Checkpointing
 from queryable_state.server.coordinator.epochs import Epochs
 from queryable_state.server.coordinator.job_config import JobConfigs
 from queryable_state.server.coordinator.job_roots import JobRoots
 from queryable_state.server.coordinator.leases import Leases
 from queryable_state.server.coordinator.manifests import Manifests
+from queryable_state.server.coordinator.port import CoordinatorPort
 from queryable_state.server.coordinator.recovery import Recovery
 from queryable_state.server.coordinator.restore_plans import RestorePlans
-from queryable_state.server.coordinator.secret import SecretFile, SecretInterceptor
+from queryable_state.server.coordinator.secret import SecretFile
 from queryable_state.server.coordinator.service import CoordinatorService
 from queryable_state.server.coordinator.subtasks import Subtasks
 from queryable_state.server.coordinator.watcher import Watcher
-from queryable_state.server.ports import EXCLUSIVE_PORT_OPTION, PortSpec, bind, join_address
 from queryable_state.wire.errors import RetryLaterError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from queryable_state.internal.v1.checkpoint_pb2 import CheckpointMetadata
     from queryable_state.server.coordinator.catalog import JobView
+    from queryable_state.server.coordinator.checkpoint_history import CheckpointReport
     from queryable_state.server.coordinator.engine import Engine
     from queryable_state.server.coordinator.job_config import JobConfig
     from queryable_state.server.settings import CoordinatorSettings
     from queryable_state.v1 import registration_pb2
 
 _log = logging.getLogger(__name__)
-
-_OPTIONS = (
-    EXCLUSIVE_PORT_OPTION,
-    ("grpc.max_receive_message_length", -1),
-    ("grpc.max_send_message_length", -1),
-)
 
 
 def _monotonic_ms() -> int:
@@ -94,11 +87,13 @@ class Coordinator:
             engine, self._books, self._configs, self._roots, Epochs(), self._objects
         )
         self._plans = RestorePlans(engine, self._books, self._roots)
+        settled = threading.Event()
         self._announcer = Announcer(
             batches,
             Manifests(engine, batches, self._roots),
             self._links,
             engine,
+            settled,
             strict=settings.strict,
             manifest_timeout_s=settings.manifest_timeout_ms / 1000,
         )
@@ -112,6 +107,9 @@ class Coordinator:
             self._catalog,
             self._announcer,
             settle_timeout_s=settings.push_timeout_ms / 1000,
+        )
+        self._checkpointing = Checkpointing(
+            engine, self._books, self._roots, self._links, self._authority, settled
         )
         self._watcher = Watcher(
             engine,
@@ -215,6 +213,38 @@ class Coordinator:
         """
         return self._authority.settle(query_id, batch_id, timeout_s)
 
+    def trigger_checkpoint(self, query_id: bytes, timeout_s: float) -> CheckpointMetadata:
+        """Takes a checkpoint now, or as soon as the job can be written as a whole.
+
+        CheckpointError where the job keeps no durable state, or the checkpoint fails.
+        """
+        return self._checkpointing.checkpointer.trigger(query_id, timeout_s)
+
+    def trigger_savepoint(
+        self, job: str, directory: str = "", *, stop: bool = False, timeout_s: float | None = None
+    ) -> tuple[str, int]:
+        """Writes a savepoint of a job (id or name; empty: the only one that runs).
+
+        Answers its URI, a new folder in `directory`, and its batch. `directory` may be empty
+        where the job's configuration has one; `timeout_s` is that of its checkpoints unless
+        given. With `stop` the job is ended, and no batch is committed after the savepoint.
+        CheckpointError where it fails; nothing is left in `directory` then.
+        """
+        return self._checkpointing.savepoints.trigger(
+            job, directory, stop=stop, timeout_s=timeout_s
+        )
+
+    def checkpoints(self, query_id: bytes) -> list[CheckpointReport]:
+        """The attempts at checkpoints and savepoints of a job in this driver, newest first."""
+        return self._checkpointing.history.of(query_id)
+
+    def job_cancelled(self, query_id: bytes) -> None:
+        """The user has ended a job for good; waits for its end.
+
+        Removes what is stored of it where its configuration says so; a failed job keeps it.
+        """
+        self._checkpointing.ends.cancelled(query_id)
+
     def refresh(self) -> None:
         """Asks the engine now which queries have ended and why, instead of within a second."""
         self._watcher.look_for_ends()
@@ -230,41 +260,33 @@ class Coordinator:
 
     def _open(self, stack: ExitStack) -> None:
         settings = self._settings
-        workers = ThreadPoolExecutor(settings.workers, thread_name_prefix="queryable-state-rpc")
-        server = grpc.server(
-            workers, interceptors=[SecretInterceptor(settings.secret)], options=_OPTIONS
-        )
-        coordinator_pb2_grpc.add_CoordinatorServicer_to_server(
+        port = CoordinatorPort(
             CoordinatorService(
                 self._leases,
                 self._authority,
                 self._catalog,
                 self._watcher,
                 self._objects,
+                self._checkpointing.savepoints,
                 waiting=max(1, settings.workers * 3 // 4),
             ),
-            server,
+            settings,
         )
-        port = bind(
-            server.add_insecure_port,
-            PortSpec.parse(settings.ports, "coordinator port"),
-            settings.host,
-            what="coordinator",
-            strict=settings.ports_strict,
-        )
-        self._address = join_address(settings.advertised_host or settings.host, port)
+        self._address = port.address
         secret_file = SecretFile(settings.secret)
         stack.callback(secret_file.remove)
         self._secret_file = secret_file.path
         # Ended in the opposite order: servers drain while they are still answered.
-        stack.callback(workers.shutdown)
+        stack.callback(port.release)
         stack.callback(self._links.close)
         stack.callback(self._announcer.close)
-        stack.callback(lambda: server.stop(grace=1.0).wait())
+        stack.callback(port.close)
         stack.callback(self._watcher.close)
         stack.callback(self._end_servers)
-        server.start()
+        stack.callback(self._checkpointing.close)
+        port.start()
         self._watcher.start()
+        self._checkpointing.start()
 
     def _end_servers(self) -> None:
         timeout_s = self._settings.stop_timeout_s

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from queryable_state.server.coordinator.authority import Authority
     from queryable_state.server.coordinator.catalog import Catalog
     from queryable_state.server.coordinator.leases import Leases
+    from queryable_state.server.coordinator.savepoints import Savepoints
     from queryable_state.server.coordinator.watcher import Watcher
 
 _log = logging.getLogger(__name__)
@@ -52,6 +53,7 @@ class CoordinatorService(coordinator_pb2_grpc.CoordinatorServicer):
         catalog: Catalog,
         watcher: Watcher,
         objects: ObjectStore,
+        savepoints: Savepoints,
         *,
         waiting: int,
     ) -> None:
@@ -60,6 +62,7 @@ class CoordinatorService(coordinator_pb2_grpc.CoordinatorServicer):
         self._catalog = catalog
         self._watcher = watcher
         self._objects = objects
+        self._savepoints = savepoints
         # Calls that may wait, for servers or for files, never take the threads of those that may
         # not: a lease is renewed however many batches begin.
         self._waiting = threading.BoundedSemaphore(waiting)
@@ -147,6 +150,23 @@ class CoordinatorService(coordinator_pb2_grpc.CoordinatorServicer):
     ) -> coordinator_pb2.DeleteObjectResponse:
         self._objects.delete(request.path)
         return coordinator_pb2.DeleteObjectResponse()
+
+    def TriggerSavepoint(
+        self, request: coordinator_pb2.TriggerSavepointRequest, context: grpc.ServicerContext
+    ) -> coordinator_pb2.TriggerSavepointResponse:
+        def trigger(
+            request: coordinator_pb2.TriggerSavepointRequest,
+        ) -> coordinator_pb2.TriggerSavepointResponse:
+            # Who has given up waiting is answered no more, so nothing must go on for him.
+            path, version = self._savepoints.trigger(
+                request.job,
+                request.directory,
+                stop=request.stop,
+                timeout_s=context.time_remaining(),
+            )
+            return coordinator_pb2.TriggerSavepointResponse(path=path, version=version)
+
+        return _answer(self._in_turn(trigger), request, context)
 
     def ListJobs(
         self, request: query_pb2.ListJobsRequest, context: grpc.ServicerContext

@@ -1,0 +1,58 @@
+"""The coordinator's port."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import grpc
+
+from queryable_state.internal.v1 import coordinator_pb2_grpc
+from queryable_state.server.coordinator.secret import SecretInterceptor
+from queryable_state.server.ports import EXCLUSIVE_PORT_OPTION, PortSpec, bind, join_address
+
+if TYPE_CHECKING:
+    from queryable_state.server.settings import CoordinatorSettings
+
+_OPTIONS = (
+    EXCLUSIVE_PORT_OPTION,
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+)
+
+
+class CoordinatorPort:
+    """A gRPC server on a port of its own: bound when it is made, answering once it is started."""
+
+    def __init__(
+        self, service: coordinator_pb2_grpc.CoordinatorServicer, settings: CoordinatorSettings
+    ) -> None:
+        """InvalidRequestError where no port is free and the settings are strict."""
+        self._workers = ThreadPoolExecutor(
+            settings.workers, thread_name_prefix="queryable-state-rpc"
+        )
+        self._server = grpc.server(
+            self._workers, interceptors=[SecretInterceptor(settings.secret)], options=_OPTIONS
+        )
+        coordinator_pb2_grpc.add_CoordinatorServicer_to_server(service, self._server)
+        port = bind(
+            self._server.add_insecure_port,
+            PortSpec.parse(settings.ports, "coordinator port"),
+            settings.host,
+            what="coordinator",
+            strict=settings.ports_strict,
+        )
+        self.address = join_address(settings.advertised_host or settings.host, port)
+        """HOST:PORT for state servers and proxies."""
+
+    def start(self) -> None:
+        """Answers from now on."""
+        self._server.start()
+
+    def close(self) -> None:
+        """Answers no more; the calls under way have a moment."""
+        self._server.stop(grace=1.0).wait()
+
+    def release(self) -> None:
+        """Lets the threads go, once nothing is asked any more."""
+        self._workers.shutdown()
