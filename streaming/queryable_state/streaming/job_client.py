@@ -233,7 +233,7 @@ class JobClient:
         """
         self._runs.cancel()
         if self._config.delete_on_cancellation:
-            self._application.coordinator.cancelled(self._query_id)
+            self._application.coordinator.job_cancelled(self._query_id)
 
     def stop(self) -> None:
         """The same as `cancel`."""
