@@ -56,22 +56,27 @@ class Batch:
     changes: Changes
     lists: Lists = field(default_factory=dict)
 
+    def blocks(self) -> list[ChangeBlock]:
+        """What the attempt would send."""
+        blocks = [
+            ChangeBlock(
+                format_version=1,
+                state_id=state_id,
+                cleared_prefixes=clears,
+                deleted_keys=deletes,
+                put_keys=puts.keys(),
+                put_values=puts.values(),
+            )
+            for state_id, clears, deletes, puts in self.changes
+        ]
+        for state_id, elements in self.lists.items():
+            blocks.append(ChangeBlock(format_version=1, state_id=state_id))
+            blocks[-1].operator_states.add(elements=elements)
+        return blocks
+
     def overlay(self) -> Overlay:
         builder = OverlayBuilder()
-        for state_id, clears, deletes, puts in self.changes:
-            builder.add_block(
-                ChangeBlock(
-                    format_version=1,
-                    state_id=state_id,
-                    cleared_prefixes=clears,
-                    deleted_keys=deletes,
-                    put_keys=puts.keys(),
-                    put_values=puts.values(),
-                )
-            )
-        for state_id, elements in self.lists.items():
-            block = ChangeBlock(format_version=1, state_id=state_id)
-            block.operator_states.add(elements=elements)
+        for block in self.blocks():
             builder.add_block(block)
         return builder.build()
 

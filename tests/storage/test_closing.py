@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING
@@ -11,8 +12,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from queryable_state.server.storage.rocksdb import RocksDBStateStore
-from queryable_state.server.storage.rocksdb_settings import RocksDBSettings
-from queryable_state.wire.errors import InternalError, InvalidRequestError, RetryLaterError
+from queryable_state.server.storage.rocksdb_files import read_rocksdb_files
+from queryable_state.wire.errors import (
+    CorruptDataError,
+    InternalError,
+    InvalidRequestError,
+    RetryLaterError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -150,11 +156,6 @@ def test_a_database_that_cannot_be_opened_is_told_and_can_be_tried_again(tmp_pat
     RocksDBStateStore(tmp_path / "store").close()
 
 
-def test_a_wrong_setting_is_refused_by_name() -> None:
-    with pytest.raises(InvalidRequestError, match="write_buffer_bytes is 0"):
-        RocksDBSettings(write_buffer_bytes=0)
-
-
 def test_opening_and_closing_leaks_no_file_descriptor(
     open_store: OpenStore, advance: Advance
 ) -> None:
@@ -175,3 +176,48 @@ def test_opening_and_closing_leaks_no_file_descriptor(
     for _ in range(5):
         cycle()
     assert open_files() <= before
+
+
+def test_cutting_reading_and_restoring_leaks_no_file_descriptor_and_no_lock(
+    advance: Advance, tmp_path: Path
+) -> None:
+    """Cuts half read, loads that failed and readers left half-way among them."""
+
+    def cycle(folder: Path) -> None:
+        folder.mkdir()
+        with RocksDBStateStore(folder / "store") as store:
+            store.add_state(STATE)
+            advance(store, {b"\x00\x01%06d" % number: b"1" for number in range(5000)})
+            while store.fold(0, EVERYTHING):
+                pass
+            native, pinned = store.cut(0, folder / "cut"), store.cut(0)
+            next(native.records(STATE))
+            next(pinned.records(STATE))
+        files = {file.name: file.path for file in native.files()}
+        reading = read_rocksdb_files(files, folder / "scratch", 0, 9)
+        next(reading)
+        with RocksDBStateStore.from_files(folder / "again", None, files, 0) as again:
+            assert again.get(STATE, b"\x00\x01000042") == b"1"
+            with pytest.raises(CorruptDataError), again.bulk_load() as load:
+                load.put(STATE, [(b"\x00\x02", b"2"), (b"\x00\x01", b"1")])
+        with RocksDBStateStore.from_files(folder / "again", None, files, 0):
+            pass
+        with pytest.raises(CorruptDataError):
+            RocksDBStateStore.from_files(folder / "half", None, {"CURRENT": files["CURRENT"]}, 0)
+        RocksDBStateStore(folder / "half").close()
+        reading.close()  # type: ignore[attr-defined] # a generator
+        assert list((folder / "scratch").iterdir()) == []
+        store.destroy()
+        shutil.rmtree(folder)
+
+    def open_files() -> set[str]:
+        gc.collect()
+        names = set()
+        for path in list(Path("/proc/self/fd").iterdir()):
+            with suppress(FileNotFoundError):
+                names.add(str(path.readlink()))
+        return names
+
+    for number in range(3):
+        cycle(tmp_path / str(number))
+    assert not [name for name in open_files() if name.startswith(str(tmp_path))]
