@@ -99,7 +99,7 @@ class CheckpointAttempt:
             # From here on no plan names what goes. A server that was given one before may still
             # be reading: it is heard of when it opens the subtask.
             root.keep_checkpoints(kept)
-            if not self._snapshots.all_open(root.query_id):
+            if self._snapshots.is_restoring(root.query_id):
                 _log.info("older checkpoints of %s stay while one may be read", root.uri)
                 return False
             removed = root.root.retain(known, keep, epoch=root.epoch)

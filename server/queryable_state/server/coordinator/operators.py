@@ -15,6 +15,9 @@ class Ownership:
     """Placement version since which it is this owner's."""
     opened: bool = False
     """Whether this owner, since it was assigned, has opened its store."""
+    restoring: bool = False
+    """Whether this owner was told what to load, and has not opened its store since: it may be
+    reading files of the job's root."""
     opened_batch: int = -1
     """Batch at the newest opening by any owner; -1: never opened."""
     complete_since: int = 0

@@ -140,7 +140,7 @@ class Placement:
                 self._await_executors(operator, index, live - len(holding), now_ms)
         ownership = operator.subtasks.setdefault(index, Ownership())
         ownership.server_id = chosen.server_id
-        ownership.opened = False
+        ownership.opened = ownership.restoring = False
         self.version += 1
         ownership.assigned_version = self.version
         return chosen
@@ -155,6 +155,7 @@ class Placement:
         another opening, or before the first batch.
         """
         ownership = self.assigned(operator, index, server_id)
+        ownership.restoring = False
         if ownership.opened and batch_id <= ownership.opened_batch:
             return Opening(ownership.complete_since, lost=False)
         if operator.complete_since is None:
@@ -183,6 +184,7 @@ class Placement:
         May be repeated for the same batch. Nothing is lost by it: `complete_since` is the root's.
         """
         ownership = self.assigned(operator, index, server_id)
+        ownership.restoring = False
         if ownership.opened and batch_id <= ownership.opened_batch:
             return Opening(ownership.complete_since, lost=False)
         if operator.complete_since is None:

@@ -139,6 +139,8 @@ class RestorePlans:
                 raise RetryLaterError("the query was dropped", retry_after_ms=_RETRY_MS)
             ownership = books.placement.assigned(operator, subtask.index, request.server_id)
             ownership.staged_files = frozenset(file.path for file in staged)
+            # Before the plan is made: retention gives up files first, and looks for this then.
+            ownership.restoring = True
 
 
 def _plan(

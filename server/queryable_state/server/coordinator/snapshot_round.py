@@ -178,7 +178,8 @@ class SnapshotRound:
         if failure.reason == Reason.DEADLINE_EXCEEDED:
             return self._too_late(timeout_s)
         where = f"state server {said.server_id}, writing {self._target.root}: {failure}"
-        if isinstance(failure, UnreachableError | PlacementError):
+        gone = isinstance(failure, UnreachableError | PlacementError)
+        if gone or failure.reason == Reason.BEHIND:
             return InterruptedSnapshotError(where)
         return CheckpointError(where)
 

@@ -182,11 +182,16 @@ class Snapshots:
                         )
             return ""
 
-    def all_open(self, query_id: bytes) -> bool:
-        """Whether no subtask of the job is waiting to be opened, restored or not."""
+    def is_restoring(self, query_id: bytes) -> bool:
+        """Whether a server may be reading files of the job's root, to open a subtask."""
         with self._books.changed:
             self._books.now_ms()
-            return not any(map(self._closed, self._books.placement.operators(query_id)))
+            placement = self._books.placement
+            return any(
+                owned.restoring and placement.owner(operator, index) is not None
+                for operator in placement.operators(query_id)
+                for index, owned in operator.subtasks.items()
+            )
 
     def _job(self, query_id: bytes) -> Job:
         job = self._books.jobs.find(query_id)
