@@ -116,6 +116,14 @@ class DurabilitySettings:
     )
     """As `CheckpointConfig.set_prefer_checkpoint_for_recovery`."""
 
+    savepoint_path: str = field(default="", metadata={"flink": "execution.savepoint.path"})
+    """URI of the savepoint that jobs which name none start from; empty: none."""
+
+    savepoint_ignore_unclaimed_state: bool = field(
+        default=False, metadata={"flink": "execution.savepoint.ignore-unclaimed-state"}
+    )
+    """Let a savepoint have state of operators that the job has not."""
+
     restart_strategy: str = field(default="", metadata={"flink": "restart-strategy"})
     """`none`, `fixed-delay` or `failure-rate`; empty: see `RestartStrategies`."""
 

@@ -17,7 +17,7 @@ from queryable_state.streaming.restart_strategy import (
 from queryable_state.streaming.settings import EnvironmentSettings
 from queryable_state.streaming.spark.application import SparkApplication
 from queryable_state.streaming.spark.compile import Compiler
-from queryable_state.streaming.spark.launch import JobLaunch, configured
+from queryable_state.streaming.spark.launch import JobLaunch, QueryRestore, configured
 from queryable_state.streaming.spark.session import active_session, check_session, parallelism_of
 from queryable_state.streaming.state_backend import StateBackend
 from queryable_state.wire.errors import InvalidRequestError
@@ -47,6 +47,7 @@ class StreamExecutionEnvironment:
         self._settings = settings
         self._operators: list[OperatorNode] = []
         self._sinks: list[SinkNode] = []
+        self._taken: list[OperatorNode] = []
         self._application: SparkApplication | None = None
         self._backend: StateBackend | None = None
         self._checkpoints = CheckpointConfig.of(settings)
@@ -143,6 +144,8 @@ class StreamExecutionEnvironment:
         checkpoint_location: str | None = None,
         trigger: Mapping[str, Any] | None = None,
         output_mode: str = "update",
+        savepoint: str | None = None,
+        allow_non_restored_state: bool = False,
     ) -> JobClient:
         """Starts the job and waits until it ends; raises what it failed of."""
         job = self.execute_async(
@@ -150,6 +153,8 @@ class StreamExecutionEnvironment:
             checkpoint_location=checkpoint_location,
             trigger=trigger,
             output_mode=output_mode,
+            savepoint=savepoint,
+            allow_non_restored_state=allow_non_restored_state,
         )
         job.await_termination()
         return job
@@ -161,6 +166,8 @@ class StreamExecutionEnvironment:
         checkpoint_location: str | None = None,
         trigger: Mapping[str, Any] | None = None,
         output_mode: str = "update",
+        savepoint: str | None = None,
+        allow_non_restored_state: bool = False,
     ) -> JobClient:
         """Starts all sinks, and operators nobody reads, as one Spark query.
 
@@ -171,6 +178,12 @@ class StreamExecutionEnvironment:
         With `state.checkpoints.dir` set the job's state and, unless `checkpoint_location` is given,
         Spark's checkpoint are kept there under the job's name: the same program started again
         goes on behind the last batch.
+
+        With the URI of a `savepoint` the job begins behind it: under a new id, with the state of
+        the operators that have the same uid, at any parallelism. Started again with the same
+        arguments it goes on from its own checkpoint. State of operators that the job has not is
+        left behind where `allow_non_restored_state` is set. RestoreMismatchError where the
+        savepoint does not fit the job.
         """
         graph = JobGraph.of(self._sinks, self._operators)
         if not graph.ends:
@@ -196,9 +209,34 @@ class StreamExecutionEnvironment:
             checkpoint_location=checkpoint_location,
             trigger=dict(trigger or {}),
             output_mode=output_mode,
+            savepoint=savepoint or self._settings.savepoint_path,
+            allow_non_restored_state=(
+                allow_non_restored_state or self._settings.savepoint_ignore_unclaimed_state
+            ),
         ).start()
         self._sinks, self._operators = [], []
         return job
+
+    def restore_savepoint(
+        self, savepoint: str, checkpoint_location: str, *, allow_non_restored_state: bool = False
+    ) -> str:
+        """Makes a query that the caller starts himself begin behind a savepoint; answers its id.
+
+        Between `to_dataframe()` and `writeStream.option("checkpointLocation", ...)` with the same
+        location. Called again for a query that was started so, it changes nothing.
+        RestoreMismatchError where the savepoint does not fit the streams taken with
+        `to_dataframe()`, or the location is in use.
+        """
+        query = QueryRestore(
+            application=self._running_application(),
+            settings=self._job_settings(),
+            streams=self._taken,
+            backend=self._backend,
+            checkpoints=self._checkpoints,
+        )
+        return query.seed(
+            savepoint, checkpoint_location, allow_non_restored_state=allow_non_restored_state
+        )
 
     def proxy_address(self, timeout_s: float = 60.0) -> str:
         """HOST:PORT of a proxy that answers queries, once a first task has started one.
@@ -269,5 +307,6 @@ class StreamExecutionEnvironment:
         graph = JobGraph.of_stream(node)
         graph.check()
         application, settings = self._running_application(), self._job_settings()
-        identity = configured(application, settings, self._backend, self._checkpoints)
+        identity, _ = configured(application, settings, self._backend, self._checkpoints)
+        self._taken.append(node)
         return Compiler(application, settings, "", identity).dataframe(node, graph)

@@ -119,6 +119,12 @@ class JobGraph:
         """The graph of one operator and what is upstream of it."""
         return JobGraph(ends=(node,), operators=_reached([node]))
 
+    @staticmethod
+    def of_streams(nodes: Iterable[OperatorNode]) -> JobGraph:
+        """The graph of several operators and what is upstream of them."""
+        ends = tuple(nodes)
+        return JobGraph(ends=ends, operators=_reached(ends))
+
     @property
     def sources(self) -> tuple[SourceNode, ...]:
         """The sources of all ends, each once."""

@@ -7,7 +7,7 @@ import logging
 import sys
 from typing import TYPE_CHECKING
 
-from queryable_state.server.cli import proxy
+from queryable_state.server.cli import proxy, savepoint
 from queryable_state.server.cli.arguments import SECRET_VARIABLE
 from queryable_state.wire.errors import QueryableStateError
 
@@ -36,6 +36,6 @@ def _parser() -> argparse.ArgumentParser:
         prog="queryable-state", description="Serves the keyed state of PySpark jobs."
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for command in (proxy,):
+    for command in (proxy, savepoint):
         command.add_command(commands)
     return parser

@@ -174,6 +174,11 @@ class Coordinator:
             raise RetryLaterError("the coordinator has no secret file before it is started")
         return self._secret_file
 
+    @property
+    def objects(self) -> MemoryObjectStore:
+        """The files of `driver:` roots."""
+        return self._objects
+
     def configure(self, config_id: str, config: JobConfig) -> None:
         """Sets how the jobs keep their state whose operators carry this id; before they start.
 

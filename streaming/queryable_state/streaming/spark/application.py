@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     from queryable_state.streaming.settings import EnvironmentSettings
@@ -109,6 +110,11 @@ class SparkApplication:
     def secret(self) -> str:
         """Wanted on every call between the parts of the application."""
         return self._settings.secret
+
+    @property
+    def context(self) -> SparkContext:
+        """The SparkContext it belongs to."""
+        return self._context
 
     @property
     def coordinator_address(self) -> str:

@@ -12,7 +12,10 @@ from py4j.protocol import Py4JError
 
 from queryable_state.server.coordinator.engine import BatchClocks, QueryInfo
 from queryable_state.streaming.spark.checkpoint_files import CheckpointFiles, is_temporary
+from queryable_state.streaming.spark.failure import to_be_carried
+from queryable_state.streaming.spark.file_sink_check import skipped_by_sink
 from queryable_state.streaming.spark.progress_export import export_progress
+from queryable_state.streaming.spark.spark_files import SparkFiles
 from queryable_state.wire.errors import (
     CheckpointError,
     JobError,
@@ -128,6 +131,29 @@ class SparkEngine:
                 "ended before a task of it asked the coordinator"
             )
         export_progress(files.files, batch_id, storage, folder)
+
+    def fail_query(self, query_id: bytes, error: QueryableStateError) -> None:
+        """Lets the query fail of the error, for its user to see, before its next batch begins."""
+        _log.error("query %s fails: %s", query_id.hex(), error)
+        execution = self._execution(query_id)
+        if execution is None:
+            return
+        try:
+            jvm: Any = self._context._jvm
+            text = str(to_be_carried(error)) + "\n" + "\n".join(error.__notes__)
+            cause = jvm.java.lang.IllegalStateException(f"{type(error).__name__}: {text}")
+            execution.errorNotifier().markError(cause)
+        except (Py4JError, OSError) as problem:
+            _log.warning("query %s is stopped, it cannot be failed: %s", query_id.hex(), problem)
+            self.stop_query(query_id, error)
+
+    def sink_refusal(self, query_id: bytes) -> QueryableStateError | None:
+        """Why a query that starts would lose output in its sink; None: it would not."""
+        execution = self._execution(query_id)
+        if execution is None:
+            return None
+        location = SparkFiles(self._context, execution.resolvedCheckpointRoot())
+        return skipped_by_sink(self._context, location, execution.sink().toString())
 
     def stop_reason(self, query_id: bytes) -> QueryableStateError | None:
         """Why the coordinator had the query stopped; None: it did not."""

@@ -5,20 +5,29 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from queryable_state.server.checkpoint.layout import beside
+from queryable_state.streaming.graph import JobGraph
 from queryable_state.streaming.job_client import JobClient
 from queryable_state.streaming.job_configuration import backend_of, config_id, job_config
 from queryable_state.streaming.restart_strategy import RestartDecision
 from queryable_state.streaming.spark.compile import Compiler
 from queryable_state.streaming.spark.job_checks import check_place
+from queryable_state.streaming.spark.savepoint_start import SavepointStart, declarations
 from queryable_state.streaming.spark.session import default_location
-from queryable_state.streaming.state_place import driver_root, keeps_in_driver, place_of
+from queryable_state.streaming.state_place import (
+    absolute,
+    driver_root,
+    keeps_in_driver,
+    place_of,
+)
+from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from queryable_state.server.coordinator.job_config import JobConfig
     from queryable_state.streaming.checkpoint_config import CheckpointConfig
-    from queryable_state.streaming.graph import JobGraph
+    from queryable_state.streaming.graph import OperatorNode
     from queryable_state.streaming.restart_strategy import RestartStrategyConfiguration
     from queryable_state.streaming.settings import EnvironmentSettings
     from queryable_state.streaming.spark.application import SparkApplication
@@ -31,15 +40,15 @@ def configured(
     settings: EnvironmentSettings,
     backend: StateBackend | None,
     checkpoints: CheckpointConfig,
-) -> str:
-    """The id of a configuration for queries the user starts, whose state is beside their
+) -> tuple[str, JobConfig]:
+    """A configuration, and its id, for queries the user starts, whose state is beside their
     checkpoint, or in the driver's memory where the backend wants it."""
     found = backend_of(settings, backend)
     root = driver_root() if keeps_in_driver(settings, found) else ""
     config = job_config(settings, found, checkpoints, state_root=root)
     identity = config_id(config)
     application.coordinator.configure(identity, config)
-    return identity
+    return identity, config
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +66,9 @@ class JobLaunch:
     checkpoint_location: str | None = None
     trigger: Mapping[str, Any] = field(default_factory=dict)
     output_mode: str = "update"
+    savepoint: str = ""
+    """URI; empty: the job starts empty, or goes on from its own checkpoint."""
+    allow_non_restored_state: bool = False
 
     def start(self) -> JobClient:
         """Checks and starts the job; raises before anything has run where it cannot."""
@@ -66,6 +78,8 @@ class JobLaunch:
             checkpointing_enabled=self.checkpoints.is_checkpointing_enabled(),
         )
         place, config = self._placed(restarts=decision.may_restart)
+        if self.savepoint:
+            self._from_savepoint(place, config)
         self._check(place, config)
         return self._started(place, config, decision)
 
@@ -84,6 +98,27 @@ class JobLaunch:
         )
         config = job_config(self.settings, backend, self.checkpoints, state_root=place.state_root)
         return place, config
+
+    def _from_savepoint(self, place: StatePlace, config: JobConfig) -> None:
+        """Makes the job begin behind the savepoint, unless it did so before."""
+        if not config.changelog or not place.root or place.spark_location is None:
+            raise InvalidRequestError(
+                f"job {self.job_name!r} is to start from {self.savepoint} and has no lasting place "
+                "to go on in: set state.checkpoints.dir or give a checkpoint_location, and leave "
+                "changelog on"
+            )
+        SavepointStart(
+            context=self.application.context,
+            coordinator=self.application.coordinator,
+            config=config,
+            savepoint=absolute(self.savepoint),
+            allow_non_restored_state=self.allow_non_restored_state,
+        ).seed(
+            place.spark_location,
+            place.root,
+            job_name=self.job_name,
+            operators=declarations(self.graph.operators, self._compiler(""), self.job_name),
+        )
 
     def _check(self, place: StatePlace, config: JobConfig) -> None:
         compiler = self._compiler("")
@@ -113,3 +148,50 @@ class JobLaunch:
     @property
     def _session(self) -> Any:
         return self.graph.sources[0].dataframe.sparkSession
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryRestore:
+    """A query that its user will start on streams taken from an environment."""
+
+    application: SparkApplication
+    settings: EnvironmentSettings
+    streams: Sequence[OperatorNode]
+    backend: StateBackend | None
+    checkpoints: CheckpointConfig
+
+    def seed(
+        self, savepoint: str, checkpoint_location: str, *, allow_non_restored_state: bool
+    ) -> str:
+        """Makes the query of a checkpoint location begin behind a savepoint; answers its id."""
+        operators = JobGraph.of_streams(self.streams).operators
+        if not operators:
+            raise InvalidRequestError(
+                "restore_savepoint checks the savepoint against the streams that the query will "
+                "read: take them with to_dataframe() first"
+            )
+        identity, config = configured(
+            self.application, self.settings, self.backend, self.checkpoints
+        )
+        if config.state_root or not config.changelog:
+            raise InvalidRequestError(
+                "a query that is started from a savepoint keeps its state beside its checkpoint "
+                "location: leave changelog on, and take a state backend that does not keep its "
+                "checkpoints in the driver's memory"
+            )
+        location = absolute(checkpoint_location)
+        start = SavepointStart(
+            context=self.application.context,
+            coordinator=self.application.coordinator,
+            config=config,
+            savepoint=absolute(savepoint),
+            allow_non_restored_state=allow_non_restored_state,
+        )
+        compiler = Compiler(self.application, self.settings, "", identity)
+        query_id = start.seed(
+            location,
+            beside(location),
+            job_name="",
+            operators=declarations(operators, compiler, ""),
+        )
+        return query_id.hex

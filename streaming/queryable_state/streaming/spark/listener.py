@@ -39,6 +39,10 @@ class CommitListener(StreamingQueryListener):
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
         self._engine.note_started(event.id.bytes, event.runId.bytes, event.name or "")
+        # Spark waits for this before it looks for the first batch.
+        refusal = self._engine.sink_refusal(event.id.bytes)
+        if refusal is not None:
+            self._engine.fail_query(event.id.bytes, refusal)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
         query_id, batch_id = event.progress.id.bytes, event.progress.batchId

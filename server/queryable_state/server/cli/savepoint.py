@@ -1,0 +1,107 @@
+"""`queryable-state savepoint`: writes a savepoint of a running job."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from queryable_state.internal.v1 import coordinator_pb2
+from queryable_state.server.cli.arguments import (
+    SECRET_VARIABLE,
+    coordinator_address,
+    secret_of,
+)
+from queryable_state.server.settings import COORDINATOR_PORT
+from queryable_state.wire.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    import argparse
+
+_TIMEOUT_S = 600.0
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command's arguments."""
+    savepoint = commands.add_parser(
+        "savepoint",
+        help="write a savepoint of a running job",
+        description="Writes a savepoint of a running job and prints its URI, which a job is "
+        "started from with execute(..., savepoint=URI). The secret of the job comes from "
+        f"--secret-file, or from {SECRET_VARIABLE}.",
+    )
+    savepoint.add_argument(
+        "job",
+        nargs="?",
+        default="",
+        metavar="JOB",
+        help="id or name; may be left out where one job runs",
+    )
+    savepoint.add_argument(
+        "directory",
+        nargs="?",
+        default="",
+        metavar="DIRECTORY",
+        help="path or URI under which the savepoint's folder is made (default: what the job has as "
+        "state.savepoints.dir)",
+    )
+    savepoint.add_argument(
+        "--coordinator",
+        required=True,
+        metavar="HOST:PORT",
+        help=f"coordinator in the driver of the job; its port is {COORDINATOR_PORT} unless taken",
+    )
+    savepoint.add_argument(
+        "--stop", action="store_true", help="end the job: nothing is processed after the savepoint"
+    )
+    savepoint.add_argument(
+        "--timeout",
+        type=float,
+        default=_TIMEOUT_S,
+        metavar="SECONDS",
+        help="give up after so long (default: %(default)s)",
+    )
+    savepoint.add_argument("--secret-file", metavar="FILE", help="file that holds the job's secret")
+    savepoint.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    if options.timeout <= 0:
+        raise InvalidRequestError(f"--timeout {options.timeout:g}: give a number above 0")
+    job, directory = options.job, options.directory
+    if "/" in job and not directory:
+        # Alone it is a place: ids and names have no slash.
+        job, directory = "", job
+    request = coordinator_pb2.TriggerSavepointRequest(
+        job=job, directory=_whole(directory), stop=options.stop
+    )
+    answer = asyncio.run(
+        _trigger(
+            coordinator_address(options.coordinator),
+            secret_of(options.secret_file),
+            request,
+            options.timeout,
+        )
+    )
+    print(answer.path, flush=True)
+    return 0
+
+
+async def _trigger(
+    coordinator: str,
+    secret: str,
+    request: coordinator_pb2.TriggerSavepointRequest,
+    timeout_s: float,
+) -> coordinator_pb2.TriggerSavepointResponse:
+    # Importing grpc takes a while: not for `--help`.
+    from queryable_state.server.coordinator_link import CoordinatorLink
+
+    async with CoordinatorLink(coordinator, secret) as link:
+        return await link.trigger_savepoint(request, timeout_s=timeout_s)
+
+
+def _whole(directory: str) -> str:
+    """The directory as the driver finds it, which runs in another folder."""
+    if not directory or "://" in directory or directory.startswith("file:"):
+        return directory
+    return str(Path(directory).absolute())
