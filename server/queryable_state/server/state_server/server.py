@@ -6,10 +6,8 @@ import asyncio
 import contextlib
 import logging
 import os
-import shutil
 import time
 import uuid
-from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import grpc.aio
@@ -22,43 +20,24 @@ from queryable_state.server.query.location_table import LocationTable
 from queryable_state.server.query.proxy_router import ProxyRouter
 from queryable_state.server.query.router import ServiceInfo
 from queryable_state.server.query_server import QueryServer, server_options
-from queryable_state.server.state_server.backend_service import BackendService
-from queryable_state.server.state_server.batch_opener import BatchOpener
-from queryable_state.server.state_server.bulk_thread import BulkThread
-from queryable_state.server.state_server.changelog_writer import ChangelogWriter
-from queryable_state.server.state_server.driver_objects import DriverObjects
+from queryable_state.server.state_server.backend_parts import BackendParts, StoreFolders
 from queryable_state.server.state_server.engine import QueryEngine
-from queryable_state.server.state_server.folder import Folder
 from queryable_state.server.state_server.heartbeats import Heartbeats
-from queryable_state.server.state_server.holdings import Holdings
-from queryable_state.server.state_server.job_files import FileSystems
 from queryable_state.server.state_server.lease import Lease
-from queryable_state.server.state_server.local_copies import LocalCopies
-from queryable_state.server.state_server.owner_table import OwnerTable
 from queryable_state.server.state_server.refusals import SecretInterceptor
-from queryable_state.server.state_server.restorer import Restorer
-from queryable_state.server.state_server.server_directory import ServerAddresses, ServerDirectory
-from queryable_state.server.state_server.snapshots import Snapshots
-from queryable_state.server.state_server.staging import Staging
-from queryable_state.server.state_server.store_factory import StoreFactory
+from queryable_state.server.state_server.server_directory import ServerAddresses
 from queryable_state.server.state_server.store_table import StoreTable
-from queryable_state.server.state_server.thread_pool import ThreadPool
+from queryable_state.server.state_server.thread_pool import ServerThreads
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import QueryableStateError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from queryable_state.server.settings import StateServerSettings
+    from queryable_state.server.state_server.staging import Staging
 
 _log = logging.getLogger(__name__)
-
-# Changelogs written at once; they wait for disks and networks.
-_STORING_THREADS = 8
-# Files of restores and snapshots moved at once, of all jobs.
-_TRANSFER_THREADS = 16
-# Stores filled at once: that takes the interpreter.
-_LOADING_THREADS = 2
 
 
 class StateServer:
@@ -81,6 +60,7 @@ class StateServer:
         self.table = StoreTable(self.server_id)
         self.engine = QueryEngine(self.table, self.lease, settings.limits, server_id=self.server_id)
         self._stop = asyncio.Event() if stop is None else stop
+        self._killed = False
         self._main: asyncio.Task[None] | None = None
         self._addresses: ServerAddresses | None = None
         self._heartbeats: Heartbeats | None = None
@@ -132,88 +112,46 @@ class StateServer:
         if self._main is not None:
             await self._main
 
+    async def kill(self) -> None:
+        """Ends as a killed process does: nothing is drained, and nobody is told. For tests."""
+        self._killed = True
+        await self.aclose()
+
     async def _serve(self, listening: asyncio.Future[None]) -> None:
-        settings, limits = self.settings, self.settings.limits
-        directory = ServerDirectory(Path(settings.directory))
+        settings = self.settings
         async with contextlib.AsyncExitStack() as stack:
-            factory = StoreFactory(settings.backend, directory.stores, settings.rocksdb)
-            stack.callback(factory.remove_all)
-            shutil.rmtree(directory.scratch, ignore_errors=True)
-            copies = LocalCopies(directory.copies)
-            bulk = BulkThread()
-            stack.push_async_callback(bulk.aclose)
-            storing, transfers, loading = (
-                ThreadPool("storing", _STORING_THREADS),
-                ThreadPool("transfer", _TRANSFER_THREADS),
-                ThreadPool("loading", _LOADING_THREADS),
-            )
-            for threads in (storing, transfers, loading):
-                stack.push_async_callback(threads.aclose)
+            stores = StoreFolders(settings)
+            stack.callback(stores.factory.remove_all)
+            threads = ServerThreads()
+            stack.push_async_callback(threads.aclose)
             link = CoordinatorLink(settings.coordinator_address, settings.secret)
             stack.push_async_callback(link.aclose)
 
             backend = grpc.aio.server(
                 interceptors=(SecretInterceptor(settings.secret),),
-                options=server_options(limits.message_bytes),
+                options=server_options(settings.limits.message_bytes),
             )
             addresses, public = self._bind(stack, link, backend)
 
-            folder = Folder(self.table, bulk, chunk_records=settings.fold_chunk_records)
-            owners = OwnerTable(
+            parts = BackendParts(
+                settings,
                 link,
                 self.table,
                 self.lease,
+                threads,
+                stores,
                 server_id=self.server_id,
                 backend_address=addresses.backend,
+                stop=self._stop,
             )
-            file_systems = FileSystems(
-                storing, transfers, DriverObjects(link, asyncio.get_running_loop())
-            )
-            opener = BatchOpener(
-                link,
-                self.table,
-                self.lease,
-                bulk,
-                factory,
-                Restorer(factory, file_systems, copies, loading, directory.scratch),
-                file_systems,
-                folder,
-                server_id=self.server_id,
-            )
-            holdings = Holdings(self.table, bulk, folder, opener, owners, copies)
-            stack.push_async_callback(holdings.aclose)
-            stack.push_async_callback(owners.aclose)
-            stack.push_async_callback(opener.aclose)
-            staging = self._staging = Staging(
-                self.table,
-                self.lease,
-                bulk,
-                ChangelogWriter(storing),
-                limits,
-                server_id=self.server_id,
-                strict=settings.strict,
-            )
-            snapshots = Snapshots(
-                self.table,
-                self.lease,
-                bulk,
-                folder,
-                factory,
-                file_systems,
-                copies,
-                loading,
-                directory.scratch,
-                server_id=self.server_id,
-            )
-            service = BackendService(
-                owners, opener, staging, holdings, snapshots, bulk, stop=self._stop
-            )
-            backend_pb2_grpc.add_StateBackendServicer_to_server(service, backend)
+            stack.push_async_callback(parts.aclose)
+            self._staging = parts.staging
+            backend_pb2_grpc.add_StateBackendServicer_to_server(parts.service, backend)
             heartbeats = self._heartbeats = Heartbeats(
                 link,
                 self.lease,
                 self.table,
-                holdings,
+                parts.holdings,
                 coordinator_pb2.RegisterServerRequest(
                     server_id=self.server_id,
                     executor_id=settings.executor_id,
@@ -226,17 +164,20 @@ class StateServer:
                 orphan_timeout_s=settings.orphan_timeout_s,
             )
             await backend.start()
-            stack.push_async_callback(backend.stop, settings.drain_timeout_s)
+            stack.push_async_callback(self._drain, backend.stop)
             for server in public:
                 await server.start()
-                stack.push_async_callback(server.aclose, settings.drain_timeout_s)
+                stack.push_async_callback(self._drain, server.aclose)
 
             await heartbeats.register_within(settings.coordinator_timeout_s)
             stack.push_async_callback(self._leave, link)
             self._addresses = addresses
             listening.set_result(None)
             async with asyncio.TaskGroup() as loops:
-                running = [loops.create_task(heartbeats.run()), loops.create_task(folder.run())]
+                running = [
+                    loops.create_task(heartbeats.run()),
+                    loops.create_task(parts.folder.run()),
+                ]
                 await self._stop.wait()
                 _log.info("stopping: draining calls in flight")
                 for task in running:
@@ -297,9 +238,15 @@ class StateServer:
         )
         return addresses, [query_server, proxy_server]
 
+    async def _drain(self, stop: Callable[[float], Awaitable[None]]) -> None:
+        """Ends a listener, when its calls in flight have ended or their time is over."""
+        await stop(0.0 if self._killed else self.settings.drain_timeout_s)
+
     async def _leave(self, link: CoordinatorLink) -> None:
         """Tells the coordinator that the ranges are free; it learns so by the lease otherwise."""
         self.lease.end()
+        if self._killed:
+            return
         try:
             await link.deregister_server(
                 coordinator_pb2.DeregisterServerRequest(server_id=self.server_id), timeout_s=2.0

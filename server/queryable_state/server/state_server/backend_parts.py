@@ -1,0 +1,112 @@
+"""The parts behind a server's `StateBackend`, put together."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from queryable_state.server.state_server.backend_service import BackendService
+from queryable_state.server.state_server.batch_opener import BatchOpener
+from queryable_state.server.state_server.changelog_writer import ChangelogWriter
+from queryable_state.server.state_server.driver_objects import DriverObjects
+from queryable_state.server.state_server.folder import Folder
+from queryable_state.server.state_server.holdings import Holdings
+from queryable_state.server.state_server.job_files import FileSystems
+from queryable_state.server.state_server.local_copies import LocalCopies
+from queryable_state.server.state_server.owner_table import OwnerTable
+from queryable_state.server.state_server.restorer import Restorer
+from queryable_state.server.state_server.server_directory import ServerDirectory
+from queryable_state.server.state_server.snapshots import Snapshots
+from queryable_state.server.state_server.staging import Staging
+from queryable_state.server.state_server.store_factory import StoreFactory
+
+if TYPE_CHECKING:
+    from queryable_state.server.coordinator_link import CoordinatorLink
+    from queryable_state.server.settings import StateServerSettings
+    from queryable_state.server.state_server.lease import Lease
+    from queryable_state.server.state_server.store_table import StoreTable
+    from queryable_state.server.state_server.thread_pool import ServerThreads
+
+
+class StoreFolders:
+    """What is on a server's own disk: live stores, scratch files, copies of snapshots.
+
+    Only the copies are of use to the executor's next server; what else a killed one left goes.
+    """
+
+    def __init__(self, settings: StateServerSettings) -> None:
+        directory = ServerDirectory(Path(settings.directory))
+        self.factory = StoreFactory(settings.backend, directory.stores, settings.rocksdb)
+        self.copies = LocalCopies(directory.copies)
+        self.scratch = directory.scratch
+        shutil.rmtree(self.scratch, ignore_errors=True)
+
+
+class BackendParts:
+    """Owners, openings, prepares, snapshots and holdings of one server, for one loop."""
+
+    def __init__(
+        self,
+        settings: StateServerSettings,
+        link: CoordinatorLink,
+        table: StoreTable,
+        lease: Lease,
+        threads: ServerThreads,
+        stores: StoreFolders,
+        *,
+        server_id: str,
+        backend_address: str,
+        stop: asyncio.Event,
+    ) -> None:
+        factory, copies, bulk = stores.factory, stores.copies, threads.bulk
+        file_systems = FileSystems(
+            threads.storing, threads.transfers, DriverObjects(link, asyncio.get_running_loop())
+        )
+        self.folder = Folder(table, bulk, chunk_records=settings.fold_chunk_records)
+        self._owners = OwnerTable(
+            link, table, lease, server_id=server_id, backend_address=backend_address
+        )
+        self._opener = BatchOpener(
+            link,
+            table,
+            lease,
+            bulk,
+            factory,
+            Restorer(factory, file_systems, copies, threads.loading, stores.scratch),
+            file_systems,
+            self.folder,
+            server_id=server_id,
+        )
+        self.holdings = Holdings(table, bulk, self.folder, self._opener, self._owners, copies)
+        self.staging = Staging(
+            table,
+            lease,
+            bulk,
+            ChangelogWriter(threads.storing),
+            settings.limits,
+            server_id=server_id,
+            strict=settings.strict,
+        )
+        snapshots = Snapshots(
+            table,
+            lease,
+            bulk,
+            self.folder,
+            factory,
+            file_systems,
+            copies,
+            threads.loading,
+            stores.scratch,
+            server_id=server_id,
+        )
+        self.service = BackendService(
+            self._owners, self._opener, self.staging, self.holdings, snapshots, bulk, stop=stop
+        )
+
+    async def aclose(self) -> None:
+        """Cancels what is asked of others, then lets go of all that is held."""
+        await self._opener.aclose()
+        await self._owners.aclose()
+        await self.holdings.aclose()

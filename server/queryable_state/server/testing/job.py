@@ -1,0 +1,228 @@
+"""Queries whose batches a test writes by hand, over the sockets of an in-process cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import grpc.aio
+
+from queryable_state.internal.v1 import backend_pb2, checkpoint_pb2
+from queryable_state.server.checkpoint.layout import beside
+from queryable_state.v1 import registration_pb2
+from queryable_state.wire.changes import BlockSums, ChangeBlockBuilder
+from queryable_state.wire.errors import PlacementError, RetryLaterError
+from queryable_state.wire.key_groups import subtask_of
+from queryable_state.wire.records import StateCodecs
+from queryable_state.wire.status import error_from_call
+from queryable_state.wire.store_keys import VOID_NAMESPACE, list_element, record_key
+from queryable_state.wire.types import Types, type_info
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from queryable_state.server.testing.cluster import InProcessCluster
+
+    States = Mapping[str, Mapping[Any, Any]]
+
+_DEADLINE_S = 20.0
+
+
+def declare(
+    queryable_name: str,
+    key_type: object = "string",
+    value_type: object = "bigint",
+    *,
+    kind: registration_pb2.StateKind.ValueType = registration_pb2.VALUE,
+    map_key_type: object = None,
+    max_parallelism: int = 128,
+) -> registration_pb2.StateRegistration:
+    """A state for `InProcessCluster.job`; types as `type_info` takes them."""
+    state = registration_pb2.StateRegistration(
+        state_name=queryable_name,
+        queryable_name=queryable_name,
+        kind=kind,
+        key_type=type_info(key_type).to_proto(),
+        value_types=[
+            registration_pb2.SchemaVersion(version=1, type=type_info(value_type).to_proto())
+        ],
+        max_parallelism=max_parallelism,
+    )
+    if map_key_type is not None:
+        state.map_key_type.CopyFrom(type_info(map_key_type).to_proto())
+    if kind == registration_pb2.AGGREGATING:
+        accumulator = registration_pb2.SchemaVersion(
+            version=1, type=Types.PICKLED_BYTE_ARRAY().to_proto()
+        )
+        state.accumulator_types.append(accumulator)
+    return state
+
+
+class InProcessJob:
+    """A query of one operator whose batches are written by hand."""
+
+    def __init__(
+        self,
+        cluster: InProcessCluster,
+        name: str,
+        states: Sequence[registration_pb2.StateRegistration],
+        parallelism: int,
+        *,
+        checkpoint_location: str = "",
+        query_id: bytes | None = None,
+    ) -> None:
+        self._cluster = cluster
+        self._location = checkpoint_location
+        self._states = states
+        self._parallelism = parallelism
+        self._max_parallelism = states[0].max_parallelism
+        self.name = name
+        self.query_id, self.run_id = cluster.coordinator.engine.start(
+            name, query_id=query_id, checkpoint_location=checkpoint_location
+        )
+
+    @property
+    def job_id(self) -> str:
+        """32 hex digits."""
+        return self.query_id.hex()
+
+    @property
+    def root(self) -> Path:
+        """The folder its durable state is in."""
+        return Path(beside(self._location))
+
+    def restart(self, *, parallelism: int | None = None) -> InProcessJob:
+        """A new run of the query; the run before counts as over."""
+        return InProcessJob(
+            self._cluster,
+            self.name,
+            self._states,
+            parallelism or self._parallelism,
+            checkpoint_location=self._location,
+            query_id=self.query_id,
+        )
+
+    async def checkpoint(self) -> checkpoint_pb2.CheckpointMetadata:
+        """Takes a checkpoint of what is committed; of a durable job."""
+        coordinator = self._cluster.coordinator.coordinator
+        return await asyncio.to_thread(coordinator.trigger_checkpoint, self.query_id, _DEADLINE_S)
+
+    async def run(self, batch_id: int, states: States) -> None:
+        """Writes a batch on all subtasks and commits it.
+
+        `states` has what each queryable name stores by key: a value, a list of
+        elements to add, or a dict of entries to put. Returns once every owner
+        answers from the batch.
+        """
+        await self.seal(batch_id, states)
+        await self.commit(batch_id)
+
+    async def seal(self, batch_id: int, states: States) -> None:
+        """Writes a batch on all subtasks, uncommitted."""
+        engine = self._cluster.coordinator.engine
+        engine.plan(self.query_id, batch_id, timestamp_ms=1_000 * batch_id, watermark_ms=batch_id)
+        await asyncio.gather(
+            *(self._seal_retrying(index, batch_id, states) for index in range(self._parallelism))
+        )
+
+    async def commit(self, batch_id: int) -> None:
+        """Commits a batch; returns once every server of the job knows."""
+        coordinator = self._cluster.coordinator
+        coordinator.engine.commit(self.query_id, batch_id)
+        coordinator.coordinator.batch_committed(self.query_id, batch_id)
+        async with asyncio.timeout(_DEADLINE_S):
+            while any(version < batch_id for version in self._committed()):  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+
+    def _committed(self) -> Iterable[int]:
+        for server in self._cluster.servers:
+            job = server.table.job(self.query_id)
+            if job is not None and job.subtasks:
+                yield job.committed_version
+
+    async def _seal_retrying(self, index: int, batch_id: int, states: States) -> None:
+        """As a task does: another attempt while the subtask moves."""
+        async with asyncio.timeout(_DEADLINE_S):
+            while True:
+                try:
+                    return await self._seal_subtask(index, batch_id, states)
+                except grpc.aio.AioRpcError as failure:
+                    error = error_from_call(failure, "backend")
+                    if not isinstance(error, PlacementError | RetryLaterError):
+                        raise error from failure
+                await asyncio.sleep(0.02)
+
+    async def _seal_subtask(self, index: int, batch_id: int, states: States) -> None:
+        subtask = backend_pb2.Subtask(
+            query_id=self.query_id,
+            operator_uid="operator",
+            index=index,
+            parallelism=self._parallelism,
+            max_parallelism=self._max_parallelism,
+        )
+        servers = self._cluster.servers
+        first = self._cluster.backend(servers[index % len(servers)].addresses.backend)
+        owner = await first.LocateSubtask(
+            backend_pb2.LocateSubtaskRequest(subtask=subtask), **self._cluster.call_options
+        )
+        backend = self._cluster.backend(owner.address)
+        begun = await backend.Begin(
+            backend_pb2.BeginRequest(
+                subtask=subtask,
+                run_id=self.run_id,
+                batch_id=batch_id,
+                task_attempt=next(self._cluster.attempts),
+                operator_depth=1,
+                operator_name="operator",
+                states=[self._registration(state) for state in self._states],
+            ),
+            **self._cluster.call_options,
+        )
+        sums = BlockSums()
+        frames = [
+            backend_pb2.PrepareRequest(
+                open=backend_pb2.PrepareOpen(subtask=subtask, batch_id=batch_id, token=begun.token)
+            )
+        ]
+        rows = 0
+        for state in begun.states:
+            builder = ChangeBlockBuilder(state.state_id, sums)
+            codecs = StateCodecs(state, pickle_values=True)
+            for key, value in states.get(state.queryable_name, {}).items():
+                wire_key = codecs.key_groups.wire_key(key)
+                group = wire_key[0] << 8 | wire_key[1]
+                if subtask_of(group, self._parallelism, self._max_parallelism) == index:
+                    _put(builder, wire_key, value, codecs, batch_id)
+                    rows += 1
+            frames.extend(backend_pb2.PrepareRequest(block=block) for block in builder.finish())
+        seal = sums.seal(begun.token, fingerprint=batch_id, row_count=rows)
+        frames.append(backend_pb2.PrepareRequest(seal=seal))
+        await backend.Prepare(iter(frames), **self._cluster.call_options)
+
+    def _registration(
+        self, state: registration_pb2.StateRegistration
+    ) -> registration_pb2.StateRegistration:
+        registration = registration_pb2.StateRegistration()
+        registration.CopyFrom(state)
+        registration.job_id = self.query_id
+        registration.job_name = self.name
+        registration.operator_uid = "operator"
+        registration.operator_name = "operator"
+        registration.operator_depth = 1
+        return registration
+
+
+def _put(
+    builder: ChangeBlockBuilder, wire_key: bytes, value: Any, codecs: StateCodecs, batch_id: int
+) -> None:
+    if codecs.map_key is not None:
+        for entry, entry_value in value.items():
+            element = codecs.map_key.encode(entry)
+            builder.put(
+                record_key(wire_key, VOID_NAMESPACE, element), codecs.value.encode(entry_value)
+            )
+    else:
+        is_list = codecs.kind == registration_pb2.LIST
+        element = list_element(batch_id, 0) if is_list else b""
+        builder.put(record_key(wire_key, VOID_NAMESPACE, element), codecs.value.encode(value))
