@@ -30,7 +30,6 @@ class RunningDriver:
     pid: int
     jvm_pid: int
     application_id: str
-    query_id: str
 
 
 class Driver:

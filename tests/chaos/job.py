@@ -12,6 +12,7 @@ import os
 import signal
 import threading
 from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
@@ -20,10 +21,37 @@ from tests.chaos.workload import JOB_NAME, SCHEMA
 
 from queryable_state.streaming import StreamExecutionEnvironment
 
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
 # Executors have not this repository on their path.
 cloudpickle.register_pickle_by_value(functions)  # type: ignore[no-untyped-call]
 
 _POLL_S = 0.1
+
+
+class Job(Protocol):
+    """What is common to jobs and to queries started by hand."""
+
+    def await_termination(self, timeout_s: float) -> bool:
+        """Whether it has ended, in time; raises what it failed of."""
+
+    def cancel(self) -> None:
+        """Ends it."""
+
+
+class SparkJob:
+    """A query started by hand."""
+
+    def __init__(self, query: StreamingQuery) -> None:
+        self._query = query
+
+    def await_termination(self, timeout_s: float) -> bool:
+        # It takes parts of seconds, too, whatever its annotation says.
+        return bool(self._query.awaitTermination(timeout_s))  # type: ignore[arg-type]
+
+    def cancel(self) -> None:
+        self._query.stop()
 
 
 def main() -> None:
@@ -58,9 +86,10 @@ def main() -> None:
             .option("checkpointLocation", options.checkpoint_location)
             .start(options.output)
         )
+        job: Job = SparkJob(query)
     else:
         functions.build(rows)
-        query = env.execute_async(JOB_NAME, checkpoint_location=options.checkpoint_location).query
+        job = env.execute_async(JOB_NAME, checkpoint_location=options.checkpoint_location)
     gateway = spark.sparkContext._gateway
     assert gateway is not None
     write_json(
@@ -69,14 +98,13 @@ def main() -> None:
             "pid": os.getpid(),
             "jvm_pid": gateway.proc.pid,
             "application_id": spark.sparkContext.applicationId,
-            "query_id": str(query.id),
         },
     )
-    while not told.wait(_POLL_S):
-        if not query.isActive:
-            query.awaitTermination()
-            raise SystemExit("the query has ended by itself")
-    query.stop()
+    # A job that fails may be started again by its restart strategy, in this process.
+    while not told.is_set():
+        if job.await_termination(_POLL_S):
+            raise SystemExit("the job has ended by itself")
+    job.cancel()
     env.close()
     spark.stop()
 

@@ -57,6 +57,8 @@ class RoundPlan:
     """Seconds between checkpoints."""
     inline_bytes: int
     """Files up to this size stand in a checkpoint's metadata."""
+    tolerable_failures: int
+    """Checkpoints in a row that may fail before the job does, and is restarted."""
     parallelism: int
     strikes: tuple[Strike, ...]
 
@@ -81,6 +83,7 @@ class RoundPlan:
             file_sink=kind == "sink",
             snapshot_s=chance.choice([1.0, 1.5, 2.0]),
             inline_bytes=chance.choice([0, 0, 20480]),
+            tolerable_failures=chance.choice([0, 1000]),
             parallelism=chance.choice([2, 3, 4]),
             strikes=tuple(
                 Strike(fault=name, after_s=chance.uniform(0.2, 2.5), waits=chance.random() < 0.7)
@@ -95,6 +98,7 @@ class RoundPlan:
                 f"{self.parallelism} subtasks",
                 f"snapshots every {self.snapshot_s:g} s",
                 f"inline up to {self.inline_bytes}",
+                f"{self.tolerable_failures} failed ones tolerated",
                 *(["file sink"] if self.file_sink else []),
             ]
         )

@@ -132,13 +132,16 @@ class Round:
             "proxy_ports": 0,
             "ports_strict": "true",
         }
-        if self._durable:
-            ours |= {
-                "checkpoint_interval_ms": int(plan.snapshot_s * 1000),
-                "inline_bytes": plan.inline_bytes,
-            }
-            if not plan.file_sink:
-                ours["checkpoints_dir"] = self._folder / "state"
+        durable: dict[str, object] = {
+            "execution.checkpointing.interval": f"{int(plan.snapshot_s * 1000)} ms",
+            "execution.checkpointing.tolerable-failed-checkpoints": plan.tolerable_failures,
+            "state.backend.fs.memory-threshold": plan.inline_bytes,
+        }
+        if not plan.file_sink:
+            durable["state.checkpoints.dir"] = self._folder / "state"
+        if not self._durable:
+            ours["changelog"] = "off"
+            durable = {}
         return {
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
@@ -153,6 +156,7 @@ class Round:
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.streaming.minBatchesToRetain": "1000",
             **{f"spark.queryable_state.{name}": value for name, value in ours.items()},
+            **durable,
         }
 
     @contextlib.contextmanager
