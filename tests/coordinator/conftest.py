@@ -13,6 +13,7 @@ import pytest
 from queryable_state.internal.v1 import (
     backend_pb2,
     backend_pb2_grpc,
+    checkpoint_pb2,
     coordinator_pb2,
     coordinator_pb2_grpc,
 )
@@ -91,18 +92,29 @@ class Peer(backend_pb2_grpc.StateBackendServicer):
         server_id: str = self.ask("AssignSubtask", request).server_id
         return server_id
 
-    def open(self, subtask: backend_pb2.Subtask, batch_id: int) -> int:
-        request = coordinator_pb2.OpenSubtaskRequest(
+    def plan(self, subtask: backend_pb2.Subtask, batch_id: int) -> checkpoint_pb2.RestorePlan:
+        request = coordinator_pb2.PlanRestoreRequest(
             subtask=subtask, server_id=self.server_id, batch_id=batch_id
+        )
+        plan: checkpoint_pb2.RestorePlan = self.ask("PlanRestore", request)
+        return plan
+
+    def open(self, subtask: backend_pb2.Subtask, batch_id: int, *, restored: bool = False) -> int:
+        request = coordinator_pb2.OpenSubtaskRequest(
+            subtask=subtask, server_id=self.server_id, batch_id=batch_id, restored=restored
         )
         complete_since: int = self.ask("OpenSubtask", request).complete_since_batch
         return complete_since
 
     def begin(
-        self, query_id: bytes, run_id: bytes, batch_id: int
+        self, query_id: bytes, run_id: bytes, batch_id: int, config_id: str = ""
     ) -> coordinator_pb2.BeginBatchResponse:
         request = coordinator_pb2.BeginBatchRequest(
-            query_id=query_id, run_id=run_id, batch_id=batch_id, server_id=self.server_id
+            query_id=query_id,
+            run_id=run_id,
+            batch_id=batch_id,
+            server_id=self.server_id,
+            config_id=config_id,
         )
         response: coordinator_pb2.BeginBatchResponse = self.ask("BeginBatch", request)
         return response
@@ -133,7 +145,13 @@ class Peer(backend_pb2_grpc.StateBackendServicer):
         location: registration_pb2.StateLocation = self.ask("LocateState", request).location
         return location
 
-    def seal(self, subtask: backend_pb2.Subtask, batch_id: int, *fingerprints: int) -> None:
+    def seal(
+        self,
+        subtask: backend_pb2.Subtask,
+        batch_id: int,
+        *fingerprints: int,
+        changelog: checkpoint_pb2.ChangelogFile | None = None,
+    ) -> None:
         """The report this peer gives with the next commit."""
         self.seals.append(
             backend_pb2.SealedSubtask(
@@ -141,6 +159,7 @@ class Peer(backend_pb2_grpc.StateBackendServicer):
                 subtask=subtask.index,
                 batch_id=batch_id,
                 fingerprints=fingerprints or (1,),
+                changelog=changelog,
             )
         )
 
@@ -179,6 +198,9 @@ class Peer(backend_pb2_grpc.StateBackendServicer):
             self.seals = [seal for seal in self.seals if seal.batch_id > request.version]
             self._heard.notify_all()
         return backend_pb2.CommitResponse(sealed=due)
+
+    def Snapshot(self, request: object, context: grpc.ServicerContext) -> NoReturn:
+        _refuse(context)
 
     def DropQuery(
         self, request: backend_pb2.DropQueryRequest, context: grpc.ServicerContext
