@@ -149,6 +149,7 @@ def test_checkpoints_are_listed_newest_first_and_broken_ones_named(
     other = CheckpointMetadata(format_version=1, checkpoint_id=6)
     root.storage.write(join(root.uri, "chk-7", "_metadata"), write_message(other))
 
+    caplog.set_level("INFO")
     assert root.checkpoints() == [tenth, first]
     assert root.next_checkpoint_id() == 12
     assert [each.path.rpartition("/")[2] for each in root.broken_checkpoints()] == [
@@ -157,6 +158,7 @@ def test_checkpoints_are_listed_newest_first_and_broken_ones_named(
         "chk-8",
         "chk-7",
     ]
+    assert [each.begun for each in root.broken_checkpoints()] == [True, False, False, False]
     for text in ("not completed", "is cut", "version 2", "it is checkpoint 6"):
         assert text in caplog.text
 

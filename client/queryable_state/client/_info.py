@@ -61,6 +61,9 @@ class ReadInfo:
     complete_since_batch: int
     """First batch since which the answer is complete; 0: all of them."""
 
+    checkpoint: str = ""
+    """URI of the checkpoint or savepoint the value is from; empty: the job itself has it."""
+
     @classmethod
     def from_proto(cls, info: query_pb2.ReadInfo) -> Self:
         """The info as it came over the wire; a role of a later version is UNKNOWN."""
@@ -72,4 +75,5 @@ class ReadInfo:
             role=Role(info.role) if known else Role.UNKNOWN,
             server_id=info.server_id,
             complete_since_batch=info.complete_since_batch,
+            checkpoint=info.checkpoint,
         )

@@ -113,7 +113,9 @@ class KvState:
         self._is_read_only("clear")
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} at batch {self.info.version}: {self._decode()!r}>"
+        info = self.info
+        of = f" of {info.checkpoint}" if info.checkpoint else ""
+        return f"<{type(self).__name__} at batch {info.version}{of}: {self._decode()!r}>"
 
     def _decode(self) -> Any:
         if self._decoded is _NOT_DECODED:

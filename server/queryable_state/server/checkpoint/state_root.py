@@ -43,6 +43,9 @@ class BrokenCheckpoint:
 
     problem: str
 
+    begun: bool = False
+    """Whether it only lacks its metadata: it is being written, or was given up."""
+
 
 class StateRoot:
     """What is kept of one job under a URI.
@@ -158,7 +161,9 @@ class StateRoot:
         """Complete checkpoints, newest first; unreadable ones are logged and left out."""
         complete, broken = self._checkpoints()
         for each in broken:
-            _log.warning("the checkpoint %s cannot be used: %s", each.path, each.problem)
+            # One that is being written is no reason to worry.
+            level = logging.INFO if each.begun else logging.WARNING
+            _log.log(level, "the checkpoint %s cannot be used: %s", each.path, each.problem)
         return complete
 
     def broken_checkpoints(self) -> list[BrokenCheckpoint]:
@@ -225,7 +230,7 @@ class StateRoot:
                     raise CorruptDataError(f"it is checkpoint {metadata.checkpoint_id}")
                 complete.append(metadata)
             except MissingFileError:
-                broken.append(BrokenCheckpoint(folder, "it was not completed"))
+                broken.append(BrokenCheckpoint(folder, "it was not completed", begun=True))
             except CorruptDataError as problem:
                 broken.append(BrokenCheckpoint(folder, problem.message))
         return complete, broken

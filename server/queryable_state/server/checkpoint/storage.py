@@ -170,7 +170,7 @@ def storage_of(
 
 def is_local(uri: str) -> bool:
     """Whether a URI names a file of a local (or mounted) disk."""
-    return uri.startswith("file:") or "://" not in uri
+    return uri.startswith("file:") or not ("://" in uri or uri.startswith(DRIVER_SCHEME))
 
 
 def join(root: str, *names: str) -> str:

@@ -7,7 +7,7 @@ import logging
 import sys
 from typing import TYPE_CHECKING
 
-from queryable_state.server.cli import proxy, savepoint
+from queryable_state.server.cli import checkpoints, proxy, savepoint, serve
 from queryable_state.server.cli.arguments import SECRET_VARIABLE
 from queryable_state.wire.errors import QueryableStateError
 
@@ -18,7 +18,7 @@ __all__ = ["SECRET_VARIABLE", "main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command; answers the exit code: 0, or 2 for what the caller can put right."""
+    """Runs the command; answers its exit code, which is 2 for what the caller can put right."""
     options = _parser().parse_args(arguments)
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -36,6 +36,6 @@ def _parser() -> argparse.ArgumentParser:
         prog="queryable-state", description="Serves the keyed state of PySpark jobs."
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for command in (proxy, savepoint):
+    for command in (proxy, checkpoints, savepoint, serve):
         command.add_command(commands)
     return parser

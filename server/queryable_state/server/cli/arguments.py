@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from queryable_state.server.checkpoint.storage import is_local
 from queryable_state.server.settings import COORDINATOR_PORT, PROXY_PORT
 from queryable_state.wire.errors import InvalidRequestError
 
@@ -57,3 +59,35 @@ def secret_of(file: str | None) -> str:
             f"this needs the job's secret: {where}; give --secret-file or set {SECRET_VARIABLE}"
         )
     return secret
+
+
+def add_storage_options(parser: argparse.ArgumentParser) -> None:
+    """Adds `--storage-options`."""
+    parser.add_argument(
+        "--storage-options",
+        default="",
+        metavar="JSON",
+        help="options of the file system of fsspec, as a JSON object: "
+        '{"endpoint_url": "http://localhost:9000"} for an S3 server of your own; keys and regions '
+        "are otherwise found as the AWS tools find them",
+    )
+
+
+def storage_options(options: argparse.Namespace) -> dict[str, Any]:
+    """The value of `--storage-options`."""
+    try:
+        given = json.loads(options.storage_options or "{}")
+    except ValueError as problem:
+        raise InvalidRequestError(f"--storage-options: no JSON: {problem}") from problem
+    if not isinstance(given, dict):
+        raise InvalidRequestError(
+            f"--storage-options {options.storage_options!r}: write a JSON object"
+        )
+    return given
+
+
+def whole_uri(uri: str) -> str:
+    """A URI as a person gives it: a path may be relative."""
+    if is_local(uri) and not uri.startswith("file:"):
+        return str(Path(uri).absolute())
+    return uri

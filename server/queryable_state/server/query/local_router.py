@@ -8,8 +8,7 @@ from queryable_state.server.query.answer_frames import frame_of
 from queryable_state.server.query.router import QuerySession, Router
 
 if TYPE_CHECKING:
-    from queryable_state.server.query.location_table import LocationTable
-    from queryable_state.server.query.router import Deliver, Engine
+    from queryable_state.server.query.router import Deliver, Engine, Locations
     from queryable_state.v1 import query_pb2
     from queryable_state.wire.located_state import LocatedState
 
@@ -21,7 +20,7 @@ class LocalRouter(Router):
     where they are, and stays the caller's to close.
     """
 
-    def __init__(self, engine: Engine, locations: LocationTable) -> None:
+    def __init__(self, engine: Engine, locations: Locations) -> None:
         self._engine = engine
         self._locations = locations
         self._session = _LocalSession(engine)
@@ -36,12 +35,12 @@ class LocalRouter(Router):
         return await self._locations.locate(request)
 
     async def list_jobs(self, request: query_pb2.ListJobsRequest) -> query_pb2.ListJobsResponse:
-        return await self._locations.link.list_jobs(request)
+        return await self._locations.list_jobs(request)
 
     async def list_states(
         self, request: query_pb2.ListStatesRequest
     ) -> query_pb2.ListStatesResponse:
-        return await self._locations.link.list_states(request)
+        return await self._locations.list_states(request)
 
     async def aclose(self) -> None:
         """Holds nothing open."""

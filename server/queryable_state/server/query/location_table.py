@@ -41,11 +41,6 @@ class LocationTable:
         self._by_id: dict[int, LocatedState] = {}
         self._asked: dict[object, asyncio.Task[LocatedState]] = {}
 
-    @property
-    def link(self) -> CoordinatorLink:
-        """The way to the coordinator."""
-        return self._link
-
     def cached(self, state_id: int) -> LocatedState | None:
         """The newest placement heard of, without asking."""
         return self._by_id.get(state_id)
@@ -77,6 +72,16 @@ class LocationTable:
         if known is not None and (not newer_than or known.placement_version > newer_than):
             return known
         return await self._once((state_id, newer_than), lambda: self._ask_id(state_id, newer_than))
+
+    async def list_jobs(self, request: query_pb2.ListJobsRequest) -> query_pb2.ListJobsResponse:
+        """The jobs the coordinator knows now."""
+        return await self._link.list_jobs(request)
+
+    async def list_states(
+        self, request: query_pb2.ListStatesRequest
+    ) -> query_pb2.ListStatesResponse:
+        """The queryable states the coordinator knows now."""
+        return await self._link.list_states(request)
 
     async def aclose(self) -> None:
         """Ends pending questions; idempotent."""

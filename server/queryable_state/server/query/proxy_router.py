@@ -76,12 +76,12 @@ class ProxyRouter(Router):
         return await self._locations.locate(request)
 
     async def list_jobs(self, request: query_pb2.ListJobsRequest) -> query_pb2.ListJobsResponse:
-        return await self._locations.link.list_jobs(request)
+        return await self._locations.list_jobs(request)
 
     async def list_states(
         self, request: query_pb2.ListStatesRequest
     ) -> query_pb2.ListStatesResponse:
-        return await self._locations.link.list_states(request)
+        return await self._locations.list_states(request)
 
     async def aclose(self) -> None:
         """Closes every session; idempotent."""

@@ -29,6 +29,24 @@ class Engine(Protocol):
         ...
 
 
+class Locations(Protocol):
+    """What is known of jobs and of where their states are; `LocationTable` is one."""
+
+    async def locate(self, request: query_pb2.LocateStateRequest) -> LocatedState:
+        """A state's registration and the owners of its key groups."""
+        ...
+
+    async def list_jobs(self, request: query_pb2.ListJobsRequest) -> query_pb2.ListJobsResponse:
+        """The jobs there are."""
+        ...
+
+    async def list_states(
+        self, request: query_pb2.ListStatesRequest
+    ) -> query_pb2.ListStatesResponse:
+        """Their queryable states."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class ServiceInfo:
     """What a query service says of itself in hello."""
@@ -37,7 +55,7 @@ class ServiceInfo:
     """Unique to the process."""
 
     role: query_pb2.Role.ValueType
-    """OWNER where a `LocalRouter` answers, PROXY where a `ProxyRouter` does."""
+    """OWNER or CHECKPOINT where a `LocalRouter` answers, PROXY where a `ProxyRouter` does."""
 
     limits: Limits
     """What the service refuses to exceed."""

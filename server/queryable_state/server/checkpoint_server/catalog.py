@@ -1,0 +1,83 @@
+"""What a checkpoint says of its job: answered as the coordinator answers for one that runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from queryable_state.server.checkpoint_server.loading import PLACEMENT_VERSION
+from queryable_state.v1 import query_pb2, registration_pb2
+from queryable_state.wire.errors import UnknownJobError, UnknownStateError
+from queryable_state.wire.located_state import LocatedState
+
+if TYPE_CHECKING:
+    from queryable_state.server.checkpoint.completed import Completed
+
+
+class CheckpointCatalog:
+    """The job of one checkpoint, its queryable states, all of them at one address."""
+
+    def __init__(self, completed: Completed, *, server_id: str) -> None:
+        self.address = ""
+        """HOST:PORT of the server, set before it serves."""
+        self._completed = completed
+        self._metadata = completed.metadata
+        self._states = {
+            state.queryable_name: state
+            for operator in completed.metadata.operators
+            for state in operator.states
+            if state.queryable_name
+        }
+        self._server_id = server_id
+
+    async def locate(self, request: query_pb2.LocateStateRequest) -> LocatedState:
+        """By job (id or name; empty: this one) and queryable name."""
+        self._check_job(request.job)
+        registration = self._states.get(request.state_name)
+        if registration is None:
+            names = sorted(self._states)
+            raise UnknownStateError(
+                f"no queryable state {request.state_name!r} in {self._completed.uri}; "
+                f"{'known: ' + ', '.join(names) if names else 'it has none'}",
+                candidates=names,
+            )
+        owner = registration_pb2.RangeOwner(
+            first_key_group=0,
+            last_key_group=registration.max_parallelism - 1,
+            server_id=self._server_id,
+            address=self.address,
+        )
+        return LocatedState.of(
+            registration_pb2.StateLocation(
+                registration=registration, placement_version=PLACEMENT_VERSION, owners=[owner]
+            )
+        )
+
+    async def list_jobs(self, request: query_pb2.ListJobsRequest) -> query_pb2.ListJobsResponse:
+        """The one job, which does not run."""
+        metadata = self._metadata
+        job = registration_pb2.JobInfo(
+            job_id=metadata.job_id,
+            job_id_hex=metadata.job_id.hex(),
+            name=metadata.job_name,
+            status=registration_pb2.FINISHED,
+            committed_batch=metadata.version,
+            states=sorted(self._states),
+        )
+        return query_pb2.ListJobsResponse(jobs=[job])
+
+    async def list_states(
+        self, request: query_pb2.ListStatesRequest
+    ) -> query_pb2.ListStatesResponse:
+        """Its queryable states, by name."""
+        self._check_job(request.job)
+        return query_pb2.ListStatesResponse(
+            states=[self._states[name] for name in sorted(self._states)]
+        )
+
+    def _check_job(self, text: str) -> None:
+        job_id, name = self._metadata.job_id.hex(), self._metadata.job_name
+        if text and text != name and text.replace("-", "").lower() != job_id:
+            label = f"{name} ({job_id})"
+            raise UnknownJobError(
+                f"no job {text!r} here: {self._completed.uri} is of {label}", candidates=[label]
+            )

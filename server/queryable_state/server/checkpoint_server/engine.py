@@ -1,0 +1,71 @@
+"""Reads as of the checkpoint: nothing newer will ever come."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from queryable_state.server.checkpoint_server.loading import PLACEMENT_VERSION
+from queryable_state.server.state_server.engine import QueryEngine
+from queryable_state.server.state_server.lease import Lease
+from queryable_state.v1 import query_pb2
+from queryable_state.wire.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from queryable_state.server.checkpoint.completed import Completed
+    from queryable_state.server.settings import Limits
+    from queryable_state.server.state_server.store_table import StoreTable
+
+# Nobody else can ever own what a checkpoint has.
+_LEASE_MS = 1 << 50
+
+
+class CheckpointEngine:
+    """A `QueryEngine` over the stores of one checkpoint.
+
+    Expiry is judged as of the commit of its batch: an answer is what the job would have answered
+    then. A query that wants a newer batch is refused for good, for it would wait in vain.
+    """
+
+    def __init__(
+        self,
+        table: StoreTable,
+        completed: Completed,
+        limits: Limits,
+        *,
+        server_id: str,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self._completed = completed
+        self._now_ms = now_ms
+        lease = Lease()
+        lease.renew(lease.now_s(), _LEASE_MS, PLACEMENT_VERSION)
+        commit_time_ms = completed.metadata.commit_time_ms
+        self._engine = QueryEngine(
+            table, lease, limits, server_id=server_id, now_ms=lambda: commit_time_ms
+        )
+
+    def answer(self, query: query_pb2.Query) -> query_pb2.Answer:
+        """The whole answer, in one part. Never raises: refusals stand in the answer."""
+        if query.min_version or query.max_staleness_ms:
+            refusal = self._refusal(query)
+            if refusal is not None:
+                return query_pb2.Answer(id=query.id, last=True, error=refusal.to_proto())
+        return self._engine.answer(query)
+
+    def _refusal(self, query: query_pb2.Query) -> InvalidRequestError | None:
+        metadata, uri = self._completed.metadata, self._completed.uri
+        if query.min_version > metadata.version:
+            return InvalidRequestError(
+                f"{uri} is of batch {metadata.version}, batch {query.min_version} or later was "
+                "asked for: ask the job, or serve a newer checkpoint"
+            )
+        age_ms = self._now_ms() - metadata.commit_time_ms
+        if query.max_staleness_ms and age_ms > query.max_staleness_ms:
+            return InvalidRequestError(
+                f"{uri} is of a commit {age_ms} ms ago, at most {query.max_staleness_ms} ms were "
+                "asked for: ask the job, or serve a newer checkpoint"
+            )
+        return None

@@ -1,0 +1,186 @@
+"""Brings the state of a checkpoint here and opens it."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import uuid
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+from queryable_state.internal.v1.checkpoint_pb2 import JobStorage, RestorePlan, RestoreSource
+from queryable_state.server.state_server.job_files import JobFiles
+from queryable_state.server.state_server.local_copies import LocalCopies
+from queryable_state.server.state_server.owned_subtask import OwnedSubtask, SubtaskId
+from queryable_state.server.state_server.source_load import SourceLoad
+from queryable_state.server.state_server.store_factory import StoreFactory
+from queryable_state.server.state_server.store_table import StoreTable
+from queryable_state.server.state_server.stored_files import (
+    BrokenFilesError,
+    StoredFiles,
+    raise_first_or_all_broken,
+)
+from queryable_state.server.state_server.thread_pool import ThreadPool
+from queryable_state.v1 import query_pb2
+from queryable_state.wire.errors import CheckpointError
+from queryable_state.wire.key_groups import key_group_range
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from queryable_state.internal.v1.checkpoint_pb2 import OperatorSnapshot, RangeSnapshot
+    from queryable_state.server.checkpoint.completed import Completed
+    from queryable_state.server.checkpoint.storage import CheckpointStorage
+    from queryable_state.server.checkpoint_server.settings import CheckpointServerSettings
+
+# One owner, who never changes.
+PLACEMENT_VERSION = 1
+
+
+class CheckpointLoader:
+    """Fills a table of stores from one checkpoint, in folders under `directory`.
+
+    `aclose` closes the stores and removes what is on disk; idempotent.
+    """
+
+    def __init__(
+        self,
+        settings: CheckpointServerSettings,
+        storage: CheckpointStorage,
+        directory: Path,
+        server_id: str,
+    ) -> None:
+        self._settings = settings
+        self._storage = storage
+        self._directory = directory
+        self._server_id = server_id
+        self._stack = AsyncExitStack()
+
+    async def load(self, completed: Completed) -> StoreTable:
+        """The stores of every operator that has queryable states.
+
+        CheckpointError naming the files where the checkpoint is not intact.
+        """
+        metadata = completed.metadata
+        table = StoreTable(self._server_id)
+        job = table.job_or_new(metadata.job_id)
+        job.info = query_pb2.ReadInfo(
+            version=metadata.version,
+            commit_time_ms=metadata.commit_time_ms,
+            watermark_ms=metadata.watermark_ms,
+            role=query_pb2.CHECKPOINT,
+            server_id=self._server_id,
+            checkpoint=completed.uri,
+        )
+        async with AsyncExitStack() as stack:
+            threads = ThreadPool("loading", self._settings.transfer_threads)
+            transfers = ThreadPool("transfers", self._settings.transfer_threads)
+            for pool in (threads, transfers):
+                stack.push_async_callback(pool.aclose)
+            scratch = self._directory / "scratch"
+            await threads.run(scratch.mkdir, parents=True)
+            stack.push_async_callback(asyncio.to_thread, shutil.rmtree, scratch, ignore_errors=True)
+            loads = _Loads(self._settings, self._storage, self._directory, threads, transfers)
+            self._stack.callback(loads.stores.remove_all)
+            wanted = [
+                (operator, part)
+                for operator in metadata.operators
+                if any(state.queryable_name for state in operator.states)
+                for part in _whole(operator, completed)
+            ]
+            results = await asyncio.gather(
+                *(loads.subtask(completed, operator, part) for operator, part in wanted),
+                return_exceptions=True,
+            )
+            for subtask in results:
+                if isinstance(subtask, OwnedSubtask):
+                    self._stack.push_async_callback(asyncio.to_thread, subtask.store.destroy)
+            try:
+                raise_first_or_all_broken(results)
+            except BrokenFilesError as broken:
+                raise CheckpointError(f"{completed.uri} is not intact: {broken}") from broken
+        for (operator, _), subtask in zip(wanted, results, strict=True):
+            if isinstance(subtask, OwnedSubtask):
+                job.add(subtask)
+                for state in operator.states:
+                    if state.queryable_name:
+                        table.add_state(subtask, state)
+        return table
+
+    async def aclose(self) -> None:
+        """Closes the stores, removes what is on disk."""
+        await self._stack.aclose()
+
+
+class _Loads:
+    """The parts that the stores of one checkpoint are made with."""
+
+    def __init__(
+        self,
+        settings: CheckpointServerSettings,
+        storage: CheckpointStorage,
+        directory: Path,
+        threads: ThreadPool,
+        transfers: ThreadPool,
+    ) -> None:
+        self.stores = StoreFactory("heap", directory / "stores")
+        self._backend = settings.backend
+        self._transfer_threads = settings.transfer_threads
+        self._storage = storage
+        self._scratch = directory / "scratch"
+        self._threads = threads
+        self._transfers = transfers
+
+    async def subtask(
+        self, completed: Completed, operator: OperatorSnapshot, part: RangeSnapshot
+    ) -> OwnedSubtask:
+        metadata = completed.metadata
+        subtask_id = SubtaskId(
+            metadata.job_id,
+            operator.uid,
+            part.index,
+            operator.parallelism,
+            operator.max_parallelism,
+        )
+        settings = JobStorage(
+            root=completed.root,
+            backend=self._backend or metadata.backend,
+            transfer_threads=self._transfer_threads,
+        )
+        folder = self._scratch / uuid.uuid4().hex
+        await self._threads.run(folder.mkdir)
+        stored = StoredFiles(metadata.job_id, LocalCopies(self._scratch / "copies"), folder)
+        load = SourceLoad(
+            subtask_id,
+            RestorePlan(states=operator.states),
+            settings,
+            self.stores,
+            stored,
+            self._threads,
+        )
+        source = RestoreSource(
+            checkpoint_id=metadata.checkpoint_id,
+            version=metadata.version,
+            ranges=[part],
+            root=completed.root,
+            location=completed.uri,
+        )
+        files = JobFiles(completed.root, settings, self._storage, self._transfers)
+        store, _ = await load.source(source, files)
+        return OwnedSubtask(subtask_id, store, PLACEMENT_VERSION, metadata.complete_since_batch)
+
+
+def _whole(operator: OperatorSnapshot, completed: Completed) -> list[RangeSnapshot]:
+    """The subtasks' states, by index; CheckpointError unless they are all there."""
+    parts = sorted(operator.ranges, key=lambda part: part.index)
+    ranges = [(part.index, part.first_key_group, part.last_key_group) for part in parts]
+    wanted = [
+        (index, *key_group_range(index, operator.parallelism, operator.max_parallelism))
+        for index in range(operator.parallelism)
+    ]
+    if ranges != wanted:
+        raise CheckpointError(
+            f"{completed.uri} has not the state of all {operator.parallelism} subtasks of operator "
+            f"{operator.uid!r}: use another checkpoint"
+        )
+    return parts

@@ -1,0 +1,155 @@
+"""The process that serves one checkpoint: its port, its parts and the order of their lives."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import tempfile
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from queryable_state.server.checkpoint.completed import find
+from queryable_state.server.checkpoint.storage import storage_of
+from queryable_state.server.checkpoint_server.catalog import CheckpointCatalog
+from queryable_state.server.checkpoint_server.engine import CheckpointEngine
+from queryable_state.server.checkpoint_server.loading import CheckpointLoader
+from queryable_state.server.ports import PortSpec
+from queryable_state.server.query.local_router import LocalRouter
+from queryable_state.server.query.router import ServiceInfo
+from queryable_state.server.query_server import QueryServer
+from queryable_state.v1 import query_pb2
+from queryable_state.wire.errors import CheckpointError, InvalidRequestError
+
+if TYPE_CHECKING:
+    from queryable_state.server.checkpoint.completed import Completed
+    from queryable_state.server.checkpoint_server.settings import CheckpointServerSettings
+    from queryable_state.server.state_server.store_table import StoreTable
+
+_log = logging.getLogger(__name__)
+
+
+class CheckpointServer:
+    """Answers `QueryableState` from a checkpoint or savepoint while `async with` lasts.
+
+    Entered once all state is loaded and the port is taken: what is not intact shows at once. The
+    checkpoint's files are not needed any more from then on. `stop` may be given to end it from
+    elsewhere.
+    """
+
+    def __init__(
+        self, settings: CheckpointServerSettings, *, stop: asyncio.Event | None = None
+    ) -> None:
+        self.settings = settings
+        self.server_id = f"checkpoint-{uuid.uuid4().hex[:12]}"
+        self._stop = asyncio.Event() if stop is None else stop
+        self._stack = contextlib.AsyncExitStack()
+        self._started: tuple[str, Completed] | None = None
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT others reach the server by, once entered."""
+        return self._running()[0]
+
+    @property
+    def completed(self) -> Completed:
+        """What is served, once entered."""
+        return self._running()[1]
+
+    async def wait_stopped(self) -> None:
+        """Waits until `stop` is set."""
+        await self._stop.wait()
+
+    async def aclose(self) -> None:
+        """Answers what it has read, then ends; idempotent."""
+        self._stop.set()
+        await self._stack.aclose()
+
+    async def __aenter__(self) -> Self:
+        settings = self.settings
+        async with contextlib.AsyncExitStack() as stack:
+            directory = await asyncio.to_thread(self._folder)
+            stack.push_async_callback(asyncio.to_thread, directory.cleanup)
+            completed, table = await self._load(stack, Path(directory.name))
+            engine = CheckpointEngine(table, completed, settings.limits, server_id=self.server_id)
+            catalog = CheckpointCatalog(completed, server_id=self.server_id)
+            router = LocalRouter(engine, catalog)
+            stack.push_async_callback(router.aclose)
+            server = QueryServer(
+                router,
+                ServiceInfo(
+                    server_id=self.server_id,
+                    role=query_pb2.CHECKPOINT,
+                    limits=settings.limits,
+                    default_deadline_ms=settings.default_deadline_ms,
+                ),
+            )
+            stack.push_async_callback(server.aclose, settings.drain_timeout_s)
+            address = server.bind(
+                PortSpec.parse(settings.ports, "port"),
+                settings.host,
+                advertised_host=settings.advertised_host,
+                what="checkpoint server port",
+                strict=settings.ports_strict,
+            )
+            catalog.address = address
+            await server.start()
+            self._started = (address, completed)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.aclose()
+
+    def _running(self) -> tuple[str, Completed]:
+        if self._started is None:
+            raise InvalidRequestError("this checkpoint server has not started")
+        return self._started
+
+    def _folder(self) -> tempfile.TemporaryDirectory[str]:
+        try:
+            return tempfile.TemporaryDirectory(
+                prefix="queryable-state-", dir=self.settings.directory or None
+            )
+        except OSError as problem:
+            where = self.settings.directory or tempfile.gettempdir()
+            raise InvalidRequestError(
+                f"the state cannot be brought to {where}: {problem}: choose another directory"
+            ) from problem
+
+    async def _load(
+        self, stack: contextlib.AsyncExitStack, directory: Path
+    ) -> tuple[Completed, StoreTable]:
+        """The newest checkpoint there is that can be loaded."""
+        uri = self.settings.checkpoint
+        storage = await asyncio.to_thread(storage_of, uri, self.settings.storage_options)
+        found = await asyncio.to_thread(find, uri, storage)
+        for each in found.broken:
+            if not each.begun:
+                _log.error("%s cannot be served: %s", each.path, each.problem)
+        problems: list[CheckpointError] = []
+        for number, completed in enumerate(found.completed):
+            loader = CheckpointLoader(
+                self.settings, storage, directory / str(number), self.server_id
+            )
+            try:
+                table = await loader.load(completed)
+            except CheckpointError as problem:
+                await loader.aclose()
+                problems.append(problem)
+            except BaseException:
+                await loader.aclose()
+                raise
+            else:
+                stack.push_async_callback(loader.aclose)
+                if problems:
+                    _log.error("%s is served: %s", completed.uri, "; ".join(map(str, problems)))
+                return completed, table
+        raise (
+            problems[0]
+            if problems
+            else CheckpointError(
+                f"{uri} has no completed checkpoint yet: serve it once there is one"
+            )
+        )

@@ -1,0 +1,58 @@
+"""What can be set on a checkpoint server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from queryable_state.server.settings import BACKENDS, PROXY_PORT, Limits
+from queryable_state.wire.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointServerSettings:
+    """Settings of a process that serves one checkpoint or savepoint."""
+
+    checkpoint: str
+    """URI of a checkpoint's or savepoint's folder; of a state root for its newest checkpoint."""
+
+    storage_options: Mapping[str, Any] = field(default_factory=dict)
+    """Options of the file system of fsspec."""
+
+    backend: str = ""
+    """Where the state is put to be read: `heap` or `rocksdb`; empty: as the job had it."""
+
+    directory: str = ""
+    """Folder for what is brought here, in a folder of its own; empty: the system's temporary."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on."""
+
+    advertised_host: str = ""
+    """Name or address others reach the server by; empty: `host`."""
+
+    ports: str = str(PROXY_PORT)
+    """Port, range or list."""
+
+    ports_strict: bool = False
+    """Fail where no port of the spec is free, instead of taking any free port."""
+
+    limits: Limits = field(default_factory=Limits)
+
+    transfer_threads: int = 4
+    """Files that are brought here at once, and stores that are filled."""
+
+    default_deadline_ms: int = 10_000
+    """How long a query without a deadline of its own may take."""
+
+    drain_timeout_s: float = 10.0
+    """How long calls in flight may take when the server stops."""
+
+    def __post_init__(self) -> None:
+        if self.backend and self.backend not in BACKENDS:
+            raise InvalidRequestError(
+                f"backend {self.backend!r} is not known: choose one of {', '.join(BACKENDS)}"
+            )

@@ -1,0 +1,89 @@
+"""`queryable-state serve`: queries without the job."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from queryable_state.server.cli.arguments import (
+    add_listening,
+    add_storage_options,
+    storage_options,
+    whole_uri,
+)
+from queryable_state.server.cli.serving import run_until_stopped, settle, tune
+from queryable_state.server.ports import PortSpec
+from queryable_state.server.settings import BACKENDS
+
+if TYPE_CHECKING:
+    import argparse
+    import asyncio
+
+    from queryable_state.server.checkpoint_server.settings import CheckpointServerSettings
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command's arguments."""
+    parser = commands.add_parser(
+        "serve",
+        help="answer queries from a checkpoint or savepoint",
+        description="Answers the queries of every client from a completed checkpoint or savepoint "
+        "of a job that does not run. Each answer names the checkpoint; values expire as of its "
+        "batch. All state is loaded first: the files are not needed while it serves.",
+    )
+    parser.add_argument(
+        "--checkpoint",
+        required=True,
+        metavar="URI",
+        help="folder of a checkpoint (chk-<n>) or savepoint, or a state root for its newest intact "
+        "checkpoint: a path, file:///..., s3://...",
+    )
+    add_listening(parser)
+    parser.add_argument(
+        "--backend",
+        choices=BACKENDS,
+        default="",
+        help="where the state is put: in memory or on disk (default: as the job had it)",
+    )
+    parser.add_argument(
+        "--directory",
+        default="",
+        metavar="DIR",
+        help="folder for what is brought here (default: the system's temporary folder)",
+    )
+    add_storage_options(parser)
+    parser.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    PortSpec.parse(options.port, "--port")
+    tune()
+    from queryable_state.server.checkpoint_server.settings import CheckpointServerSettings
+
+    return _serve(
+        CheckpointServerSettings(
+            checkpoint=whole_uri(options.checkpoint),
+            storage_options=storage_options(options),
+            backend=options.backend,
+            directory=options.directory,
+            host=options.host,
+            ports=options.port,
+        )
+    )
+
+
+def _serve(settings: CheckpointServerSettings) -> int:
+    from queryable_state.server.checkpoint_server.server import CheckpointServer
+
+    async def serve(stop: asyncio.Event) -> None:
+        async with CheckpointServer(settings, stop=stop) as server:
+            metadata = server.completed.metadata
+            # For whoever started it; the log says it, too.
+            print(
+                f"{server.completed.uri} (job {metadata.job_name}, {metadata.job_id.hex()}, batch "
+                f"{metadata.version}) at {server.address}",
+                flush=True,
+            )
+            settle()
+            await server.wait_stopped()
+
+    return run_until_stopped(serve)
