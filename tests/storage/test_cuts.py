@@ -129,6 +129,57 @@ def test_a_native_cut_holds_links_to_tables_and_its_own_small_files(
     assert sum((tmp_path / "second" / name).stat().st_size for name in small) < 4096
 
 
+def test_flushing_beside_fetches_and_folds_changes_nothing(
+    store: StateStore, advance: Advance
+) -> None:
+    keys = list(numbered(5000, b""))
+    advance(store, dict.fromkeys(keys, b"0"))
+    failures: list[Exception] = []
+    done = Event()
+
+    def flush() -> None:
+        try:
+            while not done.is_set():
+                store.flush()
+        except Exception as error:  # noqa: BLE001 - the test looks at whatever came
+            failures.append(error)
+
+    thread = Thread(target=flush)
+    thread.start()
+    for value in (b"1", b"2", b"3"):
+        advance(store, dict.fromkeys(keys, value))
+        while store.fold(store.committed_version, 500):
+            assert store.get(STATE, keys[0]) == value
+        with store.view() as view:
+            assert set(view.multi_get(STATE, keys)) == {value}
+    done.set()
+    thread.join()
+    assert failures == []
+
+
+def test_closing_waits_for_a_flush(store: StateStore, advance: Advance) -> None:
+    advance(store, numbered(5000, b"0"))
+    fold_all(store)
+    failures: list[Exception] = []
+    flushed = Event()
+
+    def flush() -> None:
+        try:
+            while True:
+                store.flush()
+                flushed.set()
+        except Exception as error:  # noqa: BLE001 - the test looks at whatever came
+            failures.append(error)
+
+    thread = Thread(target=flush)
+    thread.start()
+    assert flushed.wait(10)
+    store.close()
+    thread.join()
+    [failure] = failures
+    assert isinstance(failure, RetryLaterError)
+
+
 def test_a_native_cut_outlives_its_store(advance: Advance, tmp_path: Path) -> None:
     with new_store("rocksdb", tmp_path / "store", [STATE]) as store:
         advance(store, {b"\x00\x01": b"1"})

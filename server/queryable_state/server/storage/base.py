@@ -78,6 +78,10 @@ class StateBase(ABC):
     ) -> None:
         """Put the values and remove the keys with None, keeping `image` true."""
 
+    @abstractmethod
+    def flush(self) -> None:
+        """Write out what is in memory. Runs beside everything but `close`."""
+
     def native_cut(
         self,
         version: int,

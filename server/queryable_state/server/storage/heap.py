@@ -51,6 +51,9 @@ class HeapBase(StateBase):
         undo = image.of(state_id) if isinstance(image, HeapImage) else None
         self._states[state_id].apply(changes, undo)
 
+    def flush(self) -> None:
+        pass
+
     def approximate_size(self, state_id: int) -> tuple[int, int]:
         state = self._states[state_id]
         return len(state.records), state.size_bytes

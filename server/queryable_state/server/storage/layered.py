@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from threading import RLock
+from threading import Lock, RLock
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
@@ -36,15 +36,17 @@ _LOAD_RECORDS = 1 << 40
 class LayeredStore(StateStore):
     """A `StateStore` over a `StateBase`.
 
-    `_bulk_lock` is held by every bulk call, so that `close` can wait for it. Readers
-    never lock: they take one immutable stack. While an overlay is being folded it
-    stays in that stack, in front of the half-written base.
+    `_bulk_lock` is held by every bulk call and `_flush_lock` by a flush, so that
+    `close`, which takes both, can wait for them. Readers never lock: they take one
+    immutable stack. While an overlay is being folded it stays in that stack, in
+    front of the half-written base.
     """
 
     def __init__(self, base: StateBase, committed_version: int = NOTHING_COMMITTED) -> None:
         self._base = base
         self._versions = Versions(base, committed_version)
         self._bulk_lock = RLock()
+        self._flush_lock = Lock()
         self._epoch = Epoch()
         self._folding: Folding | None = None
         self._views: WeakSet[StackView] = WeakSet()
@@ -146,6 +148,11 @@ class LayeredStore(StateStore):
             self._views.add(view)
             return view
 
+    def flush(self) -> None:
+        with self._flush_lock:
+            self._check_open()
+            self._base.flush()
+
     def cut(self, version: int, directory: Path | None = None) -> StoreCut:
         with self._bulk_lock:
             self._check_open()
@@ -205,7 +212,7 @@ class LayeredStore(StateStore):
                 raise unknown_state(state_id) from None
 
     def close(self) -> None:
-        with self._bulk_lock:
+        with self._flush_lock, self._bulk_lock:
             if self._closed:
                 return
             self._closed = True

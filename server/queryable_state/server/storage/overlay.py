@@ -137,6 +137,10 @@ class OverlayBuilder:
         def inside(key: bytes) -> bool:
             return first <= key and (end is None or key < end)
 
+        touched = (block.cleared_prefixes, block.deleted_keys, block.put_keys)
+        if all(inside(min(keys)) and inside(max(keys)) for keys in touched if keys):
+            self._add(block.state_id, *touched, block.put_values)
+            return
         puts = [
             record
             for record in zip(block.put_keys, block.put_values, strict=True)

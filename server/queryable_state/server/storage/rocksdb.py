@@ -152,6 +152,11 @@ class RocksDBBase(StateBase):
     def bulk_load(self) -> RocksDBLoad:
         return RocksDBLoad(self._states, self._directory.scratch_path, self._settings)
 
+    def flush(self) -> None:
+        with translating("flush"):
+            for state in list(self._states.values()):
+                state.family.flush(True)
+
     def native_cut(
         self,
         version: int,

@@ -208,6 +208,14 @@ class StateStore(ABC):
         """
 
     @abstractmethod
+    def flush(self) -> None:
+        """Write out what the base has in memory, so that a native cut after it is short.
+
+        On any thread, beside everything; `close` waits for it. Nothing on a backend
+        without files.
+        """
+
+    @abstractmethod
     def cut(self, version: int, directory: Path | None = None) -> StoreCut:
         """Hold a committed version still, to write it down.
 
