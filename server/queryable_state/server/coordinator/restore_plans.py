@@ -9,6 +9,7 @@ from queryable_state.server.coordinator.manifests import clipped
 from queryable_state.server.coordinator.staged_files import StagedFiles
 from queryable_state.v1 import registration_pb2
 from queryable_state.wire.errors import (
+    CheckpointError,
     PlacementError,
     RestoreMismatchError,
     RetryLaterError,
@@ -165,6 +166,12 @@ def _plan(
     from_first_batch = not root.registrations.restored_from and root.covers(
         first_batch - 1, version
     )
+    if not sources and not from_first_batch:
+        raise CheckpointError(
+            f"operator {uid!r} cannot go on at batch {batch_id}: {root.uri} has no complete "
+            "checkpoint with all changelogs after it; bring the files back from a copy of the "
+            "root, or start the job from a savepoint"
+        )
     after = min((source.version for source in sources), default=version)
     manifests = root.manifests(first_batch - 1 if from_first_batch else after, version)
     changelogs = [
