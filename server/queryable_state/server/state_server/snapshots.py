@@ -145,13 +145,16 @@ class Snapshots:
         subtask: OwnedSubtask,
         scratch: Path,
     ) -> CutSubtask:
+        native = request.format != checkpoint_pb2.CANONICAL
         await self._folder.fold_to(subtask, request.version)
+        if native:
+            # Not on the bulk thread: most of a cut is writing memory out.
+            await self._threads.run(subtask.store.flush)
         self._lease.check()
         # In the turn of the loop that hands the cut over: a store that left the table is
         # closed by a later job of the same thread.
         if self._table.subtask(subtask.id) is not subtask:
             raise self._not_owned(subtask.id)
-        native = request.format != checkpoint_pb2.CANONICAL
         path = self._stores.cut_path(subtask.store) if native else None
         if path is not None:
             stack.push_async_callback(self._remove, path)
