@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc.aio
 import pytest
+from tests.state_server.gated_files import GATE, Gate
 
 from queryable_state.internal.v1 import backend_pb2, backend_pb2_grpc
 from queryable_state.server.coordinator_link import secret_metadata
@@ -27,6 +28,8 @@ from queryable_state.wire.values import ValueCodec
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
     from pathlib import Path
+
+    from queryable_state.server.coordinator import JobConfig
 
 PARALLELISM = 2
 MAX_PARALLELISM = 128
@@ -87,6 +90,15 @@ class Attempt:
             )
         except grpc.aio.AioRpcError as failure:
             raise error_from_call(failure, "server") from None
+
+    async def locate(self) -> None:
+        """Asks the server for the owner: itself, where there was none."""
+        request = backend_pb2.LocateSubtaskRequest(subtask=self.subtask_proto)
+        await self.call(self.stub.LocateSubtask, request)
+
+    async def shut_down(self) -> None:
+        """Ends the server, as the coordinator does."""
+        await self.call(self.stub.Shutdown, backend_pb2.ShutdownRequest())
 
     async def begin(self) -> Attempt:
         request = backend_pb2.BeginRequest(
@@ -177,6 +189,11 @@ class Job:
         self.query_id = query_id
         self.run_id = run_id
 
+    @property
+    def root(self) -> Path:
+        """The folder of its durable state."""
+        return self.cluster.root
+
     def restart(self) -> Job:
         """A new run of the query; this one goes on as the zombie it is."""
         _, run_id = self.cluster.coordinator.engine.start("job", query_id=self.query_id)
@@ -186,12 +203,18 @@ class Job:
         self, server: StateServer, batch_id: int, subtask: int = 0, *, attempt: int | None = None
     ) -> Attempt:
         """One attempt, not begun; newer than all before unless `attempt` says otherwise."""
+        return self.attempt_at(server.addresses.backend, batch_id, subtask, attempt=attempt)
+
+    def attempt_at(
+        self, address: str, batch_id: int, subtask: int = 0, *, attempt: int | None = None
+    ) -> Attempt:
+        """One attempt that speaks to the server at an address."""
         cluster = self.cluster
         cluster.coordinator.engine.plan(
             self.query_id, batch_id, timestamp_ms=batch_id * 1000, watermark_ms=batch_id * 10
         )
         return Attempt(
-            stub=cluster.stub(server),
+            stub=backend_pb2_grpc.StateBackendStub(cluster.channel(address)),
             secret=cluster.coordinator.secret,
             query_id=self.query_id,
             run_id=self.run_id,
@@ -212,9 +235,7 @@ class Job:
         """One attempt, assigned to the server where nobody owns its subtask, and begun."""
         made = self.attempt(server, batch_id, subtask, attempt=attempt)
         made.parallelism = parallelism
-        await made.call(
-            made.stub.LocateSubtask, backend_pb2.LocateSubtaskRequest(subtask=made.subtask_proto)
-        )
+        await made.locate()
         return await made.begin()
 
     async def run(self, server: StateServer, batch_id: int, values: dict[str, str]) -> None:
@@ -291,9 +312,17 @@ class Cluster:
         server = StateServer(made, clock=clock) if clock else StateServer(made)
         return await self._stack.enter_async_context(server)
 
-    def job(self) -> Job:
-        """A query that has been started."""
-        return Job(self, *self.coordinator.engine.start("job"))
+    @property
+    def root(self) -> Path:
+        """The folder of a durable job's state."""
+        return self._directory / "spark.queryable-state"
+
+    def job(self, *, durable: bool = False, config: JobConfig | None = None) -> Job:
+        """A query that has been started; with a configuration it is durable, too."""
+        if config is not None:
+            self.coordinator.coordinator.configure("", config)
+        location = str(self._directory / "spark") if durable or config is not None else ""
+        return Job(self, *self.coordinator.engine.start("job", checkpoint_location=location))
 
     def stub(self, server: StateServer) -> Any:
         return backend_pb2_grpc.StateBackendStub(self.channel(server.addresses.backend))
@@ -351,3 +380,10 @@ def key_of() -> Callable[[int, int], str]:
         return next(itertools.islice(found, number, None))
 
     return find
+
+
+@pytest.fixture
+def gate() -> Iterator[Gate]:
+    """Holds writes to `gated://` paths up when it is told to."""
+    with GATE.fresh():
+        yield GATE

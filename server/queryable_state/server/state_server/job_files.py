@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 TRANSFER_THREADS = 4
 """Files a job reads or writes at once, unless it says otherwise."""
 
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
+# Up to the host or bucket: what a file system is opened for.
+_PLACE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(?://[^/]*)?")
 
 
 class JobFiles:
@@ -76,7 +77,7 @@ class FileSystems:
 
     async def at(self, root: str, settings: JobStorage) -> JobFiles:
         """Files under any root, reached as those of the job with these settings are."""
-        key = (_scheme(root), settings.file_system_options, settings.fsync)
+        key = (_place(root), settings.file_system_options, settings.fsync)
         if key not in self._storages:
             options = _options(settings)
             # On a thread: a file system's package may take a second to be imported.
@@ -86,10 +87,10 @@ class FileSystems:
         return JobFiles(root, settings, self._storages[key], self._transfers)
 
 
-def _scheme(root: str) -> str:
+def _place(root: str) -> str:
     """What tells file systems apart; empty: the local one."""
-    found = _SCHEME.match(root)
-    return found[1] if found else ""
+    found = _PLACE.match(root)
+    return found[0] if found else ""
 
 
 def _options(settings: JobStorage) -> dict[str, Any]:

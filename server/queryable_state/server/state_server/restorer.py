@@ -158,7 +158,7 @@ class Restorer:
                 broken += failure.files
             else:
                 return store, lists, source
-        if plan.sources and not plan.from_first_batch:
+        if not plan.from_first_batch:
             raise _not_whole(subtask_id, broken)
         store, lists = await load.nothing()
         return store, lists, None
@@ -181,6 +181,6 @@ def _not_whole(
 ) -> CheckpointError:
     return CheckpointError(
         f"{subtask_id} cannot be restored: no checkpoint it could start from, with the changelogs "
-        f"after it, is intact: {describe(broken)}. Put the files back from a copy of the state "
-        "root, or start the job from a savepoint"
+        f"after it, is intact: {describe(broken) or 'there is none'}. Put the files back from a "
+        "copy of the state root, or start the job from a savepoint"
     )
