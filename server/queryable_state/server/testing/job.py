@@ -118,12 +118,19 @@ class InProcessJob:
         await self.seal(batch_id, states)
         await self.commit(batch_id)
 
+    async def begin(self, batch_id: int) -> None:
+        """Begins a batch on all subtasks and writes nothing, as a task does that is killed."""
+        await self._on_all(batch_id, None)
+
     async def seal(self, batch_id: int, states: States) -> None:
         """Writes a batch on all subtasks, uncommitted."""
+        await self._on_all(batch_id, states)
+
+    async def _on_all(self, batch_id: int, states: States | None) -> None:
         engine = self._cluster.coordinator.engine
         engine.plan(self.query_id, batch_id, timestamp_ms=1_000 * batch_id, watermark_ms=batch_id)
         await asyncio.gather(
-            *(self._seal_retrying(index, batch_id, states) for index in range(self._parallelism))
+            *(self._retrying(index, batch_id, states) for index in range(self._parallelism))
         )
 
     async def commit(self, batch_id: int) -> None:
@@ -141,19 +148,19 @@ class InProcessJob:
             if job is not None and job.subtasks:
                 yield job.committed_version
 
-    async def _seal_retrying(self, index: int, batch_id: int, states: States) -> None:
+    async def _retrying(self, index: int, batch_id: int, states: States | None) -> None:
         """As a task does: another attempt while the subtask moves."""
         async with asyncio.timeout(_DEADLINE_S):
             while True:
                 try:
-                    return await self._seal_subtask(index, batch_id, states)
+                    return await self._attempt(index, batch_id, states)
                 except grpc.aio.AioRpcError as failure:
                     error = error_from_call(failure, "backend")
                     if not isinstance(error, PlacementError | RetryLaterError):
                         raise error from failure
                 await asyncio.sleep(0.02)
 
-    async def _seal_subtask(self, index: int, batch_id: int, states: States) -> None:
+    async def _attempt(self, index: int, batch_id: int, states: States | None) -> None:
         subtask = backend_pb2.Subtask(
             query_id=self.query_id,
             operator_uid="operator",
@@ -179,6 +186,8 @@ class InProcessJob:
             ),
             **self._cluster.call_options,
         )
+        if states is None:
+            return
         sums = BlockSums()
         frames = [
             backend_pb2.PrepareRequest(

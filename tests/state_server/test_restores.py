@@ -1,0 +1,375 @@
+"""Stores that are opened with what the job's durable copy has."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from queryable_state.server.coordinator import JobConfig
+from queryable_state.server.storage.heap import HeapStateStore
+from queryable_state.server.storage.rocksdb import RocksDBStateStore
+from queryable_state.server.testing.cluster import InProcessCluster, corrupt, declare
+from queryable_state.wire.errors import CheckpointError
+from queryable_state.wire.records import StateCodecs
+from queryable_state.wire.store_keys import VOID_NAMESPACE, record_key
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from queryable_state.server.testing.cluster import InProcessJob
+
+BACKENDS = ["heap", "rocksdb"]
+KEYS = [f"key {number}" for number in range(60)]
+
+
+def config(**fields: Any) -> JobConfig:
+    """No file is inlined, so that there is something to damage; checkpoints by hand."""
+    return JobConfig(**{"inline_bytes": 0, "checkpoint_interval_ms": 0, **fields})
+
+
+def sensors(cluster: InProcessCluster, **fields: Any) -> InProcessJob:
+    return cluster.job("sensors", declare("last", "string", "bigint"), durable=True, **fields)
+
+
+def batch(number: int) -> dict[str, dict[str, int]]:
+    """Each key's value by a rule; not every key is in every batch."""
+    return {"last": {key: number * 1000 + i for i, key in enumerate(KEYS) if i % (number + 1) == 0}}
+
+
+def after(*numbers: int) -> dict[str, int]:
+    """What every key has once these batches are committed."""
+    values: dict[str, int] = {}
+    for number in numbers:
+        values.update(batch(number)["last"])
+    return values
+
+
+def stored(cluster: InProcessCluster) -> dict[str, int]:
+    """What all servers together answer for the keys."""
+    found: dict[str, int] = {}
+    for server in cluster.servers:
+        for subtask in server.table.subtasks():
+            for state_id, registration in subtask.states.items():
+                codecs = StateCodecs(registration)
+                for key in KEYS:
+                    wire_key = codecs.key_groups.wire_key(key)
+                    group = int.from_bytes(wire_key[:2])
+                    if subtask.first_key_group <= group <= subtask.last_key_group:
+                        value = subtask.store.get(state_id, record_key(wire_key, VOID_NAMESPACE))
+                        if value is not None:
+                            found[key] = codecs.value.decode(value)
+    return found
+
+
+def chk(job: InProcessJob, checkpoint_id: int) -> list[Path]:
+    """The files of one checkpoint alone, but for its metadata."""
+    folder = job.root / f"chk-{checkpoint_id}"
+    return sorted(p for p in folder.rglob("*") if p.is_file() and not p.name.startswith("_"))
+
+
+def logged(caplog: pytest.LogCaptureFixture, text: str) -> list[str]:
+    return [record.message for record in caplog.records if text in record.message]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_another_server_goes_on_from_checkpoint_and_changelogs(
+    tmp_path: Path, backend: str
+) -> None:
+    async with InProcessCluster(tmp_path, config=config(backend=backend)) as cluster:
+        job = sensors(cluster)
+        for number in range(2):
+            await job.run(number, batch(number))
+        await job.checkpoint()
+        for number in range(2, 5):
+            await job.run(number, batch(number))
+        await cluster.kill_server(cluster.servers[0])
+        await cluster.add_server()
+        await job.run(5, {})
+        assert stored(cluster) == after(0, 1, 2, 3, 4)
+        kind = {"heap": HeapStateStore, "rocksdb": RocksDBStateStore}[backend]
+        [server] = cluster.servers
+        assert all(isinstance(subtask.store, kind) for subtask in server.table.subtasks())
+
+
+async def test_without_a_checkpoint_all_changelogs_are_applied(tmp_path: Path) -> None:
+    async with InProcessCluster(tmp_path, config=config()) as cluster:
+        job = sensors(cluster)
+        for number in range(3):
+            await job.run(number, batch(number))
+        await cluster.respawn_server(cluster.servers[0])
+        await job.run(3, {})
+        assert stored(cluster) == after(0, 1, 2)
+
+
+async def test_what_was_sealed_is_committed_elsewhere_without_running_again(
+    tmp_path: Path,
+) -> None:
+    """A server is killed after the acknowledgement; a sink that has the batch skips it."""
+    async with InProcessCluster(tmp_path, config=config()) as cluster:
+        job = sensors(cluster)
+        await job.run(0, batch(0))
+        await job.seal(1, batch(1))
+        await cluster.respawn_server(cluster.servers[0])
+        engine = cluster.coordinator.engine
+        engine.commit(job.query_id, 1)
+        await job.run(2, {})
+        assert stored(cluster) == after(0, 1)
+
+
+@pytest.mark.parametrize("parallelism", [1, 2, 3])
+async def test_what_was_sealed_is_staged_at_the_restart_and_a_re_run_replaces_it(
+    tmp_path: Path, parallelism: int
+) -> None:
+    async with InProcessCluster(tmp_path, config=config()) as cluster:
+        job = sensors(cluster)
+        await job.run(0, batch(0))
+        await job.seal(1, batch(1))
+        await cluster.respawn_server(cluster.servers[0])
+        restarted = job.restart(parallelism=parallelism)
+        await restarted.begin(1)
+        [server] = cluster.servers
+        assert {subtask.store.staged_version for subtask in server.table.subtasks()} == {1}
+        assert stored(cluster) == after(0)
+        changed = {"last": {KEYS[0]: -1}}
+        await restarted.run(1, changed)
+        assert stored(cluster) == after(0) | changed["last"]
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_a_restart_at_another_parallelism_has_every_key(
+    tmp_path: Path, backend: str, parallelism: int
+) -> None:
+    async with InProcessCluster(tmp_path, config=config(backend=backend), servers=2) as cluster:
+        job = sensors(cluster)
+        await job.run(0, batch(0))
+        await job.run(1, batch(1))
+        await job.checkpoint()
+        await job.run(2, batch(2))
+        restarted = job.restart(parallelism=parallelism)
+        await restarted.run(3, batch(3))
+        assert stored(cluster) == after(0, 1, 2, 3)
+        # And once more, from changelogs of both.
+        again = restarted.restart(parallelism=2)
+        await again.run(4, {})
+        assert stored(cluster) == after(0, 1, 2, 3)
+
+
+@pytest.mark.parametrize("former", BACKENDS)
+async def test_a_job_may_change_its_backend(tmp_path: Path, former: str) -> None:
+    latter = BACKENDS[1 - BACKENDS.index(former)]
+    async with InProcessCluster(tmp_path, config=config(backend=former)) as cluster:
+        job = sensors(cluster)
+        await job.run(0, batch(0))
+        await job.checkpoint()
+        await job.run(1, batch(1))
+        cluster.coordinator.coordinator.configure("", config(backend=latter))
+        await cluster.respawn_server(cluster.servers[0])
+        await job.restart().run(2, {})
+        assert stored(cluster) == after(0, 1)
+
+
+async def test_jobs_of_one_server_have_the_backend_each_asked_for(tmp_path: Path) -> None:
+    live = tmp_path / "live"
+    async with InProcessCluster(tmp_path) as cluster:
+        configure = cluster.coordinator.coordinator.configure
+        configure("", config(backend="rocksdb", rocksdb_directories=(str(live),)))
+        first = sensors(cluster)
+        await first.run(0, batch(0))
+        configure("", config(backend="heap"))
+        second = cluster.job("others", declare("last", "string", "bigint"), durable=True)
+        await second.run(0, batch(0))
+        await first.run(1, batch(1))
+        table = cluster.servers[0].table
+        kinds = {
+            job.name: {type(subtask.store) for subtask in held.subtasks.values()}
+            for job in (first, second)
+            if (held := table.job(job.query_id)) is not None
+        }
+        assert kinds == {"sensors": {RocksDBStateStore}, "others": {HeapStateStore}}
+        assert list(live.rglob("CURRENT"))
+    assert not list(live.rglob("CURRENT"))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(
+    tmp_path: Path, backend: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with InProcessCluster(tmp_path, config=config(backend=backend)) as cluster:
+        job = sensors(cluster)
+        await job.run(0, batch(0))
+        await job.checkpoint()
+        await job.run(1, batch(1))
+        await job.checkpoint()
+        await job.run(2, batch(2))
+        await cluster.kill_server(cluster.servers[0])
+        damaged = chk(job, 2)[0]
+        corrupt(damaged)
+        await cluster.add_server()
+        await job.run(3, {})
+        assert stored(cluster) == after(0, 1, 2)
+        [message] = logged(caplog, "falls back to")
+        assert str(damaged) in message
+        assert "checksum" in message
+        assert f"{job.root}/chk-1" in message
+
+
+async def test_a_missing_file_is_named_and_without_checkpoints_the_first_batch_is_begun_with(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with InProcessCluster(tmp_path, config=config()) as cluster:
+        job = sensors(cluster)
+        await job.run(0, batch(0))
+        await job.checkpoint()
+        await job.run(1, batch(1))
+        await cluster.kill_server(cluster.servers[0])
+        for file in chk(job, 1):
+            file.unlink()
+        await cluster.add_server()
+        if (job.root / "changelog" / "0").exists():
+            await job.run(2, {})
+            assert stored(cluster) == after(0, 1)
+        else:
+            with pytest.raises(CheckpointError, match="no such file"):
+                await job.run(2, {})
+        assert logged(caplog, "cannot use")
+
+
+async def test_without_anything_intact_the_task_is_told_which_files_are_broken(
+    tmp_path: Path,
+) -> None:
+    async with InProcessCluster(tmp_path, config=config()) as cluster:
+        job = sensors(cluster)
+        for number in range(3):
+            await job.run(number, batch(number))
+            await job.checkpoint()
+        await cluster.kill_server(cluster.servers[0])
+        damaged = [*chk(job, 2), *chk(job, 3)]
+        for file in damaged:
+            corrupt(file)
+        await cluster.add_server()
+        with pytest.raises(CheckpointError, match="cannot be restored") as refused:
+            await job.run(3, {})
+        assert sum(str(file) in refused.value.message for file in damaged) == 2
+        assert "savepoint" in refused.value.message
+        assert list(cluster.servers[0].table.subtasks()) == []
+
+
+async def test_a_damaged_changelog_is_named(tmp_path: Path) -> None:
+    async with InProcessCluster(tmp_path, config=config()) as cluster:
+        job = sensors(cluster)
+        await job.run(0, batch(0))
+        await job.run(1, batch(1))
+        await cluster.kill_server(cluster.servers[0])
+        [damaged] = (job.root / "changelog" / "0" / "operator" / "0-63").iterdir()
+        corrupt(damaged)
+        await cluster.add_server()
+        with pytest.raises(CheckpointError, match="checksum") as refused:
+            await job.run(2, {})
+        assert str(damaged) in refused.value.message
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_a_server_on_the_same_disk_reads_nothing_of_what_it_has(
+    tmp_path: Path, backend: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The root's files are gone, and the new server does not even notice."""
+    caplog.set_level("INFO")
+    async with InProcessCluster(tmp_path, config=config(backend=backend)) as cluster:
+        job = sensors(cluster)
+        await job.run(0, batch(0))
+        await job.checkpoint()
+        for file in chk(job, 1):
+            file.unlink()
+        shutil.rmtree(job.root / "shared", ignore_errors=True)
+        await cluster.respawn_server(cluster.servers[0])
+        await job.run(1, {})
+        assert stored(cluster) == after(0)
+        restored = logged(caplog, "chk-1 in")
+        assert len(restored) == 2
+        assert all("(0 bytes read" in message for message in restored)
+
+
+async def test_a_damaged_local_copy_is_replaced_by_the_stored_file(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with InProcessCluster(tmp_path, config=config()) as cluster:
+        job = sensors(cluster)
+        await job.run(0, batch(0))
+        await job.checkpoint()
+        [server] = cluster.servers
+        await cluster.kill_server(server)
+        copies = [p for p in tmp_path.glob("executor-*/copies/*/*") if p.is_file()]
+        for copy in copies:
+            corrupt(copy)
+        await cluster.add_server(executor_id=server.settings.executor_id)
+        await job.run(1, {})
+        assert stored(cluster) == after(0)
+        assert len(logged(caplog, "damaged and removed")) == len(copies) == 2
+
+
+async def test_a_driver_that_is_started_again_goes_on(tmp_path: Path) -> None:
+    async with InProcessCluster(tmp_path, config=config(), servers=2) as cluster:
+        engine = cluster.coordinator.engine
+        job = sensors(cluster)
+        await job.run(0, batch(0))
+        await job.checkpoint()
+        await job.run(1, batch(1))
+        await job.seal(2, batch(2))
+    async with InProcessCluster(tmp_path, config=config(), engine=engine) as cluster:
+        restarted = sensors(cluster, query_id=job.query_id)
+        await restarted.run(2, batch(2))
+        assert stored(cluster) == after(0, 1, 2)
+
+
+async def test_a_restore_goes_on_after_its_call_has_ended_and_the_next_one_joins_it(
+    tmp_path: Path,
+) -> None:
+    async with InProcessCluster(tmp_path, config=config()) as cluster:
+        job = sensors(cluster)
+        await job.run(0, batch(0))
+        await cluster.respawn_server(cluster.servers[0])
+        impatient = [asyncio.create_task(job.begin(1)) for _ in range(3)]
+        await asyncio.sleep(0)
+        for task in impatient:
+            task.cancel()
+        await asyncio.gather(*impatient, return_exceptions=True)
+        await job.run(1, batch(1))
+        assert stored(cluster) == after(0, 1)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_whatever_dies_between_two_batches_no_key_is_lost(
+    tmp_path: Path, backend: str, seed: int
+) -> None:
+    """Kills, checkpoints, re-runs and other parallelisms in a random order, against a dict."""
+    chance = random.Random(seed)
+    truth: dict[str, int] = {}
+    async with InProcessCluster(tmp_path, config=config(backend=backend), servers=2) as cluster:
+        job = sensors(cluster)
+        for number in range(8):
+            changes = {
+                key: number * 1000 + i for i, key in enumerate(KEYS) if chance.random() < 0.2
+            }
+            event = chance.choice(["checkpoint", "kill", "respawn", "rescale", "sealed", "none"])
+            if event == "checkpoint" and number:
+                await job.checkpoint()
+            elif event == "kill":
+                await cluster.add_server()
+                await cluster.kill_server(chance.choice(cluster.servers[:-1]))
+            elif event == "respawn":
+                await cluster.respawn_server(chance.choice(cluster.servers))
+            elif event == "rescale":
+                job = job.restart(parallelism=chance.choice([1, 2, 3]))
+            elif event == "sealed":
+                await job.seal(number, {"last": dict.fromkeys(KEYS, -number)})
+                await cluster.respawn_server(chance.choice(cluster.servers))
+                job = job.restart()
+            await job.run(number, {"last": changes})
+            truth |= changes
+            assert stored(cluster) == truth, (number, event)
