@@ -64,6 +64,8 @@ class CheckpointAttempt:
         """Writes it; either it is complete then, or raises and leaves nothing that counts."""
         root = self._root
         begun_s = time.monotonic()
+        committed = self._snapshots.committed(root.query_id)
+        self.version = -1 if committed is None else committed
         try:
             metadata = self._write(triggered_at_ms, begun_s, timeout_s)
         except QueryableStateError as failure:

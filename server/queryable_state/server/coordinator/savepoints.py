@@ -36,6 +36,10 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+# A server that is told to end a snapshot ends the file it writes.
+_QUIET_S = 0.3
+_REMOVE_S = 10.0
+
 
 class Savepoints:
     """Writes savepoints of jobs, durable or not. Blocking, thread-safe."""
@@ -159,8 +163,19 @@ class Savepoints:
 
 
 def _remove(storage: CheckpointStorage, uri: str) -> None:
+    """Removes what was written, also what servers were writing when they were told to end."""
+    give_up_s = time.monotonic() + _REMOVE_S
     try:
         storage.delete(join(uri, layout.METADATA))
-        storage.delete_tree(uri)
+        while True:
+            storage.delete_tree(uri)
+            time.sleep(_QUIET_S)
+            if not storage.walk(uri):
+                # Folders may be made without files in them.
+                storage.delete_tree(uri)
+                return
+            if time.monotonic() >= give_up_s:
+                _log.warning("servers still write to the failed savepoint %s: remove it", uri)
+                return
     except QueryableStateError as problem:
         _log.warning("what was written of the failed savepoint %s stays: %s", uri, problem)

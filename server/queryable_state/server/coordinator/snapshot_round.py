@@ -185,7 +185,7 @@ class SnapshotRound:
 
     def _too_late(self, timeout_s: float) -> CheckpointError:
         return CheckpointError(
-            f"not written within {timeout_s:g} s: {len(self._writing)} of "
+            f"not written within {timeout_s:.1f} s: {len(self._writing)} of "
             f"{len(self._plan.servers)} state servers are still at it; look at what "
             f"{self._target.root} is on, or allow more time (checkpoint timeout)"
         )

@@ -1,0 +1,367 @@
+"""Checkpoints of a job on two servers that write when they are let."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.coordinator.drivers import QUERY, driver, subtask_of
+from tests.coordinator.writers import WritingDriver, until, writing_driver
+
+from queryable_state.internal.v1 import coordinator_pb2
+from queryable_state.server.coordinator import JobConfig
+from queryable_state.server.testing import FakeClock
+from queryable_state.wire.errors import CheckpointError, RetryLaterError, SupersededError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+FIRST, SECOND = subtask_of(0), subtask_of(1)
+OFTEN = JobConfig(checkpoint_interval_ms=1)
+LONG_S = 10.0
+
+
+def stable(job: WritingDriver) -> int:
+    """What the servers may fold up to, as the next lease tells them."""
+    told = {version.query_id: version for version in job.a.heartbeat().committed}
+    job.b.heartbeat()
+    return told[QUERY].stable_version
+
+
+def in_background(job: WritingDriver, timeout_s: float = LONG_S) -> ThreadPoolExecutor:
+    threads = ThreadPoolExecutor(1)
+    threads.submit(job.coordinator.trigger_checkpoint, QUERY, timeout_s)
+    return threads
+
+
+def folders(job: WritingDriver) -> set[str]:
+    return {name for name in job.root.storage.list(job.root.uri) if name.startswith("chk-")}
+
+
+def test_a_checkpoint_is_the_whole_job_as_of_the_newest_committed_batch(tmp_path: Path) -> None:
+    with writing_driver(tmp_path) as job:
+        job.run(0, 1)
+        made = job.coordinator.trigger_checkpoint(QUERY, LONG_S)
+
+        assert (made.checkpoint_id, made.version, made.savepoint) == (1, 1, False)
+        assert (made.job_id, made.job_name, made.backend) == (QUERY, "job", "heap")
+        assert made.offsets_digest == job.engine.clocks(QUERY, 1).offsets_digest
+        assert made.run_epoch == 1
+        assert made.triggered_at_ms > 0
+        (operator,) = made.operators
+        assert [state.state_name for state in operator.states] == ["last"]
+        assert [(r.index, r.first_key_group, r.last_key_group) for r in operator.ranges] == [
+            (0, 0, 63),
+            (1, 64, 127),
+        ]
+        assert job.root.checkpoints() == [made]
+        (report,) = job.reports()
+        files = [file for written in operator.ranges for file in written.files]
+        assert (report.state, report.version, report.checkpoint_id) == ("completed", 1, 1)
+        assert report.bytes == report.new_bytes == sum(file.size_bytes for file in files)
+        assert report.path == job.root.path("chk-1")
+
+
+def test_each_server_is_asked_for_what_it_holds_at_one_version(tmp_path: Path) -> None:
+    with writing_driver(tmp_path, JobConfig(checkpoint_interval_ms=0, incremental=False)) as job:
+        job.run(0)
+        job.coordinator.trigger_checkpoint(QUERY, LONG_S)
+        for peer, index in ((job.a, 0), (job.b, 1)):
+            (request,) = peer.snapshots
+            assert [subtask.index for subtask in request.subtasks] == [index]
+            assert (request.version, request.checkpoint_id) == (0, 1)
+            assert (request.root, request.directory) == (job.root.uri, "chk-1")
+            assert request.shared_directory == ""
+
+
+def test_commits_trigger_checkpoints_by_themselves(tmp_path: Path) -> None:
+    with writing_driver(tmp_path, OFTEN) as job:
+        job.run(0)
+        job.await_reports("completed")
+        job.run(1)
+        assert [report.version for report in job.await_reports("completed", 2)] == [1, 0]
+
+
+def test_the_interval_goes_on_with_the_next_driver(tmp_path: Path) -> None:
+    with writing_driver(tmp_path, OFTEN) as job:
+        job.run(0)
+        job.await_reports("completed")
+    with writing_driver(tmp_path, JobConfig(checkpoint_interval_ms=3_600_000)) as job:
+        job.run(1)
+        assert job.reports() == []
+    with writing_driver(tmp_path, OFTEN) as job:
+        job.run(2)
+        (report, *_) = job.await_reports("completed")
+        assert report.checkpoint_id == 2
+
+
+def test_nothing_newer_becomes_stable_until_every_server_has_cut(tmp_path: Path) -> None:
+    with writing_driver(tmp_path) as job:
+        job.run(0)
+        job.b.may_cut.clear()
+        with in_background(job):
+            until(lambda: bool(job.a.snapshots and job.b.snapshots))
+            job.run(1, 2)
+            assert stable(job) == 0
+            job.b.may_write.clear()
+            job.b.may_cut.set()
+            # Cut, and not yet written: what is newer may be folded again.
+            until(lambda: stable(job) == 2)
+            assert job.reports() == []
+            job.b.may_write.set()
+        assert [report.version for report in job.reports("completed")] == [0]
+
+
+def test_batches_commit_while_a_checkpoint_is_written(tmp_path: Path) -> None:
+    with writing_driver(tmp_path) as job:
+        job.run(0)
+        job.a.may_write.clear()
+        with in_background(job):
+            until(lambda: bool(job.a.snapshots))
+            job.run(*range(1, 6))
+            assert job.reports() == []
+            job.a.may_write.set()
+        assert [(r.state, r.version) for r in job.reports()] == [("completed", 0)]
+
+
+def test_one_checkpoint_is_written_at_a_time(tmp_path: Path) -> None:
+    with writing_driver(tmp_path) as job:
+        job.run(0)
+        job.a.may_write.clear()
+        with in_background(job):
+            until(lambda: bool(job.a.snapshots))
+            with in_background(job):
+                with pytest.raises(CheckpointError, match="one is taken at a time"):
+                    job.coordinator.trigger_checkpoint(QUERY, 0.05)
+                assert len(job.a.snapshots) == 1
+                job.a.may_write.set()
+        assert [report.checkpoint_id for report in job.reports("completed")] == [2, 1]
+
+
+def test_a_checkpoint_too_slow_is_given_up_and_leaves_nothing(tmp_path: Path) -> None:
+    with writing_driver(tmp_path) as job:
+        job.run(0)
+        job.b.may_cut.clear()
+        with pytest.raises(CheckpointError, match=r"not written within 0\.3 s"):
+            job.coordinator.trigger_checkpoint(QUERY, 0.3)
+        job.run(1)
+        assert stable(job) == 1
+        assert folders(job) == set()
+        (report,) = job.reports()
+        assert (report.state, report.version) == ("failed", 0)
+        assert "1 of 2 state servers" in report.failure
+
+
+def test_what_a_server_could_not_write_is_named_and_leaves_nothing(tmp_path: Path) -> None:
+    with writing_driver(tmp_path) as job:
+        job.run(0)
+        job.b.failure = CheckpointError("s3://bucket/x: access denied: allow s3:PutObject")
+        with pytest.raises(CheckpointError, match=r"server b, writing .*allow s3:PutObject"):
+            job.coordinator.trigger_checkpoint(QUERY, LONG_S)
+        assert folders(job) == set()
+        job.b.failure = None
+        assert job.coordinator.trigger_checkpoint(QUERY, LONG_S).version == 0
+        assert stable(job) == 0
+        assert [report.state for report in job.reports()] == ["completed", "failed"]
+
+
+def test_a_file_that_is_not_where_it_is_named_makes_no_checkpoint(tmp_path: Path) -> None:
+    with writing_driver(tmp_path) as job:
+        job.run(0)
+        job.a.loses_files = True
+        with pytest.raises(CheckpointError, match=r"chk-1/op/0-63/state .* is not there"):
+            job.coordinator.trigger_checkpoint(QUERY, LONG_S)
+        assert job.root.checkpoints() == []
+
+
+def test_a_subtask_left_out_makes_no_checkpoint(tmp_path: Path) -> None:
+    with writing_driver(tmp_path) as job:
+        job.run(0)
+        job.b.skipped = {1}
+        with pytest.raises(CheckpointError, match="without having written 1 subtasks"):
+            job.coordinator.trigger_checkpoint(QUERY, LONG_S)
+        assert job.root.checkpoints() == []
+
+
+def test_more_failures_than_tolerated_stop_the_job_and_name_the_cause(tmp_path: Path) -> None:
+    with writing_driver(tmp_path, JobConfig(checkpoint_interval_ms=1, tolerable_failures=1)) as job:
+        job.a.failure = CheckpointError("disk full: make room on /data")
+        job.run(0)
+        until(lambda: QUERY in job.engine.stopped)
+        error = job.engine.stopped[QUERY]
+        assert isinstance(error, CheckpointError)
+        assert "disk full: make room on /data" in str(error)
+        assert len(job.reports("failed")) == 2
+
+
+def test_failures_that_are_tolerated_stop_nothing(tmp_path: Path) -> None:
+    with writing_driver(tmp_path, OFTEN) as job:
+        job.a.failure = RetryLaterError("the store is busy")
+        job.run(0)
+        job.await_reports("failed", 3)
+        job.a.failure = None
+        job.await_reports("completed")
+        assert job.engine.stopped == {}
+
+
+def test_a_checkpoint_is_declined_while_a_subtask_is_not_open(tmp_path: Path) -> None:
+    with writing_driver(tmp_path, OFTEN) as job:
+        epoch = job.begin(0)
+        job.peer("b")
+        job.open(FIRST, 0)
+        job.seal(FIRST, 0, 1, epoch=epoch)
+        job.commit(0)
+        (report,) = job.await_reports("declined")
+        assert "subtask 1 of operator 'op' is not open" in report.failure
+        assert job.a.snapshots == []
+        job.begin(1)
+        job.open(SECOND, 1, server="b")
+        job.seal(FIRST, 1, 2, epoch=epoch)
+        job.seal(SECOND, 1, 3, server="b", epoch=epoch)
+        job.commit(1)
+        assert [report.version for report in job.await_reports("completed")] == [1]
+        assert job.engine.stopped == {}
+
+
+def test_being_declined_for_one_reason_again_and_again_is_one_entry(tmp_path: Path) -> None:
+    with writing_driver(tmp_path, OFTEN) as job:
+        epoch = job.begin(0)
+        job.open(FIRST, 0)
+        for batch in range(3):
+            job.begin(batch)
+            job.seal(FIRST, batch, batch, epoch=epoch)
+            job.commit(batch)
+            attempts = batch + 1
+            until(lambda: sum(report.attempts for report in job.reports()) == attempts)  # noqa: B023
+        (report,) = job.reports()
+        assert report.state == "declined"
+
+
+def test_a_trigger_waits_until_the_job_is_open(tmp_path: Path) -> None:
+    with writing_driver(tmp_path) as job:
+        job.begin(0)
+        with in_background(job):
+            job.run(0)
+        assert [report.version for report in job.reports("completed")] == [0]
+
+
+def test_a_server_that_dies_ends_the_checkpoint_at_once_and_counts_as_no_failure(
+    tmp_path: Path,
+) -> None:
+    config = JobConfig(checkpoint_interval_ms=1, tolerable_failures=0)
+    with writing_driver(tmp_path, config) as job:
+        job.b.may_cut.clear()
+        job.run(0)
+        until(lambda: bool(job.a.snapshots and job.b.snapshots))
+        job.b.die()
+        (report,) = job.await_reports("failed")
+        assert "server b" in report.failure
+        assert job.engine.stopped == {}
+        job.b.ask("DeregisterServer", coordinator_pb2.DeregisterServerRequest(server_id="b"))
+        epoch = job.begin(1)
+        job.seal(FIRST, 1, 1, epoch=epoch)
+        job.commit(1)
+        assert [version.stable_version for version in job.a.heartbeat().committed] == [1]
+
+
+def test_a_server_that_hangs_past_its_lease_ends_the_checkpoint(tmp_path: Path) -> None:
+    clock = FakeClock()
+    with writing_driver(tmp_path, clock=clock) as job:
+        job.run(0)
+        job.b.may_cut.clear()
+        with in_background(job, timeout_s=60.0):
+            until(lambda: bool(job.a.snapshots and job.b.snapshots))
+            for _ in range(5):
+                job.running.advance(1_500)
+                job.a.heartbeat()
+            (report,) = job.await_reports("failed")
+        assert "lost subtask 1" in report.failure
+        assert folders(job) == set()
+
+
+def test_only_the_newest_checkpoints_and_what_they_need_are_kept(tmp_path: Path) -> None:
+    with writing_driver(tmp_path) as job:
+        for batch in range(4):
+            job.run(batch)
+            job.coordinator.trigger_checkpoint(QUERY, LONG_S)
+        assert folders(job) == {"chk-3", "chk-4"}
+        # The older one is as of batch 2: what came after it leads to the newest batch.
+        assert job.root.batches() == [3]
+
+
+def test_what_a_plan_has_named_stays_until_the_subtask_is_opened(tmp_path: Path) -> None:
+    config = JobConfig(checkpoint_interval_ms=0, retained_checkpoints=1)
+    with writing_driver(tmp_path, config) as job:
+        job.run(0)
+        job.coordinator.trigger_checkpoint(QUERY, LONG_S)
+        job.run(1)
+        job.begin(2)
+        # A server that opens a subtask it holds anew: it may read for long.
+        plan = job.b.plan(SECOND, 2)
+        assert [source.checkpoint_id for source in plan.sources] == [1]
+        job.coordinator.trigger_checkpoint(QUERY, LONG_S)
+        assert folders(job) == {"chk-1", "chk-2"}
+        again = job.b.plan(SECOND, 2)
+        assert [source.checkpoint_id for source in again.sources] == [2]
+        job.b.open(SECOND, 2, restored=True)
+        job.coordinator.trigger_checkpoint(QUERY, LONG_S)
+        assert folders(job) == {"chk-3"}
+
+
+def test_what_a_failed_checkpoint_shared_goes_with_the_next_one(tmp_path: Path) -> None:
+    with writing_driver(tmp_path) as job:
+        job.run(0)
+        stray = job.root.path("shared/00ff-12")
+        job.root.storage.write(stray, b"of a driver before")
+        job.root.storage.write(job.root.path("chk-7/op/0-63/state"), b"of a driver before")
+        assert job.coordinator.trigger_checkpoint(QUERY, LONG_S).checkpoint_id == 8
+        assert not job.root.storage.exists(stray)
+        assert folders(job) == {"chk-8"}
+
+
+def test_a_run_that_was_taken_over_completes_no_checkpoint(tmp_path: Path) -> None:
+    with writing_driver(tmp_path) as job:
+        job.run(0)
+        job.a.may_write.clear()
+        with ThreadPoolExecutor(1) as threads:
+            made = threads.submit(job.coordinator.trigger_checkpoint, QUERY, LONG_S)
+            until(lambda: bool(job.a.snapshots))
+            job.root.allocate_epoch(b"another driver")
+            job.a.may_write.set()
+            with pytest.raises(SupersededError):
+                made.result(LONG_S)
+        assert job.root.checkpoints() == []
+        assert folders(job) == set()
+
+
+def test_a_job_without_a_lasting_place_says_so(tmp_path: Path) -> None:
+    config = JobConfig(changelog=False)
+    with writing_driver(tmp_path, config) as job:
+        job.run(0)
+        with pytest.raises(CheckpointError, match=r"set state\.checkpoints\.dir"):
+            job.coordinator.trigger_checkpoint(QUERY, LONG_S)
+
+
+def test_the_end_of_the_coordinator_ends_a_checkpoint(tmp_path: Path) -> None:
+    with writing_driver(tmp_path) as job:
+        job.run(0)
+        job.a.may_cut.clear()
+        with in_background(job, timeout_s=60.0):
+            until(lambda: bool(job.a.snapshots))
+            job.coordinator.close()
+        (report,) = job.reports()
+        assert (report.state, report.failure) == ("failed", "the coordinator stops")
+
+
+def test_a_restored_job_starts_from_the_checkpoint(tmp_path: Path) -> None:
+    with writing_driver(tmp_path) as job:
+        job.run(0)
+        job.coordinator.trigger_checkpoint(QUERY, LONG_S)
+        job.run(1)
+    with driver(tmp_path) as after:
+        after.begin(2)
+        plan = after.open(FIRST, 2)
+        assert [(source.checkpoint_id, source.version) for source in plan.sources] == [(1, 0)]
+        assert [file.batch_id for file in plan.changelogs] == [1]
