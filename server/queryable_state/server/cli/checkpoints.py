@@ -76,7 +76,16 @@ def _report(
         report["job"] = _job(metadata.job_id, metadata.job_name)
     report["checkpoints"] = [
         _describe(each, problems_of(each, storage, checksums=checksums)) for each in found.completed
-    ] + [{"uri": each.path, "intact": False, "problems": [each.problem]} for each in found.broken]
+    ] + [
+        {
+            "uri": each.path,
+            "complete": False,
+            "begun": each.begun,
+            "intact": False,
+            "problems": [each.problem],
+        }
+        for each in found.broken
+    ]
     return report
 
 

@@ -1,0 +1,169 @@
+"""The commands `queryable-state checkpoints` and `queryable-state serve`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from queryable_state.client import QueryableStateClient
+from queryable_state.server.cli import main
+from queryable_state.server.testing.cluster import corrupt
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.serve.conftest import Ended
+
+DEADLINE_S = 20.0
+
+
+@pytest.fixture
+def backend() -> str:
+    """One is enough here."""
+    return "rocksdb"
+
+
+def test_checkpoints_of_a_root_are_listed(ended: Ended, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["checkpoints", str(ended.root)]) == 0
+    shown = capsys.readouterr().out
+    assert f"job sensors ({ended.job_id})" in shown
+    assert "epoch 1, changelogs of batches 1 to 1" in shown
+    head, newest, operator, oldest, _ = (line.split() for line in shown.splitlines()[-5:])
+    assert head == [
+        "checkpoint",
+        "batch",
+        "taken",
+        "took",
+        "operator",
+        "size",
+        "new",
+        "keys",
+        "intact",
+    ]
+    assert newest[:2] == ["chk-2", "1"]
+    assert newest[-1] == "sizes"
+    assert operator[0] == "operator"
+    assert oldest[:2] == ["chk-1", "0"]
+
+
+def test_the_list_as_json_has_every_figure(
+    ended: Ended, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["checkpoints", str(ended.root), "--json", "--verify"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["job"] == {"id": ended.job_id, "name": "sensors"}
+    newest, oldest = report["checkpoints"]
+    assert (newest["id"], newest["batch"], newest["intact"]) == (2, 1, True)
+    assert (oldest["id"], oldest["batch"], oldest["backend"]) == (1, 0, "rocksdb")
+    assert 0 < newest["new_bytes"] < newest["size_bytes"]
+    [operator] = newest["operators"]
+    assert operator["size_bytes"] == newest["size_bytes"]
+    assert {state["name"] for state in operator["states"]} == {"last", "seen", "counts"}
+    assert operator["keys"] >= 200
+
+
+def test_one_checkpoint_and_a_savepoint_are_listed(
+    ended: Ended, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for folder, kind in ((ended.newest, "checkpoint"), (ended.savepoint, "savepoint")):
+        assert main(["checkpoints", folder.as_uri(), "--json", "--verify"]) == 0
+        report = json.loads(capsys.readouterr().out)
+        [listed] = report["checkpoints"]
+        assert (listed["kind"], listed["batch"], listed["intact"]) == (kind, 1, True)
+        assert listed["uri"] == folder.as_uri()
+
+
+def test_a_file_of_another_size_is_found_without_reading_and_another_byte_by_reading(
+    ended: Ended, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shared = min((ended.root / "shared").iterdir())
+    corrupt(shared)
+    assert main(["checkpoints", str(ended.root)]) == 0
+    assert main(["checkpoints", str(ended.root), "--verify"]) == 1
+    assert f"{shared} fails its checksum" in capsys.readouterr().out
+    shared.write_bytes(b"")
+    assert main(["checkpoints", str(ended.root)]) == 1
+    assert f"{shared} has 0 bytes instead of" in capsys.readouterr().out
+    shared.unlink()
+    assert main(["checkpoints", str(ended.root)]) == 1
+    assert f"{shared} is missing" in capsys.readouterr().out
+
+
+def test_broken_and_begun_checkpoints_are_told_apart(
+    ended: Ended, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (ended.root / "chk-3").mkdir()
+    assert main(["checkpoints", str(ended.root)]) == 0
+    assert "chk-3: it was not completed" in capsys.readouterr().out
+    (ended.root / "chk-3" / "_metadata").write_bytes(b"SQCM")
+    assert main(["checkpoints", str(ended.root)]) == 1
+    assert "chk-3/_metadata is cut" in capsys.readouterr().out
+
+
+def test_a_savepoint_without_its_spark_part_is_not_intact(
+    ended: Ended, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for file in (ended.savepoint / "spark").iterdir():
+        file.unlink()
+    assert main(["checkpoints", str(ended.savepoint)]) == 1
+    assert "no job can be started from it" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["checkpoints", "no/such/folder"], "there is nothing at /"),
+        (["checkpoints", "nowhere://x"], "no file system known here"),
+        (["checkpoints", "driver:/job"], "memory of the job's driver"),
+        (["checkpoints", "/tmp", "--storage-options", "endpoint"], "no JSON"),
+        (["checkpoints", "/tmp", "--storage-options", "[]"], "write a JSON object"),
+        (["serve", "--checkpoint", "/no/such/folder", "--port", "0"], "there is nothing at /no/su"),
+        (["serve", "--checkpoint", "/tmp", "--port", "many"], "is not a port"),
+        (["serve", "--checkpoint", "/tmp", "--directory", "/no/such"], "choose another directory"),
+    ],
+)
+def test_what_cannot_work_is_said_in_one_line(
+    arguments: list[str],
+    text: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("GRPC_EXPERIMENTS", "")
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert text in error
+    assert "Traceback" not in error
+
+
+async def test_the_command_serves_until_it_is_told_to_stop(ended: Ended, tmp_path: Path) -> None:
+    """As a process of its own, told by a relative path."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        "import sys; from queryable_state.server.cli import main; sys.exit(main())",
+        "serve",
+        "--checkpoint",
+        str(ended.savepoint.relative_to(tmp_path)),
+        "--port",
+        "0",
+        cwd=tmp_path,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    async with asyncio.timeout(DEADLINE_S):
+        line = (await process.stdout.readline()).decode()
+    assert line.startswith(
+        f"{ended.savepoint} (job sensors, {ended.job_id}, batch 1) at 127.0.0.1:"
+    )
+    port = int(line.rpartition(":")[2])
+    async with QueryableStateClient("127.0.0.1", port, timeout_s=DEADLINE_S) as client:
+        assert (await client.get_kv_state("sensors", "last", "sensor_7")).value() == 7.0
+    process.send_signal(signal.SIGTERM)
+    async with asyncio.timeout(DEADLINE_S):
+        assert await process.wait() == 0
