@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -60,13 +61,23 @@ class WrongTotalsError(Exception):
     """A variant ended with another state than the rows add up to."""
 
 
-def run_variant(variant: Variant, dataset: Dataset, folder: Path, *, warm_up: int) -> VariantRun:
-    """Runs a variant on its share of the data; `folder` is made and removed."""
+def run_variant(
+    variant: Variant,
+    dataset: Dataset,
+    folder: Path,
+    *,
+    warm_up: int,
+    conf: Mapping[str, str] = MappingProxyType({}),
+) -> VariantRun:
+    """Runs a variant on its share of the data, with more of Spark's settings where given.
+
+    `folder` is made and removed.
+    """
     batches = variant.batches(dataset.batches, warm_up)
     folder.mkdir()
     try:
         data = dataset.first(batches, folder / "data")
-        result = _in_own_process(variant, data, folder / "work", dataset.keys)
+        result = _in_own_process(variant, data, folder / "work", dataset.keys, conf)
         _check(variant, dataset.totals(batches), result["state"])
         measured = result["batches"][warm_up:]
         if len(result["batches"]) != batches:
@@ -79,10 +90,14 @@ def run_variant(variant: Variant, dataset: Dataset, folder: Path, *, warm_up: in
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _in_own_process(variant: Variant, data: Path, work: Path, keys: int) -> dict[str, Any]:
+def _in_own_process(
+    variant: Variant, data: Path, work: Path, keys: int, conf: Mapping[str, str]
+) -> dict[str, Any]:
     work.mkdir()
     log = work / "stderr"
     arguments = ["--data", str(data), "--work", str(work), "--keys", str(keys)]
+    for name, value in conf.items():
+        arguments += ["--conf", f"{name}={value}"]
     with log.open("w") as stderr:
         ended = subprocess.run(
             [sys.executable, "-m", "benchmarks.streaming.variant", variant.name, *arguments],

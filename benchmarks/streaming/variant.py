@@ -9,11 +9,15 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from benchmarks.streaming import own_variants, spark_variants
 from benchmarks.streaming.dataset import key_names
 from benchmarks.streaming.session import batches_of, start_session
 from queryable_state.streaming import StreamExecutionEnvironment
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 SPARK_VARIANTS = {
     "native": spark_variants.native,
@@ -31,17 +35,19 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--keys", type=int, required=True, help="distinct keys in the data")
+    parser.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE")
     options = parser.parse_args()
+    conf = dict(setting.split("=", 1) for setting in options.conf)
     if options.name in OWN_VARIANTS:
-        result = run_own(options.name, options.data, options.work, options.keys)
+        result = run_own(options.name, options.data, options.work, options.keys, conf)
     else:
-        result = run_spark(options.name, options.data, options.work)
+        result = run_spark(options.name, options.data, options.work, conf)
     print(json.dumps(result), flush=True)
 
 
-def run_spark(name: str, data: Path, work: Path) -> dict[str, object]:
+def run_spark(name: str, data: Path, work: Path, conf: Mapping[str, str]) -> dict[str, object]:
     """Runs one of Spark's; the state is read by Spark's state reader when the query has ended."""
-    spark = start_session(work, {})
+    spark = start_session(work, conf)
     try:
         checkpoint = work / "checkpoint"
         query = SPARK_VARIANTS[name](spark, data, checkpoint)
@@ -55,9 +61,11 @@ def run_spark(name: str, data: Path, work: Path) -> dict[str, object]:
         spark.stop()
 
 
-def run_own(name: str, data: Path, work: Path, keys: int) -> dict[str, object]:
+def run_own(
+    name: str, data: Path, work: Path, keys: int, conf: Mapping[str, str]
+) -> dict[str, object]:
     """Runs one of ours; the state is asked for while the query still runs."""
-    spark = start_session(work, {"spark.queryable_state.backend": "rocksdb"})
+    spark = start_session(work, {"spark.queryable_state.backend": "rocksdb", **conf})
     try:
         with StreamExecutionEnvironment.get_execution_environment(spark) as environment:
             job = own_variants.start(name, environment, spark, data, work)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.chaos.clusters import Cluster
 
 REPOSITORY = Path(__file__).parents[2]
-START_S = 90.0
+START_S = 300.0
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ SEED = 1
 
 
 @pytest.mark.chaos
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_nothing_is_lost_or_counted_twice_when_a_server_and_an_executor_are_killed(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:

@@ -1,0 +1,1 @@
+"""What durable state costs and how fast it comes back: `python -m benchmarks.recovery`."""

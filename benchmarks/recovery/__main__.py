@@ -1,0 +1,106 @@
+"""`python -m benchmarks.recovery`: how fast state comes back, and what keeping it costs.
+
+Restores, checkpoint sizes and the slowdown of batches by snapshots are of a job without Spark: one
+state server process, two subtasks, string keys of 16 bytes and values of 32, written by the very
+tasks that run in Spark. Rows a second with and without a durable copy are of Spark on the workload
+of `benchmarks.streaming`. Every restored state and every end is checked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks.figures import write_json
+from benchmarks.machine import Machine, NoiseMeter
+from benchmarks.recovery.changelogs import measure_changelogs
+from benchmarks.recovery.report import changelogs, restores, sizes, slowdown
+from benchmarks.recovery.restores import measure_restores
+from benchmarks.recovery.snapshots import measure_sizes, measure_slowdown
+
+PARTS = ("restore", "sizes", "slowdown", "changelog")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.recovery", description=__doc__)
+    parser.add_argument("--keys", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=3, help="of restores, and of Spark runs")
+    parser.add_argument("--seconds", type=float, default=20.0, help="of batches beside snapshots")
+    parser.add_argument("--keys-per-batch", type=int, default=5_000, help="beside snapshots")
+    parser.add_argument("--rows", type=int, default=2_000_000, help="of each Spark run")
+    parser.add_argument("--warm-up", type=int, default=3, help="batches not counted in a run")
+    parser.add_argument("--variant", default="sums", help="of benchmarks.streaming")
+    parser.add_argument("--parts", default=",".join(PARTS), help="some of: %(default)s")
+    parser.add_argument("--json", type=Path, help="file for all figures")
+    parser.add_argument("--quick", action="store_true", help="a tenth of it all, one round")
+    options = parser.parse_args()
+    if options.quick:
+        options.keys, options.rows, options.rounds, options.seconds = 100_000, 200_000, 1, 5.0
+    parts = options.parts.split(",")
+    unknown = set(parts) - set(PARTS)
+    if unknown:
+        parser.error(f"no such part: {', '.join(sorted(unknown))}")
+
+    machine, meter = Machine.here(), NoiseMeter()
+    tables: list[str] = []
+    figures: dict[str, object] = {}
+    with tempfile.TemporaryDirectory(prefix="benchmark-recovery-") as name:
+        folder = Path(name)
+        if "restore" in parts:
+            _say(f"restoring {options.keys:,} keys")
+            restored = measure_restores(folder, options.keys, options.rounds)
+            tables.append(restores(restored, options.keys))
+            figures["restores"] = {
+                case: [dataclasses.asdict(sample) for sample in samples]
+                for case, samples in restored.items()
+            }
+        if "sizes" in parts:
+            _say("sizes of checkpoints")
+            written = measure_sizes(folder, options.keys)
+            tables.append(sizes(written))
+            figures["sizes"] = {
+                backend: dataclasses.asdict(each) for backend, each in written.items()
+            }
+        if "slowdown" in parts:
+            _say("batches beside snapshots")
+            slowed = measure_slowdown(folder, options.keys, options.seconds, options.keys_per_batch)
+            tables.append(slowdown(slowed, options.keys_per_batch))
+            figures["slowdown"] = dataclasses.asdict(slowed)
+        if "changelog" in parts:
+            runs = measure_changelogs(
+                folder,
+                options.variant,
+                rows=options.rows,
+                rounds=options.rounds,
+                warm_up=options.warm_up,
+                say=_say,
+            )
+            tables.append(changelogs(runs))
+            figures["changelogs"] = {
+                way: [vars(run) for run in of_way] for way, of_way in runs.items()
+            }
+    print()
+    print("\n".join([*machine.lines(), meter.line()]))
+    print("\n" + "\n\n".join(tables))
+    if options.json:
+        write_json(
+            options.json,
+            {
+                "machine": machine.to_json(),
+                "noise": meter.note(),
+                "options": {name: str(value) for name, value in vars(options).items()},
+                **figures,
+            },
+        )
+    return 0
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,66 @@
+"""Rows a second of a Spark job with and without a durable copy of its state."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from benchmarks.streaming.dataset import Dataset
+from benchmarks.streaming.runs import VARIANTS, VariantRun, run_variant
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+_NO_SNAPSHOTS = "24 h"
+
+WAYS: dict[str, tuple[str, dict[str, str]]] = {
+    "off": ("no durable copy", {"spark.queryable_state.changelog": "off"}),
+    "on": (
+        "changelog of every batch",
+        {"execution.checkpointing.interval": _NO_SNAPSHOTS},
+    ),
+    "fsync": (
+        "changelog of every batch, forced to disk",
+        {
+            "execution.checkpointing.interval": _NO_SNAPSHOTS,
+            "spark.queryable_state.fsync": "true",
+        },
+    ),
+    "snapshots": (
+        "changelog of every batch, a snapshot every second",
+        {"execution.checkpointing.interval": "1 s"},
+    ),
+}
+
+
+def measure_changelogs(
+    folder: Path,
+    variant: str,
+    *,
+    rows: int,
+    rounds: int,
+    warm_up: int,
+    say: Callable[[str], None],
+) -> dict[str, list[VariantRun]]:
+    """Runs of each way in turn, every other round backwards; the state each ends with is checked.
+
+    The workload of `benchmarks.streaming`: 10,000 keys, 200,000 rows a batch.
+    """
+    rows_per_batch = min(200_000, rows // 5)
+    dataset = Dataset(
+        folder / "changelog-data",
+        batches=-(-rows // rows_per_batch),
+        rows_per_batch=rows_per_batch,
+        keys=10_000,
+    )
+    dataset.write()
+    (chosen,) = (each for each in VARIANTS if each.name == variant)
+    runs: dict[str, list[VariantRun]] = {name: [] for name in WAYS}
+    for number in range(rounds):
+        for name in WAYS if number % 2 == 0 else reversed(WAYS):
+            run = run_variant(
+                chosen, dataset, folder / "changelog-run", warm_up=warm_up, conf=WAYS[name][1]
+            )
+            runs[name].append(run)
+            say(f"round {number + 1}: {variant}, {name}: state right")
+    return runs
