@@ -22,6 +22,7 @@ from queryable_state.streaming import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from queryable_state.streaming import TypeInfo
     from queryable_state.streaming.functions import Context
 
 READINGS = "sensor string, temperature double"
@@ -134,3 +135,20 @@ class EveryState(KeyedProcessFunction):
         self.entries.put(degrees, (self.entries.get(degrees) or 0) + 1)
         self.highest.add(temperature)
         self.mean.add(temperature)
+
+
+class KeepsFields(KeyedProcessFunction):
+    """Keeps a row; a field without a value gets the temperature of the element that comes."""
+
+    def __init__(self, row: TypeInfo) -> None:
+        self.row = row
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        descriptor = ValueStateDescriptor("kept", self.row)
+        descriptor.set_queryable("kept")
+        self.kept = runtime_context.get_state(descriptor)
+
+    def process_element(self, value: Any, ctx: Context) -> None:
+        old = self.kept.value()
+        kept = (getattr(old, field.name, None) for field in self.row.fields)
+        self.kept.update(tuple(int(value.temperature) if k is None else k for k in kept))

@@ -13,7 +13,7 @@ from py4j.protocol import Py4JError
 from queryable_state.server.coordinator.engine import BatchClocks, QueryInfo
 from queryable_state.streaming.spark.checkpoint_files import CheckpointFiles, is_temporary
 from queryable_state.streaming.spark.failure import to_be_carried
-from queryable_state.streaming.spark.file_sink_check import skipped_by_sink
+from queryable_state.streaming.spark.file_sink_check import check_sink
 from queryable_state.streaming.spark.progress_export import export_progress
 from queryable_state.streaming.spark.spark_files import SparkFiles
 from queryable_state.wire.errors import (
@@ -153,7 +153,7 @@ class SparkEngine:
         if execution is None:
             return None
         location = SparkFiles(self._context, execution.resolvedCheckpointRoot())
-        return skipped_by_sink(self._context, location, execution.sink().toString())
+        return check_sink(self._context, location, execution.sink().toString())
 
     def stop_reason(self, query_id: bytes) -> QueryableStateError | None:
         """Why the coordinator had the query stopped; None: it did not."""

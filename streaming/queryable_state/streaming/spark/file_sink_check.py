@@ -1,9 +1,12 @@
-"""A query that was set back behind what its file sink has already written.
+"""A query from a savepoint and the log of its file sink.
 
 A file sink (parquet, json, csv ... by `writeStream`) keeps a log of the batches it has, in
 `_spark_metadata`, and skips a batch whose number is not beyond the newest one in it. A query that
 begins behind a savepoint gives these numbers to other data, which would be missing in the output
 without a word; and its operators would not even run.
+
+A log must have every number, too, or Spark can neither read nor compact it. In an empty folder the
+log of a query that begins behind batch N is begun with what stands for 0 to N: an empty `.compact`.
 """
 
 from __future__ import annotations
@@ -21,34 +24,47 @@ if TYPE_CHECKING:
 
 _FILE_SINK = re.compile(r"FileSink\[(?P<path>.*)\]", re.DOTALL)
 _LOG = "_spark_metadata"
+_COMPACT = ".compact"
+_NO_ENTRIES = b"v1"
 
 
-def skipped_by_sink(
+def check_sink(
     context: SparkContext, location: SparkFiles, sink: str
 ) -> RestoreMismatchError | None:
-    """Why a query from a savepoint must not start; None: it may.
+    """Why a query from a savepoint must not start with its sink; None: it may.
 
-    `location` is its Spark checkpoint, `sink` Spark's description of its sink.
+    `location` is its Spark checkpoint, `sink` Spark's description of its sink. Makes the log of a
+    sink that is new.
     """
     found = _FILE_SINK.fullmatch(sink)
-    origin = location.read(ORIGIN) if found else None
-    if found is None or origin is None:
+    content = location.read(ORIGIN) if found else None
+    if found is None or content is None:
         return None
-    begun = max(_numbers(location.names("offsets")), default=-1)
-    written = max(_numbers(SparkFiles.of(context, f"{found['path']}/{_LOG}").names()), default=-1)
-    if written <= begun:
-        return None
-    savepoint: dict[str, Any] = json.loads(origin)
-    return RestoreMismatchError(
-        f"the query starts from {savepoint['savepoint']}, behind batch {savepoint['batch']}, and "
-        f"goes on with batch {begun + 1}; its file sink {found['path']} has batches up to "
-        f"{written} already ({_LOG}) and would skip batches {begun + 1} to {written} without a "
-        "word. Give the query another output folder; rows of the batches beyond the savepoint are "
-        "in the old one, too"
-    )
+    origin: dict[str, Any] = json.loads(content)
+    log = SparkFiles.of(context, f"{found['path']}/{_LOG}")
+    written = _newest(log.names())
+    planned, committed = _newest(location.names("offsets")), _newest(location.names("commits"))
+    query = f"the query starts from {origin['savepoint']}, behind batch {origin['batch']}, and"
+    if written is None:
+        if committed is not None:
+            log.write(f"{committed}{_COMPACT}", _NO_ENTRIES)
+    elif planned is not None and written > planned:
+        return RestoreMismatchError(
+            f"{query} goes on with batch {planned + 1}; its file sink {found['path']} has batches "
+            f"up to {written} already ({_LOG}) and would skip batches {planned + 1} to {written} "
+            "without a word. Give the query an empty output folder; the old one has the rows up to "
+            "the savepoint, and rows that will be in the new one, too"
+        )
+    elif committed is not None and written < committed:
+        return RestoreMismatchError(
+            f"{query} has committed batch {committed}; its file sink {found['path']} has batches "
+            f"up to {written} ({_LOG}), and Spark cannot read an output with a gap. Give the query "
+            "an empty output folder, or the one that the savepoint's query wrote to"
+        )
+    return None
 
 
-def _numbers(names: list[str]) -> list[int]:
-    """Batches in a log of Spark's: `7`, `9.compact`."""
-    plain = (name.removesuffix(".compact") for name in names)
-    return [int(name) for name in plain if name.isdigit()]
+def _newest(names: list[str]) -> int | None:
+    """The newest batch in a log of Spark's: `7`, `9.compact`; None: there is none."""
+    plain = (name.removesuffix(_COMPACT) for name in names)
+    return max((int(name) for name in plain if name.isdigit()), default=None)
