@@ -22,7 +22,7 @@ from queryable_state.wire.changes import BlockSums, ChangeBlockBuilder
 from queryable_state.wire.key_groups import KeyGroups, subtask_of
 from queryable_state.wire.status import error_from_call
 from queryable_state.wire.store_keys import VOID_NAMESPACE, record_key
-from queryable_state.wire.types import Types
+from queryable_state.wire.types import TypeInfo, Types
 from queryable_state.wire.values import ValueCodec
 
 if TYPE_CHECKING:
@@ -67,6 +67,9 @@ class Attempt:
     task_attempt: int
     parallelism: int = PARALLELISM
     begun: backend_pb2.BeginResponse = field(default_factory=backend_pb2.BeginResponse)
+    operator_states: dict[str, Any] = field(default_factory=dict)
+    """Operator states the operator has beside its keyed one: kinds by name."""
+    value_type: TypeInfo = field(default_factory=Types.STRING)
 
     @property
     def subtask_proto(self) -> backend_pb2.Subtask:
@@ -109,24 +112,28 @@ class Attempt:
             operator_depth=1,
             operator_name="operator",
             states=[
-                registration_pb2.StateRegistration(
-                    job_id=self.query_id,
-                    operator_uid="op",
-                    operator_name="operator",
-                    operator_depth=1,
-                    state_name="last",
-                    queryable_name="last",
-                    kind=registration_pb2.VALUE,
-                    key_type=Types.STRING().to_proto(),
-                    value_types=[
-                        registration_pb2.SchemaVersion(version=1, type=Types.STRING().to_proto())
-                    ],
-                    max_parallelism=MAX_PARALLELISM,
-                )
+                self._declared("last", registration_pb2.VALUE),
+                *(self._declared(name, kind) for name, kind in self.operator_states.items()),
             ],
         )
         self.begun = await self.call(self.stub.Begin, request)
         return self
+
+    def _declared(self, name: str, kind: Any) -> registration_pb2.StateRegistration:
+        return registration_pb2.StateRegistration(
+            job_id=self.query_id,
+            operator_uid="op",
+            operator_name="operator",
+            operator_depth=1,
+            state_name=name,
+            queryable_name=name if kind == registration_pb2.VALUE else "",
+            kind=kind,
+            key_type=Types.STRING().to_proto(),
+            value_types=[
+                registration_pb2.SchemaVersion(version=1, type=self.value_type.to_proto())
+            ],
+            max_parallelism=MAX_PARALLELISM,
+        )
 
     async def fetch(self, *keys: str) -> dict[str, str]:
         request = backend_pb2.FetchRequest(
@@ -249,6 +256,11 @@ class Job:
             }
             await task.prepare(mine)
         await self.commit(server, batch_id)
+
+    async def checkpoint(self) -> None:
+        """Takes a checkpoint of what is committed."""
+        coordinator = self.cluster.coordinator.coordinator
+        await asyncio.to_thread(coordinator.trigger_checkpoint, self.query_id, DEADLINE_S)
 
     async def commit(self, server: StateServer, batch_id: int) -> None:
         self.cluster.coordinator.engine.commit(self.query_id, batch_id)

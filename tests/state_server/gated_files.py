@@ -53,7 +53,7 @@ class Gate:
 GATE = Gate()
 
 
-class GatedFiles(LocalFileSystem):
+class GatedFiles(LocalFileSystem):  # type: ignore[misc] # fsspec has no types
     """Local files, written when the gate lets them."""
 
     protocol = "gated"

@@ -66,9 +66,15 @@ def stored(cluster: InProcessCluster) -> dict[str, int]:
 
 
 def chk(job: InProcessJob, checkpoint_id: int) -> list[Path]:
-    """The files of one checkpoint alone, but for its metadata."""
+    """The files of one checkpoint alone, largest first: small ones may be equal to others."""
     folder = job.root / f"chk-{checkpoint_id}"
-    return sorted(p for p in folder.rglob("*") if p.is_file() and not p.name.startswith("_"))
+    found = [p for p in folder.rglob("*") if p.is_file() and not p.name.startswith("_")]
+    return sorted(found, key=lambda path: path.stat().st_size, reverse=True)
+
+
+def local_copies(directory: Path) -> list[Path]:
+    """What the executors of a cluster keep."""
+    return list(directory.glob("executor-*/copies/*/*"))
 
 
 def logged(caplog: pytest.LogCaptureFixture, text: str) -> list[str]:
@@ -303,7 +309,7 @@ async def test_a_damaged_local_copy_is_replaced_by_the_stored_file(
         await job.checkpoint()
         [server] = cluster.servers
         await cluster.kill_server(server)
-        copies = [p for p in tmp_path.glob("executor-*/copies/*/*") if p.is_file()]
+        copies = local_copies(tmp_path)
         for copy in copies:
             corrupt(copy)
         await cluster.add_server(executor_id=server.settings.executor_id)
@@ -342,7 +348,7 @@ async def test_a_restore_goes_on_after_its_call_has_ended_and_the_next_one_joins
         assert stored(cluster) == after(0, 1)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("backend", BACKENDS)
 async def test_whatever_dies_between_two_batches_no_key_is_lost(
     tmp_path: Path, backend: str, seed: int

@@ -61,9 +61,11 @@ class InProcessCluster:
         servers: int = 1,
         config: JobConfig | None = None,
         engine: InMemoryEngine | None = None,
+        lease_ms: int = 1_500,
         **settings: Any,
     ) -> None:
         """`config`: how jobs keep their state; `settings`: those of the state servers."""
+        self._lease_ms = lease_ms
         self._directory = directory
         self._count = servers
         self._config = config
@@ -157,7 +159,7 @@ class InProcessCluster:
 
     async def __aenter__(self) -> Self:
         settings = CoordinatorSettings(
-            ports="0", lease_ms=1_500, lease_margin_ms=200, stop_timeout_s=2.0
+            ports="0", lease_ms=self._lease_ms, lease_margin_ms=200, stop_timeout_s=2.0
         )
         self._coordinator = self._stack.enter_context(
             in_process_coordinator(settings=settings, engine=self._engine)
