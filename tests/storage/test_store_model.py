@@ -135,7 +135,7 @@ class DurableStoreMachine(StoreMachine):
         super().teardown()
 
 
-@pytest.mark.parametrize(("backend", "examples"), [("heap", 100), ("rocksdb", 50)])
+@pytest.mark.parametrize(("backend", "examples"), [("heap", 80), ("rocksdb", 40)])
 def test_a_store_behaves_as_its_model(
     backend: str, examples: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
