@@ -23,10 +23,13 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
+    from queryable_state.server.testing.cluster import InProcessJob
+
 # Fixtures of others, which tests here ask for.
 __all__ = ["grpcurl", "s3_endpoint", "s3_options"]
 
 SENSORS = 200
+DEADLINE_S = 20.0
 
 
 @dataclass(frozen=True)
@@ -36,11 +39,18 @@ class Ended:
     job_id: str
     root: Path
     savepoint: Path
+    newest_id: int
+    """Of the newer checkpoint; the one before has the number before."""
 
     @property
     def newest(self) -> Path:
-        """Folder of the newer checkpoint."""
-        return self.root / "chk-2"
+        """Folder of the newer checkpoint, of batch 1."""
+        return self.root / f"chk-{self.newest_id}"
+
+    @property
+    def older(self) -> Path:
+        """Folder of the older one, of batch 0."""
+        return self.root / f"chk-{self.newest_id - 1}"
 
 
 @pytest.fixture(params=["heap", "rocksdb"])
@@ -63,7 +73,7 @@ async def ended(backend: str, tmp_path: Path) -> Ended:
         )
         values = {f"sensor_{number}": float(number) for number in range(SENSORS)}
         await job.run(0, {"last": values, "seen": {"sensor_1": ["a"]}})
-        await job.checkpoint()
+        await checkpoint_of(job, 0)
         await job.run(
             1,
             {
@@ -72,15 +82,25 @@ async def ended(backend: str, tmp_path: Path) -> Ended:
                 "counts": {"sensor_1": {"x": 1, "y": 2}},
             },
         )
-        await job.checkpoint()
+        newest = await checkpoint_of(job, 1)
         uri, version = await asyncio.to_thread(
             cluster.coordinator.coordinator.trigger_savepoint,
             job.job_id,
             str(tmp_path / "savepoints"),
-            timeout_s=20.0,
+            timeout_s=DEADLINE_S,
         )
         assert version == 1
-        return Ended(job.job_id, job.root, tmp_path / "savepoints" / uri.rpartition("/")[2])
+        savepoint = tmp_path / "savepoints" / uri.rpartition("/")[2]
+        return Ended(job.job_id, job.root, savepoint, newest)
+
+
+async def checkpoint_of(job: InProcessJob, batch_id: int) -> int:
+    """Takes checkpoints until one is of the batch: servers know a commit before its books do."""
+    async with asyncio.timeout(DEADLINE_S):
+        while True:
+            taken = await job.checkpoint()
+            if taken.version == batch_id:
+                return taken.checkpoint_id
 
 
 @pytest.fixture

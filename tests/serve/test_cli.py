@@ -45,10 +45,10 @@ def test_checkpoints_of_a_root_are_listed(ended: Ended, capsys: pytest.CaptureFi
         "keys",
         "intact",
     ]
-    assert newest[:2] == ["chk-2", "1"]
+    assert newest[:2] == [ended.newest.name, "1"]
     assert newest[-1] == "sizes"
     assert operator[0] == "operator"
-    assert oldest[:2] == ["chk-1", "0"]
+    assert oldest[:2] == [ended.older.name, "0"]
 
 
 def test_the_list_as_json_has_every_figure(
@@ -58,8 +58,8 @@ def test_the_list_as_json_has_every_figure(
     report = json.loads(capsys.readouterr().out)
     assert report["job"] == {"id": ended.job_id, "name": "sensors"}
     newest, oldest = report["checkpoints"]
-    assert (newest["id"], newest["batch"], newest["intact"]) == (2, 1, True)
-    assert (oldest["id"], oldest["batch"], oldest["backend"]) == (1, 0, "rocksdb")
+    assert (newest["id"], newest["batch"], newest["intact"]) == (ended.newest_id, 1, True)
+    assert (oldest["batch"], oldest["backend"]) == (0, "rocksdb")
     assert 0 < newest["new_bytes"] < newest["size_bytes"]
     [operator] = newest["operators"]
     assert operator["size_bytes"] == newest["size_bytes"]
@@ -97,12 +97,12 @@ def test_a_file_of_another_size_is_found_without_reading_and_another_byte_by_rea
 def test_broken_and_begun_checkpoints_are_told_apart(
     ended: Ended, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (ended.root / "chk-3").mkdir()
+    (ended.root / "chk-99").mkdir()
     assert main(["checkpoints", str(ended.root)]) == 0
-    assert "chk-3: it was not completed" in capsys.readouterr().out
-    (ended.root / "chk-3" / "_metadata").write_bytes(b"SQCM")
+    assert "chk-99: it was not completed" in capsys.readouterr().out
+    (ended.root / "chk-99" / "_metadata").write_bytes(b"SQCM")
     assert main(["checkpoints", str(ended.root)]) == 1
-    assert "chk-3/_metadata is cut" in capsys.readouterr().out
+    assert "chk-99/_metadata is cut" in capsys.readouterr().out
 
 
 def test_a_savepoint_without_its_spark_part_is_not_intact(
