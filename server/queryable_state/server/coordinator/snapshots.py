@@ -142,6 +142,14 @@ class Snapshots:
             books.commits.lift_cap(plan.cap)
             books.commits.refresh_stable(plan.query_id, books.holders(plan.query_id))
 
+    def await_settled(self, query_id: bytes, timeout_s: float) -> None:
+        """Waits until all servers were told of the newest commit, or the time is over."""
+        commits = self._books.commits
+        with self._books.changed:
+            self._books.changed.wait_for(
+                lambda: commits.settled(query_id, commits.version(query_id)), timeout_s
+            )
+
     def await_stable(self, plan: SnapshotPlan, timeout_s: float) -> None:
         """Waits until every server has the version, so that all may fold up to it."""
         books = self._books

@@ -95,7 +95,7 @@ class BatchOpener:
             raise self._left(subtask_id)
         self._lease.check()
         self._check(job, request.batch_id, clocks)
-        job.files = batch.files
+        job.settings, job.files = clocks.storage, batch.files
         subtask.discard_other_offsets(request.batch_id, clocks.offsets_digest)
         token = (clocks.run_epoch, request.task_attempt)
         subtask.begun.setdefault(request.batch_id, {})[token] = clocks.offsets_digest

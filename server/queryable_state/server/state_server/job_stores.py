@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
+from queryable_state.internal.v1.checkpoint_pb2 import JobStorage
 from queryable_state.server.storage.store import NOTHING_COMMITTED
 from queryable_state.v1 import query_pb2
-from queryable_state.wire.errors import Reason, SupersededError
+from queryable_state.wire.errors import PlacementError, Reason, SupersededError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,6 +44,8 @@ class JobStores:
         self.stable_version = NOTHING_COMMITTED
         self.held_versions: list[int] = []
         """Committed versions above which nothing is folded now."""
+        self.settings = JobStorage()
+        """How its state is kept."""
         self.files: JobFiles | None = None
         """Its durable copy; None: it has none."""
         self.registrations: dict[str, OperatorStates] = {}
@@ -62,6 +65,27 @@ class JobStores:
         """Takes a store; it joins at the job's committed version."""
         self.subtasks[subtask.id] = subtask
         subtask.store.commit(self.committed_version)
+
+    def superseded_by(self, opened: OwnedSubtask) -> list[OwnedSubtask]:
+        """What is here of the operator at another parallelism: nobody writes it any more.
+
+        The placement tells which is newer, openings come in any order. PlacementError where it
+        is not the one that was opened.
+        """
+        others = [
+            subtask
+            for subtask in self.subtasks.values()
+            if subtask.id.operator_uid == opened.id.operator_uid
+            and subtask.id.parallelism != opened.id.parallelism
+        ]
+        newest = max(others, key=lambda subtask: subtask.placement_version, default=opened)
+        if newest.placement_version > opened.placement_version:
+            raise PlacementError(
+                f"{opened.id} is not opened: its operator runs at parallelism "
+                f"{newest.id.parallelism} by now; locate it anew",
+                placement_version=newest.placement_version,
+            )
+        return others
 
     def commit(self, version: int, commit_time_ms: int, watermark_ms: int) -> bool:
         """Makes every batch up to `version` committed; False where they were already."""

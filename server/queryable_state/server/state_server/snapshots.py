@@ -88,7 +88,7 @@ class Snapshots:
         """
         begun_s = time.monotonic()
         job, subtasks = self._asked(request)
-        settings = checkpoint_pb2.JobStorage() if job.files is None else job.files.settings
+        settings = job.settings
         files = await self._file_systems.at(request.root, settings)
         scratch = self._scratch / uuid.uuid4().hex
         async with AsyncExitStack() as stack:
