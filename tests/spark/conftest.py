@@ -11,7 +11,8 @@ from tests.spark import functions
 from tests.spark.feed import Feed
 
 from queryable_state.client.blocking import QueryableStateClient
-from queryable_state.streaming import StreamExecutionEnvironment
+from queryable_state.streaming import EnvironmentSettings, StreamExecutionEnvironment
+from queryable_state.streaming.spark.application import SparkApplication
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from queryable_state.streaming import JobClient
 
+    NewEnvironment = Callable[..., StreamExecutionEnvironment]
     MakeFeed = Callable[[str], Feed]
     Connect = Callable[[JobClient | StreamExecutionEnvironment], QueryableStateClient]
 
@@ -55,6 +57,27 @@ def env(spark: SparkSession) -> Iterator[StreamExecutionEnvironment]:
     yield StreamExecutionEnvironment.get_execution_environment(spark)
     for query in spark.streams.active:
         query.stop()
+
+
+@pytest.fixture
+def new_environment(spark: SparkSession, tmp_path: Path) -> Iterator[NewEnvironment]:
+    """Ends what runs on the session, servers included, and starts anew with other settings."""
+
+    def end() -> None:
+        for query in spark.streams.active:
+            query.stop()
+        SparkApplication.close_all()
+
+    def make(**settings: object) -> StreamExecutionEnvironment:
+        end()
+        wanted = {"lease_ms": 2_000, "lease_margin_ms": 300, "directory": str(tmp_path), **settings}
+        return StreamExecutionEnvironment.get_execution_environment(
+            spark,
+            EnvironmentSettings(**wanted),  # type: ignore[arg-type]
+        )
+
+    yield make
+    end()
 
 
 @pytest.fixture

@@ -11,46 +11,19 @@ import pytest
 from tests.spark.functions import COUNTS, READINGS, CountPerKey
 from tests.spark.waiting import until
 
-from queryable_state.streaming import EnvironmentSettings, StreamExecutionEnvironment
-from queryable_state.streaming.spark.application import SparkApplication
-from queryable_state.wire.errors import InvalidRequestError, JobError, Reason, StateLostError
+from queryable_state.wire.errors import JobError, Reason, StateLostError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from pyspark.sql import SparkSession
-    from tests.spark.conftest import Connect, MakeFeed
+    from tests.spark.conftest import Connect, MakeFeed, NewEnvironment
     from tests.spark.feed import Feed
 
-    from queryable_state.streaming import JobClient
-
-    NewEnvironment = Callable[..., StreamExecutionEnvironment]
+    from queryable_state.streaming import JobClient, StreamExecutionEnvironment
 
 
 def reading(sensor: str) -> dict[str, object]:
     return {"sensor": sensor, "temperature": 1.0}
-
-
-@pytest.fixture
-def new_environment(spark: SparkSession, tmp_path: Path) -> Iterator[NewEnvironment]:
-    """Ends what runs on the session and starts anew with other settings."""
-
-    def end() -> None:
-        for query in spark.streams.active:
-            query.stop()
-        SparkApplication.close_all()
-
-    def make(**settings: object) -> StreamExecutionEnvironment:
-        end()
-        wanted = {"lease_ms": 2_000, "lease_margin_ms": 300, "directory": str(tmp_path), **settings}
-        return StreamExecutionEnvironment.get_execution_environment(
-            spark,
-            EnvironmentSettings(**wanted),  # type: ignore[arg-type]
-        )
-
-    yield make
-    end()
 
 
 def count(
@@ -81,14 +54,14 @@ def test_a_strict_application_stops_a_job_that_runs_in_part(
     assert caught.value.reason == Reason.PARTIAL_BATCH
 
 
-def test_state_of_an_earlier_application_is_lost_and_said_to_be(
+def test_state_without_changelog_is_lost_with_its_application_and_said_to_be(
     new_environment: NewEnvironment, feed: MakeFeed, connect: Connect, tmp_path: Path
 ) -> None:
     source = feed(READINGS)
     source.add(reading("a"))
-    count(new_environment(), source, tmp_path / "checkpoint")
+    count(new_environment(changelog="off"), source, tmp_path / "checkpoint")
     source.add(reading("a"))
-    job = count(new_environment(), source, tmp_path / "checkpoint")
+    job = count(new_environment(changelog="off"), source, tmp_path / "checkpoint")
     client = connect(job)
     with pytest.raises(StateLostError) as caught:
         client.get_kv_state(job.job_id, "count", "a")
@@ -114,9 +87,17 @@ def test_a_killed_state_server_is_replaced_by_the_next_task(
     assert (state.value(), state.info.complete_since_batch) == (1, 1)
 
 
-def test_the_backend_is_one_for_an_application(new_environment: NewEnvironment) -> None:
+def test_jobs_of_one_application_have_backends_of_their_own(
+    new_environment: NewEnvironment, feed: MakeFeed, connect: Connect, tmp_path: Path
+) -> None:
     env = new_environment(backend="heap")
-    env._running_application()
-    with pytest.raises(InvalidRequestError, match="before the first job"):
-        env.set_state_backend("rocksdb")
-    env.set_state_backend("heap")
+    source = feed(READINGS)
+    source.add(reading("a"))
+    first = count(env, source, tmp_path / "first")
+    first.cancel()
+    env.set_state_backend("rocksdb")
+    assert env.get_state_backend() == "rocksdb"
+    second = count(env, source, tmp_path / "second")
+    assert connect(second).get_kv_state(second.job_id, "count", "a").value() == 1
+    assert connect(first).get_kv_state(first.job_id, "count", "a").value() == 1
+    assert list(tmp_path.glob("queryable-state-*/**/CURRENT"))
