@@ -82,6 +82,10 @@ async def _run(settings: StateServerSettings, directory: ServerDirectory) -> Non
             if not stop.is_set():
                 directory.publish(server.addresses)
                 _log.info("ready: %s", server.addresses)
+            await stop.wait()
+            # Before the coordinator hears that it leaves: who starts anew at once, with another
+            # secret, must wait for the next server and not find this one.
+            directory.withdraw()
             await server.wait_stopped()
 
 
