@@ -300,7 +300,7 @@ class Cluster:
     ) -> None:
         self.coordinator = coordinator
         self.attempts = itertools.count(100)
-        self._directory = directory
+        self.directory = directory
         self._stack = stack
         self._channels: dict[str, grpc.aio.Channel] = {}
 
@@ -309,7 +309,7 @@ class Cluster:
             "coordinator_address": self.coordinator.address,
             "secret": self.coordinator.secret,
             "executor_id": executor_id,
-            "directory": str(self._directory / executor_id),
+            "directory": str(self.directory / executor_id),
             "query_ports": "0",
             "proxy_ports": "0",
             "drain_timeout_s": 1.0,
@@ -327,13 +327,13 @@ class Cluster:
     @property
     def root(self) -> Path:
         """The folder of a durable job's state."""
-        return self._directory / "spark.queryable-state"
+        return self.directory / "spark.queryable-state"
 
     def job(self, *, durable: bool = False, config: JobConfig | None = None) -> Job:
         """A query that has been started; with a configuration it is durable, too."""
         if config is not None:
             self.coordinator.coordinator.configure("", config)
-        location = str(self._directory / "spark") if durable or config is not None else ""
+        location = str(self.directory / "spark") if durable or config is not None else ""
         return Job(self, *self.coordinator.engine.start("job", checkpoint_location=location))
 
     def stub(self, server: StateServer) -> Any:

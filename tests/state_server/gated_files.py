@@ -1,4 +1,4 @@
-"""A file system whose writes wait at a gate: `gated:///folder` is `/folder`, only slower."""
+"""Files that are read and written through a gate: `gated:///folder` is `/folder`, but slower."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DEADLINE_S = 20.0
 
 
 class Gate:
-    """Open until a part of a path is named; then what writes such a path waits."""
+    """Open until a part of a path is named; then what reads or writes such a path waits."""
 
     def __init__(self) -> None:
         self._open = threading.Event()
@@ -24,7 +24,7 @@ class Gate:
         self.waiting = 0
 
     def close_for(self, part: str) -> None:
-        """Writes of paths with this part wait from here on."""
+        """What reads or writes a path with this part waits from here on."""
         self._part = part
         self._open.clear()
 
@@ -54,7 +54,7 @@ GATE = Gate()
 
 
 class GatedFiles(LocalFileSystem):  # type: ignore[misc] # fsspec has no types
-    """Local files, written when the gate lets them."""
+    """Local files, read and written when the gate lets them."""
 
     protocol = "gated"
 
@@ -68,6 +68,14 @@ class GatedFiles(LocalFileSystem):  # type: ignore[misc] # fsspec has no types
         GATE.pass_by(path)
         self.makedirs(self._parent(self._strip_protocol(path)), exist_ok=True)
         super().pipe_file(path, value, mode=mode, **kwargs)
+
+    def cat_file(self, path: str, *args: Any, **kwargs: Any) -> Any:
+        GATE.pass_by(path)
+        return super().cat_file(path, *args, **kwargs)
+
+    def get_file(self, rpath: str, lpath: Any, *args: Any, **kwargs: Any) -> None:
+        GATE.pass_by(rpath)
+        super().get_file(rpath, lpath, *args, **kwargs)
 
     def put_file(self, lpath: str, rpath: str, callback: Any = None, **kwargs: Any) -> None:
         GATE.pass_by(rpath)

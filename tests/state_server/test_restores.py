@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 import shutil
 from typing import TYPE_CHECKING, Any
@@ -75,6 +74,14 @@ def chk(job: InProcessJob, checkpoint_id: int) -> list[Path]:
 def local_copies(directory: Path) -> list[Path]:
     """What the executors of a cluster keep."""
     return list(directory.glob("executor-*/copies/*/*"))
+
+
+async def lose_disk(cluster: InProcessCluster) -> str:
+    """Kills the only server and empties its disk; answers the executor, which starts no other."""
+    [server] = cluster.servers
+    await cluster.kill_server(server)
+    shutil.rmtree(server.settings.directory)
+    return server.settings.executor_id
 
 
 def logged(caplog: pytest.LogCaptureFixture, text: str) -> list[str]:
@@ -212,10 +219,10 @@ async def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(
         await job.run(1, batch(1))
         await job.checkpoint()
         await job.run(2, batch(2))
-        await cluster.kill_server(cluster.servers[0])
+        executor_id = await lose_disk(cluster)
         damaged = chk(job, 2)[0]
         corrupt(damaged)
-        await cluster.add_server()
+        await cluster.add_server(executor_id=executor_id)
         await job.run(3, {})
         assert stored(cluster) == after(0, 1, 2)
         [message] = logged(caplog, "falls back to")
@@ -224,25 +231,20 @@ async def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(
         assert f"{job.root}/chk-1" in message
 
 
-async def test_a_missing_file_is_named_and_without_checkpoints_the_first_batch_is_begun_with(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_missing_file_is_named(tmp_path: Path) -> None:
     async with InProcessCluster(tmp_path, config=config()) as cluster:
         job = sensors(cluster)
         await job.run(0, batch(0))
         await job.checkpoint()
         await job.run(1, batch(1))
-        await cluster.kill_server(cluster.servers[0])
-        for file in chk(job, 1):
+        executor_id = await lose_disk(cluster)
+        missing = chk(job, 1)
+        for file in missing:
             file.unlink()
-        await cluster.add_server()
-        if (job.root / "changelog" / "0").exists():
+        await cluster.add_server(executor_id=executor_id)
+        with pytest.raises(CheckpointError, match="no such file") as refused:
             await job.run(2, {})
-            assert stored(cluster) == after(0, 1)
-        else:
-            with pytest.raises(CheckpointError, match="no such file"):
-                await job.run(2, {})
-        assert logged(caplog, "cannot use")
+        assert str(missing[0]) in refused.value.message
 
 
 async def test_without_anything_intact_the_task_is_told_which_files_are_broken(
@@ -253,11 +255,11 @@ async def test_without_anything_intact_the_task_is_told_which_files_are_broken(
         for number in range(3):
             await job.run(number, batch(number))
             await job.checkpoint()
-        await cluster.kill_server(cluster.servers[0])
+        executor_id = await lose_disk(cluster)
         damaged = [*chk(job, 2), *chk(job, 3)]
         for file in damaged:
             corrupt(file)
-        await cluster.add_server()
+        await cluster.add_server(executor_id=executor_id)
         with pytest.raises(CheckpointError, match="cannot be restored") as refused:
             await job.run(3, {})
         assert sum(str(file) in refused.value.message for file in damaged) == 2
@@ -270,10 +272,10 @@ async def test_a_damaged_changelog_is_named(tmp_path: Path) -> None:
         job = sensors(cluster)
         await job.run(0, batch(0))
         await job.run(1, batch(1))
-        await cluster.kill_server(cluster.servers[0])
+        executor_id = await lose_disk(cluster)
         [damaged] = (job.root / "changelog" / "0" / "operator" / "0-63").iterdir()
         corrupt(damaged)
-        await cluster.add_server()
+        await cluster.add_server(executor_id=executor_id)
         with pytest.raises(CheckpointError, match="checksum") as refused:
             await job.run(2, {})
         assert str(damaged) in refused.value.message
@@ -332,20 +334,21 @@ async def test_a_driver_that_is_started_again_goes_on(tmp_path: Path) -> None:
         assert stored(cluster) == after(0, 1, 2)
 
 
-async def test_a_restore_goes_on_after_its_call_has_ended_and_the_next_one_joins_it(
-    tmp_path: Path,
-) -> None:
-    async with InProcessCluster(tmp_path, config=config()) as cluster:
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_state_may_be_kept_in_the_drivers_memory(tmp_path: Path, backend: str) -> None:
+    kept = config(backend=backend, state_root="driver:/sensors")
+    async with InProcessCluster(tmp_path, config=kept) as cluster:
         job = sensors(cluster)
         await job.run(0, batch(0))
-        await cluster.respawn_server(cluster.servers[0])
-        impatient = [asyncio.create_task(job.begin(1)) for _ in range(3)]
-        await asyncio.sleep(0)
-        for task in impatient:
-            task.cancel()
-        await asyncio.gather(*impatient, return_exceptions=True)
+        await job.checkpoint()
         await job.run(1, batch(1))
-        assert stored(cluster) == after(0, 1)
+        await job.seal(2, batch(2))
+        shutil.rmtree(tmp_path / cluster.servers[0].settings.executor_id / "copies")
+        await cluster.respawn_server(cluster.servers[0])
+        cluster.coordinator.engine.commit(job.query_id, 2)
+        await job.run(3, {})
+        assert stored(cluster) == after(0, 1, 2)
+        assert not job.root.exists()
 
 
 @pytest.mark.parametrize("seed", range(2))

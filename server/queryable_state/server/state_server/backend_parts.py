@@ -97,7 +97,7 @@ class BackendParts:
             factory,
             file_systems,
             copies,
-            threads.loading,
+            threads.transfers,
             stores.scratch,
             server_id=server_id,
         )

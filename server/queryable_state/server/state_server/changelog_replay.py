@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 
     Batch = list[tuple[ChangelogFile, Changelog]]
 
+# What is read before it is applied; one batch at least, however large.
 _BATCHES_AHEAD = 8
+_BYTES_AHEAD = 64 << 20
 _RETRY_MS = 200
 
 
@@ -77,8 +79,13 @@ class ChangelogReplay:
         reading: deque[asyncio.Task[Batch]] = deque()
         try:
             for position in range(len(batches)):
-                for files in batches[position + len(reading) : position + _BATCHES_AHEAD]:
-                    reading.append(asyncio.create_task(self._read(files)))
+                ahead_bytes = 0
+                for ahead, files in enumerate(batches[position : position + _BATCHES_AHEAD]):
+                    if ahead >= len(reading):
+                        reading.append(asyncio.create_task(self._read(files)))
+                    ahead_bytes += sum(file.size_bytes for file in files)
+                    if ahead_bytes > _BYTES_AHEAD:
+                        break
                 batch = await reading[0]
                 reading.popleft()
                 await self._threads.run(self._load, batch)

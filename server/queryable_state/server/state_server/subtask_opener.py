@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from queryable_state.server.coordinator_link import CoordinatorLink
     from queryable_state.server.state_server.bulk_thread import BulkThread
     from queryable_state.server.state_server.job_files import JobFiles
-    from queryable_state.server.state_server.job_stores import JobStores
     from queryable_state.server.state_server.lease import Lease
     from queryable_state.server.state_server.restorer import Restorer
     from queryable_state.server.state_server.store_factory import StoreFactory
@@ -109,10 +108,14 @@ class SubtaskOpener:
                 subtask_id, restored.store, opened.placement_version, opened.complete_since_batch
             )
             job = self._table.job_or_new(subtask_id.query_id)
-            self._retire_for(job, subtask)
+            retired = job.superseded_by(subtask)
         except BaseException:
             self._bulk.run(restored.store.destroy)
             raise
+        for former in retired:
+            _log.warning("%s is dropped: its operator runs at another parallelism", former.id)
+            self._table.remove(former)
+            self._bulk.run(former.store.destroy)
         if restored.staged is not None:
             subtask.seals[opening.batch_id] = [restored.staged]
         job.add(subtask)
@@ -159,26 +162,3 @@ class SubtaskOpener:
                 f"{opening.batch_id}, and overtaken meanwhile: begin again",
                 placement_version=self._lease.placement_version,
             )
-
-    def _retire_for(self, job: JobStores, opened: OwnedSubtask) -> None:
-        """Drops what is left of the operator at another parallelism: nobody writes it any more.
-
-        The placement tells which is the newer one: openings may come in any order.
-        """
-        others = [
-            subtask
-            for subtask in job.subtasks.values()
-            if subtask.id.operator_uid == opened.id.operator_uid
-            and subtask.id.parallelism != opened.id.parallelism
-        ]
-        for subtask in others:
-            if subtask.placement_version > opened.placement_version:
-                raise PlacementError(
-                    f"{opened.id} is not opened: its operator runs at parallelism "
-                    f"{subtask.id.parallelism} by now; locate it anew",
-                    placement_version=self._lease.placement_version,
-                )
-        for subtask in others:
-            _log.warning("%s is dropped: its operator runs at another parallelism", subtask.id)
-            self._table.remove(subtask)
-            self._bulk.run(subtask.store.destroy)

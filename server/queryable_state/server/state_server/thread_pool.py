@@ -15,7 +15,7 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 # Changelogs written at once; they wait for disks and networks.
-_STORING_THREADS = 8
+_STORING_THREADS = 16
 # Files of restores and snapshots moved at once, of all jobs.
 _TRANSFER_THREADS = 16
 # Stores filled at once: that takes the interpreter.
