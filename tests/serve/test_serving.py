@@ -176,6 +176,19 @@ async def test_what_is_no_checkpoint_is_refused(
         await serving(tmp_path / "copied").__aenter__()
 
 
+async def test_a_server_may_be_stopped_while_it_loads(
+    ended: Ended, serving: Serve, tmp_path: Path
+) -> None:
+    server = serving(ended.newest)
+    entering = asyncio.create_task(server.__aenter__())
+    while not any((tmp_path / "served").glob("*/0")):  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    await server.aclose()
+    with pytest.raises(CheckpointError, match=r"stopped before .* was loaded"):
+        await entering
+    assert list((tmp_path / "served").iterdir()) == []
+
+
 async def test_the_whole_service_is_there(
     server: CheckpointServer, stub: Stub, ended: Ended
 ) -> None:

@@ -75,13 +75,14 @@ def find(uri: str, storage: CheckpointStorage) -> Found:
     except MissingFileError as missing:
         root = StateRoot(uri, storage)
         if root.exists():
+            complete, broken = root.survey()
             completed = (
                 Completed(
                     root.path(layout.checkpoint_folder(metadata.checkpoint_id)), uri, metadata
                 )
-                for metadata in root.checkpoints()
+                for metadata in complete
             )
-            return Found(tuple(completed), tuple(root.broken_checkpoints()), root)
+            return Found(tuple(completed), tuple(broken), root)
         raise _nothing(uri, storage, missing) from None
 
 

@@ -159,7 +159,7 @@ class StateRoot:
 
     def checkpoints(self) -> list[CheckpointMetadata]:
         """Complete checkpoints, newest first; unreadable ones are logged and left out."""
-        complete, broken = self._checkpoints()
+        complete, broken = self.survey()
         for each in broken:
             # One that is being written is no reason to worry.
             level = logging.INFO if each.begun else logging.WARNING
@@ -168,7 +168,23 @@ class StateRoot:
 
     def broken_checkpoints(self) -> list[BrokenCheckpoint]:
         """Checkpoints whose metadata is missing or cannot be read."""
-        return self._checkpoints()[1]
+        return self.survey()[1]
+
+    def survey(self) -> tuple[list[CheckpointMetadata], list[BrokenCheckpoint]]:
+        """Complete checkpoints, newest first, and those that are not, in the same order."""
+        complete, broken = [], []
+        for checkpoint in self._checkpoint_ids():
+            folder = self.path(layout.checkpoint_folder(checkpoint))
+            try:
+                metadata = read_savepoint(folder, self.storage)
+                if metadata.checkpoint_id != checkpoint:
+                    raise CorruptDataError(f"it is checkpoint {metadata.checkpoint_id}")
+                complete.append(metadata)
+            except MissingFileError:
+                broken.append(BrokenCheckpoint(folder, "it was not completed", begun=True))
+            except CorruptDataError as problem:
+                broken.append(BrokenCheckpoint(folder, problem.message))
+        return complete, broken
 
     def next_checkpoint_id(self) -> int:
         """An id greater than that of every checkpoint that was begun here."""
@@ -219,21 +235,6 @@ class StateRoot:
     def _checkpoint_ids(self) -> list[int]:
         ids = map(layout.checkpoint_id, self.storage.list(self.uri))
         return sorted((each for each in ids if each is not None), reverse=True)
-
-    def _checkpoints(self) -> tuple[list[CheckpointMetadata], list[BrokenCheckpoint]]:
-        complete, broken = [], []
-        for checkpoint in self._checkpoint_ids():
-            folder = self.path(layout.checkpoint_folder(checkpoint))
-            try:
-                metadata = read_savepoint(folder, self.storage)
-                if metadata.checkpoint_id != checkpoint:
-                    raise CorruptDataError(f"it is checkpoint {metadata.checkpoint_id}")
-                complete.append(metadata)
-            except MissingFileError:
-                broken.append(BrokenCheckpoint(folder, "it was not completed", begun=True))
-            except CorruptDataError as problem:
-                broken.append(BrokenCheckpoint(folder, problem.message))
-        return complete, broken
 
     def _registration_names(self) -> list[tuple[int, int, str]]:
         names = self.storage.list(self.path(layout.REGISTRATIONS))

@@ -8,7 +8,7 @@ import logging
 import tempfile
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from queryable_state.server.checkpoint.completed import find
 from queryable_state.server.checkpoint.storage import storage_of
@@ -23,11 +23,15 @@ from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import CheckpointError, InvalidRequestError
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from queryable_state.server.checkpoint.completed import Completed
     from queryable_state.server.checkpoint_server.settings import CheckpointServerSettings
     from queryable_state.server.state_server.store_table import StoreTable
 
 _log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
 
 
 class CheckpointServer:
@@ -71,7 +75,7 @@ class CheckpointServer:
         async with contextlib.AsyncExitStack() as stack:
             directory = await asyncio.to_thread(self._folder)
             stack.push_async_callback(asyncio.to_thread, directory.cleanup)
-            completed, table = await self._load(stack, Path(directory.name))
+            completed, table = await self._unless_stopped(self._load(stack, Path(directory.name)))
             engine = CheckpointEngine(table, completed, settings.limits, server_id=self.server_id)
             catalog = CheckpointCatalog(completed, server_id=self.server_id)
             router = LocalRouter(engine, catalog)
@@ -101,6 +105,20 @@ class CheckpointServer:
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self.aclose()
+
+    async def _unless_stopped(self, loading: Coroutine[Any, Any, _T]) -> _T:
+        """What `loading` gives; ended with `stop`, which may come long before."""
+        task = asyncio.create_task(loading)
+        stopping = asyncio.create_task(self._stop.wait())
+        try:
+            await asyncio.wait({task, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                raise CheckpointError(f"stopped before {self.settings.checkpoint} was loaded")
+            return task.result()
+        finally:
+            task.cancel()
+            stopping.cancel()
+            await asyncio.wait({task, stopping})
 
     def _running(self) -> tuple[str, Completed]:
         if self._started is None:
