@@ -73,6 +73,13 @@ def test_a_declined_one_is_made_at_the_next_commit() -> None:
     assert times.due_in_s(110.0, 5) == 0.0
 
 
+def test_those_put_off_are_counted_until_one_is_complete() -> None:
+    times = schedule()
+    assert [times.miss(), times.miss()] == [1, 2]
+    times.complete(110.0, 4)
+    assert times.miss() == 1
+
+
 def test_a_failed_one_is_made_again_after_an_interval_without_a_commit() -> None:
     times = schedule()
     times.start(110.0)

@@ -29,6 +29,7 @@ class CheckpointSchedule:
         self._started_before_s = self._started_s
         self._version = version
         self._failures = 0
+        self._missed = 0
 
     def due_in_s(self, now_s: float, committed: int) -> float | None:
         """How long to wait for the next one; None: until something newer is committed, or ever."""
@@ -45,12 +46,17 @@ class CheckpointSchedule:
         """The one begun is complete, as of this version."""
         self._ended_s = now_s
         self._version = max(self._version, version)
-        self._failures = 0
+        self._failures = self._missed = 0
 
     def put_off(self, version: int) -> None:
         """The one begun was declined or interrupted: nothing is wrong with its storage."""
         self._started_s = self._started_before_s
         self._version = max(self._version, version)
+
+    def miss(self) -> int:
+        """One that was due was put off; how often in a row that is so."""
+        self._missed += 1
+        return self._missed
 
     def fail(self, now_s: float) -> bool:
         """The one begun has failed; whether that is more than the job tolerates."""

@@ -33,6 +33,8 @@ _log = logging.getLogger(__name__)
 _THREADS = 4
 _IDLE_S = 1.0
 _RETRY_S = 0.05
+# Changelogs grow meanwhile, so somebody should know; but not at every batch.
+_TOLD = (10, 100, 1_000, 10_000)
 # Nothing is wrong with the storage, and the next one may well succeed.
 _NOT_COUNTED = (DeclinedError, InterruptedSnapshotError, SupersededError)
 
@@ -93,19 +95,20 @@ class Checkpointer:
         """
         deadline_s = time.monotonic() + timeout_s
         while True:
-            job_root = self._root(query_id)
-            left_s = deadline_s - time.monotonic()
             try:
-                return self._take(job_root, left_s)
+                return self._take(self._root(query_id), deadline_s - time.monotonic())
             except DeclinedError:
                 if time.monotonic() + _RETRY_S >= deadline_s or self._stopping.wait(_RETRY_S):
                     raise
 
     def _root(self, query_id: bytes) -> JobRoot:
+        label = self._snapshots.label(query_id)
+        if self._roots.config(query_id) is None:
+            raise DeclinedError(f"job {label} has not begun a batch in this driver")
         job_root = self._roots.of(query_id)
         if job_root is None:
             raise CheckpointError(
-                f"job {self._snapshots.label(query_id)} keeps no durable state, so there is "
+                f"job {label} keeps no durable state, so there is "
                 "nothing to put a checkpoint to: set state.checkpoints.dir, or start the query "
                 "with a checkpoint location that lasts, and do not switch the changelog off"
             )
@@ -163,7 +166,10 @@ class Checkpointer:
         try:
             self._take(root, root.config.checkpoint_timeout_ms / 1000)
         except _NOT_COUNTED as reason:
-            _log.info("no checkpoint of job %s: %s", self._snapshots.label(root.query_id), reason)
+            with self._lock:
+                missed = self._schedule(root).miss()
+            level = logging.WARNING if missed in _TOLD else logging.INFO
+            _log.log(level, "no checkpoint, %d times in a row: %s", missed, reason)
         except QueryableStateError as failure:
             _log.warning("a checkpoint has failed: %s", failure)
             self._count(root, failure)

@@ -40,14 +40,6 @@ class JobEnds:
         self._snapshots = snapshots
         self._writer = writer
 
-    def end(self, query_id: bytes, deadline_s: float) -> None:
-        """Ends a job without an error; returns when its last commit is known to all servers.
-
-        No batch is committed after that. `deadline_s` is of the monotonic clock.
-        """
-        self._engine.end_query(query_id)
-        self._await_end(query_id, deadline_s)
-
     def cancelled(self, query_id: bytes) -> None:
         """The user has ended the job for good: removes its root where that is wished for.
 
@@ -62,7 +54,7 @@ class JobEnds:
             self._writer.refused(query_id, f"job {label} is cancelled"),
             self._writer.alone(query_id, _CANCEL_S),
         ):
-            self._await_end(query_id, deadline_s)
+            self.await_end(query_id, deadline_s)
             info = self._engine.query(query_id)
             if info is not None and info.error is not None:
                 _log.warning("job %s has failed (%s): %s is kept", label, info.error, root.uri)
@@ -73,7 +65,11 @@ class JobEnds:
             self._remove(root, info.checkpoint_location if info else "")
         _log.info("job %s is cancelled, and %s is removed", label, root.uri)
 
-    def _await_end(self, query_id: bytes, deadline_s: float) -> None:
+    def await_end(self, query_id: bytes, deadline_s: float) -> None:
+        """Waits until a job has ended, and its last commit is known to all servers.
+
+        No batch is committed after that. `deadline_s` is of the monotonic clock.
+        """
         while (info := self._engine.query(query_id)) is not None and info.active:
             if time.monotonic() >= deadline_s:
                 raise QueryTimeoutError(

@@ -11,7 +11,7 @@ from queryable_state.internal.v1 import checkpoint_pb2
 from queryable_state.server.checkpoint import layout
 from queryable_state.server.checkpoint.framing import write_message
 from queryable_state.server.checkpoint.storage import join, storage_of
-from queryable_state.server.coordinator.checkpoint_history import CheckpointReport
+from queryable_state.server.coordinator.checkpoint_history import CheckpointReport, DeclinedError
 from queryable_state.server.coordinator.checkpoint_metadata import (
     check_files,
     metadata_of,
@@ -93,8 +93,9 @@ class Savepoints:
                 if stop:
                     # A job that cannot be written now is left to run.
                     self._writer.await_open(query_id, deadline_s)
+                    self._engine.end_query(query_id)
                     stopped = True
-                    self._ends.end(query_id, deadline_s)
+                    self._ends.await_end(query_id, deadline_s)
                 metadata = self._write(query_id, storage, uri, deadline_s)
             except QueryableStateError as failure:
                 if stopped:
@@ -123,18 +124,19 @@ class Savepoints:
                 format=checkpoint_pb2.CANONICAL,
             )
 
-        def report(failure: str = "", **sizes: int) -> None:
+        def report(failure: BaseException | None = None, **sizes: int) -> None:
+            declined = isinstance(failure, DeclinedError)
             self._history.add(
                 query_id,
                 CheckpointReport(
                     checkpoint_id=0,
                     savepoint=True,
-                    state="failed" if failure else "completed",
+                    state="declined" if declined else "failed" if failure else "completed",
                     version=version,
                     triggered_at_ms=triggered_at_ms,
                     duration_ms=round((time.monotonic() - begun_s) * 1000),
                     path=uri,
-                    failure=failure,
+                    failure="" if failure is None else str(failure) or type(failure).__name__,
                     **sizes,
                 ),
             )
@@ -156,7 +158,7 @@ class Savepoints:
             storage.write(join(uri, layout.METADATA), write_message(metadata))
         except BaseException as failure:
             _remove(storage, uri)
-            report(str(failure) or type(failure).__name__)
+            report(failure)
             raise
         report(bytes=size_bytes(metadata), new_bytes=new_bytes(metadata))
         return metadata
