@@ -4,66 +4,26 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.spark.counting_jobs import KEYS, Jobs, readings
 from tests.spark.functions import COUNTS, READINGS, CountPerKey, KeepsFields
 from tests.spark.waiting import until
 
 from queryable_state.server.cli import main
 from queryable_state.streaming import JobStatus, StreamExecutionEnvironment, Types
 from queryable_state.streaming.spark.failure import failure_of
-from queryable_state.wire.errors import InvalidRequestError, RestoreMismatchError
+from queryable_state.wire.errors import CheckpointError, RestoreMismatchError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterator
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
-    from tests.spark.conftest import Connect, MakeFeed
-    from tests.spark.feed import Feed
+    from tests.spark.conftest import Connect, MakeFeed, NewEnvironment
 
     from queryable_state.streaming import JobClient
-
-KEYS = [f"sensor-{number}" for number in range(40)]
-
-
-def readings(keys: Iterable[str] = KEYS, temperature: float = 1.0) -> list[dict[str, object]]:
-    return [{"sensor": key, "temperature": temperature} for key in keys]
-
-
-class Jobs:
-    """Starts jobs that count readings, each with a checkpoint location of its own."""
-
-    def __init__(
-        self, env: StreamExecutionEnvironment, source: Feed, connect: Connect, folder: Path
-    ) -> None:
-        self.env = env
-        self.source = source
-        self.connect = connect
-        self.folder = folder
-
-    def counting(self, name: str, **options: Any) -> JobClient:
-        """A job whose only operator counts the readings of each sensor."""
-        keyed = self.env.from_dataframe(self.source.dataframe()).key_by("sensor")
-        keyed.process(CountPerKey(), COUNTS).uid("counts")
-        return self.start(name, **options)
-
-    def start(self, name: str, **options: Any) -> JobClient:
-        """What the environment has collected."""
-        return self.env.execute_async(name, checkpoint_location=str(self.folder / name), **options)
-
-    def savepoint(self, job: JobClient, *, stop: bool = False) -> str:
-        """The URI of a savepoint made now."""
-        directory = str(self.folder / "savepoints")
-        return job.stop_with_savepoint(directory) if stop else job.trigger_savepoint(directory)
-
-    def values(self, job: JobClient, name: str = "count") -> Counter[object]:
-        """How many keys have each value of a state."""
-        states = self.connect(job).get_kv_states(job.job_id, name, KEYS)
-        read = "value" if name == "count" else "get"
-        return Counter(None if state is None else getattr(state, read)() for state in states)
 
 
 @pytest.fixture
@@ -71,11 +31,22 @@ def jobs(env: StreamExecutionEnvironment, feed: MakeFeed, connect: Connect, tmp_
     return Jobs(env, feed(READINGS), connect, tmp_path)
 
 
+@pytest.fixture
+def often_compacted(spark: SparkSession) -> Iterator[None]:
+    """Every second batch the log of a file source is compacted, and what was before is removed."""
+    conf = {"compactInterval": "2", "cleanupDelay": "0"}
+    for name, value in conf.items():
+        spark.conf.set(f"spark.sql.streaming.fileSource.log.{name}", value)
+    yield
+    for name in conf:
+        spark.conf.unset(f"spark.sql.streaming.fileSource.log.{name}")
+
+
 @pytest.mark.parametrize(
     ("parallelism", "backends"), [(3, ("heap", "rocksdb")), (1, ("rocksdb", "heap"))]
 )
 def test_a_savepoint_of_a_running_job_is_resumed_at_another_parallelism_and_backend(
-    jobs: Jobs, parallelism: int, backends: tuple[str, str]
+    jobs: Jobs, often_compacted: None, parallelism: int, backends: tuple[str, str]
 ) -> None:
     """Every key is right, and no record counts twice: batches go on while it is written."""
     for _ in range(3):
@@ -121,6 +92,46 @@ def test_nothing_is_processed_behind_the_savepoint_a_job_is_stopped_with(jobs: J
         job.cancel()
     assert len({first.job_id, *ids}) == 2
     assert values == [{3: len(KEYS)}, {4: len(KEYS)}]
+
+
+def test_a_job_from_a_savepoint_goes_on_in_another_driver(
+    jobs: Jobs, new_environment: NewEnvironment
+) -> None:
+    """Before its first checkpoint: from the savepoint and the changelogs behind it."""
+    jobs.env = new_environment()
+    jobs.source.add(*readings())
+    first = jobs.counting("first")
+    first.process_all_available()
+    uri = jobs.savepoint(first, stop=True)
+    jobs.source.add(*readings())
+    second = jobs.counting("second", savepoint=uri)
+    second.process_all_available()
+    jobs.source.add(*readings(KEYS[:5]))
+    second.process_all_available()
+    jobs.env = new_environment()
+    again = jobs.counting("second", savepoint=uri)
+    assert again.job_id == second.job_id
+    jobs.source.add(*readings())
+    again.process_all_available()
+    assert jobs.values(again) == {3: len(KEYS) - 5, 4: 5}
+    third = jobs.counting("third", savepoint=jobs.savepoint(again, stop=True))
+    jobs.source.add(*readings())
+    third.process_all_available()
+    assert jobs.values(third) == {4: len(KEYS) - 5, 5: 5}
+
+
+def test_a_job_that_keeps_nothing_can_be_stopped_with_a_savepoint(jobs: Jobs) -> None:
+    jobs.source.add(*readings())
+    keyed = jobs.env.from_dataframe(jobs.source.dataframe()).key_by("sensor")
+    keyed.process(CountPerKey(), COUNTS).uid("counts")
+    first = jobs.env.execute_async("fleeting")
+    first.process_all_available()
+    assert first.state_root == ""
+    uri = jobs.savepoint(first, stop=True)
+    second = jobs.counting("lasting", savepoint=uri)
+    jobs.source.add(*readings())
+    second.process_all_available()
+    assert jobs.values(second) == {2: len(KEYS)}
 
 
 def test_operators_are_added_and_removed_by_uid(
@@ -183,7 +194,9 @@ def test_rows_gain_and_lose_fields_and_any_other_change_is_refused_naming_both_t
     untouched = client.get_kv_state(second.job_id, "kept", KEYS[1]).value()
     assert untouched._fields == ("added", "kept")
     assert untouched == (None, 1)
-    with pytest.raises(RestoreMismatchError, match=r"'kept' of operator 'keeps'.*int and is string"):
+    with pytest.raises(
+        RestoreMismatchError, match=r"'kept' of operator 'keeps'.*int and is string"
+    ):
         start("third", {"kept": Types.STRING()}, savepoint=uri)
 
 
@@ -277,6 +290,13 @@ def test_a_query_of_the_user_begins_behind_a_savepoint_and_not_in_a_file_sink_th
     first.processAllAvailable()
     first.stop()
 
+    temporary = stream().writeStream.format("noop").outputMode("append").start()
+    temporary.processAllAvailable()
+    with pytest.raises(CheckpointError, match="make a savepoint while it runs"):
+        coordinator.trigger_savepoint(str(temporary.id), str(folder / "savepoints"), stop=True)
+    assert temporary.isActive
+    temporary.stop()
+
     frame = stream()
     query_id = env.restore_savepoint(uri, str(folder / "second"))
     second = write(frame, "second", "output")
@@ -294,78 +314,3 @@ def test_a_query_of_the_user_begins_behind_a_savepoint_and_not_in_a_file_sink_th
     assert sorted(tuple(row) for row in rows.collect()) == [(key, 2) for key in sorted(KEYS[:2])]
     state = connect(env).get_kv_state(query_id, "count", KEYS[0])
     assert state.value() == 2
-
-
-class TestRefusals:
-    """What is no savepoint of the job, said before anything is written."""
-
-    @pytest.fixture(scope="class")
-    def uri(self, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
-        """A savepoint of a job that counts, at max parallelism 128."""
-        from tests.spark.feed import Feed
-
-        folder = tmp_path_factory.mktemp("refusals")
-        source = Feed(spark, folder / "feed", READINGS)
-        source.add(*readings())
-        env = StreamExecutionEnvironment.get_execution_environment(spark)
-        keyed = env.from_dataframe(source.dataframe()).key_by("sensor")
-        keyed.process(CountPerKey(), COUNTS).uid("counts").name("the counter")
-        job = env.execute_async("refused", checkpoint_location=str(folder / "job"))
-        job.process_all_available()
-        return job.stop_with_savepoint(str(folder))
-
-    def test_a_savepoint_of_another_job(self, jobs: Jobs, uri: str) -> None:
-        keyed = jobs.env.from_dataframe(jobs.source.dataframe()).key_by("sensor")
-        keyed.max("temperature", queryable_name="highest").uid("highest")
-        with pytest.raises(
-            RestoreMismatchError, match=r"'counts' \(the counter\).*'highest'.*no uid"
-        ):
-            jobs.start("new", savepoint=uri, allow_non_restored_state=True)
-        assert not (jobs.folder / "new").exists()
-
-    def test_another_max_parallelism(self, jobs: Jobs, uri: str) -> None:
-        jobs.env.set_max_parallelism(64)
-        with pytest.raises(RestoreMismatchError, match="max parallelism 64, and 128 in savepoint"):
-            jobs.counting("new", savepoint=uri)
-
-    def test_a_key_of_another_type(self, jobs: Jobs, uri: str, feed: MakeFeed) -> None:
-        frame = feed("sensor long, temperature double").dataframe()
-        keyed = jobs.env.from_dataframe(frame).key_by("sensor")
-        keyed.process(CountPerKey(), Types.ROW_NAMED(["s", "c"], ["long", "long"])).uid("counts")
-        with pytest.raises(RestoreMismatchError, match="its key type was string and is bigint"):
-            jobs.start("new", savepoint=uri)
-
-    def test_a_place_where_no_savepoint_is(self, jobs: Jobs) -> None:
-        with pytest.raises(RestoreMismatchError, match="is no savepoint"):
-            jobs.counting("new", savepoint=str(jobs.folder / "nothing"))
-
-    def test_a_savepoint_without_its_progress(self, jobs: Jobs, uri: str, tmp_path: Path) -> None:
-        import shutil
-        from pathlib import Path
-
-        broken = shutil.copytree(Path(uri), tmp_path / "broken")
-        shutil.rmtree(broken / "spark/commits")
-        with pytest.raises(RestoreMismatchError, match="broken: it has no spark/commits/0"):
-            jobs.counting("new", savepoint=str(broken))
-
-    def test_a_location_with_another_history(self, jobs: Jobs, uri: str) -> None:
-        jobs.source.add(*readings())
-        job = jobs.counting("used")
-        job.process_all_available()
-        job.cancel()
-        with pytest.raises(RestoreMismatchError, match="would mix it with another history"):
-            jobs.counting("used", savepoint=uri)
-        jobs.env._sinks, jobs.env._operators = [], []
-        again = jobs.counting("used")
-        again.process_all_available()
-        assert jobs.values(again) == {1: len(KEYS)}
-
-    def test_a_job_without_a_lasting_place(self, jobs: Jobs, uri: str) -> None:
-        keyed = jobs.env.from_dataframe(jobs.source.dataframe()).key_by("sensor")
-        keyed.process(CountPerKey(), COUNTS).uid("counts")
-        with pytest.raises(InvalidRequestError, match="no lasting place"):
-            jobs.env.execute_async("new", savepoint=uri)
-
-    def test_streams_that_were_not_taken(self, jobs: Jobs, uri: str) -> None:
-        with pytest.raises(InvalidRequestError, match="to_dataframe"):
-            jobs.env.restore_savepoint(uri, str(jobs.folder / "new"))

@@ -73,6 +73,8 @@ class Engine(Protocol):
     def end_query(self, query_id: bytes) -> None:
         """Ends the query as its user would, without an error and without waiting for its end.
 
+        Raises `CheckpointError`, and the query runs on, where its progress would go with it.
+
         Its batch in flight may still be committed, or may not; once `query` says that it is
         not active, no batch will be.
         """

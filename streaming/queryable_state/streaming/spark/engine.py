@@ -15,6 +15,7 @@ from queryable_state.streaming.spark.checkpoint_files import CheckpointFiles, is
 from queryable_state.streaming.spark.failure import to_be_carried
 from queryable_state.streaming.spark.file_sink_check import check_sink
 from queryable_state.streaming.spark.progress_export import export_progress
+from queryable_state.streaming.spark.scratch_folder import outlives_query
 from queryable_state.streaming.spark.spark_files import SparkFiles
 from queryable_state.wire.errors import (
     CheckpointError,
@@ -117,8 +118,16 @@ class SparkEngine:
     def end_query(self, query_id: bytes) -> None:
         """Stops the query without a reason, and without waiting for its end."""
         execution = self._execution(query_id)
-        if execution is not None:
-            self._stop_aside(execution, query_id)
+        if execution is None:
+            return
+        files = self._observe(query_id, execution).files
+        if files is not None and is_temporary(files.root) and not outlives_query(files.root):
+            raise CheckpointError(
+                f"query {query_id.hex()} has no checkpoint location, and Spark removes the "
+                "temporary one, with the progress a savepoint needs, when the query stops: make a "
+                "savepoint while it runs, or start it with a checkpointLocation"
+            )
+        self._stop_aside(execution, query_id)
 
     def export_progress(
         self, query_id: bytes, batch_id: int, storage: CheckpointStorage, folder: str

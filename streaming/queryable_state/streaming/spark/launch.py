@@ -10,6 +10,7 @@ from queryable_state.streaming.graph import JobGraph
 from queryable_state.streaming.job_client import JobClient
 from queryable_state.streaming.job_configuration import backend_of, config_id, job_config
 from queryable_state.streaming.restart_strategy import RestartDecision
+from queryable_state.streaming.spark.checkpoint_files import is_temporary
 from queryable_state.streaming.spark.compile import Compiler
 from queryable_state.streaming.spark.job_checks import check_place
 from queryable_state.streaming.spark.savepoint_start import SavepointStart, declarations
@@ -101,7 +102,9 @@ class JobLaunch:
 
     def _from_savepoint(self, place: StatePlace, config: JobConfig) -> None:
         """Makes the job begin behind the savepoint, unless it did so before."""
-        if not config.changelog or not place.root or place.spark_location is None:
+        location = place.spark_location
+        lasts = bool(place.state_root) or not is_temporary(location or "")
+        if not config.changelog or location is None or not lasts:
             raise InvalidRequestError(
                 f"job {self.job_name!r} is to start from {self.savepoint} and has no lasting place "
                 "to go on in: set state.checkpoints.dir or give a checkpoint_location, and leave "
@@ -114,7 +117,7 @@ class JobLaunch:
             savepoint=absolute(self.savepoint),
             allow_non_restored_state=self.allow_non_restored_state,
         ).seed(
-            place.spark_location,
+            location,
             place.root,
             job_name=self.job_name,
             operators=declarations(self.graph.operators, self._compiler(""), self.job_name),
@@ -134,13 +137,20 @@ class JobLaunch:
         self.application.coordinator.configure(identity, config)
         writer = self._compiler(identity).writer(
             self.graph,
-            checkpoint_location=place.spark_location,
+            checkpoint_location=self._location(place),
             trigger=self.trigger,
             output_mode=self.output_mode,
         )
         return JobClient.started(
             self.application, self.job_name, writer.start, decision, place=place, config=config
         )
+
+    def _location(self, place: StatePlace) -> str | None:
+        """Spark's checkpoint location; never one of its temporary ones, which goes when the query
+        stops: a savepoint the job is stopped with is made after that."""
+        if place.spark_location is None and not default_location(self._session):
+            return self.application.scratch_location()
+        return place.spark_location
 
     def _compiler(self, identity: str) -> Compiler:
         return Compiler(self.application, self.settings, self.job_name, identity)

@@ -8,6 +8,8 @@ import threading
 import uuid
 from pathlib import Path
 
+_PREFIX = "queryable-state-checkpoints-"
+
 
 class ScratchFolder:
     """A folder in the driver's temporary one, made when first needed. Thread-safe."""
@@ -20,7 +22,7 @@ class ScratchFolder:
         """URI of a new location; its name is as those that Spark takes for temporary ones."""
         with self._lock:
             if self._path is None:
-                self._path = Path(tempfile.mkdtemp(prefix="queryable-state-checkpoints-"))
+                self._path = Path(tempfile.mkdtemp(prefix=_PREFIX))
             return (self._path / f"temporary-{uuid.uuid4()}").as_uri()
 
     def remove(self) -> None:
@@ -29,3 +31,8 @@ class ScratchFolder:
             path, self._path = self._path, None
         if path is not None:
             shutil.rmtree(path, ignore_errors=True)
+
+
+def outlives_query(location: str) -> bool:
+    """Whether a temporary location is one of these, unlike one that Spark removes itself."""
+    return f"/{_PREFIX}" in location
