@@ -228,16 +228,12 @@ class Coordinator:
     def trigger_savepoint(
         self, job: str, directory: str = "", *, stop: bool = False, timeout_s: float | None = None
     ) -> tuple[str, int]:
-        """Writes a savepoint of a job (id or name; empty: the only one that runs).
+        """Writes a savepoint of a job into a new folder; answers its URI, and its batch.
 
-        Answers its URI, a new folder in `directory`, and its batch. `directory` may be empty
-        where the job's configuration has one; `timeout_s` is that of its checkpoints unless
-        given. With `stop` the job is ended, and no batch is committed after the savepoint.
-        CheckpointError where it fails; nothing is left in `directory` then.
+        As `Savepoints.trigger`: an empty `job` is the only one that runs.
         """
-        return self._checkpointing.savepoints.trigger(
-            job, directory, stop=stop, timeout_s=timeout_s
-        )
+        savepoints = self._checkpointing.savepoints
+        return savepoints.trigger(job, directory, stop=stop, timeout_s=timeout_s)
 
     def checkpoints(self, query_id: bytes) -> list[CheckpointReport]:
         """The attempts at checkpoints and savepoints of a job in this driver, newest first."""
