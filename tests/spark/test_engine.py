@@ -126,7 +126,7 @@ def test_checkpoints_are_read_locally_and_through_hadoop(
     root = scheme.replace("raw:", "file:") + str(folder)
     files = CheckpointFiles(context, root)
     if scheme == "raw:":
-        files._local = None
+        files.files._local = None
     clocks = files.clocks(0)
     assert clocks is not None
     assert (clocks.watermark_ms, clocks.timestamp_ms) == (5, 7)
