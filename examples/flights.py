@@ -6,9 +6,9 @@ distinct destinations (MapState). At the end each key is queried and compared wi
 of the whole table; the exit code is 1 if any differs.
 
 With --state-dir the job is durable: killed at any moment and started again with the same folder
-it goes on behind its last batch, and the answers are the same. --kill-after N shows it: the job runs
-in a process of its own that is killed (SIGKILL, with its JVM) at a random moment after batch N, and
-is then started again.
+it goes on behind its last batch, and the answers are the same. --kill-after N shows it: the job
+runs in a process of its own that is killed (SIGKILL, with its JVM) at a random moment after batch
+N, and is then started again.
 """
 
 from __future__ import annotations
