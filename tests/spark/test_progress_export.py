@@ -10,7 +10,9 @@ import pytest
 from pyspark.sql import functions as F
 
 from queryable_state.server.checkpoint.storage import storage_of
+from queryable_state.streaming.spark.file_sink_check import check_sink
 from queryable_state.streaming.spark.progress_export import export_progress
+from queryable_state.streaming.spark.savepoint_seeding import ORIGIN
 from queryable_state.streaming.spark.spark_files import SparkFiles
 from queryable_state.wire.errors import CheckpointError
 
@@ -109,6 +111,35 @@ def test_two_sources_each_go_on_behind_their_own_offset(
     assert rows == [(1, 100)]
 
 
+@pytest.mark.parametrize("interval", [2, 10])
+def test_a_new_file_sink_can_be_read_and_compacted_though_its_first_batch_is_a_later_one(
+    spark: SparkSession, feed: MakeFeed, tmp_path: Path, conf: dict[str, str], interval: int
+) -> None:
+    conf["spark.sql.streaming.fileSink.log.compactInterval"] = str(interval)
+    apply(spark, conf)
+    source = feed(SCHEMA)
+    for number in range(3):
+        source.add({"id": number})
+    query = start(source.dataframe(), tmp_path / "query", [])
+    query.processAllAvailable()
+    query.stop()
+    copy = exported(spark, tmp_path / "query", 2, tmp_path / "copy")
+    (copy / ORIGIN).write_text(json.dumps({"savepoint": "/savepoint", "batch": 2}))
+    output = str(tmp_path / "output")
+    location = SparkFiles.of(spark.sparkContext, str(copy))
+    assert check_sink(spark.sparkContext, location, f"FileSink[{output}]", interval) is None
+    writer = source.dataframe().writeStream.option("checkpointLocation", str(copy))
+    query = writer.start(output, format="json")
+    for number in range(3, 6):
+        source.add({"id": number})
+    query.processAllAvailable()
+    query.stop()
+    ids = [row.id for row in spark.read.schema(SCHEMA).json(output).collect()]
+    assert sorted(ids) == [3, 4, 5]
+    log = {path.name for path in (tmp_path / "output/_spark_metadata").glob("[0-9]*")}
+    assert ("5.compact" in log) == (interval == 2)
+
+
 @pytest.mark.parametrize("provider", [HDFS, ROCKSDB])
 def test_state_of_sparks_own_aggregation_comes_along(
     spark: SparkSession, feed: MakeFeed, tmp_path: Path, conf: dict[str, str], provider: str
@@ -161,9 +192,10 @@ def test_a_batch_that_spark_has_forgotten_is_refused(
     query = start(source.dataframe(), tmp_path / "query", [])
     query.processAllAvailable()
     query.stop()
-    with pytest.raises(CheckpointError, match=r"batch 7 cannot be read .*minBatchesToRetain"):
+    with pytest.raises(
+        CheckpointError, match=r"batch 7 cannot be read .*offsets/7 is gone"
+    ):
         exported(spark, tmp_path / "query", 7, tmp_path / "copy")
-    assert not (tmp_path / "copy").exists()
 
 
 def test_hadoops_file_systems_are_read_and_written_as_local_ones(

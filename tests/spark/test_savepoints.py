@@ -12,7 +12,12 @@ from tests.spark.functions import COUNTS, READINGS, CountPerKey, KeepsFields
 from tests.spark.waiting import until
 
 from queryable_state.server.cli import main
-from queryable_state.streaming import JobStatus, StreamExecutionEnvironment, Types
+from queryable_state.streaming import (
+    JobStatus,
+    MemoryStateBackend,
+    StreamExecutionEnvironment,
+    Types,
+)
 from queryable_state.streaming.spark.failure import failure_of
 from queryable_state.wire.errors import CheckpointError, RestoreMismatchError
 
@@ -128,10 +133,12 @@ def test_a_job_that_keeps_nothing_can_be_stopped_with_a_savepoint(jobs: Jobs) ->
     first.process_all_available()
     assert first.state_root == ""
     uri = jobs.savepoint(first, stop=True)
+    jobs.env.set_state_backend(MemoryStateBackend())
     second = jobs.counting("lasting", savepoint=uri)
     jobs.source.add(*readings())
     second.process_all_available()
     assert jobs.values(second) == {2: len(KEYS)}
+    assert second.state_root.startswith("driver:")
 
 
 def test_operators_are_added_and_removed_by_uid(
@@ -170,6 +177,11 @@ def test_operators_are_added_and_removed_by_uid(
     assert "highest stays behind" in caplog.text
     removed.process_all_available()
     assert jobs.values(removed) == {2: len(KEYS)}
+    later = start("later", "counts highest", savepoint=jobs.savepoint(removed, stop=True))
+    jobs.source.add(*readings(temperature=2.0))
+    later.process_all_available()
+    assert jobs.values(later) == {3: len(KEYS)}
+    assert jobs.values(later, "highest") == {2.0: len(KEYS)}, "what was left behind is gone"
 
 
 def test_rows_gain_and_lose_fields_and_any_other_change_is_refused_naming_both_types(

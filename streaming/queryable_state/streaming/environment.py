@@ -186,17 +186,7 @@ class StreamExecutionEnvironment:
         savepoint does not fit the job.
         """
         graph = JobGraph.of(self._sinks, self._operators)
-        if not graph.ends:
-            raise InvalidRequestError(
-                f"job {job_name!r} has nothing to run: add a sink, a stateful operator or a "
-                "queryable state (streams taken with to_dataframe() run elsewhere)"
-            )
-        if len(graph.sources) > 1:
-            raise InvalidRequestError(
-                f"job {job_name!r} reads {len(graph.sources)} DataFrames, and one Spark query "
-                "reads one: start from one from_dataframe() call, union or join the DataFrames "
-                "before, or execute a job for each"
-            )
+        graph.check_one_query(job_name)
         graph.check()
         job = JobLaunch(
             application=self._running_application(),

@@ -141,6 +141,20 @@ class JobGraph:
         readers += [end for end in self.ends if isinstance(end, SinkNode)]
         return sum(reader.upstream is node for reader in readers)
 
+    def check_one_query(self, job_name: str) -> None:
+        """Refuses what is not one Spark query: no end, or several sources."""
+        if not self.ends:
+            raise InvalidRequestError(
+                f"job {job_name!r} has nothing to run: add a sink, a stateful operator or a "
+                "queryable state (streams taken with to_dataframe() run elsewhere)"
+            )
+        if len(self.sources) > 1:
+            raise InvalidRequestError(
+                f"job {job_name!r} reads {len(self.sources)} DataFrames, and one Spark query "
+                "reads one: start from one from_dataframe() call, union or join the DataFrames "
+                "before, or execute a job for each"
+            )
+
     def check(self) -> None:
         """Refuses what can be known to be wrong before the job starts; warns of missing uids."""
         uids = Counter(node.uid for node in self.operators)

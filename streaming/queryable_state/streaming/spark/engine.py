@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("queryable_state.streaming")
 
 _RETRY_AFTER_MS = 100
+_SINK_LOG_INTERVAL = "spark.sql.streaming.fileSink.log.compactInterval"
 
 
 @dataclass(frozen=True)
@@ -162,7 +163,8 @@ class SparkEngine:
         if execution is None:
             return None
         location = SparkFiles(self._context, execution.resolvedCheckpointRoot())
-        return check_sink(self._context, location, execution.sink().toString())
+        interval = int(execution.sparkSession().conf().get(_SINK_LOG_INTERVAL, "10"))
+        return check_sink(self._context, location, execution.sink().toString(), interval)
 
     def stop_reason(self, query_id: bytes) -> QueryableStateError | None:
         """Why the coordinator had the query stopped; None: it did not."""

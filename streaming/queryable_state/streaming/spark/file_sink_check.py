@@ -6,7 +6,8 @@ begins behind a savepoint gives these numbers to other data, which would be miss
 without a word; and its operators would not even run.
 
 A log must have every number, too, or Spark can neither read nor compact it. In an empty folder the
-log of a query that begins behind batch N is begun with what stands for 0 to N: an empty `.compact`.
+log of a query that begins behind batch N is begun with entries that list no file: for 0 to N one
+each, or one `.compact` where the first compaction would be past.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ _NO_ENTRIES = b"v1"
 
 
 def check_sink(
-    context: SparkContext, location: SparkFiles, sink: str
+    context: SparkContext, location: SparkFiles, sink: str, compact_interval: int
 ) -> RestoreMismatchError | None:
     """Why a query from a savepoint must not start with its sink; None: it may.
 
-    `location` is its Spark checkpoint, `sink` Spark's description of its sink. Makes the log of a
-    sink that is new.
+    `location` is its Spark checkpoint, `sink` Spark's description of its sink, `compact_interval`
+    how often the sink compacts its log. Begins the log of a sink that is new.
     """
     found = _FILE_SINK.fullmatch(sink)
     content = location.read(ORIGIN) if found else None
@@ -47,7 +48,8 @@ def check_sink(
     query = f"the query starts from {origin['savepoint']}, behind batch {origin['batch']}, and"
     if written is None:
         if committed is not None:
-            log.write(f"{committed}{_COMPACT}", _NO_ENTRIES)
+            for name in _begun(committed, compact_interval):
+                log.write(name, _NO_ENTRIES)
     elif planned is not None and written > planned:
         return RestoreMismatchError(
             f"{query} goes on with batch {planned + 1}; its file sink {found['path']} has batches "
@@ -62,6 +64,17 @@ def check_sink(
             "an empty output folder, or the one that the savepoint's query wrote to"
         )
     return None
+
+
+def _begun(newest: int, compact_interval: int) -> list[str]:
+    """Names of the entries up to the newest one.
+
+    Spark takes the interval from the newest `.compact` file: one below the interval that is set
+    would have it compact more often, and so ever more slowly.
+    """
+    if newest + 1 < compact_interval:
+        return [str(number) for number in range(newest + 1)]
+    return [f"{newest}{_COMPACT}"]
 
 
 def _newest(names: list[str]) -> int | None:

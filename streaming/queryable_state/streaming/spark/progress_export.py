@@ -43,21 +43,24 @@ def export_progress(
     """Writes the checkpoint of a query as of a committed batch to a folder of `storage`.
 
     The query may run on: where a file goes away under the reading, all of it is made again.
-    CheckpointError where the batch's progress is not there any more.
+    CheckpointError where the batch's progress is not there any more. RetryLaterError where a file
+    system is busy.
     """
     for attempt in range(1, _ATTEMPTS + 1):
         try:
             _Export(files, batch_id, storage, folder).write()
             return
         except (FileGoneError, RetryLaterError) as problem:
-            storage.delete_tree(folder)
-            if attempt == _ATTEMPTS:
-                raise CheckpointError(
-                    f"the progress of batch {batch_id} cannot be read from Spark's checkpoint "
-                    f"{files.root}: {problem} is gone or unreadable; a query that retains few "
-                    "batches (spark.sql.streaming.minBatchesToRetain) may have removed it: try "
-                    "again"
-                ) from problem
+            if attempt < _ATTEMPTS:
+                storage.delete_tree(folder)
+                continue
+            if isinstance(problem, RetryLaterError):
+                raise
+            raise CheckpointError(
+                f"the progress of batch {batch_id} cannot be read from Spark's checkpoint "
+                f"{files.root}: {problem} is gone. Spark removes it after some batches "
+                "(spark.sql.streaming.minBatchesToRetain); try again, or retain more"
+            ) from problem
 
 
 def source_offsets(content: bytes) -> dict[str, str]:
