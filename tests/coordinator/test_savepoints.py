@@ -285,3 +285,25 @@ def test_cancelling_keeps_the_root_by_default(tmp_path: Path) -> None:
         job.engine.end(QUERY)
         job.coordinator.job_cancelled(QUERY)
         assert job.root.checkpoints() == [made]
+
+
+@pytest.mark.parametrize("prefer_checkpoint", [False, True])
+def test_recovery_reads_the_newest_savepoint_unless_checkpoints_are_preferred(
+    tmp_path: Path, prefer_checkpoint: bool
+) -> None:
+    """What comes of it is the same: the changelogs since then follow."""
+    config = JobConfig(checkpoint_interval_ms=0, prefer_checkpoint=prefer_checkpoint)
+    with writing_driver(tmp_path, config) as job:
+        job.run(0)
+        job.coordinator.trigger_checkpoint(QUERY, LONG_S)
+        job.run(1)
+        uri, _ = trigger(job, tmp_path / "savepoints")
+        job.run(2)
+        gone = coordinator_pb2.DeregisterServerRequest(server_id=job.a.server_id)
+        job.a.ask("DeregisterServer", gone)
+        job.begin(3, server="c")
+        plan = job.open(subtask_of(0), 3, server="c")
+        roots = [source.root for source in plan.sources]
+        assert roots == ([job.root.uri] if prefer_checkpoint else [uri, job.root.uri])
+        assert [source.version for source in plan.sources][-1] == 0
+        assert {file.batch_id for file in plan.changelogs} == {1, 2}

@@ -225,7 +225,9 @@ def test_the_coordinator_is_told_of_checkpointing() -> None:
     checkpoints.enable_externalized_checkpoints(
         ExternalizedCheckpointCleanup.DELETE_ON_CANCELLATION
     )
+    checkpoints.set_prefer_checkpoint_for_recovery(True)
     told = config(checkpoints=checkpoints)
+    assert told.prefer_checkpoint
     assert (told.checkpoint_interval_ms, told.min_pause_ms) == (100, 5)
     assert (told.checkpoint_timeout_ms, told.tolerable_failures) == (50, 0)
     assert told.delete_on_cancellation

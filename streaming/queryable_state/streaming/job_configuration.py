@@ -91,6 +91,7 @@ def job_config(
         min_pause_ms=checkpoints.get_min_pause_between_checkpoints(),
         checkpoint_timeout_ms=checkpoints.get_checkpoint_timeout(),
         tolerable_failures=checkpoints.tolerable_failures,
+        prefer_checkpoint=checkpoints.is_prefer_checkpoint_for_recovery(),
         savepoint_directory=absolute(savepoints) if savepoints else "",
         delete_on_cancellation=cleanup is ExternalizedCheckpointCleanup.DELETE_ON_CANCELLATION,
         allow_missing_state=settings.allow_missing_state,

@@ -49,6 +49,9 @@ class JobConfig:
     """A checkpoint that takes longer is given up."""
     tolerable_failures: int = -1
     """Checkpoints in a row that may fail before the job does; -1: any number."""
+    prefer_checkpoint: bool = False
+    """Whether a server that is lost is followed by one that reads a checkpoint although there is a
+    newer savepoint of the run."""
     savepoint_directory: str = ""
     """URI of the folder for savepoints that name none."""
     delete_on_cancellation: bool = False

@@ -50,6 +50,7 @@ class JobRoot:
         self._registrations = RootRegistrations()
         self._checkpoints: list[CheckpointMetadata] = []
         self._manifests: list[Manifest] = []
+        self._newest_savepoint: tuple[str, CheckpointMetadata] | None = None
 
     def fill(
         self,
@@ -116,6 +117,16 @@ class JobRoot:
         with self._lock:
             self._checkpoints.insert(0, metadata)
             self._checkpoints.sort(key=_checkpoint_order, reverse=True)
+
+    def add_savepoint(self, uri: str, metadata: CheckpointMetadata) -> None:
+        """A savepoint of the run is complete: it may be read as long as nobody removes it."""
+        with self._lock:
+            self._newest_savepoint = (uri, metadata)
+
+    def newest_savepoint(self) -> tuple[str, CheckpointMetadata] | None:
+        """URI and metadata of the run's newest savepoint; None: it made none."""
+        with self._lock:
+            return self._newest_savepoint
 
     def keep_checkpoints(self, kept: Sequence[CheckpointMetadata]) -> None:
         """Retention begins: the other checkpoints, and changelogs only they need, are given up.

@@ -159,6 +159,13 @@ def _plan(
         # One whose later changelogs are not all there leads to another state.
         if metadata.version <= version and root.covers(metadata.version, version)
     ]
+    made = None if root.config.prefer_checkpoint else root.newest_savepoint()
+    if made is not None and _is_newest(root, made[1], sources, version):
+        uri, metadata = made
+        operator = _operator(metadata, subtask)
+        ranges = [] if operator is None else _ranges(operator, subtask, whole=whole)
+        newest = RestoreSource(version=metadata.version, ranges=ranges, root=uri, location=uri)
+        sources.insert(0, newest)
     savepoint = root.savepoint
     if savepoint is not None and root.covers(savepoint.version, version):
         sources.append(_savepoint_source(root, savepoint, subtask, states, whole=whole))
@@ -189,6 +196,14 @@ def _plan(
         storage=root.job_storage(),
         states=states,
     )
+
+
+def _is_newest(
+    root: JobRoot, savepoint: CheckpointMetadata, sources: Iterable[RestoreSource], version: int
+) -> bool:
+    """Whether a savepoint is ahead of all checkpoints, and the changelogs go on behind it."""
+    newest = max((source.version for source in sources), default=-1)
+    return newest < savepoint.version <= version and root.covers(savepoint.version, version)
 
 
 def _of(

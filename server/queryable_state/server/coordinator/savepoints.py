@@ -104,6 +104,9 @@ class Savepoints:
                         "job again, from its own checkpoint, before another one"
                     ) from failure
                 raise
+        root = self._roots.of(query_id)
+        if root is not None:
+            root.add_savepoint(uri, metadata)
         _log.info("savepoint %s of job %s: batch %d", uri, label, metadata.version)
         return uri, metadata.version
 
