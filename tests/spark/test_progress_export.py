@@ -192,9 +192,7 @@ def test_a_batch_that_spark_has_forgotten_is_refused(
     query = start(source.dataframe(), tmp_path / "query", [])
     query.processAllAvailable()
     query.stop()
-    with pytest.raises(
-        CheckpointError, match=r"batch 7 cannot be read .*offsets/7 is gone"
-    ):
+    with pytest.raises(CheckpointError, match=r"batch 7 cannot be read .*offsets/7 is gone"):
         exported(spark, tmp_path / "query", 7, tmp_path / "copy")
 
 
