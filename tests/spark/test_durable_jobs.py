@@ -12,6 +12,7 @@ import pytest
 from tests.spark.functions import COUNTS, READINGS, CountPerKey
 from tests.spark.waiting import until
 
+from queryable_state.client.blocking import QueryableStateClient
 from queryable_state.streaming import (
     ExternalizedCheckpointCleanup,
     JobStatus,
@@ -24,10 +25,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import DataFrame
-    from tests.spark.conftest import Connect, MakeFeed, NewEnvironment
+    from tests.spark.conftest import MakeFeed, NewEnvironment
     from tests.spark.feed import Feed
 
-    from queryable_state.client.blocking import QueryableStateClient
     from queryable_state.streaming import JobClient, StreamExecutionEnvironment
 
 
@@ -49,19 +49,27 @@ def count(env: StreamExecutionEnvironment, source: Feed, **arguments: Any) -> Jo
     return job
 
 
-def counts(connect: Connect, job: JobClient) -> list[int | None]:
+def client_of(job: JobClient | StreamExecutionEnvironment) -> QueryableStateClient:
+    """A client to be closed before the servers are to end: they wait for open streams."""
+    host, _, port = job.proxy_address().rpartition(":")
+    return QueryableStateClient(host, int(port))
+
+
+def counts(job: JobClient) -> list[int | None]:
     """Counts of a, b and c."""
-    found = connect(job).get_kv_states(job.job_id, "count", ["a", "b", "c"])
+    with client_of(job) as client:
+        found = client.get_kv_states(job.job_id, "count", ["a", "b", "c"])
     return [None if state is None else state.value() for state in found]
 
 
-def until_counted(client: QueryableStateClient, job_id: str, expected: int) -> None:
+def until_counted(env: StreamExecutionEnvironment, job_id: str, expected: int) -> None:
     """Waits until servers have been told of the commit that Spark's own waits end with."""
-    until(lambda: client.get_kv_state(job_id, "count", "a").value() == expected)
+    with client_of(env) as client:
+        until(lambda: client.get_kv_state(job_id, "count", "a").value() == expected)
 
 
 def test_a_job_that_is_started_again_goes_on(
-    new_environment: NewEnvironment, feed: MakeFeed, connect: Connect, tmp_path: Path
+    new_environment: NewEnvironment, feed: MakeFeed, tmp_path: Path
 ) -> None:
     """In the same session, then with servers and coordinator gone, at another parallelism."""
     directory = str(tmp_path / "state")
@@ -75,16 +83,16 @@ def test_a_job_that_is_started_again_goes_on(
     source.add(reading("a"))
     again = count(env, source)
     assert again.job_id == first.job_id
-    assert counts(connect, again) == [3, 1, None]
+    assert counts(again) == [3, 1, None]
     source.add(reading("b"), reading("c"))
     env = new_environment(checkpoint_directory=directory, backend="heap").set_parallelism(3)
     anew = count(env, source)
     assert anew.job_id == first.job_id
-    assert counts(connect, anew) == [3, 2, 1]
+    assert counts(anew) == [3, 2, 1]
 
 
 def test_a_server_that_is_killed_takes_nothing_along(
-    new_environment: NewEnvironment, feed: MakeFeed, connect: Connect, tmp_path: Path
+    new_environment: NewEnvironment, feed: MakeFeed, tmp_path: Path
 ) -> None:
     """Of a query that has only its checkpoint location: state is beside it."""
     env = new_environment()
@@ -98,13 +106,14 @@ def test_a_server_that_is_killed_takes_nothing_along(
         os.kill(json.loads(told.read_text())["pid"], signal.SIGKILL)
         source.add(reading("a"))
         job.process_all_available()
-    state = connect(job).get_kv_state(job.job_id, "count", "a")
+    with client_of(job) as client:
+        state = client.get_kv_state(job.job_id, "count", "a")
     assert (state.value(), state.info.complete_since_batch) == (3, 0)
     assert (tmp_path / "checkpoint.queryable-state" / "chk-1" / "_metadata").exists()
 
 
 def test_a_query_the_user_starts_is_durable_beside_its_checkpoint(
-    new_environment: NewEnvironment, feed: MakeFeed, connect: Connect, tmp_path: Path
+    new_environment: NewEnvironment, feed: MakeFeed, tmp_path: Path
 ) -> None:
     source = feed(READINGS)
     for expected in (1, 2):
@@ -115,12 +124,12 @@ def test_a_query_the_user_starts_is_durable_beside_its_checkpoint(
         writer = frame.writeStream.format("noop").outputMode("update")
         query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
         query.processAllAvailable()
-        until_counted(connect(env), str(query.id), expected)
+        until_counted(env, str(query.id), expected)
     assert (tmp_path / "checkpoint.queryable-state" / "changelog").is_dir()
 
 
 def test_a_batch_that_the_file_sink_committed_and_spark_did_not_counts_once(
-    new_environment: NewEnvironment, feed: MakeFeed, connect: Connect, tmp_path: Path
+    new_environment: NewEnvironment, feed: MakeFeed, tmp_path: Path
 ) -> None:
     """The sink skips the batch when it runs again, so that no task of it ever does."""
     source = feed(READINGS)
@@ -146,9 +155,9 @@ def test_a_batch_that_the_file_sink_committed_and_spark_did_not_counts_once(
         manifest.unlink()
     source.add(reading("a"))
     job_id, env = run()
-    client = connect(env)
-    until_counted(client, job_id, 3)
-    assert client.get_kv_state(job_id, "count", "b").value() == 1
+    until_counted(env, job_id, 3)
+    with client_of(env) as client:
+        assert client.get_kv_state(job_id, "count", "b").value() == 1
     lines = [line for path in output.glob("*.json") for line in path.read_text().splitlines()]
     assert sorted(json.loads(line)["count"] for line in lines) == [1, 1, 2, 3]
 
@@ -173,7 +182,7 @@ def with_sink(env: StreamExecutionEnvironment, source: Feed, sink: FailingSink) 
 
 
 def test_a_job_that_fails_is_restarted_by_its_strategy(
-    new_environment: NewEnvironment, feed: MakeFeed, connect: Connect, tmp_path: Path
+    new_environment: NewEnvironment, feed: MakeFeed, tmp_path: Path
 ) -> None:
     env = new_environment(checkpoint_directory=str(tmp_path / "state"))
     env.set_restart_strategy(RestartStrategies.fixed_delay_restart(2, 10))
@@ -182,13 +191,13 @@ def test_a_job_that_fails_is_restarted_by_its_strategy(
     job = with_sink(env, source, FailingSink(2))
     job.process_all_available()
     assert (job.restarts, job.status()) == (2, JobStatus.RUNNING)
-    assert counts(connect, job) == [1, 1, None]
+    assert counts(job) == [1, 1, None]
     job.cancel()
     assert job.status() is JobStatus.FINISHED
 
 
 def test_checkpointing_without_a_place_keeps_state_in_the_driver(
-    new_environment: NewEnvironment, feed: MakeFeed, connect: Connect, tmp_path: Path
+    new_environment: NewEnvironment, feed: MakeFeed, tmp_path: Path
 ) -> None:
     """By default a job that is checkpointed is restarted, and a server may be lost meanwhile."""
     env = new_environment().enable_checkpointing(60_000)
@@ -202,7 +211,7 @@ def test_checkpointing_without_a_place_keeps_state_in_the_driver(
     os.kill(json.loads(told.read_text())["pid"], signal.SIGKILL)
     source.add(reading("a"))
     job.process_all_available()
-    assert counts(connect, job) == [2, None, None]
+    assert counts(job) == [2, None, None]
     env.set_state_backend(MemoryStateBackend())
     assert isinstance(env.get_state_backend(), MemoryStateBackend)
 
@@ -219,7 +228,7 @@ def test_a_failure_without_a_strategy_is_the_end(
 
 
 def test_a_cancelled_job_may_leave_nothing(
-    new_environment: NewEnvironment, feed: MakeFeed, connect: Connect, tmp_path: Path
+    new_environment: NewEnvironment, feed: MakeFeed, tmp_path: Path
 ) -> None:
     env = new_environment(checkpoint_directory=str(tmp_path / "state"))
     env.get_checkpoint_config().enable_externalized_checkpoints(
@@ -229,11 +238,11 @@ def test_a_cancelled_job_may_leave_nothing(
     source.add(reading("a"))
     count(env, source).cancel()
     assert not [path for path in (tmp_path / "state").rglob("*") if path.is_file()]
-    assert counts(connect, count(env, source)) == [1, None, None]
+    assert counts(count(env, source)) == [1, None, None]
 
 
 def test_what_would_lose_state_is_refused_before_the_job_starts(
-    new_environment: NewEnvironment, feed: MakeFeed, connect: Connect, tmp_path: Path
+    new_environment: NewEnvironment, feed: MakeFeed, tmp_path: Path
 ) -> None:
     state = tmp_path / "state"
     source = feed(READINGS)
@@ -257,7 +266,8 @@ def test_what_would_lose_state_is_refused_before_the_job_starts(
     source.add(reading("a"))
     env = new_environment(checkpoint_directory=str(state), allow_missing_state=True)
     job = count(env, source)
-    state_of_a = connect(job).get_kv_state(job.job_id, "count", "a", allow_incomplete=True)
+    with client_of(job) as client:
+        state_of_a = client.get_kv_state(job.job_id, "count", "a", allow_incomplete=True)
     assert (state_of_a.value(), state_of_a.info.complete_since_batch) == (1, 1)
 
 
