@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 from typing import TYPE_CHECKING, Any, Self
 
 from queryable_state.streaming.checkpoint_config import CheckpointConfig, CheckpointingMode
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
 
     from queryable_state.streaming.graph import StreamNode
     from queryable_state.streaming.job_client import JobClient
-
-_log = logging.getLogger("queryable_state.streaming")
 
 
 class StreamExecutionEnvironment:
