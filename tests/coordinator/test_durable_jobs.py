@@ -19,6 +19,7 @@ from queryable_state.wire.errors import (
     PlacementError,
     RestoreMismatchError,
     RetryLaterError,
+    SupersededError,
 )
 
 if TYPE_CHECKING:
@@ -302,6 +303,21 @@ def test_a_query_set_back_is_followed_as_far_as_the_root_reaches(tmp_path: Path)
         job.engine.plan(QUERY, 2, offsets=b"other")
         job.begin(3)
         assert [f.batch_id for f in job.open(FIRST, 3).changelogs] == [0, 1]
+
+
+def test_a_driver_that_begins_beside_a_living_one_removes_nothing_of_it(tmp_path: Path) -> None:
+    with driver(tmp_path) as living, driver(tmp_path) as late:
+        for batch in range(4):
+            run(living, batch)
+        # The late one's query had looked where to begin before the other committed more.
+        late.engine.commit(QUERY, 3)
+        with pytest.raises(SupersededError, match="another driver"):
+            late.begin(2)
+        assert [manifest.batch_id for manifest in living.root.manifests(-1)] == [0, 1, 2, 3]
+        run(living, 4)
+    with driver(tmp_path) as job:
+        job.begin(5)
+        assert [f.batch_id for f in job.open(FIRST, 5).changelogs] == [0, 1, 2, 3, 4]
 
 
 def test_a_query_set_back_too_far_is_refused(tmp_path: Path) -> None:

@@ -334,6 +334,31 @@ async def test_a_driver_that_is_started_again_goes_on(tmp_path: Path) -> None:
         assert stored(cluster) == after(0, 1, 2)
 
 
+@pytest.mark.parametrize("refused_at_first", [False, True])
+async def test_stores_of_before_another_driver_went_on_are_not_used(
+    tmp_path: Path, *, refused_at_first: bool
+) -> None:
+    # A heartbeat, which would drop them as well, comes too late.
+    async with InProcessCluster(tmp_path, config=config(), lease_ms=30_000) as cluster:
+        engine = cluster.coordinator.engine
+        job = sensors(cluster)
+        await job.run(0, batch(0))
+        async with InProcessCluster(tmp_path / "other", config=config(), engine=engine) as other:
+            state = declare("last", "string", "bigint")
+            elsewhere = other.job("sensors", state, query_id=job.query_id)
+            await elsewhere.run(1, batch(1))
+            await elsewhere.run(2, batch(2))
+        restarted = job.restart()
+        if refused_at_first:
+            hidden = job.root / "hidden"
+            shown = (job.root / "registrations").rename(hidden)
+            with pytest.raises(CheckpointError, match="no state of it"):
+                await restarted.begin(3)
+            hidden.rename(shown.with_name("registrations"))
+        await restarted.begin(3)
+        assert stored(cluster) == after(0, 1, 2)
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 async def test_state_may_be_kept_in_the_drivers_memory(tmp_path: Path, backend: str) -> None:
     kept = config(backend=backend, state_root="driver:/sensors")

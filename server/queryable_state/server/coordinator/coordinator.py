@@ -84,7 +84,7 @@ class Coordinator:
         self._roots = JobRoots()
         self._objects = MemoryObjectStore()
         self._recovery = Recovery(
-            engine, self._books, self._configs, self._roots, Epochs(), self._objects
+            engine, self._books, self._configs, self._roots, Epochs(), self._objects, self._links
         )
         self._plans = RestorePlans(engine, self._books, self._roots)
         settled = threading.Event()

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from queryable_state.internal.v1 import coordinator_pb2
     from queryable_state.internal.v1.checkpoint_pb2 import JobStorage
     from queryable_state.server.checkpoint.storage import ObjectStore
+    from queryable_state.server.coordinator.backend_links import BackendLinks
     from queryable_state.server.coordinator.books import Books
     from queryable_state.server.coordinator.engine import Engine, QueryInfo
     from queryable_state.server.coordinator.epochs import Epochs
@@ -48,7 +49,11 @@ class Recovery:
         roots: JobRoots,
         epochs: Epochs,
         objects: ObjectStore,
+        links: BackendLinks | None = None,
     ) -> None:
+        """Without `links` servers learn by their leases what to drop."""
+        self._engine = engine
+        self._links = links
         self._books = books
         self._configs = configs
         self._roots = roots
@@ -79,7 +84,8 @@ class Recovery:
         """The first begin of a run; `still_newest` raises where a newer run has taken over.
 
         CheckpointError or RestoreMismatchError where the root is not what the run must go on
-        from: nothing of the run is processed then.
+        from, SupersededError where another driver has gone on: nothing of the run is processed
+        then.
         """
         query_id, run_id = request.query_id, request.run_id
         with self._alone(query_id):
@@ -92,22 +98,21 @@ class Recovery:
                 # A run that was overtaken while its epoch was made must not use it: it may be
                 # higher than that of the newer run.
                 still_newest()
-                self._take(request, info, config, None)
+                anew = self._roots.of(query_id) is not None
+                self._take(request, info, config, None, anew=anew)
                 return
             self._check_not_set_back(request, info)
+            self._check_alone(request, uri)
             storage = storage_of(
                 uri, config.storage_options, fsync=config.fsync, objects=self._objects
             )
             root = StateRoot(uri, storage)
-            before = self._roots.of(query_id)
-            # Another driver that took the root over may have gone on, and come to its end.
-            anew = (
-                before is None
-                or before.uri != root.uri
-                or root.newest_epoch() > self._epochs.newest(query_id)
-            )
             epoch = self._epochs.of(query_id, run_id, root)
             still_newest()
+            before = self._roots.of(query_id)
+            # Another driver that took an epoch in between may have gone on, and come to its end.
+            # The epochs tell so for as long as the run is not bound, however often that fails.
+            anew = before is None or before.uri != root.uri or epoch != before.epoch + 1
             loaded = self._loader.load(
                 JobRoot(query_id, run_id, config, root, epoch=epoch),
                 info.name,
@@ -142,12 +147,13 @@ class Recovery:
         config: JobConfig,
         root: JobRoot | None,
         *,
-        anew: bool = False,
+        anew: bool,
     ) -> None:
         books, query_id = self._books, request.query_id
+        if anew:
+            self._empty_servers(query_id)
         with books.changed:
             job = books.enter(query_id, info)
-            anew = anew or (root is None and self._roots.of(query_id) is not None)
             if anew and job.first_batch is not None:
                 books.restart(job)
             if root is not None:
@@ -155,6 +161,21 @@ class Recovery:
                 books.states.adopt(query_id, root.registrations.states)
                 books.commits.enter(query_id, _committed(root, request.batch_id - 1))
             self._roots.bind(query_id, request.run_id, config, root)
+
+    def _empty_servers(self, query_id: bytes) -> None:
+        """What servers hold is not what the root has: a task must not find it before it is gone."""
+        with self._books.changed:
+            self._books.now_ms()
+            addresses = set(self._books.holders(query_id).values())
+        if not addresses or self._links is None:
+            return
+        staying = addresses - self._links.drop_query(query_id, addresses)
+        if staying:
+            raise RetryLaterError(
+                f"state servers at {', '.join(sorted(staying))} hold what query {query_id.hex()} "
+                "had before another driver went on with it, and do not answer",
+                retry_after_ms=_RETRY_MS,
+            )
 
     def _committed(self, query_id: bytes) -> int:
         with self._books.changed:
@@ -169,6 +190,14 @@ class Recovery:
             job = books.enter(request.query_id, info)
             if job.first_batch is not None:
                 books.contact(job, request.batch_id)
+
+    def _check_alone(self, request: coordinator_pb2.BeginBatchRequest, uri: str) -> None:
+        """Refuses a run whose batch another one has committed, before it takes an epoch from it."""
+        if self._engine.is_committed(request.query_id, request.batch_id):
+            raise SupersededError(
+                f"batch {request.batch_id} of query {request.query_id.hex()} begins, and is "
+                f"committed: another driver runs the same query on {uri}; end one of the two"
+            )
 
     @contextmanager
     def _alone(self, query_id: bytes) -> Iterator[None]:

@@ -41,7 +41,7 @@ class RootLoader:
 
         All before the batch is there, or was never made; batches up to `complete_to` have their
         manifests. CheckpointError where state is missing or unreadable, RestoreMismatchError
-        where it is of another job.
+        where it is of another job, SupersededError where another driver runs it.
         """
         root, config = job_root.root, job_root.config
         record = root.registrations()
@@ -55,7 +55,16 @@ class RootLoader:
                 "job another name or checkpoint folder, start it with its own Spark checkpoint, or "
                 "remove the folder if its state is not needed"
             )
-        checkpoints = [] if new else rewind(root, record, batch_id)
+        checkpoints = (
+            []
+            if new
+            else rewind(
+                root,
+                record,
+                batch_id,
+                lambda batch: self._engine.is_committed(job_root.query_id, batch),
+            )
+        )
         savepoint = None
         if record.restored_from:
             savepoint = _savepoint(record.restored_from, config, required=not checkpoints)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from queryable_state.server.checkpoint import layout
 from queryable_state.server.checkpoint.storage import join
-from queryable_state.wire.errors import JobError
+from queryable_state.wire.errors import JobError, SupersededError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from queryable_state.internal.v1.checkpoint_pb2 import CheckpointMetadata, RootRegistrations
     from queryable_state.server.checkpoint.state_root import StateRoot
@@ -18,12 +18,19 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-def rewind(root: StateRoot, record: RootRegistrations, batch_id: int) -> list[CheckpointMetadata]:
+def rewind(
+    root: StateRoot,
+    record: RootRegistrations,
+    batch_id: int,
+    is_committed: Callable[[int], bool],
+) -> list[CheckpointMetadata]:
     """The checkpoints a run that begins at a batch can go on from, newest first.
 
     Where the root is past the batch, what it has of later batches is removed: they will be other
     batches. Changelogs of the batch itself stay: those made of the same offsets still count.
     JobError, and nothing removed, where what was before the batch is not there any more.
+    SupersededError, and nothing removed, where the engine has the batch committed: then nobody
+    set it back, and another driver has gone on since this run looked where to begin.
     """
     checkpoints = [c for c in root.checkpoints() if c.version >= record.first_batch - 1]
     usable = [c for c in checkpoints if c.version < batch_id]
@@ -33,6 +40,12 @@ def rewind(root: StateRoot, record: RootRegistrations, batch_id: int) -> list[Ch
     if not later and not committed:
         return usable
     newest = max([*committed, *(c.version for c in later)])
+    # Asked after the root was read: whoever wrote a manifest there had seen the commit.
+    if is_committed(batch_id):
+        raise SupersededError(
+            f"the query begins at batch {batch_id}, and its state in {root.uri} is at {newest}, as "
+            "its checkpoint is by now: another driver runs the same query; end one of the two"
+        )
     if (later and not usable) or batch_id < record.first_batch:
         raise JobError(
             f"the query begins again at batch {batch_id}, and its state in {root.uri} is at "
