@@ -266,3 +266,19 @@ async def test_a_query_that_waits_for_long_does_not_keep_a_proxy_from_closing(
         await stream.ask(id=2, state_id=1 << 31, keys=wire_keys("x"))
         async with asyncio.timeout(10):
             await proxy.aclose()
+
+
+async def test_an_idle_stream_is_ended_at_once_by_a_proxy_that_closes(
+    cluster: InProcessCluster, job: InProcessJob
+) -> None:
+    """Its client has nothing to wait for there, and is told to go elsewhere."""
+    state_id = await state_id_of(cluster)
+    proxy = await cluster.add_proxy(drain_timeout_s=60)
+    async with (
+        grpc.aio.insecure_channel(proxy.address) as channel,
+        RawStream(channel) as stream,
+    ):
+        await stream.ask(id=1, state_id=state_id, keys=wire_keys("a"))
+        async with asyncio.timeout(10):
+            await proxy.aclose()
+            assert await stream.call.code() == grpc.StatusCode.UNAVAILABLE

@@ -51,10 +51,13 @@ class AnswerStream:
         self._idle = asyncio.Event()
         self._idle.set()
         self._draining = False
+        self._ended = False
+        self._reader: asyncio.Task[Any] | None = None
 
     async def run(self) -> None:
         """Serves until the client ends its side; raises what refuses the whole stream."""
         read = self._context.read
+        self._reader = asyncio.current_task()
         try:
             await self._greet()
             while (frame := await read()) is not grpc.aio.EOF:
@@ -65,7 +68,13 @@ class AnswerStream:
                     await self._written()
             # Who ends its side after its last query still gets every answer.
             await self.drain()
+        except asyncio.CancelledError:
+            if self._ended and self._reader is not None:
+                self._reader.uncancel()
+                raise self._stopping() from None
+            raise
         finally:
+            self._reader = None
             if self._writer is not None:
                 self._writer.cancel()
             await self._session.aclose()
@@ -75,6 +84,12 @@ class AnswerStream:
         self._draining = True
         await self._idle.wait()
         await self._written()
+
+    def end(self) -> None:
+        """Ends the stream from this side, where the client has not: it goes on elsewhere."""
+        if self._reader is not None and not self._ended:
+            self._ended = True
+            self._reader.cancel()
 
     async def _written(self) -> None:
         """Returns once the outbox is written."""
@@ -127,9 +142,7 @@ class AnswerStream:
     def _admit(self, query: query_pb2.Query, frame_bytes: int) -> None:
         limits = self._info.limits
         if self._draining:
-            raise RetryLaterError(
-                f"server {self._info.server_id} is stopping: ask another", retry_after_ms=200
-            )
+            raise self._stopping()
         if self._unanswered >= limits.queries_in_flight:
             raise RetryLaterError(
                 f"{self._unanswered} queries of this stream wait for their answer, as many as "
@@ -138,6 +151,11 @@ class AnswerStream:
                 retry_after_ms=20,
             )
         check_query(query, limits, frame_bytes)
+
+    def _stopping(self) -> RetryLaterError:
+        return RetryLaterError(
+            f"server {self._info.server_id} is stopping: ask another", retry_after_ms=200
+        )
 
     def _deliver(self, frame: bytes, last: bool) -> None:
         if last:

@@ -70,6 +70,7 @@ class QueryableStateService:
         self._draining = True
         for stream in tuple(self._streams):
             await stream.drain()
+            stream.end()
 
     async def GetKvState(
         self, request: query_pb2.GetKvStateRequest, context: _Context
