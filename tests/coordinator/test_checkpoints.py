@@ -225,6 +225,42 @@ def test_a_checkpoint_is_declined_while_a_subtask_is_not_open(tmp_path: Path) ->
         assert job.engine.stopped == {}
 
 
+@pytest.mark.parametrize("may_be_left", [False, True])
+def test_a_checkpoint_waits_for_every_operator_whose_state_is_stored(
+    tmp_path: Path, *, may_be_left: bool
+) -> None:
+    other = subtask_of(0, uid="behind it", p=1)
+    with writing_driver(tmp_path) as job:
+        epoch = job.begin(0)
+        job.open(other, 0)
+        job.a.register_states(other, "of the other")
+        job.seal(other, 0, 9, epoch=epoch)
+        job.run(0)
+    config = JobConfig(checkpoint_interval_ms=0, allow_non_restored_state=may_be_left)
+    with writing_driver(tmp_path, config) as job:
+        # In its first batch nobody can tell what the job has: the stages follow one another.
+        job.run(1, committed=False)
+        with pytest.raises(CheckpointError, match="'behind it'"):
+            job.coordinator.trigger_checkpoint(QUERY, 0.1)
+        assert job.root.checkpoints() == []
+        job.commit(1)
+        if may_be_left:
+            assert uids(job) == ["op"]
+            return
+        with pytest.raises(CheckpointError, match="allow state that is not restored"):
+            job.coordinator.trigger_checkpoint(QUERY, 0.1)
+        job.begin(2)
+        plan = job.open(other, 2)
+        assert [file.batch_id for file in plan.changelogs] == [0]
+        assert uids(job) == ["behind it", "op"]
+
+
+def uids(job: WritingDriver) -> list[str]:
+    """The operators of a checkpoint taken now."""
+    metadata = job.coordinator.trigger_checkpoint(QUERY, LONG_S)
+    return sorted(operator.uid for operator in metadata.operators)
+
+
 def test_being_declined_for_one_reason_again_and_again_is_one_entry(tmp_path: Path) -> None:
     with writing_driver(tmp_path, OFTEN) as job:
         epoch = job.begin(0)

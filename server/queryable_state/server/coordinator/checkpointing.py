@@ -37,7 +37,7 @@ class Checkpointing:
         authority: Authority,
         settled: threading.Event,
     ) -> None:
-        snapshots = Snapshots(books)
+        snapshots = Snapshots(books, roots)
         writer = SnapshotWriter(engine, snapshots, links)
         self.history = CheckpointHistory()
         self.checkpointer = Checkpointer(

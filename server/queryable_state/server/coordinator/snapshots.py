@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeGuard
 
 from queryable_state.internal.v1 import backend_pb2
+from queryable_state.server.coordinator.absent_operators import check_none_absent
 from queryable_state.server.coordinator.checkpoint_history import DeclinedError
 from queryable_state.server.coordinator.jobs import RUNNING
 from queryable_state.wire.errors import UnknownJobError
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from queryable_state.server.coordinator.books import Books
     from queryable_state.server.coordinator.commits import StableCap
+    from queryable_state.server.coordinator.job_roots import JobRoots
     from queryable_state.server.coordinator.jobs import Job
     from queryable_state.server.coordinator.operators import Operator, Ownership
     from queryable_state.v1 import registration_pb2
@@ -75,8 +77,9 @@ class SnapshotPlan:
 class Snapshots:
     """Plans snapshots, and holds what they need held. Thread-safe, no I/O."""
 
-    def __init__(self, books: Books) -> None:
+    def __init__(self, books: Books, roots: JobRoots) -> None:
         self._books = books
+        self._roots = roots
 
     def resolve(self, job_text: str) -> bytes:
         """The query of a job's id or name; of an empty one the only job that runs."""
@@ -221,6 +224,11 @@ class Snapshots:
             raise DeclinedError(f"job {job.label} has not committed a batch")
         try:
             newest = books.commits.settled_commit(job.query_id)
+            root, first = self._roots.of(job.query_id), job.first_batch_of_run
+            if root is not None:
+                ran_whole = first is not None and cap.version >= first
+                uids = {operator.uid for operator in operators}
+                check_none_absent(root, job.label, uids, cap.version, ran_whole=ran_whole)
             opened = max(o.opened_batch for op in operators for o in op.subtasks.values())
             if opened > cap.version + 1:
                 raise DeclinedError(

@@ -1,0 +1,44 @@
+"""Operators that have state in a job's root, and that a run has not opened yet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from queryable_state.server.coordinator.checkpoint_history import DeclinedError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from queryable_state.server.coordinator.job_roots import JobRoot
+
+
+def check_none_absent(
+    root: JobRoot, label: str, opened: Collection[str], version: int, *, ran_whole: bool
+) -> None:
+    """DeclinedError where a snapshot of the opened operators would leave out state of others.
+
+    A restore from it would find nothing of them. A run opens an operator with its first task,
+    which comes after the stages before it, or when the user's function runs it. `ran_whole`: the
+    run has committed a batch; what it has not opened by then may be left behind where the job
+    allows state that is not restored.
+    """
+    savepoint = {o.uid for o in root.savepoint.operators} if root.savepoint else set()
+    known = {state.operator_uid for state in root.registrations.states} | savepoint
+    missing = known.difference(opened)
+    if not missing or (ran_whole and root.config.allow_non_restored_state):
+        return
+    # Registrations stay when state is left behind: only what is still there can be lost.
+    newest = next(iter(root.checkpoints()), None)
+    if newest is None:
+        stored, after = savepoint, root.first_batch - 1
+    else:
+        stored, after = {operator.uid for operator in newest.operators}, newest.version
+    for manifest in root.manifests(after, version):
+        stored |= {file.operator_uid for file in manifest.changelogs}
+    absent = sorted(missing & stored)
+    if absent:
+        raise DeclinedError(
+            f"job {label}: {root.uri} has state of operators that have not run since the job was "
+            f"started: {', '.join(map(repr, absent))}; where the job has them no more, allow state "
+            "that is not restored"
+        )
