@@ -1,0 +1,155 @@
+"""Coordinators without a port, one after another."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from tests.protocol.servers import RefusedError, Servers
+
+from queryable_state.internal.v1 import backend_pb2
+from queryable_state.server.checkpoint.object_storage import MemoryObjectStore
+from queryable_state.server.coordinator.announcer import Announcer
+from queryable_state.server.coordinator.authority import Authority
+from queryable_state.server.coordinator.batches import Batches
+from queryable_state.server.coordinator.books import Books
+from queryable_state.server.coordinator.catalog import Catalog
+from queryable_state.server.coordinator.checkpointing import Checkpointing
+from queryable_state.server.coordinator.epochs import Epochs
+from queryable_state.server.coordinator.job_config import JobConfig, JobConfigs
+from queryable_state.server.coordinator.job_roots import JobRoots
+from queryable_state.server.coordinator.leases import Leases
+from queryable_state.server.coordinator.manifests import Manifests
+from queryable_state.server.coordinator.recovery import Recovery
+from queryable_state.server.coordinator.restore_plans import RestorePlans
+from queryable_state.server.coordinator.subtasks import Subtasks
+from queryable_state.server.settings import CoordinatorSettings
+from queryable_state.wire.errors import QueryableStateError, RetryLaterError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from tests.protocol.loop import Clock
+
+    from queryable_state.server.coordinator.commits import CommitRound
+    from queryable_state.server.testing import InMemoryEngine
+
+LEASE_MS, MARGIN_MS = 5_000, 1_000
+_STEP_MS = 200
+
+
+class Driver:
+    """A coordinator's parts, without its port. Blocking, as they are."""
+
+    def __init__(self, engine: InMemoryEngine, clock: Clock, servers: Servers) -> None:
+        settings = CoordinatorSettings(
+            lease_ms=LEASE_MS,
+            lease_margin_ms=MARGIN_MS,
+            push_timeout_ms=1_000,
+            manifest_timeout_ms=5_000,
+        )
+        links: Any = _Links(servers)
+        self._clock = clock
+        self.books = Books(settings, clock_ms=lambda: clock.now_ms, wall_ms=lambda: clock.now_ms)
+        self.leases = Leases(self.books)
+        self.roots = JobRoots()
+        configs = JobConfigs()
+        # Every file of a checkpoint stands apart, so that it can be damaged.
+        configs.configure("", JobConfig(inline_bytes=0))
+        self.objects = MemoryObjectStore()
+        batches = Batches(self.books)
+        settled = threading.Event()
+        self.announcer = Announcer(
+            batches,
+            Manifests(engine, batches, self.roots),
+            links,
+            engine,
+            settled,
+            strict=False,
+            manifest_timeout_s=5.0,
+        )
+        self.authority = Authority(
+            engine,
+            Recovery(engine, self.books, configs, self.roots, Epochs(), self.objects),
+            self.roots,
+            RestorePlans(engine, self.books, self.roots),
+            Subtasks(self.books),
+            batches,
+            Catalog(self.books),
+            self.announcer,
+            settle_timeout_s=1.0,
+        )
+        self.checkpointing = Checkpointing(
+            engine, self.books, self.roots, links, self.authority, settled
+        )
+
+    def advance(self, ms: int) -> None:
+        """Lets time pass, in steps: a leap would be taken for a stalled process."""
+        while ms > 0:
+            self._clock.now_ms += min(ms, _STEP_MS)
+            ms -= _STEP_MS
+            self.leases.tick()
+
+    def close(self) -> None:
+        self.checkpointing.close()
+        self.announcer.close()
+
+
+class _Links:
+    """A coordinator's way to its servers: the calls of `BackendLinks`."""
+
+    def __init__(self, servers: Servers) -> None:
+        self._servers = servers
+
+    def commit(self, commit_round: CommitRound) -> dict[str, list[backend_pb2.SealedSubtask]]:
+        commit = commit_round.commit
+        request = backend_pb2.CommitRequest(
+            query_id=commit_round.query_id,
+            version=commit.version,
+            commit_time_ms=commit.commit_time_ms,
+            watermark_ms=commit.watermark_ms,
+            stable_version=commit_round.stable_version,
+        )
+        seals = {}
+        for server_id, address in commit_round.addresses.items():
+            answer = self._answer(address, "Commit", request)
+            if answer is not None:
+                seals[server_id] = list(answer.sealed)
+        return seals
+
+    def drop_query(self, query_id: bytes, addresses: Iterable[str]) -> set[str]:
+        request = backend_pb2.DropQueryRequest(query_id=query_id)
+        return {a for a in addresses if self._answer(a, "DropQuery", request) is not None}
+
+    def snapshot(
+        self, address: str, request: backend_pb2.SnapshotRequest, timeout_s: float
+    ) -> _SnapshotCall:
+        return _SnapshotCall(self._servers, address, request)
+
+    def _answer(self, address: str, rpc: str, request: Any) -> Any:
+        server = self._servers.by_address.get(address)
+        if server is None or server.driver is None:
+            return None
+        try:
+            return self._servers.runner.run(server.call(rpc, request))
+        except QueryableStateError:
+            return None
+
+
+class _SnapshotCall:
+    def __init__(
+        self, servers: Servers, address: str, request: backend_pb2.SnapshotRequest
+    ) -> None:
+        self._servers, self._address, self._request = servers, address, request
+
+    def __iter__(self) -> Iterator[backend_pb2.SnapshotEvent]:
+        server = self._servers.by_address.get(self._address)
+        if server is None or server.driver is None:
+            raise RetryLaterError(f"nobody answers at {self._address}")
+        try:
+            yield from self._servers.runner.run(server.events(self._request))
+        except RefusedError as refusal:
+            raise refusal.error from None
+
+    def cancel(self) -> None:
+        """What is not begun yet has nothing to end."""
