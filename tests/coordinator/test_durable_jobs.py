@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.coordinator.drivers import QUERY, driver, subtask_of
@@ -13,6 +13,7 @@ from tests.coordinator.drivers import QUERY, driver, subtask_of
 from queryable_state.internal.v1 import checkpoint_pb2, coordinator_pb2
 from queryable_state.server.checkpoint import layout
 from queryable_state.server.coordinator import JobConfig
+from queryable_state.server.coordinator.root_loader import RootLoader
 from queryable_state.wire.errors import (
     CheckpointError,
     JobError,
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.coordinator.drivers import Driver
+
+    from queryable_state.server.coordinator.job_roots import JobRoot
 
 FIRST, SECOND = subtask_of(0), subtask_of(1)
 
@@ -169,6 +172,27 @@ def test_a_run_that_a_sink_skips_commits_what_the_run_before_sealed(tmp_path: Pa
         job.commit(1)
         assert tokens(job.root.manifest(1)) == [(0, 63, 1, 20)]
         assert not job.peer().dropped, "it was loaded when the store was opened"
+
+
+def test_a_commit_found_out_while_the_next_run_reads_the_root_is_not_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with driver(tmp_path) as job:
+        run(job, 0)
+        job.seal(FIRST, 1, 20, epoch=job.begin(1))
+        load = RootLoader.load
+
+        def found_out_meanwhile(*args: Any, **kwargs: Any) -> JobRoot:
+            loaded = load(*args, **kwargs)
+            job.commit(1)
+            return loaded
+
+        monkeypatch.setattr(RootLoader, "load", found_out_meanwhile)
+        _, job.run_id = job.engine.start("job", query_id=QUERY)
+        with pytest.raises(RetryLaterError, match="read again"):
+            job.begin(2)
+        job.begin(2)
+        assert [file.batch_id for file in job.open(FIRST, 2).changelogs] == [0, 1]
 
 
 def test_files_of_other_offsets_are_neither_staged_nor_committed(tmp_path: Path) -> None:

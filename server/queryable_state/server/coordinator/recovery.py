@@ -113,15 +113,16 @@ class Recovery:
             # Another driver that took an epoch in between may have gone on, and come to its end.
             # The epochs tell so for as long as the run is not bound, however often that fails.
             anew = before is None or before.uri != root.uri or epoch != before.epoch + 1
+            # What a run before has begun here is completed by its commit round, which servers
+            # report to.
+            complete_to = request.batch_id - 1 if anew else self._committed(query_id)
             loaded = self._loader.load(
                 JobRoot(query_id, run_id, config, root, epoch=epoch),
                 info.name,
                 request.batch_id,
-                # What a run before has begun here is completed by its commit round, which
-                # servers report to.
-                complete_to=request.batch_id - 1 if anew else self._committed(query_id),
+                complete_to=complete_to,
             )
-            self._take(request, info, config, loaded, anew=anew)
+            self._take(request, info, config, loaded, anew=anew, complete_to=complete_to)
             _log.info(
                 "job %r begins at batch %d with epoch %d; its state is kept in %s "
                 "(%d checkpoints, first batch %d)",
@@ -148,12 +149,20 @@ class Recovery:
         root: JobRoot | None,
         *,
         anew: bool,
+        complete_to: int = -1,
     ) -> None:
         books, query_id = self._books, request.query_id
         if anew:
             self._empty_servers(query_id)
         with books.changed:
             job = books.enter(query_id, info)
+            if root is not None and not anew and books.commits.version(query_id) != complete_to:
+                # Its manifest may be written to the root as the run before holds it.
+                raise RetryLaterError(
+                    f"a batch after {complete_to} of query {query_id.hex()} was found to be "
+                    f"committed while {root.uri} was read, which is read again",
+                    retry_after_ms=_RETRY_MS,
+                )
             if anew and job.first_batch is not None:
                 books.restart(job)
             if root is not None:
