@@ -10,7 +10,6 @@ from tests.coordinator.drivers import QUERY, driver, subtask_of
 from queryable_state.internal.v1 import checkpoint_pb2, coordinator_pb2
 from queryable_state.server.checkpoint.framing import write_message
 from queryable_state.server.coordinator import JobConfig
-from queryable_state.server.coordinator.root_registrations import check_operators
 from queryable_state.v1 import registration_pb2
 from queryable_state.wire.errors import JobError, RestoreMismatchError
 from queryable_state.wire.types import Types
@@ -156,15 +155,6 @@ def test_a_query_that_does_not_go_on_behind_the_savepoint_is_refused(tmp_path: P
     config = savepoint(tmp_path, state("count", Types.LONG(), state_id=77))
     with driver(tmp_path, config) as job, pytest.raises(RestoreMismatchError, match="batch 6"):
         job.begin(0)
-
-
-def test_an_operator_of_the_savepoint_that_is_gone_must_be_allowed() -> None:
-    metadata = checkpoint_pb2.CheckpointMetadata(
-        operators=[checkpoint_pb2.OperatorSnapshot(uid="gone")]
-    )
-    with pytest.raises(RestoreMismatchError, match="'gone'"):
-        check_operators(metadata, {"op"}, allow_non_restored_state=False)
-    check_operators(metadata, {"op"}, allow_non_restored_state=True)
 
 
 def test_an_added_operator_starts_empty_and_complete(tmp_path: Path) -> None:

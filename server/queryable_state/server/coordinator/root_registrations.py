@@ -10,7 +10,6 @@ from queryable_state.wire.errors import RestoreMismatchError
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from queryable_state.internal.v1.checkpoint_pb2 import CheckpointMetadata
     from queryable_state.server.coordinator.books import Books
     from queryable_state.server.coordinator.job_roots import JobRoot
 
@@ -28,23 +27,6 @@ def keep_registrations(books: Books, root: JobRoot) -> None:
         del record.states[:]
         record.states.extend(states)
         root.write_registrations(record)
-
-
-def check_operators(
-    savepoint: CheckpointMetadata, uids: Collection[str], *, allow_non_restored_state: bool
-) -> None:
-    """Refuses a job that lacks operators of the savepoint it starts from, unless that is allowed.
-
-    For use at submission, with the uids of all stateful operators of the job.
-    """
-    gone = [operator for operator in savepoint.operators if operator.uid not in uids]
-    if gone and not allow_non_restored_state:
-        names = ", ".join(repr(operator.uid) for operator in gone)
-        raise RestoreMismatchError(
-            f"the savepoint has state of operators the job has not: {names}; the job has "
-            f"{', '.join(map(repr, sorted(uids))) or 'none'}: give them the uids they had, or "
-            "allow state that is not restored"
-        )
 
 
 def check_states(root: JobRoot, uid: str, names: Collection[str]) -> None:
