@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,8 +25,6 @@ from queryable_state.wire.errors import (
 )
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.coordinator.drivers import Driver
 
     from queryable_state.server.coordinator.job_roots import JobRoot
@@ -146,6 +145,33 @@ def test_a_batch_committed_just_before_the_driver_died_gets_its_manifest(tmp_pat
         job.begin(2)
         assert tokens(job.root.manifest(1)) == [(0, 63, 1, 20)]
         assert [f.batch_id for f in job.open(FIRST, 2).changelogs] == [0, 1]
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_damaged_changelog_of_a_committed_batch_is_not_passed_over(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, *, again: bool
+) -> None:
+    with driver(tmp_path) as job:
+        epoch = job.begin(0)
+        job.file(FIRST, 0, 1, epoch=epoch)
+        damaged = Path(job.root.path(job.file(SECOND, 0, 2, epoch=epoch).path))
+        damaged.write_bytes(damaged.read_bytes()[:-1])
+        if again:
+            # What another attempt has written of the same offsets stands for it.
+            job.file(SECOND, 0, 1, epoch=epoch)
+    with driver(tmp_path) as job:
+        job.engine.plan(QUERY, 0)
+        if again:
+            job.begin(1)
+            assert tokens(job.root.manifest(0)) == [(0, 63, 1, 1), (64, 127, 1, 1)]
+            return
+        with pytest.raises(CheckpointError, match=str(damaged)):
+            job.begin(1)
+    with driver(tmp_path, JobConfig(allow_missing_state=True)) as job:
+        job.engine.plan(QUERY, 0)
+        job.begin(1)
+        assert tokens(job.root.manifest(0)) == [(0, 63, 1, 1)]
+        assert "goes on without them" in caplog.text
 
 
 def test_what_was_sealed_of_the_batch_that_begins_again_is_staged(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from queryable_state.server.checkpoint import layout
 from queryable_state.server.checkpoint.storage import MissingFileError, checksum, join
 from queryable_state.wire.changelog import read_changelog
 from queryable_state.wire.changes import Token
-from queryable_state.wire.errors import CorruptDataError
+from queryable_state.wire.errors import CheckpointError, CorruptDataError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -71,27 +71,71 @@ def _entries(files: list[ChangelogFile]) -> Iterator[ChangelogFile]:
             chosen = highest
 
 
+def choose_committed(
+    storage: CheckpointStorage,
+    root: str,
+    batch_id: int,
+    offsets_digest: bytes,
+    *,
+    allow_missing: bool = False,
+) -> list[ChangelogFile]:
+    """The files that count of a batch that is committed.
+
+    CheckpointError where one that cannot be read has key groups no other file has: it may be what
+    was acknowledged, and then is lost. With `allow_missing` that is logged.
+    """
+    broken: list[str] = []
+    chosen = choose(list_sealed(storage, root, batch_id, offsets_digest, broken))
+    lost = sorted(path for path in broken if not _is_covered(path, chosen))
+    if lost:
+        names = ", ".join(join(root, path) for path in lost)
+        text = f"batch {batch_id} is committed, and changelogs of it cannot be read: {names}"
+        if not allow_missing:
+            raise CheckpointError(
+                f"{text}: bring them back from a copy, remove them if no task of the batch was "
+                "told that they were written, or allow missing state to go on without them"
+            )
+        _log.error("%s: the query goes on without them, as it is allowed to", text)
+    return chosen
+
+
+def _is_covered(path: str, chosen: Iterable[ChangelogFile]) -> bool:
+    """Whether all key groups of a file are those of chosen ones, too."""
+    named = layout.parse_changelog_file(path)
+    assert named is not None
+    first = named.first_key_group
+    for file in chosen:
+        if file.operator_uid == named.operator_uid and file.first_key_group <= first:
+            first = max(first, file.last_key_group + 1)
+    return first > named.last_key_group
+
+
 def list_sealed(
-    storage: CheckpointStorage, root: str, batch_id: int, offsets_digest: bytes
+    storage: CheckpointStorage,
+    root: str,
+    batch_id: int,
+    offsets_digest: bytes,
+    broken: list[str] | None = None,
 ) -> list[ChangelogFile]:
     """The whole changelogs of a batch that were made of these offsets, not chosen among yet.
 
-    A torn or corrupt file, and one of other offsets, was never acknowledged for this batch as it
-    now is: it is logged and left out. Paths are relative to the root. `index` and `parallelism`
-    are 0: a file does not say them.
+    A torn or corrupt file, and one of other offsets, is logged and left out; paths of corrupt ones
+    are added to `broken`. Paths are relative to the root. `index` and `parallelism` are 0: a file
+    does not say them.
     """
     folder = layout.batch_folder(batch_id)
     paths = [f"{folder}/{entry.path}" for entry in storage.walk(join(root, folder))]
+    corrupt = [] if broken is None else broken
 
     def read(path: str) -> ChangelogFile | None:
-        return _sealed(storage, root, path, offsets_digest)
+        return _sealed(storage, root, path, offsets_digest, corrupt)
 
     with ThreadPoolExecutor(_READERS, thread_name_prefix="changelogs") as readers:
         return [file for file in readers.map(read, paths) if file is not None]
 
 
 def _sealed(
-    storage: CheckpointStorage, root: str, path: str, offsets_digest: bytes
+    storage: CheckpointStorage, root: str, path: str, offsets_digest: bytes, broken: list[str]
 ) -> ChangelogFile | None:
     named = layout.parse_changelog_file(path)
     if named is None:
@@ -103,6 +147,7 @@ def _sealed(
         return None
     except CorruptDataError as problem:
         _log.warning("%s does not count: %s", join(root, path), problem)
+        broken.append(path)
         return None
     token = changelog.seal.token
     if (changelog.batch_id, token.run_epoch, token.task_attempt) != (

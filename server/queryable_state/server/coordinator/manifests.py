@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from queryable_state.internal.v1.checkpoint_pb2 import ChangelogFile, Manifest
-from queryable_state.server.checkpoint.changelog_folder import choose, list_sealed
+from queryable_state.server.checkpoint.changelog_folder import choose, choose_committed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -85,8 +85,13 @@ class Manifests:
 
 
 def _listed(root: JobRoot, facts: BatchFacts) -> list[ChangelogFile]:
-    sealed = list_sealed(root.storage, root.uri, facts.batch_id, facts.offsets_digest)
-    files = choose(sealed)
+    files = choose_committed(
+        root.storage,
+        root.uri,
+        facts.batch_id,
+        facts.offsets_digest,
+        allow_missing=root.config.allow_missing_state,
+    )
     for file in files:
         facts.name_subtask(file)
     return files

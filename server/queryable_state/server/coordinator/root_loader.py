@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from queryable_state.internal.v1.checkpoint_pb2 import Manifest, RootRegistrations
-from queryable_state.server.checkpoint.changelog_folder import choose, list_sealed
+from queryable_state.server.checkpoint.changelog_folder import choose_committed
 from queryable_state.server.checkpoint.state_root import read_savepoint
 from queryable_state.server.checkpoint.storage import storage_of
 from queryable_state.server.coordinator.root_rewind import rewind
@@ -109,8 +109,14 @@ class RootLoader:
                 ) from failure
             manifest.offsets_digest = clocks.offsets_digest
             manifest.watermark_ms = clocks.watermark_ms
-            sealed = list_sealed(job_root.storage, job_root.uri, batch, clocks.offsets_digest)
-            manifest.changelogs.extend(choose(sealed))
+            files = choose_committed(
+                job_root.storage,
+                job_root.uri,
+                batch,
+                clocks.offsets_digest,
+                allow_missing=job_root.config.allow_missing_state,
+            )
+            manifest.changelogs.extend(files)
         _log.info("batch %d: %d changelogs found", batch, len(manifest.changelogs))
         job_root.write_manifest(manifest)
 
