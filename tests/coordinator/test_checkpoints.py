@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.coordinator.drivers import QUERY, driver, subtask_of
 from tests.coordinator.writers import WritingDriver, until, writing_driver
 
 from queryable_state.internal.v1 import coordinator_pb2
+from queryable_state.server.checkpoint.state_root import StateRoot
 from queryable_state.server.coordinator import JobConfig
 from queryable_state.server.testing import FakeClock
 from queryable_state.wire.errors import CheckpointError, RetryLaterError, SupersededError
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from queryable_state.server.checkpoint.retention import Removed
 
 
 FIRST, SECOND = subtask_of(0), subtask_of(1)
@@ -355,6 +358,24 @@ def test_what_a_failed_checkpoint_shared_goes_with_the_next_one(tmp_path: Path) 
         assert job.coordinator.trigger_checkpoint(QUERY, LONG_S).checkpoint_id == 8
         assert not job.root.storage.exists(stray)
         assert folders(job) == {"chk-8"}
+
+
+def test_what_a_run_that_takes_over_shares_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    retain = StateRoot.retain
+
+    def taken_over_then(root: StateRoot, *args: Any, **fields: Any) -> Removed:
+        removed = retain(root, *args, **fields)
+        root.allocate_epoch(b"another driver")
+        root.storage.write(root.path("shared/00ff-12"), b"of its checkpoint")
+        return removed
+
+    monkeypatch.setattr(StateRoot, "retain", taken_over_then)
+    with writing_driver(tmp_path) as job:
+        job.run(0)
+        job.coordinator.trigger_checkpoint(QUERY, LONG_S)
+        assert job.root.storage.list(job.root.path("shared")) == ["00ff-12"]
 
 
 def test_a_run_that_was_taken_over_completes_no_checkpoint(tmp_path: Path) -> None:

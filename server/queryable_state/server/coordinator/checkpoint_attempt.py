@@ -114,10 +114,13 @@ class CheckpointAttempt:
         return True
 
     def _sweep(self, named: set[str]) -> None:
-        storage, folder = self._root.storage, self._root.root.path(layout.SHARED)
-        for name in storage.list(folder):
-            if name not in named:
-                storage.delete(join(folder, name))
+        root = self._root
+        folder = root.root.path(layout.SHARED)
+        left = [name for name in root.storage.list(folder) if name not in named]
+        # Whoever takes the root over writes files of its own from then on: none is listed.
+        root.root.check_epoch(root.epoch)
+        for name in left:
+            root.storage.delete(join(folder, name))
 
     def _write(self, triggered_at_ms: int, begun_s: float, timeout_s: float) -> CheckpointMetadata:
         root = self._root
