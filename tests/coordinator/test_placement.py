@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from queryable_state.internal.v1 import coordinator_pb2
-from queryable_state.server.coordinator.placement import Operator, Placement
+from queryable_state.server.coordinator.operators import Operator
+from queryable_state.server.coordinator.placement import Placement
 from queryable_state.server.coordinator.servers import Server, ServerTable
 from queryable_state.wire.errors import (
     InvalidRequestError,
