@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from queryable_state.internal.v1 import coordinator_pb2
-from queryable_state.server.coordinator.operators import Operator
 from queryable_state.server.coordinator.placement import Placement
 from queryable_state.server.coordinator.servers import Server, ServerTable
 from queryable_state.wire.errors import (
@@ -15,6 +16,9 @@ from queryable_state.wire.errors import (
     Reason,
     SupersededError,
 )
+
+if TYPE_CHECKING:
+    from queryable_state.server.coordinator.operators import Operator
 
 LEASE_MS, MARGIN_MS = 5_000, 500
 QUERY, RUN, NEXT_RUN = b"q" * 16, b"r" * 16, b"s" * 16
