@@ -17,6 +17,8 @@ import psutil
 import pyarrow as pa
 
 from queryable_state.client.blocking import QueryableStateClient
+from queryable_state.server.checkpoint.state_root import StateRoot
+from queryable_state.server.checkpoint.storage import storage_of
 from queryable_state.server.coordinator import Coordinator
 from queryable_state.server.coordinator.job_config import JobConfig
 from queryable_state.server.settings import CoordinatorSettings, StateServerSettings
@@ -204,7 +206,10 @@ class StoredJob:
         self._query_id, self._run_id = self._engine.start("from-savepoint")
         self._engine.commit(self._query_id, self.batch)
         root = str(self._folder / "second-root")
-        config = replace(self._config, state_root=root, restored_from=savepoint)
+        StateRoot(root, storage_of(root)).start_from(
+            savepoint, self.batch, job_id=self._query_id, job_name="from-savepoint"
+        )
+        config = replace(self._config, state_root=root)
         self._coordinator.configure("second", config)
         self._spec = replace(self._operator(), config_id="second")
 

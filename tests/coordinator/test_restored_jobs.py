@@ -6,15 +6,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.coordinator.drivers import QUERY, driver, subtask_of
+from tests.coordinator.writers import writing_driver
 
 from queryable_state.internal.v1 import checkpoint_pb2, coordinator_pb2
+from queryable_state.server.checkpoint import layout
 from queryable_state.server.checkpoint.framing import write_message
-from queryable_state.server.coordinator import JobConfig
+from queryable_state.server.checkpoint.state_root import StateRoot
+from queryable_state.server.checkpoint.storage import storage_of
 from queryable_state.v1 import registration_pb2
 from queryable_state.wire.errors import JobError, RestoreMismatchError
 from queryable_state.wire.types import Types
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from tests.coordinator.drivers import Driver
@@ -38,8 +42,13 @@ def state(name: str, value: TypeInfo, *, state_id: int = 0) -> registration_pb2.
     )
 
 
-def savepoint(folder: Path, *states: registration_pb2.StateRegistration) -> JobConfig:
-    """A savepoint of another job, and a configuration that starts from it."""
+def savepoint(
+    folder: Path,
+    *states: registration_pb2.StateRegistration,
+    left_behind: Sequence[str] = (),
+    may_lose_states: bool = False,
+) -> str:
+    """URI of a savepoint of another job, from which the root in the folder starts."""
     metadata = checkpoint_pb2.CheckpointMetadata(
         format_version=1,
         job_id=b"old job's id 16b",
@@ -52,13 +61,23 @@ def savepoint(folder: Path, *states: registration_pb2.StateRegistration) -> JobC
                 max_parallelism=128,
                 states=states,
                 ranges=[checkpoint_pb2.RangeSnapshot(first_key_group=0, last_key_group=127)],
-            )
+            ),
+            *(checkpoint_pb2.OperatorSnapshot(uid=uid) for uid in left_behind),
         ],
     )
     place = folder / "savepoint-1"
     place.mkdir()
     (place / "_metadata").write_bytes(write_message(metadata))
-    return JobConfig(restored_from=str(place))
+    location = layout.beside(str(folder / "spark"))
+    StateRoot(location, storage_of(location)).start_from(
+        str(place),
+        VERSION,
+        job_id=QUERY,
+        job_name="job",
+        left_behind=left_behind,
+        allow_non_restored_state=may_lose_states,
+    )
+    return str(place)
 
 
 def register(
@@ -71,14 +90,14 @@ def register(
 
 
 def test_states_are_taken_over_by_uid_and_name_under_ids_of_the_new_job(tmp_path: Path) -> None:
-    config = savepoint(tmp_path, state("count", Types.LONG(), state_id=77))
-    with driver(tmp_path, config) as job:
+    uri = savepoint(tmp_path, state("count", Types.LONG(), state_id=77))
+    with driver(tmp_path) as job:
         job.begin(VERSION + 1)
         plan = job.open(subtask_of(0), VERSION + 1)
         (source,) = plan.sources
         (registered,) = register(job, state("count", Types.LONG()))
         assert source.version == VERSION
-        assert source.root == config.restored_from
+        assert source.root == uri
         assert list(source.stored_state_ids) == [77]
         assert list(source.state_ids) == [registered.state_id]
         assert plan.complete_since_batch == 0
@@ -87,8 +106,8 @@ def test_states_are_taken_over_by_uid_and_name_under_ids_of_the_new_job(tmp_path
 
 
 def test_the_next_driver_finds_the_same_ids_and_the_savepoint_last(tmp_path: Path) -> None:
-    config = savepoint(tmp_path, state("count", Types.LONG(), state_id=77))
-    with driver(tmp_path, config) as job:
+    uri = savepoint(tmp_path, state("count", Types.LONG(), state_id=77))
+    with driver(tmp_path) as job:
         epoch = job.begin(VERSION + 1)
         job.open(subtask_of(0), VERSION + 1)
         (registered,) = register(job, state("count", Types.LONG()))
@@ -97,14 +116,14 @@ def test_the_next_driver_finds_the_same_ids_and_the_savepoint_last(tmp_path: Pat
     with driver(tmp_path) as job:
         job.begin(VERSION + 2)
         plan = job.open(subtask_of(0), VERSION + 2)
-        assert [s.root for s in plan.sources] == [config.restored_from]
+        assert [s.root for s in plan.sources] == [uri]
         assert list(plan.sources[0].state_ids) == [registered.state_id]
         assert [f.batch_id for f in plan.changelogs] == [VERSION + 1]
 
 
 def test_a_type_that_grew_gets_the_next_schema_version(tmp_path: Path) -> None:
-    config = savepoint(tmp_path, state("count", Types.INT(), state_id=77))
-    with driver(tmp_path, config) as job:
+    savepoint(tmp_path, state("count", Types.INT(), state_id=77))
+    with driver(tmp_path) as job:
         job.begin(VERSION + 1)
         job.open(subtask_of(0), VERSION + 1)
         (registered,) = register(job, state("count", Types.LONG()))
@@ -112,8 +131,8 @@ def test_a_type_that_grew_gets_the_next_schema_version(tmp_path: Path) -> None:
 
 
 def test_another_type_is_refused_naming_both(tmp_path: Path) -> None:
-    config = savepoint(tmp_path, state("count", Types.STRING(), state_id=77))
-    with driver(tmp_path, config) as job:
+    savepoint(tmp_path, state("count", Types.STRING(), state_id=77))
+    with driver(tmp_path) as job:
         job.begin(VERSION + 1)
         job.open(subtask_of(0), VERSION + 1)
         with pytest.raises(JobError, match=r"(?i)string.*(bigint|long)"):
@@ -122,8 +141,8 @@ def test_another_type_is_refused_naming_both(tmp_path: Path) -> None:
 
 def test_a_state_the_job_does_not_declare_any_more_is_refused(tmp_path: Path) -> None:
     states = [state("count", Types.LONG(), state_id=77), state("old", Types.LONG(), state_id=78)]
-    config = savepoint(tmp_path, *states)
-    with driver(tmp_path, config) as job:
+    savepoint(tmp_path, *states)
+    with driver(tmp_path) as job:
         job.begin(VERSION + 1)
         job.open(subtask_of(0), VERSION + 1)
         with pytest.raises(RestoreMismatchError, match="'old'"):
@@ -132,9 +151,8 @@ def test_a_state_the_job_does_not_declare_any_more_is_refused(tmp_path: Path) ->
 
 def test_it_may_be_left_behind_and_is_not_queryable(tmp_path: Path) -> None:
     states = [state("count", Types.LONG(), state_id=77), state("old", Types.LONG(), state_id=78)]
-    config = savepoint(tmp_path, *states)
-    config = JobConfig(restored_from=config.restored_from, allow_non_restored_state=True)
-    with driver(tmp_path, config) as job:
+    savepoint(tmp_path, *states, may_lose_states=True)
+    with driver(tmp_path) as job:
         job.begin(VERSION + 1)
         job.open(subtask_of(0), VERSION + 1)
         register(job, state("count", Types.LONG()))
@@ -142,8 +160,8 @@ def test_it_may_be_left_behind_and_is_not_queryable(tmp_path: Path) -> None:
 
 
 def test_other_key_groups_than_the_savepoint_has_are_refused(tmp_path: Path) -> None:
-    config = savepoint(tmp_path, state("count", Types.LONG(), state_id=77))
-    with driver(tmp_path, config) as job:
+    savepoint(tmp_path, state("count", Types.LONG(), state_id=77))
+    with driver(tmp_path) as job:
         job.begin(VERSION + 1)
         subtask = subtask_of(0, most=64)
         job.peer().assign(subtask)
@@ -152,15 +170,23 @@ def test_other_key_groups_than_the_savepoint_has_are_refused(tmp_path: Path) -> 
 
 
 def test_a_query_that_does_not_go_on_behind_the_savepoint_is_refused(tmp_path: Path) -> None:
-    config = savepoint(tmp_path, state("count", Types.LONG(), state_id=77))
-    with driver(tmp_path, config) as job, pytest.raises(RestoreMismatchError, match="batch 6"):
+    savepoint(tmp_path, state("count", Types.LONG(), state_id=77))
+    with driver(tmp_path) as job, pytest.raises(RestoreMismatchError, match="batch 6"):
         job.begin(0)
 
 
 def test_an_added_operator_starts_empty_and_complete(tmp_path: Path) -> None:
-    config = savepoint(tmp_path, state("count", Types.LONG(), state_id=77))
-    with driver(tmp_path, config) as job:
+    savepoint(tmp_path, state("count", Types.LONG(), state_id=77))
+    with driver(tmp_path) as job:
         job.begin(VERSION + 1)
         plan = job.open(subtask_of(0, uid="added"), VERSION + 1)
         assert [len(source.ranges) for source in plan.sources] == [0]
         assert plan.complete_since_batch == 0
+
+
+def test_a_checkpoint_does_without_the_operators_that_were_left_behind(tmp_path: Path) -> None:
+    savepoint(tmp_path, state("last", Types.LONG(), state_id=77), left_behind=["gone"])
+    with writing_driver(tmp_path) as job:
+        job.run(VERSION + 1)
+        metadata = job.coordinator.trigger_checkpoint(QUERY, 60)
+        assert [operator.uid for operator in metadata.operators] == ["op"]

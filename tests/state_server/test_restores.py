@@ -244,7 +244,8 @@ async def test_a_missing_file_is_named(tmp_path: Path) -> None:
         await cluster.add_server(executor_id=executor_id)
         with pytest.raises(CheckpointError, match="no such file") as refused:
             await job.run(2, {})
-        assert str(missing[0]) in refused.value.message
+        # Each subtask names its own; which one is heard of first is anybody's guess.
+        assert any(str(file) in refused.value.message for file in missing)
 
 
 async def test_without_anything_intact_the_task_is_told_which_files_are_broken(

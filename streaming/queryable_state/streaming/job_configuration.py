@@ -95,6 +95,7 @@ def job_config(
         savepoint_directory=absolute(savepoints) if savepoints else "",
         delete_on_cancellation=cleanup is ExternalizedCheckpointCleanup.DELETE_ON_CANCELLATION,
         allow_missing_state=settings.allow_missing_state,
+        allow_non_restored_state=settings.savepoint_ignore_unclaimed_state,
     )
 
 

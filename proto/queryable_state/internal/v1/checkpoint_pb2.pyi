@@ -465,6 +465,8 @@ class RootRegistrations(_message.Message):
     STATES_FIELD_NUMBER: _builtins.int
     FIRST_BATCH_FIELD_NUMBER: _builtins.int
     RESTORED_FROM_FIELD_NUMBER: _builtins.int
+    LEFT_BEHIND_FIELD_NUMBER: _builtins.int
+    ALLOW_NON_RESTORED_STATE_FIELD_NUMBER: _builtins.int
     format_version: _builtins.int
     """1."""
     job_id: _builtins.bytes
@@ -473,8 +475,14 @@ class RootRegistrations(_message.Message):
     """The first batch the root has changelogs of; what was before is lost or in `restored_from`."""
     restored_from: _builtins.str
     """URI of the savepoint the root started from; empty: none."""
+    allow_non_restored_state: _builtins.bool
+    """Whether operators may lack states they have in `restored_from`: those stay there, too."""
     @_builtins.property
     def states(self) -> _containers.RepeatedCompositeFieldContainer[_registration_pb2.StateRegistration]: ...
+    @_builtins.property
+    def left_behind(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Operators of `restored_from` that the job did not have, by uid: their state stays there."""
+
     def __init__(
         self,
         *,
@@ -484,10 +492,12 @@ class RootRegistrations(_message.Message):
         states: _abc.Iterable[_registration_pb2.StateRegistration] | None = ...,
         first_batch: _builtins.int = ...,
         restored_from: _builtins.str = ...,
+        left_behind: _abc.Iterable[_builtins.str] | None = ...,
+        allow_non_restored_state: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_batch", b"first_batch", "format_version", b"format_version", "job_id", b"job_id", "job_name", b"job_name", "restored_from", b"restored_from", "states", b"states"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_non_restored_state", b"allow_non_restored_state", "first_batch", b"first_batch", "format_version", b"format_version", "job_id", b"job_id", "job_name", b"job_name", "left_behind", b"left_behind", "restored_from", b"restored_from", "states", b"states"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

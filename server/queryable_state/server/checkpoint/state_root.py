@@ -20,7 +20,7 @@ from queryable_state.server.checkpoint.storage import MissingFileError, join
 from queryable_state.wire.errors import CheckpointError, CorruptDataError, Reason, SupersededError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from queryable_state.server.checkpoint.storage import CheckpointStorage
 
@@ -30,6 +30,7 @@ FORMAT_VERSION = 1
 
 _READERS = 8
 _ATTEMPTS = 100
+_BEFORE_ANY_RUN = 0
 _EPOCH = re.compile(r"[0-9]+")
 _REGISTRATIONS = re.compile(r"([0-9]+)-([0-9]+)")
 
@@ -125,6 +126,34 @@ class StateRoot:
             if self.storage.create(path, data) or self.storage.read(path) == data:
                 return
         raise CheckpointError(f"the registrations of {self.uri} are written by others all the time")
+
+    def start_from(
+        self,
+        savepoint: str,
+        version: int,
+        *,
+        job_id: bytes,
+        job_name: str,
+        left_behind: Iterable[str] = (),
+        allow_non_restored_state: bool = False,
+    ) -> None:
+        """Makes the job of this root, which is new, begin behind a savepoint of a batch.
+
+        The state of operators that are `left_behind`, by uid, is not the job's; with
+        `allow_non_restored_state` its operators may lack states they have in the savepoint.
+        """
+        self.write_registrations(
+            _BEFORE_ANY_RUN,
+            RootRegistrations(
+                format_version=FORMAT_VERSION,
+                job_id=job_id,
+                job_name=job_name,
+                first_batch=version + 1,
+                restored_from=savepoint,
+                left_behind=left_behind,
+                allow_non_restored_state=allow_non_restored_state,
+            ),
+        )
 
     def manifest(self, batch: int) -> Manifest | None:
         """The manifest of a batch, of the highest epoch; None: there is none."""

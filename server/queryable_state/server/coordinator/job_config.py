@@ -59,9 +59,7 @@ class JobConfig:
     allow_missing_state: bool = False
     """Whether a query past its first batches may go on where its state is missing: without it."""
     allow_non_restored_state: bool = False
-    """Whether a savepoint may have operators and states the job has not: those are left out."""
-    restored_from: str = ""
-    """URI of the savepoint a new root starts from; empty: none."""
+    """Whether the job may have lost operators its root has state of: that is left out."""
 
     def storage(self, root: str) -> checkpoint_pb2.JobStorage:
         """What a server must know to keep the state; an empty root: nothing is durable."""

@@ -67,9 +67,13 @@ class RootLoader:
         )
         savepoint = None
         if record.restored_from:
-            savepoint = _savepoint(record.restored_from, config, required=not checkpoints)
-        if new and savepoint is not None:
-            _check_continues(savepoint, batch_id, job_name)
+            savepoint = _savepoint(record, config, required=not checkpoints)
+        if batch_id < record.first_batch and savepoint is not None:
+            raise RestoreMismatchError(
+                f"{root.uri} starts from a savepoint as of batch {savepoint.version}, and query "
+                f"{job_name!r} begins at batch {batch_id}: start it with the Spark checkpoint that "
+                "belongs to the savepoint"
+            )
         manifests = root.manifests(_oldest(record, checkpoints))
         job_root.fill(record, checkpoints, manifests, savepoint)
         if new:
@@ -121,22 +125,22 @@ class RootLoader:
         job_root.write_manifest(manifest)
 
 
-def _savepoint(uri: str, config: JobConfig, *, required: bool) -> CheckpointMetadata | None:
+def _savepoint(
+    record: RootRegistrations, config: JobConfig, *, required: bool
+) -> CheckpointMetadata | None:
+    """The savepoint a root started from, without what was left behind in it."""
+    uri = record.restored_from
     try:
-        return read_savepoint(uri, storage_of(uri, config.storage_options))
+        savepoint = read_savepoint(uri, storage_of(uri, config.storage_options))
     except QueryableStateError as failure:
         if required:
             raise
         _log.warning("the savepoint the job was started from is not needed, and gone: %s", failure)
         return None
-
-
-def _check_continues(savepoint: CheckpointMetadata, batch_id: int, job_name: str) -> None:
-    if batch_id != savepoint.version + 1:
-        raise RestoreMismatchError(
-            f"the savepoint is as of batch {savepoint.version}, and query {job_name!r} begins at "
-            f"batch {batch_id}: start it with the Spark checkpoint that belongs to the savepoint"
-        )
+    taken = [o for o in savepoint.operators if o.uid not in record.left_behind]
+    del savepoint.operators[:]
+    savepoint.operators.extend(taken)
+    return savepoint
 
 
 def _oldest(record: RootRegistrations, checkpoints: Sequence[CheckpointMetadata]) -> int:
@@ -145,13 +149,12 @@ def _oldest(record: RootRegistrations, checkpoints: Sequence[CheckpointMetadata]
 
 
 def _new_record(job_root: JobRoot, job_name: str, batch_id: int) -> RootRegistrations:
-    config = job_root.config
-    if batch_id > 0 and not config.restored_from:
+    if batch_id > 0:
         missing = (
             f"query {job_name!r} goes on at batch {batch_id}, and there is no state of it in "
             f"{job_root.uri}"
         )
-        if not config.allow_missing_state:
+        if not job_root.config.allow_missing_state:
             raise CheckpointError(
                 f"{missing}: bring the folder back, start the query anew with an empty checkpoint "
                 "location, or allow missing state to go on without what was stored"
@@ -162,7 +165,6 @@ def _new_record(job_root: JobRoot, job_name: str, batch_id: int) -> RootRegistra
         job_id=job_root.query_id,
         job_name=job_name,
         first_batch=batch_id,
-        restored_from=config.restored_from,
     )
 
 

@@ -35,7 +35,7 @@ def check_states(root: JobRoot, uid: str, names: Collection[str]) -> None:
     Asked when the operator registers first in this root; later it may give up states.
     """
     savepoint = root.savepoint
-    if savepoint is None or root.config.allow_non_restored_state:
+    if savepoint is None or root.registrations.allow_non_restored_state:
         return
     if any(state.operator_uid == uid for state in root.registrations.states):
         return

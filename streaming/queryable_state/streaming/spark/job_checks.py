@@ -51,7 +51,7 @@ def check_place(
     files = SparkFiles.of(context, place.spark_location)
     committed = newest_commit(files)
     if record is None:
-        if committed >= 0 and not config.allow_missing_state and not config.restored_from:
+        if committed >= 0 and not config.allow_missing_state:
             raise CheckpointError(
                 f"Spark's checkpoint {files.root} is at batch {committed}, and its state is not in "
                 f"{place.root}: the job would go on as if nothing had been counted before. Bring "

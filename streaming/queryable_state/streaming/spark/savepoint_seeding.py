@@ -13,27 +13,37 @@ import logging
 import uuid
 from typing import TYPE_CHECKING
 
-from queryable_state.internal.v1.checkpoint_pb2 import RootRegistrations
 from queryable_state.wire.errors import CorruptDataError, RestoreMismatchError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from queryable_state.internal.v1.checkpoint_pb2 import RootRegistrations
     from queryable_state.server.checkpoint.state_root import StateRoot
     from queryable_state.streaming.spark.savepoint import Savepoint
     from queryable_state.streaming.spark.spark_files import SparkFiles
 
 _log = logging.getLogger("queryable_state.streaming")
 
-FORMAT_VERSION = 1
 ORIGIN = "restored_from.json"
 """In Spark's checkpoint location: which savepoint it was seeded from, and as of which batch."""
 
 _METADATA = "metadata"
-_BEFORE_ANY_RUN = 0
 
 
-def seed(savepoint: Savepoint, location: SparkFiles, root: StateRoot, job_name: str) -> uuid.UUID:
+def seed(
+    savepoint: Savepoint,
+    location: SparkFiles,
+    root: StateRoot,
+    job_name: str,
+    *,
+    left_behind: Iterable[str] = (),
+    allow_non_restored_state: bool = False,
+) -> uuid.UUID:
     """Makes a query begin behind the savepoint; answers the query's id.
 
+    The state of operators that are `left_behind`, by uid, is not the query's; with
+    `allow_non_restored_state` its operators may lack states they have in the savepoint.
     Where it was made so before, the query goes on from its own checkpoint, and nothing changes.
     RestoreMismatchError, and nothing written, where there is a checkpoint or state of another
     history.
@@ -48,15 +58,13 @@ def seed(savepoint: Savepoint, location: SparkFiles, root: StateRoot, job_name: 
         what = "Spark's checkpoint of a query" if _METADATA in names else f"files ({names[0]}, …)"
         raise _taken(f"{location.root} holds {what} already", root, location)
     query_id = uuid.uuid4()
-    root.write_registrations(
-        _BEFORE_ANY_RUN,
-        RootRegistrations(
-            format_version=FORMAT_VERSION,
-            job_id=query_id.bytes,
-            job_name=job_name,
-            first_batch=savepoint.version + 1,
-            restored_from=savepoint.uri,
-        ),
+    root.start_from(
+        savepoint.uri,
+        savepoint.version,
+        job_id=query_id.bytes,
+        job_name=job_name,
+        left_behind=left_behind,
+        allow_non_restored_state=allow_non_restored_state,
     )
     _write(savepoint, location, query_id)
     return query_id

@@ -70,7 +70,14 @@ class SavepointStart:
         )
         storage.check_writable(root)
         files = SparkFiles.of(self.context, location)
-        return seed(savepoint, files, StateRoot(root, storage), job_name)
+        return seed(
+            savepoint,
+            files,
+            StateRoot(root, storage),
+            job_name,
+            left_behind=left,
+            allow_non_restored_state=self.allow_non_restored_state,
+        )
 
 
 def declarations(
