@@ -104,13 +104,16 @@ async def seal(task: Any, elements: list[bytes]) -> None:
     )
 
 
-async def held_by(job: Job, server: StateServer, batch_id: int, p: int) -> list[list[list[bytes]]]:
+async def held_by(
+    job: Job, server: StateServer, batch_id: int, p: int, *, staged: bool = False
+) -> list[list[list[bytes]]]:
     """By subtask: the elements of list, union and broadcast."""
     found = []
     for index in range(p):
         task = await begun(job, server, batch_id, index, p)
         [store] = [each.store for each in server.table.subtasks() if each.id.subtask == index]
-        found.append([store.operator_state(state.state_id) for state in task.begun.states[1:]])
+        ids = [state.state_id for state in task.begun.states[1:]]
+        found.append([store.operator_state(state_id, staged) for state_id in ids])
     return found
 
 
@@ -138,3 +141,28 @@ async def test_a_restored_operator_has_its_operator_state_by_the_rules(
     ]
     again = restarted.restart()
     assert await held_by(again, server, 2, 1) == [[everything, everything, [b"a", b"b"]]]
+
+
+async def test_what_was_sealed_at_another_parallelism_is_staged_by_the_rules(
+    cluster: Cluster,
+) -> None:
+    """Also what subtasks had sealed that share no key group with the one that takes it over."""
+    server, job = await cluster.server(), cluster.job(config=JobConfig(checkpoint_interval_ms=0))
+    for batch_id, elements in enumerate((([b"a"], [b"c"]), ([b"a", b"b"], [b"c", b"d"]))):
+        for index in range(2):
+            await seal(await begun(job, server, batch_id, index, 2), elements[index])
+        if batch_id == 0:
+            await job.commit(server, 0)
+    restarted = job.restart()
+    everything = [b"a", b"b", b"c", b"d"]
+    assert await held_by(restarted, server, 1, 3, staged=True) == [
+        [[b"a", b"d"], everything, [b"a", b"b"]],
+        [[b"b"], everything, [b"a", b"b"]],
+        [[b"c"], everything, [b"a", b"b"]],
+    ]
+    await job.commit(server, 1)
+    assert await held_by(restarted, server, 2, 3) == [
+        [[b"a", b"d"], everything, [b"a", b"b"]],
+        [[b"b"], everything, [b"a", b"b"]],
+        [[b"c"], everything, [b"a", b"b"]],
+    ]

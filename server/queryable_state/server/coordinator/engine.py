@@ -62,6 +62,17 @@ class Engine(Protocol):
         """Whether the engine has durably committed the batch. Polled while one is in flight."""
         ...
 
+    def newest_commit(self, query_id: bytes) -> int:
+        """The newest batch the engine has durably committed; -1: none.
+
+        Raises `RetryLaterError` where that cannot be read now.
+        """
+        ...
+
+    def is_planned(self, query_id: bytes, batch_id: int) -> bool:
+        """Whether it is durably fixed what the batch is made of; its `clocks` are there then."""
+        ...
+
     def live_executors(self) -> int:
         """Executors that can run tasks now, at least 1."""
         ...

@@ -115,9 +115,10 @@ class ChangelogReplay:
         token = max((file.token.run_epoch, file.token.task_attempt) for file in wanted)
         overlay = await self._threads.run(self._staged_overlay, batch)
         self._store.seal(batch_id, overlay, token)
-        [(file, changelog), *others] = batch
-        if others or self._written_range(file) != self._range:
+        mine = [each for each in batch if self._overlaps(each[0])]
+        if [self._written_range(file) for file, _ in mine] != [self._range]:
             return None
+        [(file, changelog)] = mine
         return SealMark(token, changelog.seal.fingerprint, changelog.seal.row_count, file)
 
     async def _read(self, files: Sequence[ChangelogFile]) -> Batch:
@@ -176,17 +177,21 @@ class ChangelogReplay:
         self._make_room(overlay)
         return overlay
 
+    def _overlaps(self, file: ChangelogFile) -> bool:
+        """Whether it is here for its keys, not for its operator state alone."""
+        first, last = self._range
+        return file.first_key_group <= last and file.last_key_group >= first
+
     def _make_room(self, overlay: Overlay) -> None:
         for state_id in overlay.state_ids:
             self._store.add_state(state_id)
 
     def _add_records(self, builder: OverlayBuilder, batch: Batch) -> None:
         for file, changelog in batch:
+            if not self._overlaps(file):
+                continue
             first = max(file.first_key_group, self._range[0])
             last = min(file.last_key_group, self._range[1])
-            if first > last:
-                # Here for its operator state alone.
-                continue
             for block in changelog.blocks:
                 builder.add_clipped(block, first, last)
 

@@ -120,6 +120,18 @@ class InMemoryEngine:
             query = self._queries.get(query_id)
             return query is not None and batch_id <= query.committed
 
+    def newest_commit(self, query_id: bytes) -> int:
+        """The newest batch `commit` was called for; -1: none."""
+        with self._lock:
+            query = self._queries.get(query_id)
+            return -1 if query is None else query.committed
+
+    def is_planned(self, query_id: bytes, batch_id: int) -> bool:
+        """Whether `plan` was called for the batch."""
+        with self._lock:
+            query = self._queries.get(query_id)
+            return query is not None and batch_id in query.clocks
+
     def live_executors(self) -> int:
         """As many as were set."""
         with self._lock:

@@ -56,6 +56,20 @@ class CheckpointFiles:
         """Whether the batch is in the commit log."""
         return self._files.exists(f"commits/{batch_id}")
 
+    def newest_commit(self) -> int:
+        """Newest batch in the commit log; -1: none."""
+        return newest_commit(self._files)
+
+    def is_planned(self, batch_id: int) -> bool:
+        """Whether the batch is in the offset log."""
+        return self._files.exists(f"offsets/{batch_id}")
+
+
+def newest_commit(files: SparkFiles) -> int:
+    """Newest batch Spark has committed in a checkpoint; -1: none."""
+    names = files.names("commits")
+    return max((int(name) for name in names if name.isascii() and name.isdigit()), default=-1)
+
 
 def is_temporary(root: str) -> bool:
     """Whether Spark made the directory for a query that names none, and may remove it."""

@@ -96,6 +96,16 @@ class SparkEngine:
         files = self._files(query_id)
         return files is not None and files.is_committed(batch_id)
 
+    def newest_commit(self, query_id: bytes) -> int:
+        """The newest batch Spark has committed; -1: none."""
+        files = self._files(query_id)
+        return -1 if files is None else files.newest_commit()
+
+    def is_planned(self, query_id: bytes, batch_id: int) -> bool:
+        """Whether Spark has written the offsets of the batch."""
+        files = self._files(query_id)
+        return files is not None and files.is_planned(batch_id)
+
     def live_executors(self) -> int:
         """Executors now; the driver counts where it runs the tasks."""
         try:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from queryable_state.server.checkpoint.state_root import StateRoot
 from queryable_state.server.checkpoint.storage import storage_of
+from queryable_state.streaming.spark.checkpoint_files import newest_commit
 from queryable_state.streaming.spark.session import runs_on_one_machine
 from queryable_state.streaming.spark.spark_files import SparkFiles
 from queryable_state.streaming.state_place import is_local
@@ -61,12 +62,6 @@ def check_place(
         return
     _check_same_job(record, files, place)
     _check_key_groups(record, max_parallelisms, place)
-
-
-def newest_commit(files: SparkFiles) -> int:
-    """Newest batch Spark has committed in a checkpoint; -1: none."""
-    names = files.names("commits")
-    return max((int(name) for name in names if name.isascii() and name.isdigit()), default=-1)
 
 
 def query_id_of(files: SparkFiles) -> bytes | None:
