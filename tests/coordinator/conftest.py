@@ -40,6 +40,7 @@ class Peer(backend_pb2_grpc.StateBackendServicer):
         self.executor = executor
         self.commits: list[backend_pb2.CommitRequest] = []
         self.dropped: list[bytes] = []
+        self.openings: list[backend_pb2.OpenSubtasksRequest] = []
         self.shutdowns = 0
         self.taken_version = 0
         self.seals: list[backend_pb2.SealedSubtask] = []
@@ -178,6 +179,17 @@ class Peer(backend_pb2_grpc.StateBackendServicer):
 
     def LocateSubtask(self, request: object, context: grpc.ServicerContext) -> NoReturn:
         _refuse(context)
+
+    def OpenSubtasks(
+        self, request: backend_pb2.OpenSubtasksRequest, context: grpc.ServicerContext
+    ) -> backend_pb2.OpenSubtasksResponse:
+        for subtask in request.subtasks:
+            plan = self.plan(subtask, request.batch_id)
+            self.open(subtask, request.batch_id, restored=plan.durable)
+        with self._heard:
+            self.openings.append(request)
+            self._heard.notify_all()
+        return backend_pb2.OpenSubtasksResponse()
 
     def Begin(self, request: object, context: grpc.ServicerContext) -> NoReturn:
         _refuse(context)

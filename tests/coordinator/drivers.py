@@ -132,7 +132,9 @@ class Driver:
 @contextmanager
 def driver(folder: Path, config: JobConfig | None = None) -> Iterator[Driver]:
     """A driver that finds in the folder what those before it have left."""
-    settings = CoordinatorSettings(ports="0", stop_timeout_s=0.1, manifest_timeout_ms=300)
+    settings = CoordinatorSettings(
+        ports="0", stop_timeout_s=0.1, manifest_timeout_ms=300, reopen_after_ms=50
+    )
     with ExitStack() as stack:
         running = stack.enter_context(
             in_process_coordinator(engine=InMemoryEngine(), settings=settings)

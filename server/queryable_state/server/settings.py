@@ -177,6 +177,9 @@ class CoordinatorSettings:
     push_timeout_ms: int = 1_000
     """How long a state server may take to confirm a commit before a heartbeat has to repeat it."""
 
+    reopen_after_ms: int = 5_000
+    """After about how long without a batch what a lost server owned is opened on others."""
+
     manifest_timeout_ms: int = 60_000
     """How long a job waits for its root when a commit cannot be written there, before it fails."""
 

@@ -28,7 +28,7 @@ from queryable_state.v1 import query_pb2 as queryable__state_dot_v1_dot_query__p
 from queryable_state.v1 import registration_pb2 as queryable__state_dot_v1_dot_registration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)queryable_state/internal/v1/backend.proto\x12\x1bqueryable_state.internal.v1\x1a)queryable_state/internal/v1/changes.proto\x1a,queryable_state/internal/v1/checkpoint.proto\x1a\x1equeryable_state/v1/query.proto\x1a%queryable_state/v1/registration.proto\"n\n\x07Subtask\x12\x10\n\x08query_id\x18\x01 \x01(\x0c\x12\x14\n\x0coperator_uid\x18\x02 \x01(\t\x12\r\n\x05index\x18\x03 \x01(\r\x12\x13\n\x0bparallelism\x18\x04 \x01(\r\x12\x17\n\x0fmax_parallelism\x18\x05 \x01(\r\"d\n\x14LocateSubtaskRequest\x12\x35\n\x07subtask\x18\x01 \x01(\x0b\x32$.queryable_state.internal.v1.Subtask\x12\x15\n\rnot_server_id\x18\x02 \x01(\t\"V\n\x15LocateSubtaskResponse\x12\x19\n\x11placement_version\x18\x01 \x01(\x04\x12\x11\n\tserver_id\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\"\xf6\x01\n\x0c\x42\x65ginRequest\x12\x35\n\x07subtask\x18\x01 \x01(\x0b\x32$.queryable_state.internal.v1.Subtask\x12\x0e\n\x06run_id\x18\x02 \x01(\x0c\x12\x10\n\x08\x62\x61tch_id\x18\x03 \x01(\x03\x12\x14\n\x0ctask_attempt\x18\x04 \x01(\x04\x12\x16\n\x0eoperator_depth\x18\x05 \x01(\r\x12\x15\n\roperator_name\x18\x06 \x01(\t\x12\x35\n\x06states\x18\x07 \x03(\x0b\x32%.queryable_state.v1.StateRegistration\x12\x11\n\tconfig_id\x18\x08 \x01(\t\"\x9e\x02\n\rBeginResponse\x12\x31\n\x05token\x18\x01 \x01(\x0b\x32\".queryable_state.internal.v1.Token\x12\x1a\n\x12\x62\x61tch_timestamp_ms\x18\x02 \x01(\x03\x12\x14\n\x0cwatermark_ms\x18\x03 \x01(\x03\x12\x35\n\x06states\x18\x04 \x03(\x0b\x32%.queryable_state.v1.StateRegistration\x12\x1c\n\x14\x63omplete_since_batch\x18\x05 \x01(\x03\x12<\n\ndue_timers\x18\x06 \x03(\x0b\x32(.queryable_state.internal.v1.TimerChange\x12\x15\n\rsealed_before\x18\x07 \x01(\x08\"\xc4\x01\n\x0c\x46\x65tchRequest\x12\x35\n\x07subtask\x18\x01 \x01(\x0b\x32$.queryable_state.internal.v1.Subtask\x12\x10\n\x08\x62\x61tch_id\x18\x02 \x01(\x03\x12\x31\n\x05token\x18\x03 \x01(\x0b\x32\".queryable_state.internal.v1.Token\x12\x38\n\x07\x66\x65tches\x18\x04 \x03(\x0b\x32\'.queryable_state.internal.v1.StateFetch\"g\n\nStateFetch\x12\x10\n\x08state_id\x18\x01 \x01(\r\x12*\n\x04read\x18\x02 \x01(\x0e\x32\x1c.queryable_state.v1.ReadKind\x12\x0c\n\x04keys\x18\x03 \x03(\x0c\x12\r\n\x05limit\x18\x04 \x01(\r\"J\n\rFetchResponse\x12\x39\n\x07results\x18\x01 \x03(\x0b\x32(.queryable_state.internal.v1.StateValues\"o\n\x0bStateValues\x12\x0e\n\x06values\x18\x01 \x03(\x0c\x12\x0f\n\x07missing\x18\x02 \x03(\r\x12,\n\x07records\x18\x03 \x03(\x0b\x32\x1b.queryable_state.v1.Records\x12\x11\n\ttruncated\x18\x04 \x03(\r\"\x97\x01\n\x0ePrepareRequest\x12\x38\n\x04open\x18\x01 \x01(\x0b\x32(.queryable_state.internal.v1.PrepareOpenH\x00\x12\x0f\n\x05\x62lock\x18\x02 \x01(\x0cH\x00\x12\x31\n\x04seal\x18\x03 \x01(\x0b\x32!.queryable_state.internal.v1.SealH\x00\x42\x07\n\x05\x66rame\"\x89\x01\n\x0bPrepareOpen\x12\x35\n\x07subtask\x18\x01 \x01(\x0b\x32$.queryable_state.internal.v1.Subtask\x12\x10\n\x08\x62\x61tch_id\x18\x02 \x01(\x03\x12\x31\n\x05token\x18\x03 \x01(\x0b\x32\".queryable_state.internal.v1.Token\"\'\n\x0fPrepareResponse\x12\x14\n\x0cstaged_bytes\x18\x01 \x01(\x04\"x\n\rCommitRequest\x12\x10\n\x08query_id\x18\x01 \x01(\x0c\x12\x0f\n\x07version\x18\x02 \x01(\x03\x12\x16\n\x0e\x63ommit_time_ms\x18\x03 \x01(\x03\x12\x14\n\x0cwatermark_ms\x18\x04 \x01(\x03\x12\x16\n\x0estable_version\x18\x05 \x01(\x03\"L\n\x0e\x43ommitResponse\x12:\n\x06sealed\x18\x01 \x03(\x0b\x32*.queryable_state.internal.v1.SealedSubtask\"\xb0\x01\n\rSealedSubtask\x12\x14\n\x0coperator_uid\x18\x01 \x01(\t\x12\x0f\n\x07subtask\x18\x02 \x01(\r\x12\x10\n\x08\x62\x61tch_id\x18\x03 \x01(\x03\x12\x14\n\x0c\x66ingerprints\x18\x04 \x03(\x04\x12\x11\n\trow_count\x18\x05 \x01(\x04\x12=\n\tchangelog\x18\x06 \x01(\x0b\x32*.queryable_state.internal.v1.ChangelogFile\"\xfb\x01\n\x0fSnapshotRequest\x12\x10\n\x08query_id\x18\x01 \x01(\x0c\x12\x15\n\rcheckpoint_id\x18\x02 \x01(\x04\x12\x0f\n\x07version\x18\x03 \x01(\x03\x12\x36\n\x08subtasks\x18\x04 \x03(\x0b\x32$.queryable_state.internal.v1.Subtask\x12;\n\x06\x66ormat\x18\x05 \x01(\x0e\x32+.queryable_state.internal.v1.SnapshotFormat\x12\x0c\n\x04root\x18\x06 \x01(\t\x12\x11\n\tdirectory\x18\x07 \x01(\t\x12\x18\n\x10shared_directory\x18\x08 \x01(\t\"\x8e\x01\n\rSnapshotEvent\x12\x37\n\x03\x63ut\x18\x01 \x01(\x0b\x32(.queryable_state.internal.v1.SnapshotCutH\x00\x12;\n\x05range\x18\x02 \x01(\x0b\x32*.queryable_state.internal.v1.RangeSnapshotH\x00\x42\x07\n\x05\x65vent\"\"\n\x0bSnapshotCut\x12\x13\n\x0b\x64uration_us\x18\x01 \x01(\x04\"$\n\x10\x44ropQueryRequest\x12\x10\n\x08query_id\x18\x01 \x01(\x0c\"\x13\n\x11\x44ropQueryResponse\"\x11\n\x0fShutdownRequest\"\x12\n\x10ShutdownResponse2\xce\x06\n\x0cStateBackend\x12v\n\rLocateSubtask\x12\x31.queryable_state.internal.v1.LocateSubtaskRequest\x1a\x32.queryable_state.internal.v1.LocateSubtaskResponse\x12^\n\x05\x42\x65gin\x12).queryable_state.internal.v1.BeginRequest\x1a*.queryable_state.internal.v1.BeginResponse\x12^\n\x05\x46\x65tch\x12).queryable_state.internal.v1.FetchRequest\x1a*.queryable_state.internal.v1.FetchResponse\x12\x66\n\x07Prepare\x12+.queryable_state.internal.v1.PrepareRequest\x1a,.queryable_state.internal.v1.PrepareResponse(\x01\x12\x61\n\x06\x43ommit\x12*.queryable_state.internal.v1.CommitRequest\x1a+.queryable_state.internal.v1.CommitResponse\x12\x66\n\x08Snapshot\x12,.queryable_state.internal.v1.SnapshotRequest\x1a*.queryable_state.internal.v1.SnapshotEvent0\x01\x12j\n\tDropQuery\x12-.queryable_state.internal.v1.DropQueryRequest\x1a..queryable_state.internal.v1.DropQueryResponse\x12g\n\x08Shutdown\x12,.queryable_state.internal.v1.ShutdownRequest\x1a-.queryable_state.internal.v1.ShutdownResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)queryable_state/internal/v1/backend.proto\x12\x1bqueryable_state.internal.v1\x1a)queryable_state/internal/v1/changes.proto\x1a,queryable_state/internal/v1/checkpoint.proto\x1a\x1equeryable_state/v1/query.proto\x1a%queryable_state/v1/registration.proto\"n\n\x07Subtask\x12\x10\n\x08query_id\x18\x01 \x01(\x0c\x12\x14\n\x0coperator_uid\x18\x02 \x01(\t\x12\r\n\x05index\x18\x03 \x01(\r\x12\x13\n\x0bparallelism\x18\x04 \x01(\r\x12\x17\n\x0fmax_parallelism\x18\x05 \x01(\r\"d\n\x14LocateSubtaskRequest\x12\x35\n\x07subtask\x18\x01 \x01(\x0b\x32$.queryable_state.internal.v1.Subtask\x12\x15\n\rnot_server_id\x18\x02 \x01(\t\"V\n\x15LocateSubtaskResponse\x12\x19\n\x11placement_version\x18\x01 \x01(\x04\x12\x11\n\tserver_id\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\"\xd9\x01\n\x13OpenSubtasksRequest\x12\x10\n\x08query_id\x18\x01 \x01(\x0c\x12\x10\n\x08\x62\x61tch_id\x18\x02 \x01(\x03\x12\x16\n\x0e\x63ommit_time_ms\x18\x03 \x01(\x03\x12\x14\n\x0cwatermark_ms\x18\x04 \x01(\x03\x12\x38\n\x07storage\x18\x05 \x01(\x0b\x32\'.queryable_state.internal.v1.JobStorage\x12\x36\n\x08subtasks\x18\x06 \x03(\x0b\x32$.queryable_state.internal.v1.Subtask\"\x16\n\x14OpenSubtasksResponse\"\xf6\x01\n\x0c\x42\x65ginRequest\x12\x35\n\x07subtask\x18\x01 \x01(\x0b\x32$.queryable_state.internal.v1.Subtask\x12\x0e\n\x06run_id\x18\x02 \x01(\x0c\x12\x10\n\x08\x62\x61tch_id\x18\x03 \x01(\x03\x12\x14\n\x0ctask_attempt\x18\x04 \x01(\x04\x12\x16\n\x0eoperator_depth\x18\x05 \x01(\r\x12\x15\n\roperator_name\x18\x06 \x01(\t\x12\x35\n\x06states\x18\x07 \x03(\x0b\x32%.queryable_state.v1.StateRegistration\x12\x11\n\tconfig_id\x18\x08 \x01(\t\"\x9e\x02\n\rBeginResponse\x12\x31\n\x05token\x18\x01 \x01(\x0b\x32\".queryable_state.internal.v1.Token\x12\x1a\n\x12\x62\x61tch_timestamp_ms\x18\x02 \x01(\x03\x12\x14\n\x0cwatermark_ms\x18\x03 \x01(\x03\x12\x35\n\x06states\x18\x04 \x03(\x0b\x32%.queryable_state.v1.StateRegistration\x12\x1c\n\x14\x63omplete_since_batch\x18\x05 \x01(\x03\x12<\n\ndue_timers\x18\x06 \x03(\x0b\x32(.queryable_state.internal.v1.TimerChange\x12\x15\n\rsealed_before\x18\x07 \x01(\x08\"\xc4\x01\n\x0c\x46\x65tchRequest\x12\x35\n\x07subtask\x18\x01 \x01(\x0b\x32$.queryable_state.internal.v1.Subtask\x12\x10\n\x08\x62\x61tch_id\x18\x02 \x01(\x03\x12\x31\n\x05token\x18\x03 \x01(\x0b\x32\".queryable_state.internal.v1.Token\x12\x38\n\x07\x66\x65tches\x18\x04 \x03(\x0b\x32\'.queryable_state.internal.v1.StateFetch\"g\n\nStateFetch\x12\x10\n\x08state_id\x18\x01 \x01(\r\x12*\n\x04read\x18\x02 \x01(\x0e\x32\x1c.queryable_state.v1.ReadKind\x12\x0c\n\x04keys\x18\x03 \x03(\x0c\x12\r\n\x05limit\x18\x04 \x01(\r\"J\n\rFetchResponse\x12\x39\n\x07results\x18\x01 \x03(\x0b\x32(.queryable_state.internal.v1.StateValues\"o\n\x0bStateValues\x12\x0e\n\x06values\x18\x01 \x03(\x0c\x12\x0f\n\x07missing\x18\x02 \x03(\r\x12,\n\x07records\x18\x03 \x03(\x0b\x32\x1b.queryable_state.v1.Records\x12\x11\n\ttruncated\x18\x04 \x03(\r\"\x97\x01\n\x0ePrepareRequest\x12\x38\n\x04open\x18\x01 \x01(\x0b\x32(.queryable_state.internal.v1.PrepareOpenH\x00\x12\x0f\n\x05\x62lock\x18\x02 \x01(\x0cH\x00\x12\x31\n\x04seal\x18\x03 \x01(\x0b\x32!.queryable_state.internal.v1.SealH\x00\x42\x07\n\x05\x66rame\"\x89\x01\n\x0bPrepareOpen\x12\x35\n\x07subtask\x18\x01 \x01(\x0b\x32$.queryable_state.internal.v1.Subtask\x12\x10\n\x08\x62\x61tch_id\x18\x02 \x01(\x03\x12\x31\n\x05token\x18\x03 \x01(\x0b\x32\".queryable_state.internal.v1.Token\"\'\n\x0fPrepareResponse\x12\x14\n\x0cstaged_bytes\x18\x01 \x01(\x04\"x\n\rCommitRequest\x12\x10\n\x08query_id\x18\x01 \x01(\x0c\x12\x0f\n\x07version\x18\x02 \x01(\x03\x12\x16\n\x0e\x63ommit_time_ms\x18\x03 \x01(\x03\x12\x14\n\x0cwatermark_ms\x18\x04 \x01(\x03\x12\x16\n\x0estable_version\x18\x05 \x01(\x03\"L\n\x0e\x43ommitResponse\x12:\n\x06sealed\x18\x01 \x03(\x0b\x32*.queryable_state.internal.v1.SealedSubtask\"\xb0\x01\n\rSealedSubtask\x12\x14\n\x0coperator_uid\x18\x01 \x01(\t\x12\x0f\n\x07subtask\x18\x02 \x01(\r\x12\x10\n\x08\x62\x61tch_id\x18\x03 \x01(\x03\x12\x14\n\x0c\x66ingerprints\x18\x04 \x03(\x04\x12\x11\n\trow_count\x18\x05 \x01(\x04\x12=\n\tchangelog\x18\x06 \x01(\x0b\x32*.queryable_state.internal.v1.ChangelogFile\"\xfb\x01\n\x0fSnapshotRequest\x12\x10\n\x08query_id\x18\x01 \x01(\x0c\x12\x15\n\rcheckpoint_id\x18\x02 \x01(\x04\x12\x0f\n\x07version\x18\x03 \x01(\x03\x12\x36\n\x08subtasks\x18\x04 \x03(\x0b\x32$.queryable_state.internal.v1.Subtask\x12;\n\x06\x66ormat\x18\x05 \x01(\x0e\x32+.queryable_state.internal.v1.SnapshotFormat\x12\x0c\n\x04root\x18\x06 \x01(\t\x12\x11\n\tdirectory\x18\x07 \x01(\t\x12\x18\n\x10shared_directory\x18\x08 \x01(\t\"\x8e\x01\n\rSnapshotEvent\x12\x37\n\x03\x63ut\x18\x01 \x01(\x0b\x32(.queryable_state.internal.v1.SnapshotCutH\x00\x12;\n\x05range\x18\x02 \x01(\x0b\x32*.queryable_state.internal.v1.RangeSnapshotH\x00\x42\x07\n\x05\x65vent\"\"\n\x0bSnapshotCut\x12\x13\n\x0b\x64uration_us\x18\x01 \x01(\x04\"$\n\x10\x44ropQueryRequest\x12\x10\n\x08query_id\x18\x01 \x01(\x0c\"\x13\n\x11\x44ropQueryResponse\"\x11\n\x0fShutdownRequest\"\x12\n\x10ShutdownResponse2\xc3\x07\n\x0cStateBackend\x12v\n\rLocateSubtask\x12\x31.queryable_state.internal.v1.LocateSubtaskRequest\x1a\x32.queryable_state.internal.v1.LocateSubtaskResponse\x12s\n\x0cOpenSubtasks\x12\x30.queryable_state.internal.v1.OpenSubtasksRequest\x1a\x31.queryable_state.internal.v1.OpenSubtasksResponse\x12^\n\x05\x42\x65gin\x12).queryable_state.internal.v1.BeginRequest\x1a*.queryable_state.internal.v1.BeginResponse\x12^\n\x05\x46\x65tch\x12).queryable_state.internal.v1.FetchRequest\x1a*.queryable_state.internal.v1.FetchResponse\x12\x66\n\x07Prepare\x12+.queryable_state.internal.v1.PrepareRequest\x1a,.queryable_state.internal.v1.PrepareResponse(\x01\x12\x61\n\x06\x43ommit\x12*.queryable_state.internal.v1.CommitRequest\x1a+.queryable_state.internal.v1.CommitResponse\x12\x66\n\x08Snapshot\x12,.queryable_state.internal.v1.SnapshotRequest\x1a*.queryable_state.internal.v1.SnapshotEvent0\x01\x12j\n\tDropQuery\x12-.queryable_state.internal.v1.DropQueryRequest\x1a..queryable_state.internal.v1.DropQueryResponse\x12g\n\x08Shutdown\x12,.queryable_state.internal.v1.ShutdownRequest\x1a-.queryable_state.internal.v1.ShutdownResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -41,44 +41,48 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LOCATESUBTASKREQUEST']._serialized_end=446
   _globals['_LOCATESUBTASKRESPONSE']._serialized_start=448
   _globals['_LOCATESUBTASKRESPONSE']._serialized_end=534
-  _globals['_BEGINREQUEST']._serialized_start=537
-  _globals['_BEGINREQUEST']._serialized_end=783
-  _globals['_BEGINRESPONSE']._serialized_start=786
-  _globals['_BEGINRESPONSE']._serialized_end=1072
-  _globals['_FETCHREQUEST']._serialized_start=1075
-  _globals['_FETCHREQUEST']._serialized_end=1271
-  _globals['_STATEFETCH']._serialized_start=1273
-  _globals['_STATEFETCH']._serialized_end=1376
-  _globals['_FETCHRESPONSE']._serialized_start=1378
-  _globals['_FETCHRESPONSE']._serialized_end=1452
-  _globals['_STATEVALUES']._serialized_start=1454
-  _globals['_STATEVALUES']._serialized_end=1565
-  _globals['_PREPAREREQUEST']._serialized_start=1568
-  _globals['_PREPAREREQUEST']._serialized_end=1719
-  _globals['_PREPAREOPEN']._serialized_start=1722
-  _globals['_PREPAREOPEN']._serialized_end=1859
-  _globals['_PREPARERESPONSE']._serialized_start=1861
-  _globals['_PREPARERESPONSE']._serialized_end=1900
-  _globals['_COMMITREQUEST']._serialized_start=1902
-  _globals['_COMMITREQUEST']._serialized_end=2022
-  _globals['_COMMITRESPONSE']._serialized_start=2024
-  _globals['_COMMITRESPONSE']._serialized_end=2100
-  _globals['_SEALEDSUBTASK']._serialized_start=2103
-  _globals['_SEALEDSUBTASK']._serialized_end=2279
-  _globals['_SNAPSHOTREQUEST']._serialized_start=2282
-  _globals['_SNAPSHOTREQUEST']._serialized_end=2533
-  _globals['_SNAPSHOTEVENT']._serialized_start=2536
-  _globals['_SNAPSHOTEVENT']._serialized_end=2678
-  _globals['_SNAPSHOTCUT']._serialized_start=2680
-  _globals['_SNAPSHOTCUT']._serialized_end=2714
-  _globals['_DROPQUERYREQUEST']._serialized_start=2716
-  _globals['_DROPQUERYREQUEST']._serialized_end=2752
-  _globals['_DROPQUERYRESPONSE']._serialized_start=2754
-  _globals['_DROPQUERYRESPONSE']._serialized_end=2773
-  _globals['_SHUTDOWNREQUEST']._serialized_start=2775
-  _globals['_SHUTDOWNREQUEST']._serialized_end=2792
-  _globals['_SHUTDOWNRESPONSE']._serialized_start=2794
-  _globals['_SHUTDOWNRESPONSE']._serialized_end=2812
-  _globals['_STATEBACKEND']._serialized_start=2815
-  _globals['_STATEBACKEND']._serialized_end=3661
+  _globals['_OPENSUBTASKSREQUEST']._serialized_start=537
+  _globals['_OPENSUBTASKSREQUEST']._serialized_end=754
+  _globals['_OPENSUBTASKSRESPONSE']._serialized_start=756
+  _globals['_OPENSUBTASKSRESPONSE']._serialized_end=778
+  _globals['_BEGINREQUEST']._serialized_start=781
+  _globals['_BEGINREQUEST']._serialized_end=1027
+  _globals['_BEGINRESPONSE']._serialized_start=1030
+  _globals['_BEGINRESPONSE']._serialized_end=1316
+  _globals['_FETCHREQUEST']._serialized_start=1319
+  _globals['_FETCHREQUEST']._serialized_end=1515
+  _globals['_STATEFETCH']._serialized_start=1517
+  _globals['_STATEFETCH']._serialized_end=1620
+  _globals['_FETCHRESPONSE']._serialized_start=1622
+  _globals['_FETCHRESPONSE']._serialized_end=1696
+  _globals['_STATEVALUES']._serialized_start=1698
+  _globals['_STATEVALUES']._serialized_end=1809
+  _globals['_PREPAREREQUEST']._serialized_start=1812
+  _globals['_PREPAREREQUEST']._serialized_end=1963
+  _globals['_PREPAREOPEN']._serialized_start=1966
+  _globals['_PREPAREOPEN']._serialized_end=2103
+  _globals['_PREPARERESPONSE']._serialized_start=2105
+  _globals['_PREPARERESPONSE']._serialized_end=2144
+  _globals['_COMMITREQUEST']._serialized_start=2146
+  _globals['_COMMITREQUEST']._serialized_end=2266
+  _globals['_COMMITRESPONSE']._serialized_start=2268
+  _globals['_COMMITRESPONSE']._serialized_end=2344
+  _globals['_SEALEDSUBTASK']._serialized_start=2347
+  _globals['_SEALEDSUBTASK']._serialized_end=2523
+  _globals['_SNAPSHOTREQUEST']._serialized_start=2526
+  _globals['_SNAPSHOTREQUEST']._serialized_end=2777
+  _globals['_SNAPSHOTEVENT']._serialized_start=2780
+  _globals['_SNAPSHOTEVENT']._serialized_end=2922
+  _globals['_SNAPSHOTCUT']._serialized_start=2924
+  _globals['_SNAPSHOTCUT']._serialized_end=2958
+  _globals['_DROPQUERYREQUEST']._serialized_start=2960
+  _globals['_DROPQUERYREQUEST']._serialized_end=2996
+  _globals['_DROPQUERYRESPONSE']._serialized_start=2998
+  _globals['_DROPQUERYRESPONSE']._serialized_end=3017
+  _globals['_SHUTDOWNREQUEST']._serialized_start=3019
+  _globals['_SHUTDOWNREQUEST']._serialized_end=3036
+  _globals['_SHUTDOWNRESPONSE']._serialized_start=3038
+  _globals['_SHUTDOWNRESPONSE']._serialized_end=3056
+  _globals['_STATEBACKEND']._serialized_start=3059
+  _globals['_STATEBACKEND']._serialized_end=4022
 # @@protoc_insertion_point(module_scope)

@@ -110,6 +110,63 @@ class LocateSubtaskResponse(_message.Message):
 Global___LocateSubtaskResponse: _TypeAlias = LocateSubtaskResponse  # noqa: Y015
 
 @_typing.final
+class OpenSubtasksRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUERY_ID_FIELD_NUMBER: _builtins.int
+    BATCH_ID_FIELD_NUMBER: _builtins.int
+    COMMIT_TIME_MS_FIELD_NUMBER: _builtins.int
+    WATERMARK_MS_FIELD_NUMBER: _builtins.int
+    STORAGE_FIELD_NUMBER: _builtins.int
+    SUBTASKS_FIELD_NUMBER: _builtins.int
+    query_id: _builtins.bytes
+    batch_id: _builtins.int
+    """The batch that will begin: the stores are opened as of the one before, which is committed."""
+    commit_time_ms: _builtins.int
+    """Of the batch before."""
+    watermark_ms: _builtins.int
+    @_builtins.property
+    def storage(self) -> _checkpoint_pb2.JobStorage:
+        """Where and how the job's state is kept."""
+
+    @_builtins.property
+    def subtasks(self) -> _containers.RepeatedCompositeFieldContainer[Global___Subtask]:
+        """Subtasks of the query, all owned by this server."""
+
+    def __init__(
+        self,
+        *,
+        query_id: _builtins.bytes = ...,
+        batch_id: _builtins.int = ...,
+        commit_time_ms: _builtins.int = ...,
+        watermark_ms: _builtins.int = ...,
+        storage: _checkpoint_pb2.JobStorage | None = ...,
+        subtasks: _abc.Iterable[Global___Subtask] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["storage", b"storage"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_id", b"batch_id", "commit_time_ms", b"commit_time_ms", "query_id", b"query_id", "storage", b"storage", "subtasks", b"subtasks", "watermark_ms", b"watermark_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OpenSubtasksRequest: _TypeAlias = OpenSubtasksRequest  # noqa: Y015
+
+@_typing.final
+class OpenSubtasksResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OpenSubtasksResponse: _TypeAlias = OpenSubtasksResponse  # noqa: Y015
+
+@_typing.final
 class BeginRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

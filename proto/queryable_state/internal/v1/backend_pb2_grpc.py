@@ -39,6 +39,11 @@ class StateBackendStub:
                 request_serializer=queryable__state_dot_internal_dot_v1_dot_backend__pb2.LocateSubtaskRequest.SerializeToString,
                 response_deserializer=queryable__state_dot_internal_dot_v1_dot_backend__pb2.LocateSubtaskResponse.FromString,
                 _registered_method=True)
+        self.OpenSubtasks = channel.unary_unary(
+                '/queryable_state.internal.v1.StateBackend/OpenSubtasks',
+                request_serializer=queryable__state_dot_internal_dot_v1_dot_backend__pb2.OpenSubtasksRequest.SerializeToString,
+                response_deserializer=queryable__state_dot_internal_dot_v1_dot_backend__pb2.OpenSubtasksResponse.FromString,
+                _registered_method=True)
         self.Begin = channel.unary_unary(
                 '/queryable_state.internal.v1.StateBackend/Begin',
                 request_serializer=queryable__state_dot_internal_dot_v1_dot_backend__pb2.BeginRequest.SerializeToString,
@@ -81,6 +86,14 @@ class StateBackendServicer:
 
     def LocateSubtask(self, request, context):
         """Which server owns a subtask. Answered by any server, from its cache or the coordinator.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def OpenSubtasks(self, request, context):
+        """From the coordinator: open subtasks before anybody begins a batch. Answered when all are open,
+        or have failed; what goes on may be asked for again.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -143,6 +156,11 @@ def add_StateBackendServicer_to_server(servicer, server):
                     servicer.LocateSubtask,
                     request_deserializer=queryable__state_dot_internal_dot_v1_dot_backend__pb2.LocateSubtaskRequest.FromString,
                     response_serializer=queryable__state_dot_internal_dot_v1_dot_backend__pb2.LocateSubtaskResponse.SerializeToString,
+            ),
+            'OpenSubtasks': grpc.unary_unary_rpc_method_handler(
+                    servicer.OpenSubtasks,
+                    request_deserializer=queryable__state_dot_internal_dot_v1_dot_backend__pb2.OpenSubtasksRequest.FromString,
+                    response_serializer=queryable__state_dot_internal_dot_v1_dot_backend__pb2.OpenSubtasksResponse.SerializeToString,
             ),
             'Begin': grpc.unary_unary_rpc_method_handler(
                     servicer.Begin,
@@ -207,6 +225,33 @@ class StateBackend:
             '/queryable_state.internal.v1.StateBackend/LocateSubtask',
             queryable__state_dot_internal_dot_v1_dot_backend__pb2.LocateSubtaskRequest.SerializeToString,
             queryable__state_dot_internal_dot_v1_dot_backend__pb2.LocateSubtaskResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def OpenSubtasks(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/queryable_state.internal.v1.StateBackend/OpenSubtasks',
+            queryable__state_dot_internal_dot_v1_dot_backend__pb2.OpenSubtasksRequest.SerializeToString,
+            queryable__state_dot_internal_dot_v1_dot_backend__pb2.OpenSubtasksResponse.FromString,
             options,
             channel_credentials,
             insecure,

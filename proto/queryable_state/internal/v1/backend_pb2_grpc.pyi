@@ -35,6 +35,10 @@ class StateBackendStub:
     def __new__(cls, channel: _aio.Channel) -> StateBackendAsyncStub: ...
     LocateSubtask: _grpc.UnaryUnaryMultiCallable[_backend_pb2.LocateSubtaskRequest, _backend_pb2.LocateSubtaskResponse]
     """Which server owns a subtask. Answered by any server, from its cache or the coordinator."""
+    OpenSubtasks: _grpc.UnaryUnaryMultiCallable[_backend_pb2.OpenSubtasksRequest, _backend_pb2.OpenSubtasksResponse]
+    """From the coordinator: open subtasks before anybody begins a batch. Answered when all are open,
+    or have failed; what goes on may be asked for again.
+    """
     Begin: _grpc.UnaryUnaryMultiCallable[_backend_pb2.BeginRequest, _backend_pb2.BeginResponse]
     """Starts an attempt: pins the version before the batch. Changes nothing else."""
     Fetch: _grpc.UnaryUnaryMultiCallable[_backend_pb2.FetchRequest, _backend_pb2.FetchResponse]
@@ -57,6 +61,10 @@ class StateBackendAsyncStub(StateBackendStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     LocateSubtask: _aio.UnaryUnaryMultiCallable[_backend_pb2.LocateSubtaskRequest, _backend_pb2.LocateSubtaskResponse]  # type: ignore[assignment]
     """Which server owns a subtask. Answered by any server, from its cache or the coordinator."""
+    OpenSubtasks: _aio.UnaryUnaryMultiCallable[_backend_pb2.OpenSubtasksRequest, _backend_pb2.OpenSubtasksResponse]  # type: ignore[assignment]
+    """From the coordinator: open subtasks before anybody begins a batch. Answered when all are open,
+    or have failed; what goes on may be asked for again.
+    """
     Begin: _aio.UnaryUnaryMultiCallable[_backend_pb2.BeginRequest, _backend_pb2.BeginResponse]  # type: ignore[assignment]
     """Starts an attempt: pins the version before the batch. Changes nothing else."""
     Fetch: _aio.UnaryUnaryMultiCallable[_backend_pb2.FetchRequest, _backend_pb2.FetchResponse]  # type: ignore[assignment]
@@ -82,6 +90,16 @@ class StateBackendServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_backend_pb2.LocateSubtaskResponse, _abc.Awaitable[_backend_pb2.LocateSubtaskResponse]]:
         """Which server owns a subtask. Answered by any server, from its cache or the coordinator."""
+
+    @_abc_1.abstractmethod
+    def OpenSubtasks(
+        self,
+        request: _backend_pb2.OpenSubtasksRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_backend_pb2.OpenSubtasksResponse, _abc.Awaitable[_backend_pb2.OpenSubtasksResponse]]:
+        """From the coordinator: open subtasks before anybody begins a batch. Answered when all are open,
+        or have failed; what goes on may be asked for again.
+        """
 
     @_abc_1.abstractmethod
     def Begin(

@@ -5,6 +5,7 @@ from queryable_state.server.coordinator.coordinator import Coordinator
 from queryable_state.server.coordinator.engine import BatchClocks, Engine, QueryInfo
 from queryable_state.server.coordinator.job_config import JobConfig
 from queryable_state.server.coordinator.registrations import NameClaim, check_queryable_names
+from queryable_state.server.coordinator.reopening import OperatorLayout
 
 __all__ = [
     "BatchClocks",
@@ -13,6 +14,7 @@ __all__ = [
     "JobConfig",
     "JobView",
     "NameClaim",
+    "OperatorLayout",
     "QueryInfo",
     "check_queryable_names",
 ]

@@ -72,6 +72,26 @@ class BackendLinks:
                 seals[server_id] = list(response.sealed)
         return seals
 
+    def open_subtasks(
+        self, requests: Mapping[str, backend_pb2.OpenSubtasksRequest], timeout_s: float
+    ) -> list[QueryableStateError]:
+        """Has servers, by address, open subtasks; answers what each that failed has said."""
+        calls = {
+            address: self._stub(address).OpenSubtasks.future(
+                request, timeout=timeout_s, metadata=self._metadata
+            )
+            for address, request in requests.items()
+        }
+        failures = []
+        for address, call in calls.items():
+            try:
+                call.result()
+            except grpc.RpcError as failure:
+                failures.append(error_from_call(failure, f"state server {address}"))
+            except grpc.FutureCancelledError:
+                failures.append(UnreachableError(f"state server {address}: cancelled"))
+        return failures
+
     def snapshot(
         self, address: str, request: backend_pb2.SnapshotRequest, timeout_s: float
     ) -> SnapshotCall:

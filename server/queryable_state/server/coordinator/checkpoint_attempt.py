@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from queryable_state.internal.v1.checkpoint_pb2 import CheckpointMetadata
     from queryable_state.server.coordinator.checkpoint_history import CheckpointHistory
     from queryable_state.server.coordinator.job_roots import JobRoot
+    from queryable_state.server.coordinator.snapshot_plan import SnapshotPlan
     from queryable_state.server.coordinator.snapshot_writer import SnapshotWriter
-    from queryable_state.server.coordinator.snapshots import SnapshotPlan, Snapshots
+    from queryable_state.server.coordinator.snapshots import Snapshots
 
 _log = logging.getLogger(__name__)
 
@@ -144,6 +145,8 @@ class CheckpointAttempt:
         root = self._root
         self.version = plan.version
         root.root.check_epoch(root.epoch)
+        # No operator has to have run: what was taken over from a savepoint may have new ids.
+        self._snapshots.keep_states(root)
         checkpoint_id = root.root.next_checkpoint_id()
         while not root.storage.create(self._claim_file(checkpoint_id), root.run_id.hex().encode()):
             checkpoint_id += 1

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from queryable_state.internal.v1.checkpoint_pb2 import CheckpointMetadata, RangeSnapshot
     from queryable_state.server.checkpoint.storage import CheckpointStorage
     from queryable_state.server.coordinator.engine import BatchClocks
+    from queryable_state.server.coordinator.snapshot_plan import SnapshotPlan
     from queryable_state.server.coordinator.snapshot_round import SnapshotTarget
-    from queryable_state.server.coordinator.snapshots import SnapshotPlan
 
 FORMAT_VERSION = 1
 

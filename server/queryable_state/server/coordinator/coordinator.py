@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 import secrets
 import threading
-import time
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 from queryable_state.server.checkpoint.object_storage import MemoryObjectStore
+from queryable_state.server.coordinator import clock
 from queryable_state.server.coordinator.announcer import Announcer
 from queryable_state.server.coordinator.authority import Authority
 from queryable_state.server.coordinator.backend_links import BackendLinks
@@ -25,15 +24,17 @@ from queryable_state.server.coordinator.leases import Leases
 from queryable_state.server.coordinator.manifests import Manifests
 from queryable_state.server.coordinator.port import CoordinatorPort
 from queryable_state.server.coordinator.recovery import Recovery
+from queryable_state.server.coordinator.reopening import Reopening
 from queryable_state.server.coordinator.restore_plans import RestorePlans
 from queryable_state.server.coordinator.secret import SecretFile
+from queryable_state.server.coordinator.server_ends import see_off
 from queryable_state.server.coordinator.service import CoordinatorService
 from queryable_state.server.coordinator.subtasks import Subtasks
 from queryable_state.server.coordinator.watcher import Watcher
 from queryable_state.wire.errors import RetryLaterError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from queryable_state.internal.v1.checkpoint_pb2 import CheckpointMetadata
@@ -41,27 +42,17 @@ if TYPE_CHECKING:
     from queryable_state.server.coordinator.checkpoint_history import CheckpointReport
     from queryable_state.server.coordinator.engine import Engine
     from queryable_state.server.coordinator.job_config import JobConfig
+    from queryable_state.server.coordinator.reopening import OperatorLayout
     from queryable_state.server.settings import CoordinatorSettings
     from queryable_state.v1 import registration_pb2
-
-_log = logging.getLogger(__name__)
-
-
-def _monotonic_ms() -> int:
-    return time.monotonic_ns() // 1_000_000
-
-
-def _wall_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 class Coordinator:
     """The only source of placement, epochs and commits of the queries of one engine.
 
-    Lives in the driver: `start` (or `with`) opens its port and starts its threads,
-    `close` tells all state servers to drain and exit, waits for them within
-    `stop_timeout_s`, and ends; both are idempotent, a closed one cannot be started
-    again. All methods may be called from every thread.
+    Lives in the driver: `start` (or `with`) opens its port and starts its threads, `close` tells
+    all state servers to drain and exit, waits for them within `stop_timeout_s`, and ends; both are
+    idempotent, a closed one cannot be started again. All methods may be called from every thread.
     """
 
     def __init__(
@@ -69,8 +60,8 @@ class Coordinator:
         engine: Engine,
         settings: CoordinatorSettings,
         *,
-        clock_ms: Callable[[], int] = _monotonic_ms,
-        wall_ms: Callable[[], int] = _wall_ms,
+        clock_ms: Callable[[], int] = clock.monotonic_ms,
+        wall_ms: Callable[[], int] = clock.wall_ms,
     ) -> None:
         if not settings.secret:
             settings = replace(settings, secret=secrets.token_urlsafe(32))
@@ -107,6 +98,16 @@ class Coordinator:
             self._catalog,
             self._announcer,
             settle_timeout_s=settings.push_timeout_ms / 1000,
+        )
+        self._reopening = Reopening(
+            engine,
+            self._books,
+            self._roots,
+            self._recovery,
+            self._plans,
+            self._authority,
+            self._links,
+            look_s=settings.reopen_after_ms / 1000,
         )
         self._checkpointing = Checkpointing(
             engine, self._books, self._roots, self._links, self._authority, settled
@@ -186,6 +187,14 @@ class Coordinator:
         """
         self._configs.configure(config_id, config)
 
+    def recover(self, query_id: bytes, config_id: str, operators: Sequence[OperatorLayout]) -> bool:
+        """Has durable state of a query's newest run, of these operators, opened, and kept open.
+
+        Returns at once; whether there is any state, which only servers are needed for.
+        """
+        self._reopening.keep_open(query_id, config_id, operators)
+        return self._reopening.is_due(query_id, config_id)
+
     def jobs(self) -> list[JobView]:
         """Every job known, by first contact."""
         return self._catalog.list_jobs()
@@ -247,7 +256,7 @@ class Coordinator:
         self._checkpointing.ends.cancelled(query_id)
 
     def refresh(self) -> None:
-        """Asks the engine now which queries have ended and why, instead of within a second."""
+        """Asks the engine at once which queries have ended and why."""
         self._watcher.look_for_ends()
         self._watcher.look_for_causes()
 
@@ -283,18 +292,9 @@ class Coordinator:
         stack.callback(self._announcer.close)
         stack.callback(port.close)
         stack.callback(self._watcher.close)
-        stack.callback(self._end_servers)
+        stack.callback(see_off, self._leases, self._links, settings.stop_timeout_s)
         stack.callback(self._checkpointing.close)
+        stack.callback(self._reopening.close)
         port.start()
         self._watcher.start()
         self._checkpointing.start()
-
-    def _end_servers(self) -> None:
-        timeout_s = self._settings.stop_timeout_s
-        # Who does not hear it is gone, or ends by itself when its lease does.
-        told = self._links.shutdown(self._leases.backend_addresses())
-        staying = self._leases.wait_until_left(told, timeout_s)
-        if staying:
-            _log.warning(
-                "state servers have not left within %g s: %s", timeout_s, ", ".join(staying)
-            )

@@ -14,7 +14,7 @@ from queryable_state.wire.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Container, Iterator
 
     from queryable_state.server.coordinator.servers import Server, ServerTable
 
@@ -227,9 +227,9 @@ class Placement:
                     ownership.server_id, ownership.opened = "", False
                     self.version += 1
 
-    def drop_query(self, query_id: bytes) -> None:
-        """Forgets a query."""
-        for key in [key for key in self._operators if key[0] == query_id]:
+    def drop_query(self, query_id: bytes, *, but: Container[str] = ()) -> None:
+        """Forgets the operators of a query, but those of these uids."""
+        for key in [key for key in self._operators if key[0] == query_id and key[1] not in but]:
             del self._operators[key]
             self.version += 1
 

@@ -67,6 +67,10 @@ class Recovery:
         """Whether the run has begun: its epoch is allocated, and its root is loaded."""
         return self._roots.bound_run(query_id) == run_id
 
+    def is_durable(self, config_id: str, info: QueryInfo) -> bool:
+        """Whether a run of a query with this configuration keeps its state in a root."""
+        return bool(_root_uri(self._configs.find(config_id), info))
+
     def run(self, query_id: bytes, run_id: bytes) -> tuple[int, JobStorage]:
         """The epoch of a bound run, and how its job keeps state."""
         epoch, config = self._epochs.find(query_id, run_id), self._roots.config(query_id)

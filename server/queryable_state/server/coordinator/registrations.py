@@ -12,7 +12,7 @@ from queryable_state.v1 import registration_pb2
 from queryable_state.wire.errors import CheckpointError, InvalidRequestError, JobError, Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Container, Iterable, Iterator, Sequence
 
 _STATE_ID_MAX = 2**32 - 1
 
@@ -77,6 +77,8 @@ class RegistrationTable:
         self._incarnations: defaultdict[_Identity, int] = defaultdict(int)
         self._unclaimed: set[_Identity] = set()
         """Stored by an earlier driver, and not yet registered by an operator of this one."""
+        self._served: set[_Identity] = set()
+        """Of those the ones that can be queried until their operator registers what it has."""
 
     def register(
         self, operator: OperatorClaim, states: Sequence[registration_pb2.StateRegistration]
@@ -97,13 +99,16 @@ class RegistrationTable:
                 registration.incarnation = self._incarnations[identity]
             self._states[identity] = registration
             self._unclaimed.discard(identity)
+        # What it does not declare it has no more.
+        self._served = {i for i in self._served if i[:2] != (operator.job_id, operator.uid)}
         return [_copy(registration) for registration in made]
 
     def adopt(self, job_id: bytes, states: Sequence[registration_pb2.StateRegistration]) -> None:
         """Takes the states of a job's root, under the ids its files have.
 
-        They count as known to `register`, and can be queried once an operator has registered
-        them. CheckpointError, and nothing adopted, where another job here has one of the ids.
+        They count as known to `register`, and can be queried once they are served, or an operator
+        has registered them. CheckpointError, and nothing adopted, where another job here has one
+        of the ids.
         """
         taken = {s.state_id: s for s in self._states.values() if s.job_id != job_id}
         for state in states:
@@ -131,6 +136,18 @@ class RegistrationTable:
                 made.job_id, made.job_name, made.state_id = job_id, job_name, self._new_id()
                 self._keep(job_id, made)
 
+    def serve(self, job_id: bytes, uids: Container[str]) -> None:
+        """A run has these operators: their stored states can be queried before they register.
+
+        States of other operators cannot be queried any more.
+        """
+        for identity in [identity for identity in self._states if identity[0] == job_id]:
+            if identity[1] not in uids:
+                self._unclaimed.add(identity)
+                self._served.discard(identity)
+            elif identity in self._unclaimed:
+                self._served.add(identity)
+
     def of_job(self, job_id: bytes) -> list[registration_pb2.StateRegistration]:
         """All states of a job, by operator and name, whether or not anyone registered them yet."""
         return [
@@ -149,11 +166,16 @@ class RegistrationTable:
     def _claimed(self) -> Iterator[tuple[_Identity, registration_pb2.StateRegistration]]:
         return (item for item in self._states.items() if item[0] not in self._unclaimed)
 
+    def _answered(self) -> Iterator[tuple[_Identity, registration_pb2.StateRegistration]]:
+        """What can be queried; of one queryable name last what an operator has registered."""
+        yield from ((identity, self._states[identity]) for identity in self._served)
+        yield from self._claimed()
+
     def queryable(self, job_id: bytes) -> dict[str, registration_pb2.StateRegistration]:
         """The queryable states of a job by name, sorted."""
         found = {
             state.queryable_name: _copy(state)
-            for identity, state in self._claimed()
+            for identity, state in self._answered()
             if identity[0] == job_id and state.queryable_name
         }
         return dict(sorted(found.items()))
@@ -167,7 +189,7 @@ class RegistrationTable:
         """The jobs that have a state of this queryable name."""
         return [
             identity[0]
-            for identity, state in self._claimed()
+            for identity, state in self._answered()
             if state.queryable_name == queryable_name
         ]
 
@@ -190,6 +212,7 @@ class RegistrationTable:
         for identity in [identity for identity in self._states if identity[0] == job_id]:
             del self._states[identity]
             self._unclaimed.discard(identity)
+            self._served.discard(identity)
 
     def _check_names(
         self, operator: OperatorClaim, states: Sequence[registration_pb2.StateRegistration]

@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     from queryable_state.server.coordinator.engine import Engine
     from queryable_state.server.coordinator.job_ends import JobEnds
     from queryable_state.server.coordinator.job_roots import JobRoots
+    from queryable_state.server.coordinator.snapshot_plan import SnapshotPlan
     from queryable_state.server.coordinator.snapshot_writer import SnapshotWriter
-    from queryable_state.server.coordinator.snapshots import SnapshotPlan, Snapshots
+    from queryable_state.server.coordinator.snapshots import Snapshots
 
 _log = logging.getLogger(__name__)
 

@@ -15,7 +15,8 @@ from queryable_state.wire.errors import CheckpointError, PlacementError, Queryab
 
 if TYPE_CHECKING:
     from queryable_state.server.coordinator.backend_links import BackendLinks, SnapshotCall
-    from queryable_state.server.coordinator.snapshots import SnapshotPlan, Snapshots
+    from queryable_state.server.coordinator.snapshot_plan import SnapshotPlan
+    from queryable_state.server.coordinator.snapshots import Snapshots
 
 _LOOK_S = 0.25
 

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from queryable_state.internal.v1.checkpoint_pb2 import RangeSnapshot
     from queryable_state.server.coordinator.backend_links import BackendLinks
     from queryable_state.server.coordinator.engine import BatchClocks, Engine
+    from queryable_state.server.coordinator.snapshot_plan import SnapshotPlan
     from queryable_state.server.coordinator.snapshot_round import SnapshotTarget
-    from queryable_state.server.coordinator.snapshots import SnapshotPlan, Snapshots
+    from queryable_state.server.coordinator.snapshots import Snapshots
 
 _T = TypeVar("_T")
 

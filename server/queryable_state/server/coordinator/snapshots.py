@@ -4,78 +4,33 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeGuard
 
 from queryable_state.internal.v1 import backend_pb2
 from queryable_state.server.coordinator.absent_operators import check_none_absent
 from queryable_state.server.coordinator.checkpoint_history import DeclinedError
 from queryable_state.server.coordinator.jobs import RUNNING
+from queryable_state.server.coordinator.root_registrations import keep_registrations
+from queryable_state.server.coordinator.snapshot_plan import (
+    PlannedOperator,
+    PlannedServer,
+    SnapshotPlan,
+)
 from queryable_state.wire.errors import UnknownJobError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator
 
     from queryable_state.server.coordinator.books import Books
-    from queryable_state.server.coordinator.commits import StableCap
-    from queryable_state.server.coordinator.job_roots import JobRoots
+    from queryable_state.server.coordinator.job_roots import JobRoot, JobRoots
     from queryable_state.server.coordinator.jobs import Job
     from queryable_state.server.coordinator.operators import Operator, Ownership
-    from queryable_state.v1 import registration_pb2
 
 _LOOK_S = 0.02
 
 
-@dataclass(frozen=True, kw_only=True)
-class PlannedOperator:
-    """A stateful operator as a snapshot has it."""
-
-    uid: str
-    name: str
-    depth: int
-    parallelism: int
-    max_parallelism: int
-    states: tuple[registration_pb2.StateRegistration, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlannedServer:
-    """What one server has to write."""
-
-    address: str
-    """HOST:PORT of `StateBackend`."""
-    subtasks: tuple[backend_pb2.Subtask, ...]
-    opened: tuple[int, ...]
-    """Batch at which each was opened: another one is another store."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SnapshotPlan:
-    """All subtasks of a job, and the committed batch to write them as of.
-
-    As long as its cap is held no server folds what is newer.
-    """
-
-    query_id: bytes
-    job_name: str
-    label: str
-    cap: StableCap
-    commit_time_ms: int
-    watermark_ms: int
-    operators: tuple[PlannedOperator, ...]
-    servers: Mapping[str, PlannedServer]
-    """By id."""
-    complete_since: int
-    """First batch since which all of it is complete; 0: all is."""
-
-    @property
-    def version(self) -> int:
-        """The committed batch."""
-        return self.cap.version
-
-
 class Snapshots:
-    """Plans snapshots, and holds what they need held. Thread-safe, no I/O."""
+    """Plans snapshots, and holds what they need held. Thread-safe; only `keep_states` does I/O."""
 
     def __init__(self, books: Books, roots: JobRoots) -> None:
         self._books = books
@@ -124,6 +79,10 @@ class Snapshots:
         finally:
             with self._books.changed:
                 job.pins -= 1
+
+    def keep_states(self, root: JobRoot) -> None:
+        """Writes the states of a job to its root before files have their ids. I/O."""
+        keep_registrations(self._books, root)
 
     @contextmanager
     def planned(self, query_id: bytes) -> Iterator[SnapshotPlan]:

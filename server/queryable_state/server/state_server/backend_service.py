@@ -53,6 +53,13 @@ class BackendService(backend_pb2_grpc.StateBackendServicer):
         async with ending_with_status(context, "LocateSubtask"):
             return await self._owners.locate(request)
 
+    async def OpenSubtasks(
+        self, request: backend_pb2.OpenSubtasksRequest, context: Context
+    ) -> backend_pb2.OpenSubtasksResponse:
+        async with ending_with_status(context, "OpenSubtasks"):
+            await self._opener.open_subtasks(request)
+            return backend_pb2.OpenSubtasksResponse()
+
     async def Begin(
         self, request: backend_pb2.BeginRequest, context: Context
     ) -> backend_pb2.BeginResponse:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 from queryable_state.internal.v1 import backend_pb2, changes_pb2, coordinator_pb2
@@ -14,6 +15,7 @@ from queryable_state.wire.errors import InvalidRequestError, PlacementError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from queryable_state.internal.v1.checkpoint_pb2 import JobStorage
     from queryable_state.server.coordinator_link import CoordinatorLink
     from queryable_state.server.state_server.bulk_thread import BulkThread
     from queryable_state.server.state_server.folder import Folder
@@ -27,7 +29,8 @@ if TYPE_CHECKING:
 
 
 class BatchOpener:
-    """Answers `Begin`. It reads, and learns what the coordinator knows; it destroys nothing.
+    """Answers `Begin` and `OpenSubtasks`. It reads, and learns what the coordinator knows; it
+    destroys nothing.
 
     The coordinator is asked once a (query, run, batch), once a subtask, and once an operator's
     states, whoever and however many ask here.
@@ -54,6 +57,7 @@ class BatchOpener:
         self._folder = folder
         self._server_id = server_id
         self._batches: dict[bytes, _Batch] = {}
+        self._newest: dict[bytes, int] = {}
         self._opener = SubtaskOpener(
             link,
             table,
@@ -86,7 +90,7 @@ class BatchOpener:
         subtask = self._table.subtask(subtask_id)
         if subtask is None:
             subtask = await self._opener.opened(
-                subtask_id, Opening(request.batch_id, clocks, batch.files)
+                subtask_id, Opening(request.batch_id, clocks.committed, clocks.storage, batch.files)
             )
         states = await self._registered(subtask, request)
         # No await below: what is checked here still holds when the attempt counts as begun.
@@ -108,13 +112,53 @@ class BatchOpener:
             sealed_before=subtask.store.staged_version == request.batch_id,
         )
 
+    async def open_subtasks(self, request: backend_pb2.OpenSubtasksRequest) -> None:
+        """Opens subtasks before a batch begins, as of the one before; all of them, or raises.
+
+        What is open already stays as it is. What still goes on when the caller is gone is joined
+        by whoever asks for the same next.
+        """
+        self._lease.check()
+        query_id, batch_id = request.query_id, request.batch_id
+        wanted = [SubtaskId.of(subtask) for subtask in request.subtasks]
+        if batch_id < 1 or any(subtask.query_id != query_id for subtask in wanted):
+            raise InvalidRequestError(
+                f"subtasks of job {query_id.hex()} are to be opened before batch {batch_id}: want "
+                "a batch from 1, and subtasks of this job alone"
+            )
+        files = await self._files(query_id, request.storage)
+        self._newest[query_id] = max(batch_id, self._newest_batch(query_id))
+        committed = coordinator_pb2.QueryVersion(
+            query_id=query_id,
+            version=batch_id - 1,
+            commit_time_ms=request.commit_time_ms,
+            watermark_ms=request.watermark_ms,
+        )
+        opening = Opening(batch_id, committed, request.storage, files)
+        outcomes = await asyncio.gather(
+            *(
+                self._opener.opened(subtask, opening)
+                for subtask in wanted
+                if self._table.subtask(subtask) is None
+            ),
+            return_exceptions=True,
+        )
+        job = self._table.job(query_id)
+        if job is not None and job.files is None:
+            job.settings, job.files = request.storage, files
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+
     def forget_job(self, query_id: bytes) -> None:
         """Forgets the clocks of a job's newest batch."""
         self._batches.pop(query_id, None)
+        self._newest.pop(query_id, None)
 
     def forget_all(self) -> None:
         """Forgets every clock: the coordinator that told them is gone."""
         self._batches.clear()
+        self._newest.clear()
         self._opener.forget_all()
 
     async def aclose(self) -> None:
@@ -123,9 +167,8 @@ class BatchOpener:
             await calls.aclose()
 
     def _newest_batch(self, query_id: bytes) -> int:
-        """The newest batch begun of a query; -1: its clocks are forgotten."""
-        batch = self._batches.get(query_id)
-        return -1 if batch is None else batch.key[1]
+        """The newest batch stores of a query are opened for; -1: it is forgotten."""
+        return self._newest.get(query_id, -1)
 
     def _check(
         self, job: JobStores, batch_id: int, clocks: coordinator_pb2.BeginBatchResponse
@@ -146,6 +189,7 @@ class BatchOpener:
             (query_id, *key), lambda: self._asked(query_id, key, request.config_id)
         )
         self._batches[query_id] = batch
+        self._newest[query_id] = request.batch_id
         return batch
 
     async def _asked(self, query_id: bytes, key: tuple[bytes, int], config_id: str) -> _Batch:
@@ -158,11 +202,14 @@ class BatchOpener:
                 config_id=config_id,
             )
         )
+        return _Batch(key, clocks, await self._files(query_id, clocks.storage))
+
+    async def _files(self, query_id: bytes, storage: JobStorage) -> JobFiles | None:
         job = self._table.job(query_id)
         files = None if job is None else job.files
-        if files is None or files.settings != clocks.storage:
-            files = await self._file_systems.of_job(clocks.storage)
-        return _Batch(key, clocks, files)
+        if files is None or files.settings != storage:
+            files = await self._file_systems.of_job(storage)
+        return files
 
     async def _registered(
         self, subtask: OwnedSubtask, request: backend_pb2.BeginRequest

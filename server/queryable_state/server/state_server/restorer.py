@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from queryable_state.server.state_server.store_factory import StoreFactory
     from queryable_state.server.state_server.thread_pool import ThreadPool
     from queryable_state.server.storage.store import StateStore
+    from queryable_state.v1 import registration_pb2
 
 _log = logging.getLogger(__name__)
 
@@ -43,6 +44,9 @@ class Restored:
     store: StateStore
     planned: bool = False
     """Whether it was loaded by a plan; otherwise it is empty."""
+
+    states: Sequence[registration_pb2.StateRegistration] = field(default=())
+    """What the plan says is stored; the store has room for each."""
 
     staged: SealMark | None = None
     """The seal its staged version has from one attempt at just this subtask."""
@@ -125,6 +129,7 @@ class Restorer:
             return Restored(
                 store=store,
                 planned=True,
+                states=plan.states,
                 staged=staged,
                 checkpoint_id=0 if source is None else source.checkpoint_id,
                 location="" if source is None else _location(source),

@@ -14,6 +14,7 @@ from queryable_state.wire.errors import PlacementError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from queryable_state.internal.v1.checkpoint_pb2 import JobStorage
     from queryable_state.server.coordinator_link import CoordinatorLink
     from queryable_state.server.state_server.bulk_thread import BulkThread
     from queryable_state.server.state_server.job_files import JobFiles
@@ -29,10 +30,11 @@ _PLAN_TIMEOUT_S = 30.0
 
 
 class Opening(NamedTuple):
-    """What is known of a batch when the first of its attempts finds no store."""
+    """What is known of a batch that begins, or will, when there is no store."""
 
     batch_id: int
-    clocks: coordinator_pb2.BeginBatchResponse
+    committed: coordinator_pb2.QueryVersion
+    storage: JobStorage
     files: JobFiles | None
     """The job's durable copy; None: it has none."""
 
@@ -57,7 +59,7 @@ class SubtaskOpener:
         server_id: str,
         newest_batch: Callable[[bytes], int],
     ) -> None:
-        """`newest_batch` tells the newest batch of a query that was begun here."""
+        """`newest_batch` tells the newest batch of a query that was opened for here."""
         self._link = link
         self._table = table
         self._lease = lease
@@ -119,7 +121,9 @@ class SubtaskOpener:
         if restored.staged is not None:
             subtask.seals[opening.batch_id] = [restored.staged]
         job.add(subtask)
-        committed = opening.clocks.committed
+        for state in restored.states:
+            self._table.add_state(subtask, state)
+        committed = opening.committed
         job.commit(committed.version, committed.commit_time_ms, committed.watermark_ms)
         _log.log(
             logging.ERROR if opened.complete_since_batch else logging.INFO,
@@ -146,7 +150,7 @@ class SubtaskOpener:
                     subtask_id, plan, opening.batch_id, opening.files
                 )
         store = await self._bulk.run(
-            self._stores.new, subtask_id, opening.batch_id - 1, opening.clocks.storage
+            self._stores.new, subtask_id, opening.batch_id - 1, opening.storage
         )
         return Restored(store=store)
 

@@ -159,7 +159,11 @@ class InProcessCluster:
 
     async def __aenter__(self) -> Self:
         settings = CoordinatorSettings(
-            ports="0", lease_ms=self._lease_ms, lease_margin_ms=200, stop_timeout_s=2.0
+            ports="0",
+            lease_ms=self._lease_ms,
+            lease_margin_ms=200,
+            stop_timeout_s=2.0,
+            reopen_after_ms=200,
         )
         self._coordinator = self._stack.enter_context(
             in_process_coordinator(settings=settings, engine=self._engine)

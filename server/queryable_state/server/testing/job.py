@@ -10,6 +10,7 @@ import grpc.aio
 
 from queryable_state.internal.v1 import backend_pb2, checkpoint_pb2
 from queryable_state.server.checkpoint.layout import beside
+from queryable_state.server.coordinator import OperatorLayout
 from queryable_state.v1 import registration_pb2
 from queryable_state.wire.changes import BlockSums, ChangeBlockBuilder
 from queryable_state.wire.errors import PlacementError, RetryLaterError
@@ -102,6 +103,13 @@ class InProcessJob:
             checkpoint_location=self._location,
             query_id=self.query_id,
         )
+
+    def recover(self) -> bool:
+        """Has what earlier runs have stored opened, before a batch begins; whether there is any."""
+        layout = OperatorLayout(
+            uid="operator", parallelism=self._parallelism, max_parallelism=self._max_parallelism
+        )
+        return self._cluster.coordinator.coordinator.recover(self.query_id, "", [layout])
 
     async def checkpoint(self) -> checkpoint_pb2.CheckpointMetadata:
         """Takes a checkpoint of what is committed; of a durable job."""
