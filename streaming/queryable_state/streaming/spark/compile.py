@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
+from queryable_state.server.coordinator import OperatorLayout
 from queryable_state.streaming.elements import free_name
 from queryable_state.streaming.graph import OperatorNode, SinkNode, SourceNode
 from queryable_state.streaming.runtime.settings import RuntimeSettings
@@ -66,6 +67,18 @@ class Compiler:
         """Key groups of an operator's states."""
         return node.max_parallelism or self._settings.max_parallelism
 
+    def parallelism(self, node: OperatorNode) -> int:
+        """Subtasks of an operator."""
+        return node.parallelism or self._settings.parallelism
+
+    def layout(self, node: OperatorNode) -> OperatorLayout:
+        """What the coordinator has to know of an operator before a task of it runs."""
+        return OperatorLayout(
+            uid=node.uid,
+            parallelism=self.parallelism(node),
+            max_parallelism=self.max_parallelism(node),
+        )
+
     def _writer(self, graph: JobGraph) -> DataStreamWriter:
         """Native where there is one end; else the source with a branch for each end."""
         if len(graph.ends) == 1:
@@ -92,7 +105,7 @@ class Compiler:
     def apply(self, node: OperatorNode, upstream: DataFrame) -> DataFrame:
         """key columns -> key group -> shuffle by subtask -> the operator's tasks."""
         keyed = _with_key(node, upstream)
-        parallelism = node.parallelism or self._settings.parallelism
+        parallelism = self.parallelism(node)
         max_parallelism = self.max_parallelism(node)
         needed = tuple(dict.fromkeys((*node.keys.columns, *node.value_columns)))
         key_group, fingerprint = (

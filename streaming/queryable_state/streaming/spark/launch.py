@@ -15,6 +15,7 @@ from queryable_state.streaming.spark.compile import Compiler
 from queryable_state.streaming.spark.job_checks import check_place
 from queryable_state.streaming.spark.savepoint_start import SavepointStart, declarations
 from queryable_state.streaming.spark.session import default_location
+from queryable_state.streaming.spark.stored_state import open_stored
 from queryable_state.streaming.state_place import (
     absolute,
     driver_root,
@@ -25,6 +26,8 @@ from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from pyspark.sql.streaming.query import StreamingQuery
 
     from queryable_state.server.coordinator.job_config import JobConfig
     from queryable_state.streaming.checkpoint_config import CheckpointConfig
@@ -135,14 +138,22 @@ class JobLaunch:
     ) -> JobClient:
         identity = config_id(config)
         self.application.coordinator.configure(identity, config)
-        writer = self._compiler(identity).writer(
+        compiler = self._compiler(identity)
+        writer = compiler.writer(
             self.graph,
             checkpoint_location=self._location(place),
             trigger=self.trigger,
             output_mode=self.output_mode,
         )
+        operators = [compiler.layout(node) for node in self.graph.operators]
+
+        def start() -> StreamingQuery:
+            query = writer.start()
+            open_stored(self.application, query, identity, operators)
+            return query
+
         return JobClient.started(
-            self.application, self.job_name, writer.start, decision, place=place, config=config
+            self.application, self.job_name, start, decision, place=place, config=config
         )
 
     def _location(self, place: StatePlace) -> str | None:
