@@ -172,7 +172,7 @@ def test_missing_state_is_logged_and_fails_the_first_batch(
         recover(job)
         with pytest.raises(CheckpointError):
             job.begin(1)
-    assert "not opened before its first batch" in caplog.text
+    assert "not opened before its next batch" in caplog.text
     assert root in caplog.text
 
 

@@ -178,8 +178,8 @@ class StreamExecutionEnvironment:
 
         With the URI of a `savepoint` the job begins behind it: under a new id, with the state of
         the operators that have the same uid, at any parallelism. Started again with the same
-        arguments it goes on from its own checkpoint. State of operators that the job has not is
-        left behind where `allow_non_restored_state` is set. RestoreMismatchError where the
+        arguments it goes on from its own checkpoint. State of operators that the job has not, or
+        has no more, is left behind where `allow_non_restored_state` is set. RestoreMismatchError where the
         savepoint does not fit the job.
         """
         graph = JobGraph.of(self._sinks, self._operators)

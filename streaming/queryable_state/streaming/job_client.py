@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from queryable_state.streaming.state_place import StatePlace
 
 _SETTLE_TIMEOUT_S = 5.0
+_RECOVERY_TIMEOUT_S = 30.0
 _SAVEPOINT_TIMEOUT_S = 600.0
 
 
@@ -176,6 +177,8 @@ class JobClient:
                 continue
             break
         self.raise_if_failed()
+        # Where nothing had to be processed, nothing but this has the stored state opened.
+        self._application.coordinator.await_recovered(self._query_id, _RECOVERY_TIMEOUT_S)
         self._settle()
 
     def trigger_checkpoint(self, timeout_s: float = 600.0) -> CheckpointReport:

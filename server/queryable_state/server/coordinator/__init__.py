@@ -4,8 +4,8 @@ from queryable_state.server.coordinator.catalog import JobView
 from queryable_state.server.coordinator.coordinator import Coordinator
 from queryable_state.server.coordinator.engine import BatchClocks, Engine, QueryInfo
 from queryable_state.server.coordinator.job_config import JobConfig
+from queryable_state.server.coordinator.operators import OperatorLayout
 from queryable_state.server.coordinator.registrations import NameClaim, check_queryable_names
-from queryable_state.server.coordinator.reopening import OperatorLayout
 
 __all__ = [
     "BatchClocks",

@@ -12,18 +12,21 @@ from queryable_state.v1 import query_pb2, registration_pb2
 from queryable_state.wire.errors import (
     AmbiguousJobError,
     InvalidRequestError,
+    RetryLaterError,
     UnknownStateError,
 )
 from queryable_state.wire.key_groups import key_group_range
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from queryable_state.internal.v1 import coordinator_pb2
     from queryable_state.server.coordinator.books import Books
     from queryable_state.server.coordinator.engine import QueryInfo
     from queryable_state.server.coordinator.job_roots import JobRoot
     from queryable_state.server.coordinator.jobs import Job
+
+_RETRY_MS = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +86,7 @@ class Catalog:
             job = self._job_of(job_text, state_name)
             states = books.states.queryable(job.query_id)
             if state_name not in states:
+                _check_known([job])
                 raise _unknown_state(state_name, f"job {job.label}", list(states))
             registration = states[state_name]
             return registration_pb2.StateLocation(
@@ -149,6 +153,7 @@ class Catalog:
         # What has ended stays readable under its id; whoever names no job means the one that runs.
         chosen = running or found
         if not chosen:
+            _check_known(jobs)
             names = sorted({n for job in jobs for n in self._books.states.queryable(job.query_id)})
             raise _unknown_state(state_name, "any job", names)
         if len(chosen) > 1:
@@ -212,6 +217,15 @@ def job_info(view: JobView) -> registration_pb2.JobInfo:
 def job_list(views: Sequence[JobView]) -> query_pb2.ListJobsResponse:
     """Jobs as they cross the wire."""
     return query_pb2.ListJobsResponse(jobs=[job_info(view) for view in views])
+
+
+def _check_known(jobs: Iterable[Job]) -> None:
+    """Asks to come again while states of a job are only about to be known."""
+    for job in jobs:
+        if job.reopening:
+            raise RetryLaterError(
+                f"the stored state of job {job.label} is being opened", retry_after_ms=_RETRY_MS
+            )
 
 
 def _unknown_state(state_name: str, where: str, known: list[str]) -> UnknownStateError:

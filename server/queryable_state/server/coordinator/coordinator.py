@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from queryable_state.server.coordinator.checkpoint_history import CheckpointReport
     from queryable_state.server.coordinator.engine import Engine
     from queryable_state.server.coordinator.job_config import JobConfig
-    from queryable_state.server.coordinator.reopening import OperatorLayout
+    from queryable_state.server.coordinator.operators import OperatorLayout
     from queryable_state.server.settings import CoordinatorSettings
     from queryable_state.v1 import registration_pb2
 
@@ -188,12 +188,12 @@ class Coordinator:
         self._configs.configure(config_id, config)
 
     def recover(self, query_id: bytes, config_id: str, operators: Sequence[OperatorLayout]) -> bool:
-        """Has durable state of a query's newest run, of these operators, opened, and kept open.
+        """Has durable state of a query's newest run opened; whether there is any. Waits not."""
+        return self._reopening.keep_open(query_id, config_id, operators)
 
-        Returns at once; whether there is any state, which only servers are needed for.
-        """
-        self._reopening.keep_open(query_id, config_id, operators)
-        return self._reopening.is_due(query_id, config_id)
+    def await_recovered(self, query_id: bytes, timeout_s: float) -> bool:
+        """Waits until that is open, or left to the next batch; False: not in time."""
+        return self._reopening.await_open(query_id, timeout_s)
 
     def jobs(self) -> list[JobView]:
         """Every job known, by first contact."""

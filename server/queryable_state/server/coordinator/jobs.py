@@ -44,6 +44,8 @@ class Job:
     first_batch_of_run: int | None = None
     begun: int = -1
     """Newest batch begun in this run."""
+    reopening: bool = False
+    """Whether what the job has stored is about to be opened, without a batch."""
     begun_at_ms: int = 0
     """Monotonic milliseconds of that begin."""
     clocks: dict[int, BatchClocks] = field(default_factory=dict)

@@ -5,6 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 
+@dataclass(frozen=True, kw_only=True)
+class OperatorLayout:
+    """A stateful operator of a run, as far as it is known before a task of it runs."""
+
+    uid: str
+    parallelism: int
+    max_parallelism: int
+
+
 @dataclass(kw_only=True)
 class Ownership:
     """One subtask's owner."""

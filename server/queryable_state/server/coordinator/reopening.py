@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from queryable_state.server.coordinator.books import Books
     from queryable_state.server.coordinator.engine import Engine, QueryInfo
     from queryable_state.server.coordinator.job_roots import JobRoot, JobRoots
-    from queryable_state.server.coordinator.operators import Operator
+    from queryable_state.server.coordinator.operators import Operator, OperatorLayout
     from queryable_state.server.coordinator.recovery import Recovery
     from queryable_state.server.coordinator.restore_plans import RestorePlans
     from queryable_state.server.coordinator.servers import Server
@@ -35,16 +35,7 @@ _RETRIES = (PlacementError, QueryTimeoutError, RetryLaterError)
 _RETRY_S = 0.1
 _SETTLED_S = 3.0
 # A restore that takes longer goes on, and is joined by the next call.
-_OPEN_S = 20.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class OperatorLayout:
-    """A stateful operator of a run, as far as it is known before a task of it runs."""
-
-    uid: str
-    parallelism: int
-    max_parallelism: int
+_OPEN_S = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,20 +83,16 @@ class Reopening:
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
 
-    def is_due(self, query_id: bytes, config_id: str) -> bool:
-        """Whether a query goes on from state that is stored, and could be opened now."""
+    def keep_open(
+        self, query_id: bytes, config_id: str, operators: Sequence[OperatorLayout]
+    ) -> bool:
+        """The newest run of a query has these operators; waits for nothing.
+
+        Answers whether the run goes on from state that is stored.
+        """
         info = self._engine.query(query_id)
         if info is None or not self._recovery.is_durable(config_id, info):
             return False
-        return self._engine.newest_commit(query_id) >= 0
-
-    def keep_open(
-        self, query_id: bytes, config_id: str, operators: Sequence[OperatorLayout]
-    ) -> None:
-        """The newest run of a query has these operators; returns at once."""
-        info = self._engine.query(query_id)
-        if info is None or not self._recovery.is_durable(config_id, info):
-            return
         run = _Run(
             query_id=query_id,
             run_id=info.run_id,
@@ -118,12 +105,28 @@ class Reopening:
             name=f"queryable-state-reopening-{info.name}",
             daemon=True,
         )
+        stored = self._engine.newest_commit(query_id) >= 0
         with self._lock:
             if self._stopping.is_set():
-                return
+                return False
+            with self._books.changed:
+                job = self._books.enter(query_id, info)
+                job.reopening = stored and job.run_id == info.run_id
             self._threads = [known for known in self._threads if known.is_alive()]
             self._threads.append(thread)
             thread.start()
+        return stored
+
+    def await_open(self, query_id: bytes, timeout_s: float) -> bool:
+        """Waits until what was stored is open, or is left to the next batch."""
+        books = self._books
+
+        def is_over() -> bool:
+            job = books.jobs.find(query_id)
+            return job is None or not job.reopening
+
+        with books.changed:
+            return books.changed.wait_for(is_over, timeout_s)
 
     def close(self) -> None:
         """Opens nothing more; may be repeated."""
@@ -133,31 +136,44 @@ class Reopening:
             thread.join()
 
     def _keep_open(self, run: _Run) -> None:
-        pause_s = 0.0
-        while not self._stopping.wait(pause_s):
-            try:
-                info = self._engine.query(run.query_id)
-                if info is None or not info.active or info.run_id != run.run_id:
-                    return
-                pause_s = self._look_s
-                if self._is_missing(run):
-                    self._open(run, info)
-            except SupersededError as refusal:
-                # By the next batch of this run, or by another run.
-                _log.info("query %s is not opened now: %s", run.query_id.hex(), refusal)
-            except _RETRIES as failure:
-                _log.debug("query %s is not open yet: %s", run.query_id.hex(), failure)
-                pause_s = max(failure.retry_after_ms / 1000, _RETRY_S)
-            except QueryableStateError as failure:
-                _log.warning(
-                    "what query %s has stored is not opened before its first batch: %s",
-                    run.query_id.hex(),
-                    failure,
-                )
-                return
-            except Exception:  # noqa: BLE001 - nobody waits for the outcome of this thread
-                _log.exception("query %s is not opened before a batch", run.query_id.hex())
-                return
+        pause_s: float | None = 0.0
+        while pause_s is not None and not self._stopping.wait(pause_s):
+            pause_s = self._look(run)
+        self._over(run)
+
+    def _look(self, run: _Run) -> float | None:
+        """Opens what is to be opened now; answers when to look again. None: never."""
+        try:
+            info = self._engine.query(run.query_id)
+            if info is None or not info.active or info.run_id != run.run_id:
+                return None
+            if self._is_missing(run):
+                self._open(run, info)
+        except SupersededError as refusal:
+            # By the next batch of this run, or by another run.
+            _log.info("query %s is not opened now: %s", run.query_id.hex(), refusal)
+        except _RETRIES as failure:
+            _log.debug("query %s is not open yet: %s", run.query_id.hex(), failure)
+            return max(failure.retry_after_ms / 1000, _RETRY_S)
+        except QueryableStateError as failure:
+            _log.warning(
+                "what query %s has stored is not opened before its next batch: %s",
+                run.query_id.hex(),
+                failure,
+            )
+            return None
+        except Exception:  # noqa: BLE001 - nobody waits for the outcome of this thread
+            _log.exception("what query %s has stored is not opened", run.query_id.hex())
+            return None
+        self._over(run)
+        return self._look_s
+
+    def _over(self, run: _Run) -> None:
+        with self._books.changed:
+            job = self._books.jobs.find(run.query_id)
+            if job is not None and job.run_id == run.run_id and job.reopening:
+                job.reopening = False
+                self._books.changed.notify_all()
 
     def _is_missing(self, run: _Run) -> bool:
         """Whether something of the run is to be opened, and none of its batches is doing that."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.server.checkpoint.layout import beside
@@ -101,6 +101,8 @@ class JobLaunch:
             scratch=self.application.scratch_location,
         )
         config = job_config(self.settings, backend, self.checkpoints, state_root=place.state_root)
+        if self.allow_non_restored_state:
+            config = replace(config, allow_non_restored_state=True)
         return place, config
 
     def _from_savepoint(self, place: StatePlace, config: JobConfig) -> None:

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("queryable_state.streaming")
 
+# Spark's own, as it is asked and as it stops.
+_FAILURES = (QueryableStateError, PySparkException, Py4JError, OSError, AttributeError)
+
 
 @dataclass(frozen=True)
 class ServerFunction:
@@ -49,44 +52,44 @@ def open_stored(
     config_id: str,
     operators: Sequence[OperatorLayout],
 ) -> None:
-    """Has what a started query goes on from opened; returns at once.
+    """Has what a started query goes on from opened; waits for nothing.
 
-    Nothing of the query waits for it or fails by it: its first batch opens what is not open then.
+    Nothing of the query fails by it: its next batch opens what is not open then.
     """
-    threading.Thread(
-        target=_open_stored,
-        args=(application, query, config_id, operators),
-        name=f"queryable-state-stored-{query.name}",
-        daemon=True,
-    ).start()
-
-
-def _open_stored(
-    application: SparkApplication,
-    query: StreamingQuery,
-    config_id: str,
-    operators: Sequence[OperatorLayout],
-) -> None:
     try:
         query_id = uuid.UUID(str(query.id)).bytes
-        if application.coordinator.recover(query_id, config_id, operators):
-            _start_servers(application)
-    except (QueryableStateError, PySparkException, Py4JError, OSError, AttributeError) as failure:
-        if not application.closed:
-            _log.warning(
-                "the stored state of job %r can be queried from its next batch on: %s",
-                query.name,
-                failure,
-            )
+        stored = application.coordinator.recover(query_id, config_id, operators)
+    except _FAILURES as failure:
+        _tell(query, failure)
+        return
+    if stored:
+        threading.Thread(
+            target=_start_servers,
+            args=(application, query),
+            name=f"queryable-state-servers-{query.name}",
+            daemon=True,
+        ).start()
 
 
-def _start_servers(application: SparkApplication) -> None:
+def _tell(query: StreamingQuery, failure: Exception) -> None:
+    _log.warning(
+        "the stored state of job %r can be queried from its next batch on: %s", query.name, failure
+    )
+
+
+def _start_servers(application: SparkApplication, query: StreamingQuery) -> None:
     """One task for each executor, which Spark gives one each where all are idle; an executor
     that gets none has no server until an operator's task runs there."""
-    executors = application.engine.live_executors()
-    if len(application.proxy_addresses()) >= executors:
-        return
-    context = application.context
-    context.setJobDescription("queryable state: start state servers")
-    tasks = context.parallelize(range(executors), executors)
-    tasks.foreachPartition(ServerFunction(application.server_template, application.application_id))
+    try:
+        executors = application.engine.live_executors()
+        if len(application.proxy_addresses()) >= executors:
+            return
+        context = application.context
+        context.setJobDescription("queryable state: start state servers")
+        rows = context.parallelize(range(executors), executors)
+        rows.foreachPartition(
+            ServerFunction(application.server_template, application.application_id)
+        )
+    except _FAILURES as failure:
+        if not application.closed:
+            _tell(query, failure)
