@@ -12,7 +12,7 @@ from tests.coordinator.writers import until
 
 from queryable_state.internal.v1 import coordinator_pb2
 from queryable_state.server.coordinator import JobConfig, OperatorLayout
-from queryable_state.wire.errors import CheckpointError
+from queryable_state.wire.errors import CheckpointError, RetryLaterError, UnknownStateError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -119,14 +119,22 @@ def test_subtasks_are_shared_out_over_the_servers(tmp_path: Path) -> None:
         assert sorted(map(len, map(opened, peers))) == [1, 2]
 
 
-def test_state_waits_for_a_first_server(tmp_path: Path) -> None:
+def test_state_waits_for_a_first_server_and_who_asks_is_told_to_come_again(
+    tmp_path: Path,
+) -> None:
     with driver(tmp_path) as job:
         run(job, 0)
     with driver(tmp_path) as job:
         committed(job)
         recover(job)
+        with pytest.raises(RetryLaterError, match="is being opened"):
+            located(job, "of no operator")
+        assert not job.coordinator.await_recovered(QUERY, 0.05)
         peer = job.peer()
-        peer.wait_for(lambda: bool(peer.openings))
+        assert job.coordinator.await_recovered(QUERY, 10.0)
+        assert len(opened(peer)) == 2
+        with pytest.raises(UnknownStateError):
+            located(job, "of no operator")
 
 
 def test_what_was_sealed_of_the_planned_batch_is_opened_with_it(tmp_path: Path) -> None:

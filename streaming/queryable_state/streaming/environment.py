@@ -178,9 +178,9 @@ class StreamExecutionEnvironment:
 
         With the URI of a `savepoint` the job begins behind it: under a new id, with the state of
         the operators that have the same uid, at any parallelism. Started again with the same
-        arguments it goes on from its own checkpoint. State of operators that the job has not, or
-        has no more, is left behind where `allow_non_restored_state` is set. RestoreMismatchError where the
-        savepoint does not fit the job.
+        arguments it goes on from its own checkpoint. RestoreMismatchError where the savepoint does
+        not fit the job. State of operators that the job has not, or has no more, is left behind
+        where `allow_non_restored_state` is set.
         """
         graph = JobGraph.of(self._sinks, self._operators)
         graph.check_one_query(job_name)
