@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,9 @@ from tests.coordinator.drivers import QUERY, driver, subtask_of
 from tests.coordinator.writers import WritingDriver, until, writing_driver
 
 from queryable_state.internal.v1 import coordinator_pb2
+from queryable_state.server.checkpoint.completed import Completed
 from queryable_state.server.checkpoint.state_root import StateRoot
+from queryable_state.server.checkpoint.verification import problems_of
 from queryable_state.server.coordinator import JobConfig
 from queryable_state.server.testing import FakeClock
 from queryable_state.wire.errors import CheckpointError, RetryLaterError, SupersededError
@@ -40,7 +43,13 @@ def in_background(job: WritingDriver, timeout_s: float = LONG_S) -> ThreadPoolEx
 
 
 def folders(job: WritingDriver) -> set[str]:
-    return {name for name in job.root.storage.list(job.root.uri) if name.startswith("chk-")}
+    """Those of checkpoints that have files: an id that was given up keeps its claim alone."""
+    storage = job.root.storage
+    return {
+        name
+        for name in storage.list(job.root.uri)
+        if name.startswith("chk-") and storage.list(job.root.path(name)) != ["_claim"]
+    }
 
 
 def test_a_checkpoint_is_the_whole_job_as_of_the_newest_committed_batch(tmp_path: Path) -> None:
@@ -161,13 +170,34 @@ def test_what_a_server_could_not_write_is_named_and_leaves_nothing(tmp_path: Pat
     with writing_driver(tmp_path) as job:
         job.run(0)
         job.b.failure = CheckpointError("s3://bucket/x: access denied: allow s3:PutObject")
-        with pytest.raises(CheckpointError, match=r"server b, writing .*allow s3:PutObject"):
-            job.coordinator.trigger_checkpoint(QUERY, LONG_S)
+        job.b.may_write.clear()
+        with ThreadPoolExecutor(1) as threads:
+            made = threads.submit(job.coordinator.trigger_checkpoint, QUERY, LONG_S)
+            # Else the other server's file may come after all were removed.
+            until(lambda: job.a.writes == 1)
+            job.b.may_write.set()
+            with pytest.raises(CheckpointError, match=r"server b, writing .*allow s3:PutObject"):
+                made.result(LONG_S)
         assert folders(job) == set()
         job.b.failure = None
         assert job.coordinator.trigger_checkpoint(QUERY, LONG_S).version == 0
         assert stable(job) == 0
         assert [report.state for report in job.reports()] == ["completed", "failed"]
+
+
+def test_what_a_server_writes_late_is_no_file_of_a_later_checkpoint(tmp_path: Path) -> None:
+    with writing_driver(tmp_path) as job:
+        job.run(0)
+        stalled = job.b.stalled = threading.Event()
+        with pytest.raises(CheckpointError, match="not written within"):
+            job.coordinator.trigger_checkpoint(QUERY, 0.3)
+        job.b.stalled = None
+        job.run(1)
+        made = job.coordinator.trigger_checkpoint(QUERY, LONG_S)
+        stalled.set()
+        until(lambda: job.b.writes == 2)
+        completed = Completed(job.root.path("chk"), job.root.uri, made)
+        assert problems_of(completed, job.root.storage, checksums=True) == []
 
 
 def test_a_file_that_is_not_where_it_is_named_makes_no_checkpoint(tmp_path: Path) -> None:

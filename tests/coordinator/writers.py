@@ -47,6 +47,10 @@ class WritingPeer(Peer):
         """Whether what it says is stored is not."""
         self.skipped: set[int] = set()
         """Subtasks it leaves out."""
+        self.stalled: threading.Event | None = None
+        """Set, it lets go of writes that were begun meanwhile, and that no cancelling ends."""
+        self.writes = 0
+        """Files written so far."""
         super().__init__(coordinator, server_id, executor)
 
     def Snapshot(  # type: ignore[override]
@@ -77,8 +81,11 @@ class WritingPeer(Peer):
                 writer.add(1, [(first.to_bytes(2, "big") + b"key", str(request.version).encode())])
             data = local.read_bytes()
         path = f"{range_folder(request.directory, subtask.operator_uid, first, last)}/{FILE_NAME}"
+        if self.stalled is not None:
+            assert self.stalled.wait(DEADLINE_S)
         if not self.loses_files:
             storage_of(request.root).write(join(request.root, path), data)
+        self.writes += 1
         return checkpoint_pb2.RangeSnapshot(
             operator_uid=subtask.operator_uid,
             index=subtask.index,

@@ -35,8 +35,9 @@ _FORMATS = {
     "rocksdb": checkpoint_pb2.ROCKSDB,
     "": checkpoint_pb2.SNAPSHOT_FORMAT_UNSPECIFIED,
 }
-# Makes the folder, and with it the id, one run's alone: the servers of a run that was taken over
-# cannot write among the files of the next one.
+# Makes the folder, and with it the id, one attempt's alone: what servers write of an attempt that
+# was given up, or of a run that was taken over, is never among the files of a later one. It stays
+# until a newer checkpoint is complete, whose id is greater.
 _CLAIM = "_claim"
 
 
@@ -167,9 +168,9 @@ class CheckpointAttempt:
         return "" if self._target is None else self._root.root.path(self._target.directory)
 
     def _remove_leftovers(self) -> None:
-        """Of a failed attempt: its folder, also where servers are still writing to it.
+        """Of a failed attempt: what is in its folder but the claim, also while servers still write.
 
-        What they write there later goes when the next checkpoint is complete.
+        What they write there later, and the claim, go when the next checkpoint is complete.
         """
         if self._target is None:
             return
@@ -177,7 +178,9 @@ class CheckpointAttempt:
         try:
             # An answer that was lost may have been that of a metadata file that is written.
             storage.delete(layout.metadata_file(folder))
-            storage.delete_tree(folder)
+            for name in storage.list(folder):
+                if name != _CLAIM:
+                    storage.delete_tree(join(folder, name))
         except QueryableStateError as problem:
             _log.warning("the failed checkpoint %s is not removed: %s", folder, problem)
 
