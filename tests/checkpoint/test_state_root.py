@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tests.checkpoint.conftest import Place
 
     from queryable_state.server.checkpoint.state_root import StateRoot
+    from queryable_state.server.checkpoint.storage import FileEntries
 
 
 def complete(
@@ -126,14 +127,35 @@ def test_the_manifest_of_the_highest_epoch_counts(place: Place) -> None:
     assert root.batches() == [0, 2, 10, 11]
 
 
-def test_a_corrupt_manifest_is_named(place: Place) -> None:
+def test_a_corrupt_manifest_is_named_and_hides_no_other(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
     root = place.root()
-    root.write_manifest(Manifest(format_version=1, batch_id=2, run_epoch=1))
+    for batch in (1, 2, 3):
+        root.write_manifest(Manifest(format_version=1, batch_id=batch, run_epoch=1))
     path = join(root.uri, "changelog/2/_manifest-00000001")
     root.storage.write(path, root.storage.read(path)[:-1])
-    for ask in (lambda: root.manifest(2), lambda: root.manifests(0)):
-        with pytest.raises(CorruptDataError, match="changelog/2/_manifest-00000001"):
-            ask()
+    with pytest.raises(CorruptDataError, match="changelog/2/_manifest-00000001"):
+        root.manifest(2)
+    assert root.has_manifest(2)
+    assert [manifest.batch_id for manifest in root.manifests(0)] == [1, 3]
+    (record,) = [r for r in caplog.records if r.levelname == "ERROR"]
+    assert "changelog/2/_manifest-00000001" in record.getMessage()
+
+
+def test_manifests_that_are_retired_while_they_are_read_are_left_out(place: Place) -> None:
+    root = place.root()
+    for batch in (1, 2):
+        root.write_manifest(Manifest(format_version=1, batch_id=batch, run_epoch=1))
+    walk = root.storage.walk
+
+    def retired_then(folder: str) -> FileEntries:
+        found = walk(folder)
+        root.storage.delete_tree(join(root.uri, "changelog/1"))
+        return found
+
+    root.storage.walk = retired_then  # type: ignore[method-assign]
+    assert [manifest.batch_id for manifest in root.manifests(0)] == [2]
 
 
 def test_checkpoints_are_listed_newest_first_and_broken_ones_named(

@@ -315,6 +315,23 @@ def test_a_lost_manifest_is_made_again(tmp_path: Path) -> None:
         assert tokens(job.root.manifest(1)) == [(0, 63, 1, 10), (64, 127, 1, 11)]
 
 
+def test_a_damaged_manifest_is_made_again_and_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with driver(tmp_path) as job:
+        for batch in range(3):
+            run(job, batch)
+    damaged = Path(job.root.path(layout.manifest_file(1, 1)))
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    with driver(tmp_path) as job:
+        for batch in range(3):
+            job.engine.plan(QUERY, batch)
+        job.begin(3)
+        assert tokens(job.root.manifest(1)) == [(0, 63, 1, 10), (64, 127, 1, 11)]
+        assert [file.batch_id for file in job.open(FIRST, 3).changelogs] == [0, 1, 2]
+    assert [r for r in caplog.records if r.levelname == "ERROR" and str(damaged) in r.getMessage()]
+
+
 def test_a_root_of_another_job_is_refused(tmp_path: Path) -> None:
     with driver(tmp_path) as job:
         record = checkpoint_pb2.RootRegistrations(

@@ -157,13 +157,18 @@ class StateRoot:
 
     def manifest(self, batch: int) -> Manifest | None:
         """The manifest of a batch, of the highest epoch; None: there is none."""
-        folder = layout.batch_folder(batch)
-        epochs = map(layout.manifest_epoch, self.storage.list(self.path(folder)))
-        newest = max((epoch for epoch in epochs if epoch is not None), default=None)
+        newest = self._newest_manifest(batch)
         return None if newest is None else self._read_manifest(batch, newest)
 
+    def has_manifest(self, batch: int) -> bool:
+        """Whether there is a manifest of a batch, readable or not."""
+        return self._newest_manifest(batch) is not None
+
     def manifests(self, after: int) -> list[Manifest]:
-        """The manifests of the batches after one, by batch."""
+        """The manifests of the batches after one, by batch.
+
+        Damaged ones are logged and left out, and so are those that go while this reads.
+        """
         newest: dict[int, int] = {}
         for entry in self.storage.walk(self.path(layout.CHANGELOG)):
             batch, _, name = entry.path.partition("/")
@@ -172,9 +177,10 @@ class StateRoot:
                 newest[int(batch)] = max(epoch, newest.get(int(batch), 0))
         with ThreadPoolExecutor(_READERS, thread_name_prefix="manifests") as readers:
             batches = sorted(newest)
-            return list(
-                readers.map(self._read_manifest, batches, [newest[batch] for batch in batches])
+            found = readers.map(
+                self._usable_manifest, batches, [newest[batch] for batch in batches]
             )
+            return [manifest for manifest in found if manifest is not None]
 
     def write_manifest(self, manifest: Manifest) -> None:
         """Writes the manifest of a batch and epoch; the same again changes nothing."""
@@ -269,6 +275,21 @@ class StateRoot:
         names = self.storage.list(self.path(layout.REGISTRATIONS))
         found = [_REGISTRATIONS.fullmatch(name) for name in names]
         return sorted((int(each[1]), int(each[2]), each[0]) for each in found if each is not None)
+
+    def _newest_manifest(self, batch: int) -> int | None:
+        """The highest epoch that has written a manifest of a batch."""
+        names = self.storage.list(self.path(layout.batch_folder(batch)))
+        epochs = map(layout.manifest_epoch, names)
+        return max((epoch for epoch in epochs if epoch is not None), default=None)
+
+    def _usable_manifest(self, batch: int, epoch: int) -> Manifest | None:
+        try:
+            return self._read_manifest(batch, epoch)
+        except MissingFileError:
+            return None
+        except CorruptDataError as problem:
+            _log.error("which changelogs are batch %d is not readable: %s", batch, problem)
+            return None
 
     def _read_manifest(self, batch: int, epoch: int) -> Manifest:
         path = self.path(layout.manifest_file(batch, epoch))

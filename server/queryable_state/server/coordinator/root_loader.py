@@ -121,7 +121,11 @@ class RootLoader:
                 allow_missing=job_root.config.allow_missing_state,
             )
             manifest.changelogs.extend(files)
-        _log.info("batch %d: %d changelogs found", batch, len(manifest.changelogs))
+        _log.info(
+            "batch %d: its manifest is made of the %d changelogs found",
+            batch,
+            len(manifest.changelogs),
+        )
         job_root.write_manifest(manifest)
 
 

@@ -35,7 +35,7 @@ def rewind(
     checkpoints = [c for c in root.checkpoints() if c.version >= record.first_batch - 1]
     usable = [c for c in checkpoints if c.version < batch_id]
     batches = [batch for batch in root.batches() if batch >= batch_id]
-    committed = [batch for batch in batches if root.manifest(batch) is not None]
+    committed = [batch for batch in batches if root.has_manifest(batch)]
     later = [c for c in checkpoints if c.version >= batch_id]
     if not later and not committed:
         return usable
