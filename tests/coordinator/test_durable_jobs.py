@@ -342,6 +342,20 @@ def test_a_root_of_another_job_is_refused(tmp_path: Path) -> None:
             job.begin(0)
 
 
+def test_a_job_that_is_refused_takes_no_epoch_from_the_one_that_has_the_root(
+    tmp_path: Path,
+) -> None:
+    with driver(tmp_path / "one") as living:
+        run(living, 0)
+        root = living.root
+        with driver(tmp_path / "other", JobConfig(state_root=root.uri)) as other:
+            query_id, run_id = other.engine.start("other", checkpoint_location="/tmp/elsewhere")
+            other.engine.plan(query_id, 0)
+            with pytest.raises(RestoreMismatchError, match="'job'"):
+                other.peer().begin(query_id, run_id, 0)
+        assert root.newest_epoch() == 1
+
+
 def test_other_key_groups_are_refused_naming_both(tmp_path: Path) -> None:
     with driver(tmp_path) as job:
         job.begin(0)

@@ -111,6 +111,7 @@ class Recovery:
                 uri, config.storage_options, fsync=config.fsync, objects=self._objects
             )
             root = StateRoot(uri, storage)
+            self._loader.check(root, query_id, info.name)
             epoch = self._epochs.of(query_id, run_id, root)
             still_newest()
             before = self._roots.of(query_id)

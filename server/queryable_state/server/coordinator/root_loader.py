@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from queryable_state.internal.v1.checkpoint_pb2 import CheckpointMetadata
+    from queryable_state.server.checkpoint.state_root import StateRoot
     from queryable_state.server.coordinator.engine import Engine
     from queryable_state.server.coordinator.job_config import JobConfig
     from queryable_state.server.coordinator.job_roots import JobRoot
@@ -36,6 +37,13 @@ class RootLoader:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
+    def check(self, root: StateRoot, query_id: bytes, job_name: str) -> None:
+        """RestoreMismatchError where the root is of another job; to be asked before a run takes
+        an epoch in it, which would end the run of that job."""
+        record = root.registrations()
+        if record is not None:
+            _check_same_job(record, root, query_id, job_name)
+
     def load(self, job_root: JobRoot, job_name: str, batch_id: int, *, complete_to: int) -> JobRoot:
         """Fills in what the root has for a run that begins at a batch.
 
@@ -48,13 +56,8 @@ class RootLoader:
         new = record is None
         if record is None:
             record = _new_record(job_root, job_name, batch_id)
-        elif record.job_id != job_root.query_id:
-            raise RestoreMismatchError(
-                f"{root.uri} holds the state of job {record.job_name!r} ({record.job_id.hex()}), "
-                f"and query {job_name!r} ({job_root.query_id.hex()}) would go on in it: give the "
-                "job another name or checkpoint folder, start it with its own Spark checkpoint, or "
-                "remove the folder if its state is not needed"
-            )
+        else:
+            _check_same_job(record, root, job_root.query_id, job_name)
         checkpoints = (
             []
             if new
@@ -127,6 +130,18 @@ class RootLoader:
             len(manifest.changelogs),
         )
         job_root.write_manifest(manifest)
+
+
+def _check_same_job(
+    record: RootRegistrations, root: StateRoot, query_id: bytes, job_name: str
+) -> None:
+    if record.job_id != query_id:
+        raise RestoreMismatchError(
+            f"{root.uri} holds the state of job {record.job_name!r} ({record.job_id.hex()}), "
+            f"and query {job_name!r} ({query_id.hex()}) would go on in it: give the "
+            "job another name or checkpoint folder, start it with its own Spark checkpoint, or "
+            "remove the folder if its state is not needed"
+        )
 
 
 def _savepoint(
