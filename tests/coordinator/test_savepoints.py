@@ -307,3 +307,13 @@ def test_recovery_reads_the_newest_savepoint_unless_checkpoints_are_preferred(
         assert roots == ([job.root.uri] if prefer_checkpoint else [uri, job.root.uri])
         assert [source.version for source in plan.sources][-1] == 0
         assert {file.batch_id for file in plan.changelogs} == {1, 2}
+
+
+def test_a_job_stops_behind_batches_in_which_its_operators_did_not_run(tmp_path: Path) -> None:
+    with writing_driver(tmp_path) as job:
+        job.run(0)
+        for skipped in (1, 2):
+            job.engine.plan(QUERY, skipped)
+            job.engine.commit(QUERY, skipped)
+        _, version = trigger(job, tmp_path / "savepoints", stop=True)
+        assert version == 2

@@ -77,9 +77,12 @@ class JobEnds:
                     "batch in flight takes long"
                 )
             time.sleep(_LOOK_S)
-        # Its last batch may have been committed since anybody looked.
-        last = self._snapshots.begun(query_id)
-        if last >= 0 and self._engine.is_committed(query_id, last):
+        # Its last batches may have been committed since anybody looked: more than one where no
+        # task of a stateful operator ran in them, because none of these waits for the one before.
+        last = self._snapshots.newest_commit(query_id)
+        while self._engine.is_committed(query_id, last + 1):
+            last += 1
+        if last >= 0:
             self._authority.settle(query_id, last, max(0.0, deadline_s - time.monotonic()))
 
     def _remove(self, root: JobRoot, checkpoint_location: str) -> None:

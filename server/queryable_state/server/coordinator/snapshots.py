@@ -62,11 +62,10 @@ class Snapshots:
                 return None
             return self._books.commits.settled_commit(query_id).version
 
-    def begun(self, query_id: bytes) -> int:
-        """Newest batch begun in the newest run; -1: none."""
+    def newest_commit(self, query_id: bytes) -> int:
+        """Newest batch that is known to be committed, told to all servers or not; -1: none."""
         with self._books.changed:
-            job = self._books.jobs.find(query_id)
-            return -1 if job is None else job.begun
+            return self._books.commits.version(query_id)
 
     @contextmanager
     def pinned(self, query_id: bytes) -> Iterator[None]:
