@@ -99,6 +99,12 @@ def test_no_tolerable_failure_means_that_the_first_is_too_many() -> None:
     assert schedule(tolerable=0).fail(101.0)
 
 
+def test_none_is_due_in_a_run_that_was_told_to_end() -> None:
+    times = schedule()
+    times.end()
+    assert times.due_in_s(1_000.0, 4) is None
+
+
 def test_any_number_of_failures_is_tolerated_unless_told() -> None:
     times = schedule()
     assert not any(times.fail(101.0 + n) for n in range(1000))

@@ -30,10 +30,11 @@ class CheckpointSchedule:
         self._version = version
         self._failures = 0
         self._missed = 0
+        self._ended = False
 
     def due_in_s(self, now_s: float, committed: int) -> float | None:
         """How long to wait for the next one; None: until something newer is committed, or ever."""
-        if self._interval_s <= 0 or committed <= self._version:
+        if self._interval_s <= 0 or self._ended or committed <= self._version:
             return None
         due_s = max(self._started_s + self._interval_s, self._ended_s + self._min_pause_s)
         return max(0.0, due_s - now_s)
@@ -63,3 +64,7 @@ class CheckpointSchedule:
         self._ended_s = now_s
         self._failures += 1
         return 0 <= self._tolerable_failures < self._failures
+
+    def end(self) -> None:
+        """The run is told to end, which takes its time: none is due any more."""
+        self._ended = True

@@ -232,3 +232,6 @@ class Checkpointer:
             self._engine.stop_query(root.query_id, error)
         except QueryableStateError as problem:
             _log.error("query %s is not stopped: %s", root.query_id.hex(), problem)
+            return
+        with self._lock:
+            schedule.end()
