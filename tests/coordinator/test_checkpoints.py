@@ -16,7 +16,12 @@ from queryable_state.server.checkpoint.state_root import StateRoot
 from queryable_state.server.checkpoint.verification import problems_of
 from queryable_state.server.coordinator import JobConfig
 from queryable_state.server.testing import FakeClock
-from queryable_state.wire.errors import CheckpointError, RetryLaterError, SupersededError
+from queryable_state.wire.errors import (
+    CheckpointError,
+    Reason,
+    RetryLaterError,
+    SupersededError,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -421,6 +426,31 @@ def test_a_run_that_was_taken_over_completes_no_checkpoint(tmp_path: Path) -> No
                 made.result(LONG_S)
         assert job.root.checkpoints() == []
         assert folders(job) == set()
+
+
+def test_a_run_that_was_taken_over_is_stopped(tmp_path: Path) -> None:
+    with writing_driver(tmp_path, OFTEN) as job:
+        job.run(0)
+        job.await_reports("completed")
+        job.root.allocate_epoch(b"another driver")
+        job.run(1)
+        until(lambda: QUERY in job.engine.stopped)
+        assert job.engine.stopped[QUERY].reason == Reason.FENCED
+
+
+def test_a_new_run_is_not_stopped_for_the_one_it_takes_over_from(tmp_path: Path) -> None:
+    with writing_driver(tmp_path) as job:
+        job.run(0)
+        job.a.may_write.clear()
+        with ThreadPoolExecutor(1) as threads:
+            made = threads.submit(job.coordinator.trigger_checkpoint, QUERY, LONG_S)
+            until(lambda: bool(job.a.snapshots))
+            job.engine.start("job", query_id=QUERY)
+            job.root.allocate_epoch(b"its next run, before it is bound")
+            job.a.may_write.set()
+            with pytest.raises(SupersededError):
+                made.result(LONG_S)
+        assert job.engine.stopped == {}
 
 
 def test_a_job_without_a_lasting_place_says_so(tmp_path: Path) -> None:

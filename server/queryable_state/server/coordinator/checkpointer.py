@@ -16,7 +16,12 @@ from queryable_state.server.coordinator.checkpoint_history import (
     InterruptedSnapshotError,
 )
 from queryable_state.server.coordinator.checkpoint_schedule import CheckpointSchedule
-from queryable_state.wire.errors import CheckpointError, QueryableStateError, SupersededError
+from queryable_state.wire.errors import (
+    CheckpointError,
+    QueryableStateError,
+    Reason,
+    SupersededError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -192,10 +197,12 @@ class Checkpointer:
             attempt = CheckpointAttempt(root, self._snapshots, self._writer, self._history)
             try:
                 metadata = attempt.run(self._wall_ms(), deadline_s - time.monotonic())
-            except _NOT_COUNTED:
+            except _NOT_COUNTED as reason:
                 with self._lock:
                     schedule.put_off(attempt.version)
                     self._swept.discard(root)
+                if reason.reason == Reason.FENCED:
+                    self._stop_fenced(root, reason, schedule)
                 raise
             except QueryableStateError:
                 with self._lock:
@@ -227,6 +234,23 @@ class Checkpointer:
             f"job {self._snapshots.label(root.query_id)} is stopped, because more checkpoints "
             f"failed in a row than the {tolerable} that are tolerated; the last one: {failure}"
         )
+        self._stop(root, error, schedule)
+
+    def _stop_fenced(
+        self, root: JobRoot, error: QueryableStateError, schedule: CheckpointSchedule
+    ) -> None:
+        """Ends a run another driver has taken over from; a newer run here is what does go on."""
+        try:
+            info = self._engine.query(root.query_id)
+        except QueryableStateError as problem:
+            _log.info("query %s: %s", root.query_id.hex(), problem)
+            return
+        if info is not None and info.active and info.run_id == root.run_id:
+            self._stop(root, error, schedule)
+
+    def _stop(
+        self, root: JobRoot, error: QueryableStateError, schedule: CheckpointSchedule
+    ) -> None:
         _log.error("%s", error)
         try:
             self._engine.stop_query(root.query_id, error)
