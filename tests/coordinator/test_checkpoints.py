@@ -26,6 +26,7 @@ from queryable_state.wire.errors import (
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from queryable_state.internal.v1.checkpoint_pb2 import CheckpointMetadata
     from queryable_state.server.checkpoint.retention import Removed
 
 
@@ -425,7 +426,10 @@ def test_a_run_that_was_taken_over_completes_no_checkpoint(tmp_path: Path) -> No
             with pytest.raises(SupersededError):
                 made.result(LONG_S)
         assert job.root.checkpoints() == []
-        assert folders(job) == set()
+    with writing_driver(tmp_path) as after:
+        after.run(1)
+        after.coordinator.trigger_checkpoint(QUERY, LONG_S)
+        assert folders(after) == {"chk-2"}
 
 
 def test_a_run_that_was_taken_over_is_stopped(tmp_path: Path) -> None:
@@ -436,6 +440,26 @@ def test_a_run_that_was_taken_over_is_stopped(tmp_path: Path) -> None:
         job.run(1)
         until(lambda: QUERY in job.engine.stopped)
         assert job.engine.stopped[QUERY].reason == Reason.FENCED
+
+
+def test_a_checkpoint_that_another_driver_may_go_on_from_is_not_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = StateRoot.write_checkpoint
+
+    def written_and_taken_over(root: StateRoot, metadata: CheckpointMetadata) -> None:
+        write(root, metadata)
+        root.allocate_epoch(b"another driver")
+        raise RetryLaterError("the answer got lost")
+
+    monkeypatch.setattr(StateRoot, "write_checkpoint", written_and_taken_over)
+    with writing_driver(tmp_path) as job:
+        job.run(0)
+        with pytest.raises(RetryLaterError):
+            job.coordinator.trigger_checkpoint(QUERY, LONG_S)
+        (made,) = job.root.checkpoints()
+        completed = Completed(job.root.path("chk-1"), job.root.uri, made)
+        assert problems_of(completed, job.root.storage) == []
 
 
 def test_a_new_run_is_not_stopped_for_the_one_it_takes_over_from(tmp_path: Path) -> None:

@@ -170,12 +170,14 @@ class CheckpointAttempt:
     def _remove_leftovers(self) -> None:
         """Of a failed attempt: what is in its folder but the claim, also while servers still write.
 
-        What they write there later, and the claim, go when the next checkpoint is complete.
+        What they write there later, and the claim, go when the next checkpoint is complete. A run
+        that was taken over removes nothing: the one after it may have found the checkpoint whole.
         """
         if self._target is None:
             return
         storage, folder = self._root.storage, self._folder()
         try:
+            self._root.root.check_epoch(self._root.epoch)
             # An answer that was lost may have been that of a metadata file that is written.
             storage.delete(layout.metadata_file(folder))
             for name in storage.list(folder):
