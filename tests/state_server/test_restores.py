@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -150,6 +151,24 @@ async def test_what_was_sealed_is_staged_at_the_restart_and_a_re_run_replaces_it
         changed = {"last": {KEYS[0]: -1}}
         await restarted.run(1, changed)
         assert stored(cluster) == after(0) | changed["last"]
+
+
+@pytest.mark.parametrize("parallelism", [1, 2])
+async def test_what_was_sealed_is_discarded_where_its_batch_is_planned_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parallelism: int
+) -> None:
+    async with InProcessCluster(tmp_path, config=config()) as cluster:
+        job = sensors(cluster)
+        await job.run(0, batch(0))
+        await job.seal(1, batch(1))
+        await cluster.respawn_server(cluster.servers[0])
+        restarted = job.restart(parallelism=parallelism)
+        await restarted.begin(1)
+        engine = cluster.coordinator.engine
+        monkeypatch.setattr(engine, "plan", partial(engine.plan, offsets=b"planned anew"))
+        await restarted.restart().begin(1)
+        [server] = cluster.servers
+        assert {subtask.store.staged_version for subtask in server.table.subtasks()} == {None}
 
 
 @pytest.mark.parametrize("parallelism", [1, 3])

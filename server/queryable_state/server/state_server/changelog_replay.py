@@ -57,6 +57,8 @@ class ChangelogReplay:
     ) -> None:
         self.read_bytes = 0
         """Bytes of the files read."""
+        self.staged_offsets = b""
+        """Digest of the offsets that what was staged was made of; empty: nothing was."""
         self._id = subtask_id
         self._store = store
         self._lists = lists
@@ -115,6 +117,7 @@ class ChangelogReplay:
         token = max((file.token.run_epoch, file.token.task_attempt) for file in wanted)
         overlay = await self._threads.run(self._staged_overlay, batch)
         self._store.seal(batch_id, overlay, token)
+        self.staged_offsets = batch[0][1].offsets_digest
         mine = [each for each in batch if self._overlaps(each[0])]
         if [self._written_range(file) for file, _ in mine] != [self._range]:
             return None

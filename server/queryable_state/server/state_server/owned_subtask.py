@@ -92,6 +92,9 @@ class OwnedSubtask:
     seals: dict[int, list[SealMark]] = field(default_factory=dict)
     """Every acknowledged seal, by batch not yet committed, in order: the last one holds."""
 
+    offsets: dict[int, bytes] = field(default_factory=dict)
+    """Digest of the offsets that what is sealed was made of, by batch not yet committed."""
+
     def __post_init__(self) -> None:
         self.first_key_group, self.last_key_group = key_group_range(
             self.id.subtask, self.id.parallelism, self.id.max_parallelism
@@ -99,8 +102,9 @@ class OwnedSubtask:
 
     def forget_up_to(self, version: int) -> list[backend_pb2.SealedSubtask]:
         """Forgets the attempts at committed batches; returns what was sealed in them."""
-        for batch_id in [batch_id for batch_id in self.begun if batch_id <= version]:
-            del self.begun[batch_id]
+        for known in (self.begun, self.offsets):
+            for batch_id in [batch_id for batch_id in known if batch_id <= version]:
+                del known[batch_id]
         return [
             self._sealed(batch_id, self.seals.pop(batch_id))
             for batch_id in sorted(self.seals)
@@ -109,11 +113,10 @@ class OwnedSubtask:
 
     def discard_other_offsets(self, batch_id: int, digest: bytes) -> None:
         """Discards what was sealed of a batch whose offsets have been planned anew since."""
-        marks = self.seals.get(batch_id)
-        begun = self.begun.get(batch_id, {})
-        if not marks or begun.get(marks[-1].token, digest) == digest:
+        if self.offsets.setdefault(batch_id, digest) == digest:
             return
-        del self.seals[batch_id]
+        self.offsets[batch_id] = digest
+        self.seals.pop(batch_id, None)
         if self.store.staged_version == batch_id:
             self.store.discard_staged()
 

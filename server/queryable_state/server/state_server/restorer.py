@@ -51,6 +51,9 @@ class Restored:
     staged: SealMark | None = None
     """The seal its staged version has from one attempt at just this subtask."""
 
+    staged_offsets: bytes = b""
+    """Digest of the offsets its staged version was made of; empty: it has none."""
+
     checkpoint_id: int = 0
     """Of the checkpoint it starts from; 0: none."""
 
@@ -131,6 +134,7 @@ class Restorer:
                 planned=True,
                 states=plan.states,
                 staged=staged,
+                staged_offsets=replay.staged_offsets,
                 checkpoint_id=0 if source is None else source.checkpoint_id,
                 location="" if source is None else _location(source),
                 broken=broken,

@@ -118,6 +118,8 @@ class SubtaskOpener:
             _log.warning("%s is dropped: its operator runs at another parallelism", former.id)
             self._table.remove(former)
             self._bulk.run(former.store.destroy)
+        if restored.staged_offsets:
+            subtask.offsets[opening.batch_id] = restored.staged_offsets
         if restored.staged is not None:
             subtask.seals[opening.batch_id] = [restored.staged]
         job.add(subtask)
