@@ -18,6 +18,7 @@ from queryable_state.server.coordinator import JobConfig
 from queryable_state.server.testing import FakeClock
 from queryable_state.wire.errors import (
     CheckpointError,
+    PlacementError,
     Reason,
     RetryLaterError,
     SupersededError,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from queryable_state.internal.v1.checkpoint_pb2 import CheckpointMetadata
     from queryable_state.server.checkpoint.retention import Removed
+    from queryable_state.wire.errors import QueryableStateError
 
 
 FIRST, SECOND = subtask_of(0), subtask_of(1)
@@ -241,6 +243,24 @@ def test_failures_that_are_tolerated_stop_nothing(tmp_path: Path) -> None:
         job.run(0)
         job.await_reports("failed", 3)
         job.a.failure = None
+        job.await_reports("completed")
+        assert job.engine.stopped == {}
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [PlacementError("it is not mine"), SupersededError("version 0 is folded away")],
+)
+def test_a_server_that_has_not_the_stores_any_more_is_no_failure_of_the_storage(
+    tmp_path: Path, failure: QueryableStateError
+) -> None:
+    config = JobConfig(checkpoint_interval_ms=1, tolerable_failures=0)
+    with writing_driver(tmp_path, config) as job:
+        job.a.failure = failure
+        job.run(0)
+        job.await_reports("failed")
+        job.a.failure = None
+        job.run(1)
         job.await_reports("completed")
         assert job.engine.stopped == {}
 

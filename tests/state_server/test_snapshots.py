@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import TYPE_CHECKING, Any
 
 import grpc.aio
@@ -14,6 +15,7 @@ from queryable_state.server.checkpoint.canonical import read_canonical
 from queryable_state.server.checkpoint.storage import checksum
 from queryable_state.server.coordinator import JobConfig
 from queryable_state.server.coordinator_link import secret_metadata
+from queryable_state.server.storage.canonical_cut import CanonicalCut
 from queryable_state.wire.errors import (
     LimitExceededError,
     PlacementError,
@@ -184,6 +186,32 @@ async def test_a_snapshot_that_is_given_up_leaves_nothing_behind(
     await until(lambda: left_behind(tmp_path) == [])
     await job.run(server, 1, {"k1": "x"})
     assert len(await Snapshot(job, server, 1, root=root, directory="chk-2").ranges()) == PARALLELISM
+
+
+async def test_a_server_that_loses_a_store_while_it_writes_says_so(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is no failure of the storage, which are counted against the job."""
+    dropped = threading.Event()
+    write = CanonicalCut.write_canonical
+
+    def write_late(cut: CanonicalCut, writer: Any) -> None:
+        assert dropped.wait(DEADLINE_S)
+        write(cut, writer)
+
+    monkeypatch.setattr(CanonicalCut, "write_canonical", write_late)
+    server, job = await cluster.server(), cluster.job(config=config())
+    await job.run(server, 0, MANY)
+    snapshot = Snapshot(job, server, 0)
+    assert (await snapshot.next()).HasField("cut")
+    request = backend_pb2.DropQueryRequest(query_id=job.query_id)
+    await cluster.stub(server).DropQuery(
+        request, metadata=secret_metadata(cluster.coordinator.secret)
+    )
+    dropped.set()
+    with pytest.raises(PlacementError) as refused:
+        await snapshot.next()
+    assert refused.value.reason == Reason.NOT_OWNER
 
 
 async def test_a_state_that_is_too_large_is_named_with_what_to_do(

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING
 from queryable_state.internal.v1 import backend_pb2, checkpoint_pb2
 from queryable_state.server.coordinator.backend_links import UnreachableError
 from queryable_state.server.coordinator.checkpoint_history import InterruptedSnapshotError
-from queryable_state.wire.errors import CheckpointError, PlacementError, QueryableStateError, Reason
+from queryable_state.wire.errors import (
+    CheckpointError,
+    PlacementError,
+    QueryableStateError,
+    Reason,
+    SupersededError,
+)
 
 if TYPE_CHECKING:
     from queryable_state.server.coordinator.backend_links import BackendLinks, SnapshotCall
@@ -179,7 +185,8 @@ class SnapshotRound:
         if failure.reason == Reason.DEADLINE_EXCEEDED:
             return self._too_late(timeout_s)
         where = f"state server {said.server_id}, writing {self._target.root}: {failure}"
-        gone = isinstance(failure, UnreachableError | PlacementError)
+        # Superseded: the store was opened anew since the plan was made, at a later batch.
+        gone = isinstance(failure, UnreachableError | PlacementError | SupersededError)
         if gone or failure.reason == Reason.BEHIND:
             return InterruptedSnapshotError(where)
         return CheckpointError(where)

@@ -7,7 +7,7 @@ import logging
 import shutil
 import time
 import uuid
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, aclosing, contextmanager
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -18,12 +18,13 @@ from queryable_state.server.state_server.snapshot_upload import Content, CutSubt
 from queryable_state.wire.errors import (
     LimitExceededError,
     PlacementError,
+    QueryableStateError,
     Reason,
     RetryLaterError,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator
+    from collections.abc import AsyncGenerator, Iterator, Sequence
     from pathlib import Path
 
     from queryable_state.server.state_server.bulk_thread import BulkThread
@@ -86,8 +87,25 @@ class Snapshots:
         (BEHIND) for a batch it has not committed, `LimitExceededError` for a state that is too
         large, and what the storage refuses.
         """
-        begun_s = time.monotonic()
         job, subtasks = self._asked(request)
+        async with aclosing(self._write(request, job, subtasks)) as events:
+            try:
+                async for event in events:
+                    yield event
+            except QueryableStateError as failure:
+                # A store that has left the table meanwhile is closed under whatever reads it.
+                for subtask in subtasks:
+                    if self._table.subtask(subtask.id) is not subtask:
+                        raise self._not_owned(subtask.id) from failure
+                raise
+
+    async def _write(
+        self,
+        request: backend_pb2.SnapshotRequest,
+        job: JobStores,
+        subtasks: Sequence[OwnedSubtask],
+    ) -> AsyncGenerator[backend_pb2.SnapshotEvent]:
+        begun_s = time.monotonic()
         settings = job.settings
         files = await self._file_systems.at(request.root, settings)
         scratch = self._scratch / uuid.uuid4().hex
