@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.coordinator.drivers import QUERY, driver, subtask_of
+from tests.coordinator.writers import until
 
 from queryable_state.internal.v1 import checkpoint_pb2, coordinator_pb2
 from queryable_state.server.checkpoint import layout
 from queryable_state.server.coordinator import JobConfig
+from queryable_state.server.coordinator.manifests import Manifests
 from queryable_state.server.coordinator.root_loader import RootLoader
 from queryable_state.wire.errors import (
     CheckpointError,
@@ -568,3 +570,26 @@ def test_nothing_is_lost_where_the_new_owner_sealed_the_batch_too(tmp_path: Path
         job.peer("b").seal(FIRST, 0)
         job.commit(0)
         assert len(job.peer("b").heartbeat().owned) == 1
+
+
+def test_a_push_that_ends_unexpectedly_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, failures = Manifests.write, [RuntimeError("can't start new thread")]
+
+    def fail_once(*args: Any) -> None:
+        if failures:
+            raise failures.pop()
+        write(*args)
+
+    with driver(tmp_path) as job:
+        run(job, 0)
+        monkeypatch.setattr(Manifests, "write", fail_once)
+        epoch = job.begin(1)
+        for index in (0, 1):
+            job.seal(subtask_of(index), 1, attempt=10 + index, epoch=epoch)
+        job.engine.commit(QUERY, 1)
+        job.coordinator.batch_committed(QUERY, 1)
+        until(lambda: not failures)
+        job.begin(2)
+        assert tokens(job.root.manifest(1)) == [(0, 63, 1, 10), (64, 127, 1, 11)]

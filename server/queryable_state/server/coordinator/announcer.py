@@ -80,10 +80,13 @@ class Announcer:
                 seals: dict[str, list[backend_pb2.SealedSubtask]] = {}
                 over = False
                 try:
-                    seals = self._links.commit(commit_round)
+                    try:
+                        seals = self._links.commit(commit_round)
+                    finally:
+                        # What was reported is told once: whatever happened, it is written now.
+                        over = self._write(commit_round, seals)
                 finally:
-                    # What was reported is told once: whatever happened, it is written now.
-                    over = self._write(commit_round, seals)
+                    # Also after a defect: a round that never ends would hold every batch to come.
                     if not over:
                         self._batches.abandon_round(commit_round)
                 if not over:
