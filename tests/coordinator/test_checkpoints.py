@@ -237,6 +237,24 @@ def test_more_failures_than_tolerated_stop_the_job_and_name_the_cause(tmp_path: 
         assert len(job.reports("failed")) == 2
 
 
+def test_what_failed_of_a_run_that_is_over_does_not_stop_the_next_one(tmp_path: Path) -> None:
+    with writing_driver(tmp_path, JobConfig(checkpoint_interval_ms=1, tolerable_failures=0)) as job:
+        job.a.may_write.clear()
+        job.run(0)
+        until(lambda: bool(job.a.snapshots))
+        job.a.failure = CheckpointError("disk full")
+        job.engine.start("job", query_id=QUERY)
+        job.restarted()
+        job.coordinator.configure("", JobConfig(checkpoint_interval_ms=0))
+        job.run(1)
+        job.a.may_write.set()
+        job.await_reports("failed")
+        job.a.failure = None
+        # Waits for the end of the one that failed.
+        job.coordinator.trigger_checkpoint(QUERY, LONG_S)
+        assert job.engine.stopped == {}
+
+
 def test_failures_that_are_tolerated_stop_nothing(tmp_path: Path) -> None:
     with writing_driver(tmp_path, OFTEN) as job:
         job.a.failure = RetryLaterError("the store is busy")

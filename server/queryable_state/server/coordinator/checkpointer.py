@@ -202,7 +202,7 @@ class Checkpointer:
                     schedule.put_off(attempt.version)
                     self._swept.discard(root)
                 if reason.reason == Reason.FENCED:
-                    self._stop_fenced(root, reason, schedule)
+                    self._stop(root, reason, schedule)
                 raise
             except QueryableStateError:
                 with self._lock:
@@ -236,23 +236,15 @@ class Checkpointer:
         )
         self._stop(root, error, schedule)
 
-    def _stop_fenced(
-        self, root: JobRoot, error: QueryableStateError, schedule: CheckpointSchedule
-    ) -> None:
-        """Ends a run another driver has taken over from; a newer run here is what does go on."""
-        try:
-            info = self._engine.query(root.query_id)
-        except QueryableStateError as problem:
-            _log.info("query %s: %s", root.query_id.hex(), problem)
-            return
-        if info is not None and info.active and info.run_id == root.run_id:
-            self._stop(root, error, schedule)
-
     def _stop(
         self, root: JobRoot, error: QueryableStateError, schedule: CheckpointSchedule
     ) -> None:
-        _log.error("%s", error)
+        """Ends the run that holds the root; a newer one has nothing to do with it."""
         try:
+            info = self._engine.query(root.query_id)
+            if info is None or info.run_id != root.run_id:
+                return
+            _log.error("%s", error)
             self._engine.stop_query(root.query_id, error)
         except QueryableStateError as problem:
             _log.error("query %s is not stopped: %s", root.query_id.hex(), problem)
