@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from tests.coordinator.drivers import QUERY, driver, subtask_of
-from tests.coordinator.writers import WritingDriver, until, writing_driver
+from tests.coordinator.writers import LONG_S, WritingDriver, folders, until, writing_driver
 
 from queryable_state.internal.v1 import coordinator_pb2
 from queryable_state.server.checkpoint.completed import Completed
-from queryable_state.server.checkpoint.state_root import StateRoot
 from queryable_state.server.checkpoint.verification import problems_of
 from queryable_state.server.coordinator import JobConfig
 from queryable_state.server.testing import FakeClock
 from queryable_state.wire.errors import (
     CheckpointError,
     PlacementError,
-    Reason,
     RetryLaterError,
     SupersededError,
 )
@@ -27,14 +25,11 @@ from queryable_state.wire.errors import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from queryable_state.internal.v1.checkpoint_pb2 import CheckpointMetadata
-    from queryable_state.server.checkpoint.retention import Removed
     from queryable_state.wire.errors import QueryableStateError
 
 
 FIRST, SECOND = subtask_of(0), subtask_of(1)
 OFTEN = JobConfig(checkpoint_interval_ms=1)
-LONG_S = 10.0
 
 
 def stable(job: WritingDriver) -> int:
@@ -48,16 +43,6 @@ def in_background(job: WritingDriver, timeout_s: float = LONG_S) -> ThreadPoolEx
     threads = ThreadPoolExecutor(1)
     threads.submit(job.coordinator.trigger_checkpoint, QUERY, timeout_s)
     return threads
-
-
-def folders(job: WritingDriver) -> set[str]:
-    """Those of checkpoints that have files: an id that was given up keeps its claim alone."""
-    storage = job.root.storage
-    return {
-        name
-        for name in storage.list(job.root.uri)
-        if name.startswith("chk-") and storage.list(job.root.path(name)) != ["_claim"]
-    }
 
 
 def test_a_checkpoint_is_the_whole_job_as_of_the_newest_committed_batch(tmp_path: Path) -> None:
@@ -237,24 +222,6 @@ def test_more_failures_than_tolerated_stop_the_job_and_name_the_cause(tmp_path: 
         assert len(job.reports("failed")) == 2
 
 
-def test_what_failed_of_a_run_that_is_over_does_not_stop_the_next_one(tmp_path: Path) -> None:
-    with writing_driver(tmp_path, JobConfig(checkpoint_interval_ms=1, tolerable_failures=0)) as job:
-        job.a.may_write.clear()
-        job.run(0)
-        until(lambda: bool(job.a.snapshots))
-        job.a.failure = CheckpointError("disk full")
-        job.engine.start("job", query_id=QUERY)
-        job.restarted()
-        job.coordinator.configure("", JobConfig(checkpoint_interval_ms=0))
-        job.run(1)
-        job.a.may_write.set()
-        job.await_reports("failed")
-        job.a.failure = None
-        # Waits for the end of the one that failed.
-        job.coordinator.trigger_checkpoint(QUERY, LONG_S)
-        assert job.engine.stopped == {}
-
-
 def test_failures_that_are_tolerated_stop_nothing(tmp_path: Path) -> None:
     with writing_driver(tmp_path, OFTEN) as job:
         job.a.failure = RetryLaterError("the store is busy")
@@ -432,87 +399,6 @@ def test_what_a_failed_checkpoint_shared_goes_with_the_next_one(tmp_path: Path) 
         assert job.coordinator.trigger_checkpoint(QUERY, LONG_S).checkpoint_id == 8
         assert not job.root.storage.exists(stray)
         assert folders(job) == {"chk-8"}
-
-
-def test_what_a_run_that_takes_over_shares_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    retain = StateRoot.retain
-
-    def taken_over_then(root: StateRoot, *args: Any, **fields: Any) -> Removed:
-        removed = retain(root, *args, **fields)
-        root.allocate_epoch(b"another driver")
-        root.storage.write(root.path("shared/00ff-12"), b"of its checkpoint")
-        return removed
-
-    monkeypatch.setattr(StateRoot, "retain", taken_over_then)
-    with writing_driver(tmp_path) as job:
-        job.run(0)
-        job.coordinator.trigger_checkpoint(QUERY, LONG_S)
-        assert job.root.storage.list(job.root.path("shared")) == ["00ff-12"]
-
-
-def test_a_run_that_was_taken_over_completes_no_checkpoint(tmp_path: Path) -> None:
-    with writing_driver(tmp_path) as job:
-        job.run(0)
-        job.a.may_write.clear()
-        with ThreadPoolExecutor(1) as threads:
-            made = threads.submit(job.coordinator.trigger_checkpoint, QUERY, LONG_S)
-            until(lambda: bool(job.a.snapshots))
-            job.root.allocate_epoch(b"another driver")
-            job.a.may_write.set()
-            with pytest.raises(SupersededError):
-                made.result(LONG_S)
-        assert job.root.checkpoints() == []
-    with writing_driver(tmp_path) as after:
-        after.run(1)
-        after.coordinator.trigger_checkpoint(QUERY, LONG_S)
-        assert folders(after) == {"chk-2"}
-
-
-def test_a_run_that_was_taken_over_is_stopped(tmp_path: Path) -> None:
-    with writing_driver(tmp_path, OFTEN) as job:
-        job.run(0)
-        job.await_reports("completed")
-        job.root.allocate_epoch(b"another driver")
-        job.run(1)
-        until(lambda: QUERY in job.engine.stopped)
-        assert job.engine.stopped[QUERY].reason == Reason.FENCED
-
-
-def test_a_checkpoint_that_another_driver_may_go_on_from_is_not_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write = StateRoot.write_checkpoint
-
-    def written_and_taken_over(root: StateRoot, metadata: CheckpointMetadata) -> None:
-        write(root, metadata)
-        root.allocate_epoch(b"another driver")
-        raise RetryLaterError("the answer got lost")
-
-    monkeypatch.setattr(StateRoot, "write_checkpoint", written_and_taken_over)
-    with writing_driver(tmp_path) as job:
-        job.run(0)
-        with pytest.raises(RetryLaterError):
-            job.coordinator.trigger_checkpoint(QUERY, LONG_S)
-        (made,) = job.root.checkpoints()
-        completed = Completed(job.root.path("chk-1"), job.root.uri, made)
-        assert problems_of(completed, job.root.storage) == []
-
-
-def test_a_new_run_is_not_stopped_for_the_one_it_takes_over_from(tmp_path: Path) -> None:
-    with writing_driver(tmp_path) as job:
-        job.run(0)
-        job.a.may_write.clear()
-        with ThreadPoolExecutor(1) as threads:
-            made = threads.submit(job.coordinator.trigger_checkpoint, QUERY, LONG_S)
-            until(lambda: bool(job.a.snapshots))
-            job.engine.start("job", query_id=QUERY)
-            job.root.allocate_epoch(b"its next run, before it is bound")
-            job.a.may_write.set()
-            with pytest.raises(SupersededError):
-                made.result(LONG_S)
-        assert job.engine.stopped == {}
 
 
 def test_a_job_without_a_lasting_place_says_so(tmp_path: Path) -> None:

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from queryable_state.wire.errors import QueryableStateError
 
 
+LONG_S = DEADLINE_S
+
+
 class WritingPeer(Peer):
     """Cuts once `may_cut` is set, writes each subtask once `may_write` is; both are, at first."""
 
@@ -166,6 +169,16 @@ class WritingDriver(Driver):
         """The attempts, once there are so many in a state."""
         until(lambda: len(self.reports(state)) >= count)
         return self.reports(state)
+
+
+def folders(job: WritingDriver) -> set[str]:
+    """Those of checkpoints that have files: an id that was given up keeps its claim alone."""
+    storage = job.root.storage
+    return {
+        name
+        for name in storage.list(job.root.uri)
+        if name.startswith("chk-") and storage.list(job.root.path(name)) != ["_claim"]
+    }
 
 
 def until(condition: Callable[[], bool]) -> None:
