@@ -26,7 +26,9 @@ _log = logging.getLogger(__name__)
 FORMAT_VERSION = 1
 
 # Between Spark's commit of a batch and its manifest the driver can die: a batch that changed
-# nothing then leaves no trace. One batch at most, because the next one waits for the manifest.
+# nothing then leaves no trace. One batch is taken for such a one, because the next one waits for
+# the manifest. Of several in which no task ran, that do not wait, one cannot tell that no file of
+# them is lost: the user says so.
 _TRACELESS = 1
 _SHOWN = 10
 
@@ -197,6 +199,8 @@ def _refuse(job_root: JobRoot, base: int, lost: Sequence[int]) -> None:
     )
     if not job_root.config.allow_missing_state:
         raise CheckpointError(
-            f"{text}: bring the files back, or allow missing state to go on without them"
+            f"{text}: bring the files back, or allow missing state to go on without them, which "
+            "loses nothing where no stateful operator ran in these batches (foreachBatch that "
+            "passed them over just before the driver ended)"
         )
     _log.error("%s: the query goes on without them, as it is allowed to", text)
