@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from queryable_state.internal.v1 import coordinator_pb2
 from queryable_state.server.checkpoint.completed import Completed
 from queryable_state.server.checkpoint.verification import problems_of
 from queryable_state.server.coordinator import JobConfig
+from queryable_state.server.coordinator.job_roots import JobRoot
 from queryable_state.server.testing import FakeClock
 from queryable_state.wire.errors import (
     CheckpointError,
@@ -25,6 +27,7 @@ from queryable_state.wire.errors import (
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from queryable_state.internal.v1.checkpoint_pb2 import Manifest
     from queryable_state.wire.errors import QueryableStateError
 
 
@@ -388,6 +391,31 @@ def test_what_a_plan_has_named_stays_until_the_subtask_is_opened(tmp_path: Path)
         job.b.open(SECOND, 2, restored=True)
         job.coordinator.trigger_checkpoint(QUERY, LONG_S)
         assert folders(job) == {"chk-3"}
+
+
+@pytest.mark.parametrize("read", range(1, 7))
+def test_a_plan_has_all_changelogs_after_each_source_also_while_retention_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: int
+) -> None:
+    manifests, reads = JobRoot.manifests, itertools.count(1)
+
+    def given_up_before(root: JobRoot, after: int, up_to: int) -> list[Manifest]:
+        if next(reads) == read:
+            root.keep_checkpoints(root.checkpoints()[:1])
+        return manifests(root, after, up_to)
+
+    with writing_driver(tmp_path) as job:
+        for batch in range(2):
+            job.run(batch)
+            job.coordinator.trigger_checkpoint(QUERY, LONG_S)
+        job.run(2)
+        job.begin(3)
+        monkeypatch.setattr(JobRoot, "manifests", given_up_before)
+        plan = job.b.plan(SECOND, 3)
+        assert 1 in {source.version for source in plan.sources}
+        for source in plan.sources:
+            later = {file.batch_id for file in plan.changelogs if file.batch_id > source.version}
+            assert later == set(range(source.version + 1, 3))
 
 
 def test_what_a_failed_checkpoint_shared_goes_with_the_next_one(tmp_path: Path) -> None:

@@ -11,12 +11,13 @@ from queryable_state.wire.errors import CheckpointError, RestoreMismatchError
 from queryable_state.wire.key_groups import key_group_range
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from queryable_state.internal.v1 import backend_pb2
     from queryable_state.internal.v1.checkpoint_pb2 import (
         ChangelogFile,
         CheckpointMetadata,
+        Manifest,
         OperatorSnapshot,
         RangeSnapshot,
     )
@@ -48,26 +49,28 @@ def plan_of(
     `whole`: the operator has operator state. CheckpointError where the state would not be whole.
     """
     uid, version = subtask.operator_uid, batch_id - 1
+    # Read once, and before the checkpoints: retention gives up both at any time, the older ones.
+    first_batch = root.first_batch
+    manifests = root.manifests(first_batch - 1, version)
+    reach = _reach(manifests, version)
     sources = [
         _source(root, metadata, subtask, whole=whole)
         for metadata in root.checkpoints()
         # One whose later changelogs are not all there leads to another state.
-        if metadata.version <= version and root.covers(metadata.version, version)
+        if reach <= metadata.version <= version
     ]
     made = None if root.config.prefer_checkpoint else root.newest_savepoint()
-    if made is not None and _is_newest(root, made[1], sources, version):
+    newest_version = max((source.version for source in sources), default=-1)
+    if made is not None and max(newest_version + 1, reach) <= made[1].version <= version:
         uri, metadata = made
         operator = _operator(metadata, subtask)
         ranges = [] if operator is None else _ranges(operator, subtask, whole=whole)
         newest = RestoreSource(version=metadata.version, ranges=ranges, root=uri, location=uri)
         sources.insert(0, newest)
     savepoint = root.savepoint
-    if savepoint is not None and root.covers(savepoint.version, version):
+    if savepoint is not None and reach <= savepoint.version:
         sources.append(_savepoint_source(root, savepoint, subtask, states, whole=whole))
-    first_batch = root.first_batch
-    from_first_batch = not root.registrations.restored_from and root.covers(
-        first_batch - 1, version
-    )
+    from_first_batch = not root.registrations.restored_from and reach < first_batch
     if not sources and not from_first_batch:
         raise CheckpointError(
             f"operator {uid!r} cannot go on at batch {batch_id}: {root.uri} has no complete "
@@ -75,10 +78,12 @@ def plan_of(
             "root, or start the job from a savepoint"
         )
     after = min((source.version for source in sources), default=version)
-    manifests = root.manifests(first_batch - 1 if from_first_batch else after, version)
+    if from_first_batch:
+        after = first_batch - 1
     changelogs = [
         file
         for manifest in manifests
+        if manifest.batch_id > after
         for file in changelogs_of(manifest.changelogs, uid, subtask, whole=whole)
     ]
     return RestorePlan(
@@ -93,12 +98,13 @@ def plan_of(
     )
 
 
-def _is_newest(
-    root: JobRoot, savepoint: CheckpointMetadata, sources: Iterable[RestoreSource], version: int
-) -> bool:
-    """Whether a savepoint is ahead of all checkpoints, and the changelogs go on behind it."""
-    newest = max((source.version for source in sources), default=-1)
-    return newest < savepoint.version <= version and root.covers(savepoint.version, version)
+def _reach(manifests: Sequence[Manifest], version: int) -> int:
+    """The version after which every batch up to another has its manifest; they are by batch."""
+    for manifest in reversed(manifests):
+        if manifest.batch_id != version:
+            break
+        version -= 1
+    return version
 
 
 def changelogs_of(
