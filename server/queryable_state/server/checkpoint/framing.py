@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 MAGIC = b"SQCM"
 FORMAT_VERSION = 1
 
+MESSAGE_VERSION = 1
+"""`format_version` of the messages written here: what their fields mean."""
+
 _HEAD = struct.Struct("<4sHII")
 
 M = TypeVar("M", bound="Message")
@@ -52,3 +55,11 @@ def read_message(cls: type[M], data: bytes, what: str) -> M:
         return cls.FromString(content)
     except DecodeError as error:
         raise CorruptDataError(f"{what} holds no {cls.DESCRIPTOR.name}: {error}") from None
+
+
+def check_format(version: int, what: str) -> None:
+    """CorruptDataError, naming the file `what`, where its message is of another version."""
+    if version != MESSAGE_VERSION:
+        raise CorruptDataError(
+            f"{what} is of version {version}; this version reads {MESSAGE_VERSION}"
+        )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,13 @@ from queryable_state.internal.v1.checkpoint_pb2 import (
     RootRegistrations,
 )
 from queryable_state.server.checkpoint import layout
-from queryable_state.server.checkpoint.framing import read_message, write_message
+from queryable_state.server.checkpoint.framing import (
+    MESSAGE_VERSION,
+    check_format,
+    read_message,
+    write_message,
+)
+from queryable_state.server.checkpoint.manifest_files import ManifestFiles
 from queryable_state.server.checkpoint.retention import Removed, Retention
 from queryable_state.server.checkpoint.storage import MissingFileError, join
 from queryable_state.wire.errors import CheckpointError, CorruptDataError, Reason, SupersededError
@@ -26,9 +31,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-FORMAT_VERSION = 1
-
-_READERS = 8
 _ATTEMPTS = 100
 _BEFORE_ANY_RUN = 0
 _EPOCH = re.compile(r"[0-9]+")
@@ -58,6 +60,7 @@ class StateRoot:
     def __init__(self, uri: str, storage: CheckpointStorage) -> None:
         self.uri = uri.rstrip("/")
         self.storage = storage
+        self._manifests = ManifestFiles(self.uri, storage)
 
     def path(self, relative: str) -> str:
         """URI of a file by its path as metadata and manifests have it."""
@@ -110,7 +113,7 @@ class StateRoot:
             return None
         path = self.path(f"{layout.REGISTRATIONS}/{names[-1][2]}")
         record = read_message(RootRegistrations, self.storage.read(path), path)
-        _check_format(record.format_version, path)
+        check_format(record.format_version, path)
         return record
 
     def write_registrations(self, epoch: int, record: RootRegistrations) -> None:
@@ -145,7 +148,7 @@ class StateRoot:
         self.write_registrations(
             _BEFORE_ANY_RUN,
             RootRegistrations(
-                format_version=FORMAT_VERSION,
+                format_version=MESSAGE_VERSION,
                 job_id=job_id,
                 job_name=job_name,
                 first_batch=version + 1,
@@ -157,35 +160,22 @@ class StateRoot:
 
     def manifest(self, batch: int) -> Manifest | None:
         """The manifest of a batch, of the highest epoch; None: there is none."""
-        newest = self._newest_manifest(batch)
-        return None if newest is None else self._read_manifest(batch, newest)
+        return self._manifests.of(batch)
 
     def has_manifest(self, batch: int) -> bool:
         """Whether there is a manifest of a batch, readable or not."""
-        return self._newest_manifest(batch) is not None
+        return self._manifests.newest_epoch(batch) is not None
 
     def manifests(self, after: int) -> list[Manifest]:
         """The manifests of the batches after one, by batch.
 
         Damaged ones are logged and left out, and so are those that go while this reads.
         """
-        newest: dict[int, int] = {}
-        for entry in self.storage.walk(self.path(layout.CHANGELOG)):
-            batch, _, name = entry.path.partition("/")
-            epoch = layout.manifest_epoch(name)
-            if epoch is not None and layout.is_number(batch) and int(batch) > after:
-                newest[int(batch)] = max(epoch, newest.get(int(batch), 0))
-        with ThreadPoolExecutor(_READERS, thread_name_prefix="manifests") as readers:
-            batches = sorted(newest)
-            found = readers.map(
-                self._usable_manifest, batches, [newest[batch] for batch in batches]
-            )
-            return [manifest for manifest in found if manifest is not None]
+        return self._manifests.all(after)
 
     def write_manifest(self, manifest: Manifest) -> None:
         """Writes the manifest of a batch and epoch; the same again changes nothing."""
-        path = layout.manifest_file(manifest.batch_id, manifest.run_epoch)
-        self.storage.write(self.path(path), write_message(manifest))
+        self._manifests.write(manifest)
 
     def batches(self) -> list[int]:
         """Batches that have changelogs here, ascending."""
@@ -276,29 +266,6 @@ class StateRoot:
         found = [_REGISTRATIONS.fullmatch(name) for name in names]
         return sorted((int(each[1]), int(each[2]), each[0]) for each in found if each is not None)
 
-    def _newest_manifest(self, batch: int) -> int | None:
-        """The highest epoch that has written a manifest of a batch."""
-        names = self.storage.list(self.path(layout.batch_folder(batch)))
-        epochs = map(layout.manifest_epoch, names)
-        return max((epoch for epoch in epochs if epoch is not None), default=None)
-
-    def _usable_manifest(self, batch: int, epoch: int) -> Manifest | None:
-        try:
-            return self._read_manifest(batch, epoch)
-        except MissingFileError:
-            return None
-        except CorruptDataError as problem:
-            _log.error("which changelogs are batch %d is not readable: %s", batch, problem)
-            return None
-
-    def _read_manifest(self, batch: int, epoch: int) -> Manifest:
-        path = self.path(layout.manifest_file(batch, epoch))
-        manifest = read_message(Manifest, self.storage.read(path), path)
-        _check_format(manifest.format_version, path)
-        if (manifest.batch_id, manifest.run_epoch) != (batch, epoch):
-            raise CorruptDataError(f"{path} is the manifest of batch {manifest.batch_id}")
-        return manifest
-
 
 def read_savepoint(uri: str, storage: CheckpointStorage) -> CheckpointMetadata:
     """The metadata of a savepoint's folder, or of one `chk-<n>`.
@@ -317,12 +284,5 @@ def read_savepoint(uri: str, storage: CheckpointStorage) -> CheckpointMetadata:
         )
         raise MissingFileError(f"{uri} is no completed checkpoint or savepoint: {advice}") from None
     metadata = read_message(CheckpointMetadata, data, path)
-    _check_format(metadata.format_version, path)
+    check_format(metadata.format_version, path)
     return metadata
-
-
-def _check_format(version: int, path: str) -> None:
-    if version != FORMAT_VERSION:
-        raise CorruptDataError(
-            f"{path} is of version {version}; this version reads {FORMAT_VERSION}"
-        )
