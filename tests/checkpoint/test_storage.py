@@ -107,6 +107,16 @@ def test_what_is_removed_is_gone_and_may_be_removed_again(place: Place) -> None:
         assert storage.list(place.uri) == ["chk-10"]
 
 
+def test_a_folder_is_no_pattern_for_others_when_it_is_removed(place: Place) -> None:
+    named, others = join(place.uri, "team[ab]*?"), ("teama", "teamab", "teamaXY")
+    for folder in (named, *(join(place.uri, other) for other in others)):
+        place.storage.write(join(folder, "chk-1", "uid", "file"), DATA)
+    place.storage.delete_tree(join(named, "chk-1"))
+    assert place.storage.walk(join(named, "chk-1")) == []
+    for other in others:
+        assert place.storage.exists(join(place.uri, other, "chk-1/uid/file"))
+
+
 def test_another_writers_files_show_at_once(place: Place) -> None:
     seen = place.storage
     assert seen.list(place.uri) == []

@@ -25,6 +25,7 @@ _WHOLE_AT_ONCE = frozenset({"s3", "gs", "gcs", "abfs", "abfss", "az", "adl", "os
 _LISTINGS_REMEMBERED = frozenset({"s3", "gs", "gcs", "abfs", "abfss", "az"})
 _PACKAGES = {"s3": "'spark-queryable-state[s3]'"}
 
+_PATTERN = frozenset("*?[")
 _WRITING = ".writing-"
 _CONFLICTS = 10
 
@@ -155,7 +156,12 @@ class FsspecStorage(CheckpointStorage):
                 raise CheckpointError(f"{folder} is a whole bucket, which is never removed")
             try:
                 self._files.invalidate_cache()
-                self._files.rm(_spelled(folder), recursive=True)
+                if _PATTERN.isdisjoint(folder):
+                    self._files.rm(_spelled(folder), recursive=True)
+                    return
+                # fsspec would remove what matches the path.
+                for file in self._files.find(self._stripped(folder)):
+                    self._files.rm_file(file)
             except FileNotFoundError as problem:
                 _unless_missing_bucket(problem)
 
