@@ -154,10 +154,6 @@ class JobRoot:
         found = self.manifests(batch_id - 1, batch_id)
         return found[0] if found else None
 
-    def covers(self, after: int, up_to: int) -> bool:
-        """Whether every batch after one, up to another, has its manifest."""
-        return len(self.manifests(after, up_to)) == max(0, up_to - after)
-
     def write_manifest(self, manifest: Manifest) -> None:
         """Writes the manifest of a committed batch. I/O."""
         self.root.write_manifest(manifest)

@@ -69,8 +69,6 @@ class SnapshotRound:
         self._cutting = set(plan.servers)
         self._writing = set(plan.servers)
         self._ranges: dict[tuple[str, int], checkpoint_pb2.RangeSnapshot] = {}
-        self.cut_s: float | None = None
-        """Seconds from the start until every store was cut."""
 
     def cancel(self, reason: str) -> None:
         """Has `run` give up."""
@@ -149,7 +147,6 @@ class SnapshotRound:
         elif said.event.WhichOneof("event") == "cut":
             self._cutting.discard(said.server_id)
             if not self._cutting:
-                self.cut_s = time.monotonic() - begun_s
                 self._snapshots.lift(self._plan)
         else:
             self._take(said.server_id, said.event.range)
