@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 RELAY_HOST = "127.0.0.2"
 LEASE_MS, MARGIN_MS = 2_000, 300
-AHEAD = 3
-"""Batches that wait for the job at any time: it is never idle."""
 # Longer than anything takes on a machine that has other things to do, too.
 RECOVERY_S = 180.0
 FIRST_COMMIT_S = 300.0
@@ -162,11 +160,15 @@ class Round:
 
     @contextlib.contextmanager
     def _feeding(self, site: Site) -> Iterator[None]:
-        """Keeps some batches ahead of the job until `_fed` is set."""
+        """Has the next batch there as soon as the job has planned one, until `_fed` is set.
+
+        Not before: a driver that dies between the source's log of a file and the offsets would
+        put that file and those that wait into one batch, in any order.
+        """
 
         def feed() -> None:
             while not self._fed.wait(0.02):
-                if self._feed.batches <= site.committed() + AHEAD:
+                if self._feed.batches <= site.planned() + 1:
                     self._feed.add()
 
         thread = threading.Thread(target=feed, name="chaos feed", daemon=True)

@@ -89,6 +89,10 @@ class Site:
         """The executors that live, by pid."""
         return executors_under(self.cluster.folder)
 
+    def planned(self) -> int:
+        """The newest batch of which Spark has fixed the input; -1: none."""
+        return newest_batch(self.spark / "offsets")
+
     def committed(self) -> int:
         """The newest batch Spark has committed; -1: none."""
         return newest_batch(self.spark / "commits")
