@@ -124,6 +124,18 @@ async def test_a_batch_get_has_a_part_of_each_owner(
         await _call(stub.BatchGetKvState, too_many)
 
 
+async def test_the_proxy_of_a_server_answers_what_the_server_owns_among_others(
+    cluster: InProcessCluster, job: InProcessJob
+) -> None:
+    keys = wire_keys(*(f"sensor_{number}" for number in range(100)), *"abcdefgh")
+    request = query_pb2.BatchGetKvStateRequest(state_name="last", keys=keys)
+    async with grpc.aio.insecure_channel(cluster.servers[0].addresses.proxy) as channel:
+        stub: Any = query_pb2_grpc.QueryableStateStub(channel)
+        for _ in range(2):
+            answers = list((await _call(stub.BatchGetKvState, request)).answers)
+            assert values_by_position(answers, 108) == {n: float(n) for n in range(100)}
+
+
 async def test_every_server_tells_of_jobs_states_and_owners(
     channel: grpc.aio.Channel, cluster: InProcessCluster, job: InProcessJob
 ) -> None:

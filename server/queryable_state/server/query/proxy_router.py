@@ -60,13 +60,14 @@ class ProxyRouter(Router):
         self._last_id += 1
         query.id = self._last_id
         request = query_pb2.StreamKvStateRequest(query=query)
-        frame = self._unary.ask(query, request.SerializeToString())
-        if frame is not None:
-            return [query_pb2.StreamKvStateResponse.FromString(frame).answer]
         parts: list[query_pb2.Answer] = []
         ended = asyncio.get_running_loop().create_future()
+        # Before it is asked: what is answered here is delivered in the same turn.
         self._waiting[query.id] = (parts, ended)
         try:
+            frame = self._unary.ask(query, request.SerializeToString())
+            if frame is not None:
+                return [query_pb2.StreamKvStateResponse.FromString(frame).answer]
             await ended
         finally:
             del self._waiting[query.id]
