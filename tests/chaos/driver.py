@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.chaos.processes import is_alive, kill, until
+from tests.killed_programs import temporary_files_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,6 +59,7 @@ class Driver:
         environment["PYTHONPATH"] = os.pathsep.join(
             path for path in (str(REPOSITORY), os.environ.get("PYTHONPATH")) if path
         )
+        environment.update(temporary_files_in(self._folder / "tmp"))
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.chaos.job", *self._arguments],

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.killed_programs import temporary_files_in
 from tests.spark.functions import READINGS
 from tests.spark.waiting import until
 
@@ -27,6 +28,7 @@ def program(source: Path, state: Path, backend: str) -> subprocess.Popen[str]:
         [sys.executable, str(PROGRAM), str(source), str(state), backend],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        env={**os.environ, **temporary_files_in(state.parent / "tmp")},
         text=True,
         start_new_session=True,
     )
