@@ -30,6 +30,7 @@ from queryable_state.wire.errors import (
     UnknownJobError,
     UnknownKeyOrNamespaceError,
     UnknownStateError,
+    VersionGoneError,
 )
 from queryable_state.wire.types import TypeInfo, Types
 from queryable_state.wire.values import PickledValue, Row
@@ -68,5 +69,6 @@ __all__ = [
     "UnknownJobError",
     "UnknownKeyOrNamespaceError",
     "UnknownStateError",
+    "VersionGoneError",
     "ValueState",
 ]

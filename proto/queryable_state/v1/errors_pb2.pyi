@@ -62,6 +62,8 @@ class _ReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Reason.ValueTy
     """Wait `retry_after_ms`: a peer (server, proxy or coordinator) cannot be reached."""
     DEADLINE_EXCEEDED: _Reason.ValueType  # 26
     """Ask again with more time, or find out what was slow."""
+    VERSION_GONE: _Reason.ValueType  # 27
+    """Begin again at a newer version: the asked one is folded away."""
     STATE_LOST: _Reason.ValueType  # 40
     """Ask an operator: state before `complete_since_batch` is gone. A query may
     accept that with `allow_incomplete`.
@@ -137,6 +139,8 @@ UNAVAILABLE: Reason.ValueType  # 25
 """Wait `retry_after_ms`: a peer (server, proxy or coordinator) cannot be reached."""
 DEADLINE_EXCEEDED: Reason.ValueType  # 26
 """Ask again with more time, or find out what was slow."""
+VERSION_GONE: Reason.ValueType  # 27
+"""Begin again at a newer version: the asked one is folded away."""
 STATE_LOST: Reason.ValueType  # 40
 """Ask an operator: state before `complete_since_batch` is gone. A query may
 accept that with `allow_incomplete`.

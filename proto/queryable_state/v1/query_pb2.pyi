@@ -54,6 +54,14 @@ class _ReadKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ReadKind.Val
     """The one record under key and namespace."""
     PREFIX: _ReadKind.ValueType  # 1
     """Every record under key and namespace: list chunks and map entries."""
+    ENTRY: _ReadKind.ValueType  # 2
+    """The one record under key, namespace and element: an entry of a map."""
+    EXISTS: _ReadKind.ValueType  # 3
+    """Whether there is any record under key and namespace or, with an element, that one: an empty
+    value where there is.
+    """
+    SIZE: _ReadKind.ValueType  # 4
+    """How much there is under key and namespace: one serialized `Size`."""
 
 class ReadKind(_ReadKind, metaclass=_ReadKindEnumTypeWrapper): ...
 
@@ -61,6 +69,14 @@ POINT: ReadKind.ValueType  # 0
 """The one record under key and namespace."""
 PREFIX: ReadKind.ValueType  # 1
 """Every record under key and namespace: list chunks and map entries."""
+ENTRY: ReadKind.ValueType  # 2
+"""The one record under key, namespace and element: an entry of a map."""
+EXISTS: ReadKind.ValueType  # 3
+"""Whether there is any record under key and namespace or, with an element, that one: an empty
+value where there is.
+"""
+SIZE: ReadKind.ValueType  # 4
+"""How much there is under key and namespace: one serialized `Size`."""
 Global___ReadKind: _TypeAlias = ReadKind  # noqa: Y015
 
 class _Role:
@@ -138,6 +154,32 @@ class ReadInfo(_message.Message):
 Global___ReadInfo: _TypeAlias = ReadInfo  # noqa: Y015
 
 @_typing.final
+class Size(_message.Message):
+    """What is under one key and namespace."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ELEMENTS_FIELD_NUMBER: _builtins.int
+    VALUE_BYTES_FIELD_NUMBER: _builtins.int
+    elements: _builtins.int
+    """Entries of a map, elements of a list; 1 for the other kinds."""
+    value_bytes: _builtins.int
+    """Bytes of the stored values."""
+    def __init__(
+        self,
+        *,
+        elements: _builtins.int = ...,
+        value_bytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["elements", b"elements", "value_bytes", b"value_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Size: _TypeAlias = Size  # noqa: Y015
+
+@_typing.final
 class GetKvStateRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -150,6 +192,9 @@ class GetKvStateRequest(_message.Message):
     ALLOW_INCOMPLETE_FIELD_NUMBER: _builtins.int
     MIN_VERSION_FIELD_NUMBER: _builtins.int
     MAX_STALENESS_MS_FIELD_NUMBER: _builtins.int
+    READ_FIELD_NUMBER: _builtins.int
+    MAP_KEY_JSON_FIELD_NUMBER: _builtins.int
+    ELEMENT_FIELD_NUMBER: _builtins.int
     job: _builtins.str
     """Id (32 hex digits, dashes allowed) or name; empty: the only job that has the state."""
     state_name: _builtins.str
@@ -167,6 +212,12 @@ class GetKvStateRequest(_message.Message):
     """Answer only at this batch or later; 0: any."""
     max_staleness_ms: _builtins.int
     """Answer only from a commit at most this many milliseconds old; 0: any."""
+    read: Global___ReadKind.ValueType
+    """POINT and PREFIX: all there is under the key. ENTRY, EXISTS and SIZE as they say."""
+    map_key_json: _builtins.str
+    """Map key as JSON of its type."""
+    element: _builtins.bytes
+    """Encoded map key."""
     def __init__(
         self,
         *,
@@ -179,13 +230,21 @@ class GetKvStateRequest(_message.Message):
         allow_incomplete: _builtins.bool = ...,
         min_version: _builtins.int = ...,
         max_staleness_ms: _builtins.int = ...,
+        read: Global___ReadKind.ValueType = ...,
+        map_key_json: _builtins.str = ...,
+        element: _builtins.bytes = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["encoded_key", b"encoded_key", "key", b"key", "key_json", b"key_json"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["element", b"element", "encoded_key", b"encoded_key", "entry", b"entry", "key", b"key", "key_json", b"key_json", "map_key_json", b"map_key_json"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_incomplete", b"allow_incomplete", "consistency", b"consistency", "encoded_key", b"encoded_key", "job", b"job", "key", b"key", "key_json", b"key_json", "max_staleness_ms", b"max_staleness_ms", "min_version", b"min_version", "namespace", b"namespace", "state_name", b"state_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_incomplete", b"allow_incomplete", "consistency", b"consistency", "element", b"element", "encoded_key", b"encoded_key", "entry", b"entry", "job", b"job", "key", b"key", "key_json", b"key_json", "map_key_json", b"map_key_json", "max_staleness_ms", b"max_staleness_ms", "min_version", b"min_version", "namespace", b"namespace", "read", b"read", "state_name", b"state_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_entry: _TypeAlias = _typing.Literal["map_key_json", "element"]  # noqa: Y015
+    _WhichOneofArgType_entry: _TypeAlias = _typing.Literal["entry", b"entry"]  # noqa: Y015
     _WhichOneofReturnType_key: _TypeAlias = _typing.Literal["key_json", "encoded_key"]  # noqa: Y015
     _WhichOneofArgType_key: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_entry) -> _WhichOneofReturnType_entry | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType_key) -> _WhichOneofReturnType_key | None: ...
 
 Global___GetKvStateRequest: _TypeAlias = GetKvStateRequest  # noqa: Y015
@@ -199,7 +258,8 @@ class GetKvStateResponse(_message.Message):
     INFO_FIELD_NUMBER: _builtins.int
     value_json: _builtins.str
     """The value as JSON; set when the key came as JSON. A pickled value is
-    {"$pickled": "<base64>"}, binary is base64.
+    {"$pickled": "<base64>"}, binary is base64. EXISTS: true or false.
+    SIZE: {"elements": 3, "value_bytes": 120}.
     """
     @_builtins.property
     def records(self) -> Global___Records:
@@ -264,6 +324,10 @@ class BatchGetKvStateRequest(_message.Message):
     ALLOW_INCOMPLETE_FIELD_NUMBER: _builtins.int
     MIN_VERSION_FIELD_NUMBER: _builtins.int
     MAX_STALENESS_MS_FIELD_NUMBER: _builtins.int
+    KEYS_JSON_FIELD_NUMBER: _builtins.int
+    ONE_CUT_FIELD_NUMBER: _builtins.int
+    READ_FIELD_NUMBER: _builtins.int
+    ELEMENTS_FIELD_NUMBER: _builtins.int
     job: _builtins.str
     state_name: _builtins.str
     namespace: _builtins.bytes
@@ -271,9 +335,20 @@ class BatchGetKvStateRequest(_message.Message):
     allow_incomplete: _builtins.bool
     min_version: _builtins.int
     max_staleness_ms: _builtins.int
+    one_cut: _builtins.bool
+    """All values as of one committed batch, whichever servers hold them."""
+    read: Global___ReadKind.ValueType
     @_builtins.property
     def keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
         """Key groups and encoded keys."""
+
+    @_builtins.property
+    def keys_json(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Keys as JSON instead of `keys`."""
+
+    @_builtins.property
+    def elements(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """ENTRY, and EXISTS where entries are meant: one for all keys, or one each."""
 
     def __init__(
         self,
@@ -286,10 +361,14 @@ class BatchGetKvStateRequest(_message.Message):
         allow_incomplete: _builtins.bool = ...,
         min_version: _builtins.int = ...,
         max_staleness_ms: _builtins.int = ...,
+        keys_json: _abc.Iterable[_builtins.str] | None = ...,
+        one_cut: _builtins.bool = ...,
+        read: Global___ReadKind.ValueType = ...,
+        elements: _abc.Iterable[_builtins.bytes] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_incomplete", b"allow_incomplete", "consistency", b"consistency", "job", b"job", "keys", b"keys", "max_staleness_ms", b"max_staleness_ms", "min_version", b"min_version", "namespace", b"namespace", "state_name", b"state_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_incomplete", b"allow_incomplete", "consistency", b"consistency", "elements", b"elements", "job", b"job", "keys", b"keys", "keys_json", b"keys_json", "max_staleness_ms", b"max_staleness_ms", "min_version", b"min_version", "namespace", b"namespace", "one_cut", b"one_cut", "read", b"read", "state_name", b"state_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -300,22 +379,60 @@ class BatchGetKvStateResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ANSWERS_FIELD_NUMBER: _builtins.int
+    RESULTS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def answers(self) -> _containers.RepeatedCompositeFieldContainer[Global___Answer]:
-        """One an owner that took part."""
+        """One an owner that took part; empty where the keys came as JSON."""
+
+    @_builtins.property
+    def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___KeyResult]:
+        """Aligned with `keys_json`."""
 
     def __init__(
         self,
         *,
         answers: _abc.Iterable[Global___Answer] | None = ...,
+        results: _abc.Iterable[Global___KeyResult] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers", "results", b"results"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___BatchGetKvStateResponse: _TypeAlias = BatchGetKvStateResponse  # noqa: Y015
+
+@_typing.final
+class KeyResult(_message.Message):
+    """What became of one key that came as JSON."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VALUE_JSON_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    INFO_FIELD_NUMBER: _builtins.int
+    value_json: _builtins.str
+    """The value as JSON; empty where there is none."""
+    @_builtins.property
+    def error(self) -> _errors_pb2.Error:
+        """Why there is none: UNKNOWN_KEY where nothing is stored under it."""
+
+    @_builtins.property
+    def info(self) -> Global___ReadInfo: ...
+    def __init__(
+        self,
+        *,
+        value_json: _builtins.str = ...,
+        error: _errors_pb2.Error | None = ...,
+        info: Global___ReadInfo | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "info", b"info"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "info", b"info", "value_json", b"value_json"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___KeyResult: _TypeAlias = KeyResult  # noqa: Y015
 
 @_typing.final
 class StreamKvStateRequest(_message.Message):
@@ -475,6 +592,8 @@ class Query(_message.Message):
     ALLOW_INCOMPLETE_FIELD_NUMBER: _builtins.int
     MIN_VERSION_FIELD_NUMBER: _builtins.int
     MAX_STALENESS_MS_FIELD_NUMBER: _builtins.int
+    AT_VERSION_FIELD_NUMBER: _builtins.int
+    ELEMENTS_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     """Chosen by the asker, unique on its stream while unanswered."""
     state_id: _builtins.int
@@ -489,9 +608,17 @@ class Query(_message.Message):
     allow_incomplete: _builtins.bool
     min_version: _builtins.int
     max_staleness_ms: _builtins.int
+    at_version: _builtins.int
+    """As of exactly this committed batch: VERSION_GONE where it is folded away, BEHIND where it is
+    not committed. Not set: the newest one.
+    """
     @_builtins.property
     def keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
         """Key groups and encoded keys."""
+
+    @_builtins.property
+    def elements(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """ENTRY, and EXISTS where entries are meant: one for all keys, or one each."""
 
     def __init__(
         self,
@@ -507,12 +634,16 @@ class Query(_message.Message):
         allow_incomplete: _builtins.bool = ...,
         min_version: _builtins.int = ...,
         max_staleness_ms: _builtins.int = ...,
+        at_version: _builtins.int | None = ...,
+        elements: _abc.Iterable[_builtins.bytes] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_at_version", b"_at_version", "at_version", b"at_version"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_incomplete", b"allow_incomplete", "consistency", b"consistency", "deadline_ms", b"deadline_ms", "id", b"id", "keys", b"keys", "max_staleness_ms", b"max_staleness_ms", "min_version", b"min_version", "namespace", b"namespace", "placement_version", b"placement_version", "read", b"read", "state_id", b"state_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_at_version", b"_at_version", "allow_incomplete", b"allow_incomplete", "at_version", b"at_version", "consistency", b"consistency", "deadline_ms", b"deadline_ms", "elements", b"elements", "id", b"id", "keys", b"keys", "max_staleness_ms", b"max_staleness_ms", "min_version", b"min_version", "namespace", b"namespace", "placement_version", b"placement_version", "read", b"read", "state_id", b"state_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__at_version: _TypeAlias = _typing.Literal["at_version"]  # noqa: Y015
+    _WhichOneofArgType__at_version: _TypeAlias = _typing.Literal["_at_version", b"_at_version"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__at_version) -> _WhichOneofReturnType__at_version | None: ...
 
 Global___Query: _TypeAlias = Query  # noqa: Y015
 
@@ -541,7 +672,9 @@ class Answer(_message.Message):
     """No part follows."""
     @_builtins.property
     def values(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
-        """POINT: stored values. PREFIX: one serialized `Records` each."""
+        """POINT and ENTRY: stored values. PREFIX: one serialized `Records` each. EXISTS: empty.
+        SIZE: one serialized `Size` each.
+        """
 
     @_builtins.property
     def indexes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
@@ -607,6 +740,399 @@ class KeyFailure(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___KeyFailure: _TypeAlias = KeyFailure  # noqa: Y015
+
+@_typing.final
+class ScanKvStateRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_FIELD_NUMBER: _builtins.int
+    STATE_NAME_FIELD_NUMBER: _builtins.int
+    START_JSON_FIELD_NUMBER: _builtins.int
+    START_KEY_FIELD_NUMBER: _builtins.int
+    END_JSON_FIELD_NUMBER: _builtins.int
+    END_KEY_FIELD_NUMBER: _builtins.int
+    PREFIX_JSON_FIELD_NUMBER: _builtins.int
+    PREFIX_KEY_FIELD_NUMBER: _builtins.int
+    NAMESPACE_FIELD_NUMBER: _builtins.int
+    CONSISTENCY_FIELD_NUMBER: _builtins.int
+    ALLOW_INCOMPLETE_FIELD_NUMBER: _builtins.int
+    MIN_VERSION_FIELD_NUMBER: _builtins.int
+    MAX_STALENESS_MS_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    KEYS_ONLY_FIELD_NUMBER: _builtins.int
+    JSON_FIELD_NUMBER: _builtins.int
+    FIRST_KEY_GROUP_FIELD_NUMBER: _builtins.int
+    LAST_KEY_GROUP_FIELD_NUMBER: _builtins.int
+    PLACEMENT_VERSION_FIELD_NUMBER: _builtins.int
+    AT_VERSION_FIELD_NUMBER: _builtins.int
+    job: _builtins.str
+    state_name: _builtins.str
+    start_json: _builtins.str
+    start_key: _builtins.bytes
+    """Encoded, without key group."""
+    end_json: _builtins.str
+    end_key: _builtins.bytes
+    prefix_json: _builtins.str
+    prefix_key: _builtins.bytes
+    """Of the encoded key, without key group."""
+    namespace: _builtins.bytes
+    """Encoded namespace; empty: the void namespace."""
+    consistency: Global___Consistency.ValueType
+    allow_incomplete: _builtins.bool
+    min_version: _builtins.int
+    max_staleness_ms: _builtins.int
+    limit: _builtins.int
+    """At most so many keys; 0: all. What follows is behind the last `page_token`."""
+    page_token: _builtins.bytes
+    """Of an earlier answer to the same scan: goes on behind its keys, as of its batch, and fails
+    with VERSION_GONE where no server has that any more.
+    """
+    keys_only: _builtins.bool
+    """Keys without their values."""
+    json: _builtins.bool
+    """Answer in JSON."""
+    first_key_group: _builtins.int
+    """Only these key groups; both 0: all."""
+    last_key_group: _builtins.int
+    """Inclusive."""
+    placement_version: _builtins.int
+    """From a proxy to an owner, which then answers for its own key groups alone: the placement it
+    routed by. 0: from anybody else.
+    """
+    at_version: _builtins.int
+    """From a proxy to an owner: as of exactly this committed batch."""
+    def __init__(
+        self,
+        *,
+        job: _builtins.str = ...,
+        state_name: _builtins.str = ...,
+        start_json: _builtins.str = ...,
+        start_key: _builtins.bytes = ...,
+        end_json: _builtins.str = ...,
+        end_key: _builtins.bytes = ...,
+        prefix_json: _builtins.str = ...,
+        prefix_key: _builtins.bytes = ...,
+        namespace: _builtins.bytes = ...,
+        consistency: Global___Consistency.ValueType = ...,
+        allow_incomplete: _builtins.bool = ...,
+        min_version: _builtins.int = ...,
+        max_staleness_ms: _builtins.int = ...,
+        limit: _builtins.int = ...,
+        page_token: _builtins.bytes = ...,
+        keys_only: _builtins.bool = ...,
+        json: _builtins.bool = ...,
+        first_key_group: _builtins.int = ...,
+        last_key_group: _builtins.int = ...,
+        placement_version: _builtins.int = ...,
+        at_version: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_at_version", b"_at_version", "at_version", b"at_version", "end", b"end", "end_json", b"end_json", "end_key", b"end_key", "prefix", b"prefix", "prefix_json", b"prefix_json", "prefix_key", b"prefix_key", "start", b"start", "start_json", b"start_json", "start_key", b"start_key"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_at_version", b"_at_version", "allow_incomplete", b"allow_incomplete", "at_version", b"at_version", "consistency", b"consistency", "end", b"end", "end_json", b"end_json", "end_key", b"end_key", "first_key_group", b"first_key_group", "job", b"job", "json", b"json", "keys_only", b"keys_only", "last_key_group", b"last_key_group", "limit", b"limit", "max_staleness_ms", b"max_staleness_ms", "min_version", b"min_version", "namespace", b"namespace", "page_token", b"page_token", "placement_version", b"placement_version", "prefix", b"prefix", "prefix_json", b"prefix_json", "prefix_key", b"prefix_key", "start", b"start", "start_json", b"start_json", "start_key", b"start_key", "state_name", b"state_name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__at_version: _TypeAlias = _typing.Literal["at_version"]  # noqa: Y015
+    _WhichOneofArgType__at_version: _TypeAlias = _typing.Literal["_at_version", b"_at_version"]  # noqa: Y015
+    _WhichOneofReturnType_end: _TypeAlias = _typing.Literal["end_json", "end_key"]  # noqa: Y015
+    _WhichOneofArgType_end: _TypeAlias = _typing.Literal["end", b"end"]  # noqa: Y015
+    _WhichOneofReturnType_prefix: _TypeAlias = _typing.Literal["prefix_json", "prefix_key"]  # noqa: Y015
+    _WhichOneofArgType_prefix: _TypeAlias = _typing.Literal["prefix", b"prefix"]  # noqa: Y015
+    _WhichOneofReturnType_start: _TypeAlias = _typing.Literal["start_json", "start_key"]  # noqa: Y015
+    _WhichOneofArgType_start: _TypeAlias = _typing.Literal["start", b"start"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__at_version) -> _WhichOneofReturnType__at_version | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_end) -> _WhichOneofReturnType_end | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_prefix) -> _WhichOneofReturnType_prefix | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_start) -> _WhichOneofReturnType_start | None: ...
+
+Global___ScanKvStateRequest: _TypeAlias = ScanKvStateRequest  # noqa: Y015
+
+@_typing.final
+class ScanKvStateResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEYS_FIELD_NUMBER: _builtins.int
+    INFO_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    LAST_FIELD_NUMBER: _builtins.int
+    COMPLETE_FIELD_NUMBER: _builtins.int
+    page_token: _builtins.bytes
+    """Goes on behind the last key of this message. Empty: nothing follows."""
+    last: _builtins.bool
+    """The last message of this answer."""
+    complete: _builtins.bool
+    """In the last one: every key group asked for has answered all of its state."""
+    @_builtins.property
+    def keys(self) -> _containers.RepeatedCompositeFieldContainer[Global___ScannedKey]: ...
+    @_builtins.property
+    def info(self) -> Global___ReadInfo:
+        """The same batch in every message of an answer."""
+
+    def __init__(
+        self,
+        *,
+        keys: _abc.Iterable[Global___ScannedKey] | None = ...,
+        info: Global___ReadInfo | None = ...,
+        page_token: _builtins.bytes = ...,
+        last: _builtins.bool = ...,
+        complete: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["info", b"info"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["complete", b"complete", "info", b"info", "keys", b"keys", "last", b"last", "page_token", b"page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ScanKvStateResponse: _TypeAlias = ScanKvStateResponse  # noqa: Y015
+
+@_typing.final
+class ScannedKey(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    RECORDS_FIELD_NUMBER: _builtins.int
+    KEY_JSON_FIELD_NUMBER: _builtins.int
+    VALUE_JSON_FIELD_NUMBER: _builtins.int
+    key: _builtins.bytes
+    """Key group and encoded key; empty where JSON was asked for."""
+    key_json: _builtins.str
+    value_json: _builtins.str
+    @_builtins.property
+    def records(self) -> Global___Records:
+        """Its records; none with `keys_only` or in JSON."""
+
+    def __init__(
+        self,
+        *,
+        key: _builtins.bytes = ...,
+        records: Global___Records | None = ...,
+        key_json: _builtins.str = ...,
+        value_json: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["records", b"records"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "key_json", b"key_json", "records", b"records", "value_json", b"value_json"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ScannedKey: _TypeAlias = ScannedKey  # noqa: Y015
+
+@_typing.final
+class ExplainKvStateResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESPONSE_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    STATE_ID_FIELD_NUMBER: _builtins.int
+    KEY_GROUP_FIELD_NUMBER: _builtins.int
+    ENCODED_KEY_FIELD_NUMBER: _builtins.int
+    SUBTASK_FIELD_NUMBER: _builtins.int
+    OPERATOR_UID_FIELD_NUMBER: _builtins.int
+    OWNER_ID_FIELD_NUMBER: _builtins.int
+    OWNER_ADDRESS_FIELD_NUMBER: _builtins.int
+    PLACEMENT_VERSION_FIELD_NUMBER: _builtins.int
+    STEPS_FIELD_NUMBER: _builtins.int
+    TOTAL_US_FIELD_NUMBER: _builtins.int
+    state_id: _builtins.int
+    """The state's number, and where its key is."""
+    key_group: _builtins.int
+    encoded_key: _builtins.bytes
+    subtask: _builtins.int
+    operator_uid: _builtins.str
+    owner_id: _builtins.str
+    owner_address: _builtins.str
+    placement_version: _builtins.int
+    total_us: _builtins.int
+    """Microseconds from the arrival of the request to its answer."""
+    @_builtins.property
+    def response(self) -> Global___GetKvStateResponse:
+        """What `GetKvState` answers, with `error` where it refuses."""
+
+    @_builtins.property
+    def error(self) -> _errors_pb2.Error: ...
+    @_builtins.property
+    def steps(self) -> _containers.RepeatedCompositeFieldContainer[Global___ExplainStep]:
+        """In the order they were begun."""
+
+    def __init__(
+        self,
+        *,
+        response: Global___GetKvStateResponse | None = ...,
+        error: _errors_pb2.Error | None = ...,
+        state_id: _builtins.int = ...,
+        key_group: _builtins.int = ...,
+        encoded_key: _builtins.bytes = ...,
+        subtask: _builtins.int = ...,
+        operator_uid: _builtins.str = ...,
+        owner_id: _builtins.str = ...,
+        owner_address: _builtins.str = ...,
+        placement_version: _builtins.int = ...,
+        steps: _abc.Iterable[Global___ExplainStep] | None = ...,
+        total_us: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "response", b"response"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["encoded_key", b"encoded_key", "error", b"error", "key_group", b"key_group", "operator_uid", b"operator_uid", "owner_address", b"owner_address", "owner_id", b"owner_id", "placement_version", b"placement_version", "response", b"response", "state_id", b"state_id", "steps", b"steps", "subtask", b"subtask", "total_us", b"total_us"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExplainKvStateResponse: _TypeAlias = ExplainKvStateResponse  # noqa: Y015
+
+@_typing.final
+class ExplainStep(_message.Message):
+    """One thing that was done for a look-up."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SERVER_ID_FIELD_NUMBER: _builtins.int
+    ROLE_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    BEGUN_US_FIELD_NUMBER: _builtins.int
+    TOOK_US_FIELD_NUMBER: _builtins.int
+    DETAIL_FIELD_NUMBER: _builtins.int
+    CACHE_HIT_FIELD_NUMBER: _builtins.int
+    RETRIED_FIELD_NUMBER: _builtins.int
+    server_id: _builtins.str
+    """Who did it."""
+    role: Global___Role.ValueType
+    name: _builtins.str
+    """"locate", "ask owner", "wait", "read", ..."""
+    begun_us: _builtins.int
+    """Microseconds after the request arrived at this server; and for how many."""
+    took_us: _builtins.int
+    detail: _builtins.str
+    """For people: from a cache or not, what was refused, how many records."""
+    cache_hit: _builtins.bool
+    """It was answered from what the server knew already."""
+    retried: _builtins.bool
+    """The attempt failed, and was made again."""
+    def __init__(
+        self,
+        *,
+        server_id: _builtins.str = ...,
+        role: Global___Role.ValueType = ...,
+        name: _builtins.str = ...,
+        begun_us: _builtins.int = ...,
+        took_us: _builtins.int = ...,
+        detail: _builtins.str = ...,
+        cache_hit: _builtins.bool = ...,
+        retried: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begun_us", b"begun_us", "cache_hit", b"cache_hit", "detail", b"detail", "name", b"name", "retried", b"retried", "role", b"role", "server_id", b"server_id", "took_us", b"took_us"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExplainStep: _TypeAlias = ExplainStep  # noqa: Y015
+
+@_typing.final
+class MeasureStateRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_FIELD_NUMBER: _builtins.int
+    STATE_NAME_FIELD_NUMBER: _builtins.int
+    PLACEMENT_VERSION_FIELD_NUMBER: _builtins.int
+    job: _builtins.str
+    state_name: _builtins.str
+    placement_version: _builtins.int
+    """From a proxy to an owner, which then answers for what it has itself. 0: from anybody else."""
+    def __init__(
+        self,
+        *,
+        job: _builtins.str = ...,
+        state_name: _builtins.str = ...,
+        placement_version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "placement_version", b"placement_version", "state_name", b"state_name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MeasureStateRequest: _TypeAlias = MeasureStateRequest  # noqa: Y015
+
+@_typing.final
+class MeasureStateResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RECORDS_FIELD_NUMBER: _builtins.int
+    BYTES_FIELD_NUMBER: _builtins.int
+    PARTS_FIELD_NUMBER: _builtins.int
+    COMPLETE_FIELD_NUMBER: _builtins.int
+    records: _builtins.int
+    """Sums of `parts`. Approximate: keys that were written again may count twice until they are
+    compacted.
+    """
+    bytes: _builtins.int
+    complete: _builtins.bool
+    """Every key group has answered."""
+    @_builtins.property
+    def parts(self) -> _containers.RepeatedCompositeFieldContainer[Global___StatePart]:
+        """By key group."""
+
+    def __init__(
+        self,
+        *,
+        records: _builtins.int = ...,
+        bytes: _builtins.int = ...,
+        parts: _abc.Iterable[Global___StatePart] | None = ...,
+        complete: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "complete", b"complete", "parts", b"parts", "records", b"records"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MeasureStateResponse: _TypeAlias = MeasureStateResponse  # noqa: Y015
+
+@_typing.final
+class StatePart(_message.Message):
+    """What one owner has of a state in one subtask."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FIRST_KEY_GROUP_FIELD_NUMBER: _builtins.int
+    LAST_KEY_GROUP_FIELD_NUMBER: _builtins.int
+    SUBTASK_FIELD_NUMBER: _builtins.int
+    RECORDS_FIELD_NUMBER: _builtins.int
+    BYTES_FIELD_NUMBER: _builtins.int
+    INFO_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    first_key_group: _builtins.int
+    last_key_group: _builtins.int
+    """Inclusive."""
+    subtask: _builtins.int
+    records: _builtins.int
+    bytes: _builtins.int
+    @_builtins.property
+    def info(self) -> Global___ReadInfo: ...
+    @_builtins.property
+    def error(self) -> _errors_pb2.Error:
+        """Why this part did not answer."""
+
+    def __init__(
+        self,
+        *,
+        first_key_group: _builtins.int = ...,
+        last_key_group: _builtins.int = ...,
+        subtask: _builtins.int = ...,
+        records: _builtins.int = ...,
+        bytes: _builtins.int = ...,
+        info: Global___ReadInfo | None = ...,
+        error: _errors_pb2.Error | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "info", b"info"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "error", b"error", "first_key_group", b"first_key_group", "info", b"info", "last_key_group", b"last_key_group", "records", b"records", "subtask", b"subtask"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StatePart: _TypeAlias = StatePart  # noqa: Y015
 
 @_typing.final
 class LocateStateRequest(_message.Message):

@@ -41,6 +41,14 @@ class QueryableStateStub:
     """Many keys of one state."""
     StreamKvState: _grpc.StreamStreamMultiCallable[_query_pb2.StreamKvStateRequest, _query_pb2.StreamKvStateResponse]
     """The hot path: queries multiplexed on one stream, answered by id in any order."""
+    ScanKvState: _grpc.UnaryStreamMultiCallable[_query_pb2.ScanKvStateRequest, _query_pb2.ScanKvStateResponse]
+    """Keys of a state in key order within each key group: all, a range, or those with a prefix.
+    The messages come as fast as they are taken.
+    """
+    ExplainKvState: _grpc.UnaryUnaryMultiCallable[_query_pb2.GetKvStateRequest, _query_pb2.ExplainKvStateResponse]
+    """One key, and how it was answered: who owns it, over which hops, from which caches, how fast."""
+    MeasureState: _grpc.UnaryUnaryMultiCallable[_query_pb2.MeasureStateRequest, _query_pb2.MeasureStateResponse]
+    """About how much a state holds, and where."""
     LocateState: _grpc.UnaryUnaryMultiCallable[_query_pb2.LocateStateRequest, _query_pb2.LocateStateResponse]
     """The registration of a state and the owners of its key groups."""
     ListJobs: _grpc.UnaryUnaryMultiCallable[_query_pb2.ListJobsRequest, _query_pb2.ListJobsResponse]
@@ -57,6 +65,14 @@ class QueryableStateAsyncStub(QueryableStateStub):
     """Many keys of one state."""
     StreamKvState: _aio.StreamStreamMultiCallable[_query_pb2.StreamKvStateRequest, _query_pb2.StreamKvStateResponse]  # type: ignore[assignment]
     """The hot path: queries multiplexed on one stream, answered by id in any order."""
+    ScanKvState: _aio.UnaryStreamMultiCallable[_query_pb2.ScanKvStateRequest, _query_pb2.ScanKvStateResponse]  # type: ignore[assignment]
+    """Keys of a state in key order within each key group: all, a range, or those with a prefix.
+    The messages come as fast as they are taken.
+    """
+    ExplainKvState: _aio.UnaryUnaryMultiCallable[_query_pb2.GetKvStateRequest, _query_pb2.ExplainKvStateResponse]  # type: ignore[assignment]
+    """One key, and how it was answered: who owns it, over which hops, from which caches, how fast."""
+    MeasureState: _aio.UnaryUnaryMultiCallable[_query_pb2.MeasureStateRequest, _query_pb2.MeasureStateResponse]  # type: ignore[assignment]
+    """About how much a state holds, and where."""
     LocateState: _aio.UnaryUnaryMultiCallable[_query_pb2.LocateStateRequest, _query_pb2.LocateStateResponse]  # type: ignore[assignment]
     """The registration of a state and the owners of its key groups."""
     ListJobs: _aio.UnaryUnaryMultiCallable[_query_pb2.ListJobsRequest, _query_pb2.ListJobsResponse]  # type: ignore[assignment]
@@ -88,6 +104,32 @@ class QueryableStateServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_query_pb2.StreamKvStateResponse], _abc.AsyncIterator[_query_pb2.StreamKvStateResponse]]:
         """The hot path: queries multiplexed on one stream, answered by id in any order."""
+
+    @_abc_1.abstractmethod
+    def ScanKvState(
+        self,
+        request: _query_pb2.ScanKvStateRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_query_pb2.ScanKvStateResponse], _abc.AsyncIterator[_query_pb2.ScanKvStateResponse]]:
+        """Keys of a state in key order within each key group: all, a range, or those with a prefix.
+        The messages come as fast as they are taken.
+        """
+
+    @_abc_1.abstractmethod
+    def ExplainKvState(
+        self,
+        request: _query_pb2.GetKvStateRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_query_pb2.ExplainKvStateResponse, _abc.Awaitable[_query_pb2.ExplainKvStateResponse]]:
+        """One key, and how it was answered: who owns it, over which hops, from which caches, how fast."""
+
+    @_abc_1.abstractmethod
+    def MeasureState(
+        self,
+        request: _query_pb2.MeasureStateRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_query_pb2.MeasureStateResponse, _abc.Awaitable[_query_pb2.MeasureStateResponse]]:
+        """About how much a state holds, and where."""
 
     @_abc_1.abstractmethod
     def LocateState(

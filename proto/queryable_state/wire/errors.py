@@ -149,6 +149,12 @@ class QueryTimeoutError(QueryableStateError, TimeoutError):
     default_reason = Reason.DEADLINE_EXCEEDED
 
 
+class VersionGoneError(QueryableStateError):
+    """Begin again at a newer version: no server has the asked one any more."""
+
+    default_reason = Reason.VERSION_GONE
+
+
 class StateLostError(QueryableStateError):
     """State before `complete_since_batch` is gone: ask an operator, or allow incomplete answers."""
 
@@ -222,6 +228,7 @@ _CLASSES: dict[errors_pb2.Reason.ValueType, type[QueryableStateError]] = {
     Reason.OVERLOADED: RetryLaterError,
     Reason.UNAVAILABLE: RetryLaterError,
     Reason.DEADLINE_EXCEEDED: QueryTimeoutError,
+    Reason.VERSION_GONE: VersionGoneError,
     Reason.STATE_LOST: StateLostError,
     Reason.CORRUPT: CorruptDataError,
     Reason.INTERNAL: InternalError,
