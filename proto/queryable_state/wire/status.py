@@ -30,6 +30,7 @@ _STATUS = {
     Reason.OVERLOADED: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Reason.UNAVAILABLE: grpc.StatusCode.UNAVAILABLE,
     Reason.DEADLINE_EXCEEDED: grpc.StatusCode.DEADLINE_EXCEEDED,
+    Reason.VERSION_GONE: grpc.StatusCode.OUT_OF_RANGE,
     Reason.STATE_LOST: grpc.StatusCode.DATA_LOSS,
     Reason.CORRUPT: grpc.StatusCode.DATA_LOSS,
     Reason.CHECKSUM_MISMATCH: grpc.StatusCode.DATA_LOSS,
