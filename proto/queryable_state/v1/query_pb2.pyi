@@ -793,9 +793,9 @@ class ScanKvStateRequest(_message.Message):
     json: _builtins.bool
     """Answer in JSON."""
     first_key_group: _builtins.int
-    """Only these key groups; both 0: all."""
+    """Only the key groups from this one on."""
     last_key_group: _builtins.int
-    """Inclusive."""
+    """Inclusive; not set: to the last one."""
     placement_version: _builtins.int
     """From a proxy to an owner, which then answers for its own key groups alone: the placement it
     routed by. 0: from anybody else.
@@ -823,16 +823,18 @@ class ScanKvStateRequest(_message.Message):
         keys_only: _builtins.bool = ...,
         json: _builtins.bool = ...,
         first_key_group: _builtins.int = ...,
-        last_key_group: _builtins.int = ...,
+        last_key_group: _builtins.int | None = ...,
         placement_version: _builtins.int = ...,
         at_version: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_at_version", b"_at_version", "at_version", b"at_version", "end", b"end", "end_json", b"end_json", "end_key", b"end_key", "prefix", b"prefix", "prefix_json", b"prefix_json", "prefix_key", b"prefix_key", "start", b"start", "start_json", b"start_json", "start_key", b"start_key"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_at_version", b"_at_version", "_last_key_group", b"_last_key_group", "at_version", b"at_version", "end", b"end", "end_json", b"end_json", "end_key", b"end_key", "last_key_group", b"last_key_group", "prefix", b"prefix", "prefix_json", b"prefix_json", "prefix_key", b"prefix_key", "start", b"start", "start_json", b"start_json", "start_key", b"start_key"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_at_version", b"_at_version", "allow_incomplete", b"allow_incomplete", "at_version", b"at_version", "consistency", b"consistency", "end", b"end", "end_json", b"end_json", "end_key", b"end_key", "first_key_group", b"first_key_group", "job", b"job", "json", b"json", "keys_only", b"keys_only", "last_key_group", b"last_key_group", "limit", b"limit", "max_staleness_ms", b"max_staleness_ms", "min_version", b"min_version", "namespace", b"namespace", "page_token", b"page_token", "placement_version", b"placement_version", "prefix", b"prefix", "prefix_json", b"prefix_json", "prefix_key", b"prefix_key", "start", b"start", "start_json", b"start_json", "start_key", b"start_key", "state_name", b"state_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_at_version", b"_at_version", "_last_key_group", b"_last_key_group", "allow_incomplete", b"allow_incomplete", "at_version", b"at_version", "consistency", b"consistency", "end", b"end", "end_json", b"end_json", "end_key", b"end_key", "first_key_group", b"first_key_group", "job", b"job", "json", b"json", "keys_only", b"keys_only", "last_key_group", b"last_key_group", "limit", b"limit", "max_staleness_ms", b"max_staleness_ms", "min_version", b"min_version", "namespace", b"namespace", "page_token", b"page_token", "placement_version", b"placement_version", "prefix", b"prefix", "prefix_json", b"prefix_json", "prefix_key", b"prefix_key", "start", b"start", "start_json", b"start_json", "start_key", b"start_key", "state_name", b"state_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__at_version: _TypeAlias = _typing.Literal["at_version"]  # noqa: Y015
     _WhichOneofArgType__at_version: _TypeAlias = _typing.Literal["_at_version", b"_at_version"]  # noqa: Y015
+    _WhichOneofReturnType__last_key_group: _TypeAlias = _typing.Literal["last_key_group"]  # noqa: Y015
+    _WhichOneofArgType__last_key_group: _TypeAlias = _typing.Literal["_last_key_group", b"_last_key_group"]  # noqa: Y015
     _WhichOneofReturnType_end: _TypeAlias = _typing.Literal["end_json", "end_key"]  # noqa: Y015
     _WhichOneofArgType_end: _TypeAlias = _typing.Literal["end", b"end"]  # noqa: Y015
     _WhichOneofReturnType_prefix: _TypeAlias = _typing.Literal["prefix_json", "prefix_key"]  # noqa: Y015
@@ -841,6 +843,8 @@ class ScanKvStateRequest(_message.Message):
     _WhichOneofArgType_start: _TypeAlias = _typing.Literal["start", b"start"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__at_version) -> _WhichOneofReturnType__at_version | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__last_key_group) -> _WhichOneofReturnType__last_key_group | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType_end) -> _WhichOneofReturnType_end | None: ...
     @_typing.overload

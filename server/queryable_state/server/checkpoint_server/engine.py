@@ -12,9 +12,11 @@ from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncGenerator, Callable
 
     from queryable_state.server.checkpoint.completed import Completed
+    from queryable_state.server.query.explained import Explained
+    from queryable_state.server.query.scan_query import ScanQuery
     from queryable_state.server.settings import Limits
     from queryable_state.server.state_server.store_table import StoreTable
 
@@ -47,13 +49,29 @@ class CheckpointEngine:
             table, lease, limits, server_id=server_id, now_ms=lambda: commit_time_ms
         )
 
-    def answer(self, query: query_pb2.Query) -> query_pb2.Answer:
-        """The whole answer, in one part. Never raises: refusals stand in the answer."""
+    def answer(self, query: query_pb2.Query) -> query_pb2.Answer | None:
+        """The whole answer; None: later. Never raises: refusals stand in the answer."""
         if query.min_version or query.max_staleness_ms:
             refusal = self._refusal(query)
             if refusal is not None:
                 return query_pb2.Answer(id=query.id, last=True, error=refusal.to_proto())
         return self._engine.answer(query)
+
+    async def answer_later(self, query: query_pb2.Query) -> query_pb2.Answer:
+        """As `answer`, for what takes longer."""
+        return self.answer(query) or await self._engine.answer_later(query)
+
+    def scan(self, query: ScanQuery) -> AsyncGenerator[query_pb2.ScanKvStateResponse, None]:
+        """The keys of a range."""
+        return self._engine.scan(query)
+
+    async def measure(self, state_id: int) -> list[query_pb2.StatePart]:
+        """About how much there is of a state."""
+        return await self._engine.measure(state_id)
+
+    async def explain(self, query: query_pb2.Query, arrived_ns: int) -> Explained:
+        """Answers a query of one key, and says how."""
+        return await self._engine.explain(query, arrived_ns)
 
     def _refusal(self, query: query_pb2.Query) -> InvalidRequestError | None:
         metadata, uri = self._completed.metadata, self._completed.uri

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from queryable_state.server.query.answer_frames import frame_of
 from queryable_state.server.query.router import QuerySession, Router
+from queryable_state.v1 import query_pb2
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from queryable_state.server.query.explained import Explained
     from queryable_state.server.query.router import Deliver, Engine, Locations
-    from queryable_state.v1 import query_pb2
+    from queryable_state.server.query.scan_query import ScanQuery
     from queryable_state.wire.located_state import LocatedState
 
 
 class LocalRouter(Router):
-    """Answers what the engine owns, on the event loop and without a task.
+    """Answers what the engine owns, on the event loop and, where that is at once, without a task.
 
     Keys of others are refused (NOT_OWNER) by the engine. `locations` answers
     where they are, and stays the caller's to close.
@@ -23,13 +28,36 @@ class LocalRouter(Router):
     def __init__(self, engine: Engine, locations: Locations) -> None:
         self._engine = engine
         self._locations = locations
-        self._session = _LocalSession(engine)
 
     def session(self, deliver: Deliver) -> QuerySession:
-        return self._session
+        return _LocalSession(self._engine, deliver)
 
     async def answers(self, query: query_pb2.Query) -> list[query_pb2.Answer]:
-        return [self._engine.answer(query)]
+        answer = self._engine.answer(query)
+        return [await self._engine.answer_later(query) if answer is None else answer]
+
+    def scan(
+        self, query: ScanQuery, located: LocatedState
+    ) -> AsyncGenerator[query_pb2.ScanKvStateResponse, None]:
+        return self._engine.scan(query)
+
+    async def measure(
+        self, located: LocatedState, *, placement_version: int = 0
+    ) -> query_pb2.MeasureStateResponse:
+        parts = await self._engine.measure(located.state_id)
+        measured = sum(part.last_key_group - part.first_key_group + 1 for part in parts)
+        return query_pb2.MeasureStateResponse(
+            records=sum(part.records for part in parts),
+            bytes=sum(part.bytes for part in parts),
+            parts=parts,
+            complete=measured == located.registration.max_parallelism
+            and not any(part.HasField("error") for part in parts),
+        )
+
+    async def explain(
+        self, query: query_pb2.Query, located: LocatedState, arrived_ns: int
+    ) -> Explained:
+        return await self._engine.explain(query, arrived_ns)
 
     async def locate(self, request: query_pb2.LocateStateRequest) -> LocatedState:
         return await self._locations.locate(request)
@@ -47,13 +75,28 @@ class LocalRouter(Router):
 
 
 class _LocalSession(QuerySession):
-    """Nothing is ever pending, so all streams share one."""
+    """Answers at once, but for what waits or is read on another thread."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, deliver: Deliver) -> None:
         self._engine = engine
+        self._deliver = deliver
+        self._pending: set[asyncio.Task[None]] = set()
 
-    def ask(self, query: query_pb2.Query, frame: bytes) -> bytes:
-        return frame_of(self._engine.answer(query))
+    def ask(self, query: query_pb2.Query, frame: bytes) -> bytes | None:
+        answer = self._engine.answer(query)
+        if answer is not None:
+            return frame_of(answer)
+        task = asyncio.get_running_loop().create_task(self._answer_later(query))
+        self._pending.add(task)
+        task.add_done_callback(self._pending.discard)
+        return None
+
+    async def _answer_later(self, query: query_pb2.Query) -> None:
+        self._deliver(frame_of(await self._engine.answer_later(query)), True)
 
     async def aclose(self) -> None:
-        """Nothing is pending."""
+        """Gives up what is pending."""
+        pending = tuple(self._pending)
+        for task in pending:
+            task.cancel()
+        await asyncio.gather(*pending, return_exceptions=True)

@@ -9,10 +9,15 @@ from queryable_state.server.query.proxy_session import ProxySession
 from queryable_state.server.query.router import Router
 from queryable_state.server.query.upstream import Channels
 from queryable_state.v1 import query_pb2
+from queryable_state.wire.errors import InvalidRequestError, Reason
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from queryable_state.server.query.explained import Explained
     from queryable_state.server.query.location_table import LocationTable
     from queryable_state.server.query.router import Deliver, Engine, QuerySession
+    from queryable_state.server.query.scan_query import ScanQuery
     from queryable_state.wire.located_state import LocatedState
 
 
@@ -72,6 +77,27 @@ class ProxyRouter(Router):
         finally:
             del self._waiting[query.id]
         return parts
+
+    def scan(
+        self, query: ScanQuery, located: LocatedState
+    ) -> AsyncGenerator[query_pb2.ScanKvStateResponse, None]:
+        raise self._unsupported("scan")
+
+    async def measure(
+        self, located: LocatedState, *, placement_version: int = 0
+    ) -> query_pb2.MeasureStateResponse:
+        raise self._unsupported("measure")
+
+    async def explain(
+        self, query: query_pb2.Query, located: LocatedState, arrived_ns: int
+    ) -> Explained:
+        raise self._unsupported("explain")
+
+    def _unsupported(self, what: str) -> InvalidRequestError:
+        return InvalidRequestError(
+            f"proxy {self._server_id} cannot {what}: ask the owners, which LocateState names",
+            reason=Reason.UNSUPPORTED,
+        )
 
     async def locate(self, request: query_pb2.LocateStateRequest) -> LocatedState:
         return await self._locations.locate(request)

@@ -123,9 +123,14 @@ class ProxySession(QuerySession):
         if self._engine is None or owner.server_id != self._server_id:
             return None
         answer = self._engine.answer(query)
+        if answer is None:
+            return None
         if answer.HasField("error"):
             return None if is_retried(answer.error) else answer
         return None if any(is_retried(failed.error) for failed in answer.failed) else answer
+
+    async def _own_answer_later(self, engine: Engine, part: Part, query: query_pb2.Query) -> None:
+        self._on_answer(part, await engine.answer_later(query), None)
 
     def _route(self, part: Part, located: LocatedState) -> None:
         """Asks the owners of a part's keys, as they are known now."""
@@ -163,7 +168,11 @@ class ProxySession(QuerySession):
         self._last_part_id += 1
         query = part.query.sub_query(self._last_part_id, part.positions, self._loop.time())
         if self._engine is not None and owner.server_id == self._server_id:
-            self._on_answer(part, self._engine.answer(query), None)
+            answer = self._engine.answer(query)
+            if answer is None:
+                self._run(self._own_answer_later(self._engine, part, query))
+            else:
+                self._on_answer(part, answer, None)
         elif not owner.address:
             self._refused(part.query, part.positions, no_owner(located))
             part.query.parts.discard(part)

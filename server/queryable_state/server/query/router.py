@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncGenerator, Callable
 
+    from queryable_state.server.query.explained import Explained
+    from queryable_state.server.query.scan_query import ScanQuery
     from queryable_state.server.settings import Limits
     from queryable_state.v1 import query_pb2
     from queryable_state.wire.located_state import LocatedState
@@ -19,13 +21,59 @@ if TYPE_CHECKING:
 class Engine(Protocol):
     """The state of one process, read on its event loop; `QueryEngine` is one.
 
-    Never raises for what a query can cause: a refusal stands in the answer, as
-    `error` for all keys or as `failed` for some. The answer carries the query's
-    id, part 0 and `last`.
+    An answer carries the query's id, part 0 and `last`. What a query can cause
+    is never raised: a refusal stands in the answer, as `error` for all keys or
+    as `failed` for some.
     """
 
-    def answer(self, query: query_pb2.Query) -> query_pb2.Answer:
-        """Reads what the query asks, at once."""
+    def answer(self, query: query_pb2.Query) -> query_pb2.Answer | None:
+        """Reads what the query asks, at once.
+
+        None where that takes longer: it waits for a commit (`min_version`,
+        `max_staleness_ms`, an `at_version` ahead), or reads an older version.
+        Nothing is kept of the query then: whoever wants the answer awaits
+        `answer_later`, in the same turn of the loop or later.
+        """
+        ...
+
+    async def answer_later(self, query: query_pb2.Query) -> query_pb2.Answer:
+        """The answer to any query, when it is there.
+
+        Waits for commits until 90 % of the query's `deadline_ms`, counted from
+        here, then refuses with BEHIND; nobody needs to ask again for that.
+        Cancelling it leaves nothing behind.
+        """
+        ...
+
+    def scan(self, query: ScanQuery) -> AsyncGenerator[query_pb2.ScanKvStateResponse, None]:
+        """The keys of a range, as of one version, a bounded message at a time.
+
+        The version is pinned from the first message on until the generator is
+        closed (`contextlib.aclosing`), and read one message ahead of the taker.
+
+        Each message has encoded keys, all records of a key in one, and the same
+        `info`. Exactly one, which may have no keys, is `last`; it is `complete`
+        where every key group asked for was read to its end and none lost state.
+        `page_token` is the bare wire key that the rest stands behind, empty where
+        nothing follows; with `last` it is set where `limit` cut the answer off.
+        JSON and sealed tokens are the service's.
+
+        Raises refusals of the whole before the first message: NOT_OWNER unless
+        every key group asked for is here, VERSION_GONE, STATE_LOST, BEHIND once
+        the query has waited for its version. Later ones end the scan; a lease
+        that is lost, or state that is moved, is one.
+        """
+        ...
+
+    async def measure(self, state_id: int) -> list[query_pb2.StatePart]:
+        """About how much there is of a state here, a part each subtask, by key group."""
+        ...
+
+    async def explain(self, query: query_pb2.Query, arrived_ns: int) -> Explained:
+        """Answers a query of one key as `answer_later` does, and says how.
+
+        `arrived_ns`: `time.perf_counter_ns()` of the request, which steps count from.
+        """
         ...
 
 
@@ -97,7 +145,36 @@ class Router(ABC):
 
     @abstractmethod
     async def answers(self, query: query_pb2.Query) -> list[query_pb2.Answer]:
-        """All parts of the answer to one query outside any stream."""
+        """All parts of the answer to one query outside any stream, when they are there."""
+
+    @abstractmethod
+    def scan(
+        self, query: ScanQuery, located: LocatedState
+    ) -> AsyncGenerator[query_pb2.ScanKvStateResponse, None]:
+        """The keys of a range, as of one version; messages and refusals as `Engine.scan` has them.
+
+        `located` is where the state was when the query was made. Owners are asked in the order
+        of their key groups. To be closed by the taker.
+        """
+
+    @abstractmethod
+    async def measure(
+        self, located: LocatedState, *, placement_version: int = 0
+    ) -> query_pb2.MeasureStateResponse:
+        """About how much a state holds, and where.
+
+        `placement_version`: as a proxy sent it; not 0: only what is in this process is asked for.
+        An owner that fails is a part with its error.
+        """
+
+    @abstractmethod
+    async def explain(
+        self, query: query_pb2.Query, located: LocatedState, arrived_ns: int
+    ) -> Explained:
+        """The answer to a query of one key, and how it came about.
+
+        `arrived_ns`: `time.perf_counter_ns()` of the request, which steps count from.
+        """
 
     @abstractmethod
     async def locate(self, request: query_pb2.LocateStateRequest) -> LocatedState:

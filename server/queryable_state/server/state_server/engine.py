@@ -21,8 +21,10 @@ from queryable_state.wire.store_keys import VOID_NAMESPACE
 from queryable_state.wire.values import HAS_EXPIRY, is_expired
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncGenerator, Callable
 
+    from queryable_state.server.query.explained import Explained
+    from queryable_state.server.query.scan_query import ScanQuery
     from queryable_state.server.settings import Limits
     from queryable_state.server.state_server.lease import Lease
     from queryable_state.server.state_server.store_table import StateRoute, StoreTable
@@ -74,6 +76,23 @@ class QueryEngine:
                 f"({type(defect).__name__}); its log has the trace"
             )
             return query_pb2.Answer(id=query.id, last=True, error=error.to_proto())
+
+    async def answer_later(self, query: query_pb2.Query) -> query_pb2.Answer:
+        return self.answer(query)
+
+    def scan(self, query: ScanQuery) -> AsyncGenerator[query_pb2.ScanKvStateResponse, None]:
+        raise self._unsupported("scan")
+
+    async def measure(self, state_id: int) -> list[query_pb2.StatePart]:
+        raise self._unsupported("measure")
+
+    async def explain(self, query: query_pb2.Query, arrived_ns: int) -> Explained:
+        raise self._unsupported("explain")
+
+    def _unsupported(self, what: str) -> InvalidRequestError:
+        return InvalidRequestError(
+            f"server {self.server_id} cannot {what}", reason=Reason.UNSUPPORTED
+        )
 
     def _answer(self, query: query_pb2.Query) -> query_pb2.Answer:
         self._lease.check()
