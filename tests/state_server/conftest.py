@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc.aio
 import pytest
+from tests.state_server import owner as owners
 from tests.state_server.gated_files import GATE, Gate
 
 from queryable_state.internal.v1 import backend_pb2, backend_pb2_grpc
@@ -399,3 +400,11 @@ def gate() -> Iterator[Gate]:
     """Holds writes to `gated://` paths up when it is told to."""
     with GATE.fresh():
         yield GATE
+
+
+@pytest.fixture(params=["heap", "rocksdb"])
+async def owner(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[owners.Owner]:
+    """The parts behind an engine, on either backend, without sockets."""
+    running = owners.Owner(request.param, tmp_path / "owned", owners.Clock())
+    yield running
+    await running.aclose()

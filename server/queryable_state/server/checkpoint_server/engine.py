@@ -6,6 +6,8 @@ import time
 from typing import TYPE_CHECKING
 
 from queryable_state.server.checkpoint_server.loading import PLACEMENT_VERSION
+from queryable_state.server.query.explained import Explained
+from queryable_state.server.state_server.asked_version import AskedVersion
 from queryable_state.server.state_server.engine import QueryEngine
 from queryable_state.server.state_server.lease import Lease
 from queryable_state.v1 import query_pb2
@@ -15,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
     from queryable_state.server.checkpoint.completed import Completed
-    from queryable_state.server.query.explained import Explained
     from queryable_state.server.query.scan_query import ScanQuery
     from queryable_state.server.settings import Limits
+    from queryable_state.server.state_server.bulk_thread import BulkThread
     from queryable_state.server.state_server.store_table import StoreTable
 
 # Nobody else can ever own what a checkpoint has.
@@ -36,6 +38,7 @@ class CheckpointEngine:
         table: StoreTable,
         completed: Completed,
         limits: Limits,
+        bulk: BulkThread,
         *,
         server_id: str,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
@@ -46,23 +49,22 @@ class CheckpointEngine:
         lease.renew(lease.now_s(), _LEASE_MS, PLACEMENT_VERSION)
         commit_time_ms = completed.metadata.commit_time_ms
         self._engine = QueryEngine(
-            table, lease, limits, server_id=server_id, now_ms=lambda: commit_time_ms
+            table, lease, limits, bulk, server_id=server_id, now_ms=lambda: commit_time_ms
         )
 
     def answer(self, query: query_pb2.Query) -> query_pb2.Answer | None:
         """The whole answer; None: later. Never raises: refusals stand in the answer."""
-        if query.min_version or query.max_staleness_ms:
-            refusal = self._refusal(query)
-            if refusal is not None:
-                return query_pb2.Answer(id=query.id, last=True, error=refusal.to_proto())
-        return self._engine.answer(query)
+        return self._refused(query) or self._engine.answer(query)
 
     async def answer_later(self, query: query_pb2.Query) -> query_pb2.Answer:
-        """As `answer`, for what takes longer."""
-        return self.answer(query) or await self._engine.answer_later(query)
+        """The whole answer to any query."""
+        return self._refused(query) or await self._engine.answer_later(query)
 
     def scan(self, query: ScanQuery) -> AsyncGenerator[query_pb2.ScanKvStateResponse, None]:
         """The keys of a range."""
+        refusal = self._refusal(AskedVersion.of_scan(query))
+        if refusal is not None:
+            raise refusal
         return self._engine.scan(query)
 
     async def measure(self, state_id: int) -> list[query_pb2.StatePart]:
@@ -71,19 +73,35 @@ class CheckpointEngine:
 
     async def explain(self, query: query_pb2.Query, arrived_ns: int) -> Explained:
         """Answers a query of one key, and says how."""
+        refused = self._refused(query)
+        if refused is not None:
+            return Explained([refused], query_pb2.ExplainKvStateResponse(state_id=query.state_id))
         return await self._engine.explain(query, arrived_ns)
 
-    def _refusal(self, query: query_pb2.Query) -> InvalidRequestError | None:
+    def _refused(self, query: query_pb2.Query) -> query_pb2.Answer | None:
+        """The answer to a query of a batch that never comes; None: it may be answered."""
+        if query.min_version or query.max_staleness_ms or query.HasField("at_version"):
+            try:
+                refusal = self._refusal(AskedVersion.of(query))
+            except InvalidRequestError as contradiction:
+                refusal = contradiction
+            if refusal is not None:
+                return query_pb2.Answer(id=query.id, last=True, error=refusal.to_proto())
+        return None
+
+    def _refusal(self, asked: AskedVersion) -> InvalidRequestError | None:
         metadata, uri = self._completed.metadata, self._completed.uri
-        if query.min_version > metadata.version:
+        wanted = asked.min_version if asked.at_version is None else asked.at_version
+        if wanted > metadata.version:
             return InvalidRequestError(
-                f"{uri} is of batch {metadata.version}, batch {query.min_version} or later was "
-                "asked for: ask the job, or serve a newer checkpoint"
+                f"{uri} is of batch {metadata.version}, batch {wanted} "
+                f"{'or later ' if asked.at_version is None else ''}was asked for: ask the job, or "
+                "serve a newer checkpoint"
             )
         age_ms = self._now_ms() - metadata.commit_time_ms
-        if query.max_staleness_ms and age_ms > query.max_staleness_ms:
+        if asked.at_version is None and 0 < asked.max_staleness_ms < age_ms:
             return InvalidRequestError(
-                f"{uri} is of a commit {age_ms} ms ago, at most {query.max_staleness_ms} ms were "
+                f"{uri} is of a commit {age_ms} ms ago, at most {asked.max_staleness_ms} ms were "
                 "asked for: ask the job, or serve a newer checkpoint"
             )
         return None

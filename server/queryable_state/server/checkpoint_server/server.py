@@ -19,6 +19,7 @@ from queryable_state.server.ports import PortSpec
 from queryable_state.server.query.local_router import LocalRouter
 from queryable_state.server.query.router import ServiceInfo
 from queryable_state.server.query_server import QueryServer
+from queryable_state.server.state_server.bulk_thread import BulkThread
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import CheckpointError, InvalidRequestError
 
@@ -76,7 +77,11 @@ class CheckpointServer:
             directory = await asyncio.to_thread(self._folder)
             stack.push_async_callback(asyncio.to_thread, directory.cleanup)
             completed, table = await self._unless_stopped(self._load(stack, Path(directory.name)))
-            engine = CheckpointEngine(table, completed, settings.limits, server_id=self.server_id)
+            bulk = BulkThread()
+            stack.push_async_callback(bulk.aclose)
+            engine = CheckpointEngine(
+                table, completed, settings.limits, bulk, server_id=self.server_id
+            )
             catalog = CheckpointCatalog(completed, server_id=self.server_id)
             router = LocalRouter(engine, catalog)
             stack.push_async_callback(router.aclose)

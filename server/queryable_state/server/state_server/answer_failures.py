@@ -67,11 +67,7 @@ class AnswerFailures:
         state = self._route.registration
         name = state.queryable_name or state.state_name
         if slot == NOT_HERE:
-            return PlacementError(
-                f"server {self._server_id} does not own these key groups of state {name!r}: "
-                "ask their owners, which LocateState names, or a proxy",
-                placement_version=self._placement_version,
-            )
+            return not_here(self._route, self._server_id, self._placement_version)
         if slot == _TOO_LARGE:
             return RetryLaterError(
                 f"the values of state {name!r} asked for do not fit in one answer: "
@@ -89,10 +85,27 @@ class AnswerFailures:
                 f"state {name!r} has a value under this key that server {self._server_id} cannot "
                 f"read: {self._problem}"
             )
-        since = self._route.subtasks[slot].complete_since_batch
-        return StateLostError(
-            f"state {name!r} written before batch {since} is lost for these key groups, because "
-            "the server that held it is gone; allow incomplete answers to read what is there "
-            f"since, or restart job {state.job_id.hex()} from a checkpoint",
-            complete_since_batch=since,
-        )
+        return state_lost(self._route, slot)
+
+
+def not_here(route: StateRoute, server_id: str, placement_version: int) -> PlacementError:
+    """The refusal of key groups that others own."""
+    state = route.registration
+    return PlacementError(
+        f"server {server_id} does not own these key groups of state "
+        f"{state.queryable_name or state.state_name!r}: ask their owners, which LocateState names, "
+        "or a proxy",
+        placement_version=placement_version,
+    )
+
+
+def state_lost(route: StateRoute, slot: int) -> StateLostError:
+    """The refusal of key groups whose store lost older state."""
+    state, since = route.registration, route.subtasks[slot].complete_since_batch
+    return StateLostError(
+        f"state {state.queryable_name or state.state_name!r} written before batch {since} is lost "
+        "for these key groups, because the server that held it is gone; allow incomplete answers "
+        "to read what is there since, or restart job "
+        f"{state.job_id.hex()} from a checkpoint",
+        complete_since_batch=since,
+    )

@@ -6,6 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from queryable_state.internal.v1.checkpoint_pb2 import JobStorage
+from queryable_state.server.state_server.parked_queries import ParkedQueries
 from queryable_state.server.storage.store import NOTHING_COMMITTED
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import PlacementError, Reason, SupersededError
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from queryable_state.v1 import registration_pb2
 
 _REPORTS_KEPT = 4096
+# More batches than are ever kept unfolded where servers answer the coordinator.
+_INFOS_KEPT = 64
 
 
 class OperatorStates(NamedTuple):
@@ -53,6 +56,9 @@ class JobStores:
         self.info = query_pb2.ReadInfo(
             version=NOTHING_COMMITTED, role=query_pb2.OWNER, server_id=server_id
         )
+        self.parked = ParkedQueries()
+        """Queries that wait for a commit."""
+        self._infos: deque[query_pb2.ReadInfo] = deque((self.info,), maxlen=_INFOS_KEPT)
         # Bounded: where the coordinator never asks, the oldest reports are of no more use.
         self._reports: deque[backend_pb2.SealedSubtask] = deque(maxlen=_REPORTS_KEPT)
 
@@ -100,7 +106,24 @@ class JobStores:
             subtask.store.commit(version)
             self._reports.extend(subtask.forget_up_to(version))
         self.info = info
+        self._infos.append(info)
+        if self.parked:
+            self.parked.committed(version)
         return True
+
+    def info_at(self, version: int) -> query_pb2.ReadInfo:
+        """What an answer as of an older batch says of itself.
+
+        Its times are those of the newest commit up to it that was heard of here, if any: it
+        never seems fresher than it is.
+        """
+        info = query_pb2.ReadInfo()
+        info.CopyFrom(self.info)
+        info.version = version
+        known = next((each for each in reversed(self._infos) if each.version <= version), None)
+        info.commit_time_ms = known.commit_time_ms if known else 0
+        info.watermark_ms = known.watermark_ms if known else 0
+        return info
 
     def take_reports(self) -> list[backend_pb2.SealedSubtask]:
         """What was sealed in the batches committed since the last call."""

@@ -58,7 +58,15 @@ class StateServer:
         self.server_id = f"{settings.executor_id}-{uuid.uuid4().hex[:12]}"
         self.lease = Lease(clock=clock)
         self.table = StoreTable(self.server_id)
-        self.engine = QueryEngine(self.table, self.lease, settings.limits, server_id=self.server_id)
+        self._threads = ServerThreads()
+        self.engine = QueryEngine(
+            self.table,
+            self.lease,
+            settings.limits,
+            self._threads.bulk,
+            server_id=self.server_id,
+            default_deadline_ms=settings.default_deadline_ms,
+        )
         self._stop = asyncio.Event() if stop is None else stop
         self._killed = False
         self._main: asyncio.Task[None] | None = None
@@ -122,8 +130,7 @@ class StateServer:
         async with contextlib.AsyncExitStack() as stack:
             stores = StoreFolders(settings)
             stack.callback(stores.factory.remove_all)
-            threads = ServerThreads()
-            stack.push_async_callback(threads.aclose)
+            stack.push_async_callback(self._threads.aclose)
             link = CoordinatorLink(settings.coordinator_address, settings.secret)
             stack.push_async_callback(link.aclose)
 
@@ -138,7 +145,7 @@ class StateServer:
                 link,
                 self.table,
                 self.lease,
-                threads,
+                self._threads,
                 stores,
                 server_id=self.server_id,
                 backend_address=addresses.backend,
@@ -245,6 +252,7 @@ class StateServer:
     async def _leave(self, link: CoordinatorLink) -> None:
         """Tells the coordinator that the ranges are free; it learns so by the lease otherwise."""
         self.lease.end()
+        self.table.wake_parked()
         if self._killed:
             return
         try:

@@ -77,6 +77,11 @@ class StoreTable:
         for job in self._jobs.values():
             yield from job.subtasks.values()
 
+    def wake_parked(self) -> None:
+        """Lets every parked query look again whether this server may still answer it."""
+        for job in self._jobs.values():
+            job.parked.wake()
+
     def staged_bytes(self) -> int:
         """Bytes sealed and not committed."""
         return sum(subtask.store.staged_bytes for subtask in self.subtasks())
@@ -116,6 +121,8 @@ class StoreTable:
             route.rebuild()
             if not route.subtasks:
                 del self._routes[state_id]
+        # What waits for state of it is somebody else's to answer.
+        job.parked.wake()
 
     def remove_job(self, query_id: bytes) -> list[OwnedSubtask]:
         """Forgets a job; returns the subtasks whose stores are to be closed."""

@@ -1,0 +1,188 @@
+"""The values and records under keys: the hot path."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from queryable_state.v1 import query_pb2
+from queryable_state.wire.errors import CorruptDataError, InvalidRequestError
+from queryable_state.wire.store_keys import VOID_NAMESPACE
+from queryable_state.wire.values import HAS_EXPIRY, is_expired
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from queryable_state.server.settings import Limits
+    from queryable_state.server.state_server.answer_failures import AnswerFailures
+    from queryable_state.server.state_server.store_table import StateRoute
+
+PointReader = Callable[[bytes], bytes | None]
+"""`reader(store_key)`: the value, None where there is none."""
+
+
+class PrefixReader(Protocol):
+    """Reads the first records whose key begins alike, in key order."""
+
+    def __call__(self, prefix: bytes, *, limit: int) -> list[tuple[bytes, bytes]]:
+        """At most `limit` of them."""
+        ...
+
+
+class Readers(Protocol):
+    """What a version of a state is read with.
+
+    Readers stand by slot, None where a store may not be asked; the last one is NOT_HERE's.
+    """
+
+    def points(self) -> list[PointReader | None]:
+        """The readers of single records."""
+        ...
+
+    def prefixes(self) -> list[PrefixReader | None]:
+        """The readers of records that begin alike."""
+        ...
+
+
+class StoreReaders:
+    """Reads the committed state of this turn of the loop, or what is sealed where that is asked."""
+
+    def __init__(self, route: StateRoute, query: query_pb2.Query) -> None:
+        self._state_id = query.state_id
+        self._uncommitted = query.consistency == query_pb2.UNCOMMITTED
+        self._stores = [
+            subtask.store if query.allow_incomplete or not subtask.complete_since_batch else None
+            for subtask in route.subtasks
+        ]
+
+    def points(self) -> list[PointReader | None]:
+        state_id, uncommitted = self._state_id, self._uncommitted
+        readers: list[PointReader | None] = [
+            None if store is None else store.reader(state_id, uncommitted) for store in self._stores
+        ]
+        readers.append(None)
+        return readers
+
+    def prefixes(self) -> list[PrefixReader | None]:
+        readers: list[PrefixReader | None] = [
+            None
+            if store is None
+            else partial(store.prefix, self._state_id, uncommitted=self._uncommitted)
+            for store in self._stores
+        ]
+        readers.append(None)
+        return readers
+
+
+def read_points(
+    route: StateRoute,
+    query: query_pb2.Query,
+    keys: Sequence[bytes],
+    now_ms: int,
+    failures: AnswerFailures,
+    readers: Sequence[PointReader | None],
+    limits: Limits,
+) -> tuple[list[bytes], list[int]]:
+    """The one value under each key; and the positions of keys without one."""
+    namespace = query.namespace or VOID_NAMESPACE
+    slots = route.slots
+    left = limits.answer_bytes
+    values: list[bytes] = []
+    missing: list[int] = []
+    keep = values.append
+    for position, key in enumerate(keys):
+        try:
+            read = readers[slots[(key[0] << 8) | key[1]]]
+        except IndexError:
+            raise no_key_group(route, position, key) from None
+        if read is None:
+            failures.add(position, slots[(key[0] << 8) | key[1]])
+            continue
+        value = read(key + namespace)
+        if value is None:
+            missing.append(position)
+            continue
+        if value[0] & HAS_EXPIRY:
+            try:
+                expired = expires(route) and is_expired(value, now_ms)
+            except CorruptDataError as problem:
+                failures.add_corrupt(position, problem)
+                continue
+            if expired:
+                missing.append(position)
+                continue
+        left -= len(value)
+        if left < 0:
+            failures.add_too_large(position)
+            continue
+        keep(value)
+    return values, missing
+
+
+def read_prefixes(
+    route: StateRoute,
+    query: query_pb2.Query,
+    keys: Sequence[bytes],
+    now_ms: int,
+    failures: AnswerFailures,
+    readers: Sequence[PrefixReader | None],
+    limits: Limits,
+) -> tuple[list[bytes], list[int]]:
+    """All records under each key, serialized; and the positions of keys without any."""
+    namespace = query.namespace or VOID_NAMESPACE
+    slots, most = route.slots, limits.prefix_records
+    left, records_left = limits.answer_bytes, most
+    judged = expires(route)
+    values: list[bytes] = []
+    missing: list[int] = []
+    for position, key in enumerate(keys):
+        try:
+            read = readers[slots[(key[0] << 8) | key[1]]]
+        except IndexError:
+            raise no_key_group(route, position, key) from None
+        if read is None:
+            failures.add(position, slots[(key[0] << 8) | key[1]])
+            continue
+        if left < 0 or records_left <= 0:
+            failures.add_too_large(position)
+            continue
+        prefix = key + namespace
+        records = read(prefix, limit=most + 1)
+        if len(records) > most:
+            failures.add_too_many_records(position, most)
+            continue
+        records_left -= len(records)
+        start = len(prefix)
+        found = query_pb2.Records()
+        try:
+            for record_key, value in records:
+                if not (value[0] & HAS_EXPIRY and judged and is_expired(value, now_ms)):
+                    found.elements.append(record_key[start:])
+                    found.values.append(value)
+        except CorruptDataError as problem:
+            failures.add_corrupt(position, problem)
+            continue
+        if not found.values:
+            missing.append(position)
+            continue
+        serialized = found.SerializeToString()
+        left -= len(serialized)
+        if left < 0 and values:
+            failures.add_too_large(position)
+            continue
+        values.append(serialized)
+    return values, missing
+
+
+def expires(route: StateRoute) -> bool:
+    """Whether an expired value counts as absent."""
+    return not route.registration.ttl.return_expired
+
+
+def no_key_group(route: StateRoute, position: int, key: bytes) -> InvalidRequestError:
+    """The refusal of a key that names no key group of the state."""
+    return InvalidRequestError(
+        f"key {position} of the query ({key[:16].hex()}...) does not begin with a key group below "
+        f"{route.registration.max_parallelism}: send key group (2 bytes) and encoded key"
+    )

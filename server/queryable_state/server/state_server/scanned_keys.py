@@ -1,0 +1,178 @@
+"""The keys of a range with their records, read from views of one version. Bulk thread only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from queryable_state.server.storage.base import prefix_end
+from queryable_state.v1 import query_pb2, registration_pb2
+from queryable_state.wire.errors import LimitExceededError
+from queryable_state.wire.key_codec import KeyCodec
+from queryable_state.wire.store_keys import RESULT_ELEMENT
+from queryable_state.wire.types import TypeInfo
+from queryable_state.wire.values import is_expired
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from queryable_state.server.query.scan_query import ScanQuery
+    from queryable_state.server.settings import Limits
+    from queryable_state.server.storage.store import StateView
+
+_MANY_RECORDS = frozenset({registration_pb2.LIST, registration_pb2.MAP})
+_PAGE_KEYS = 512
+_PAGE_BYTES = 256 * 1024
+# Records looked at, whether they give keys or not, before others get the thread.
+_PAGE_RECORDS = 4096
+# What it takes to begin a range, in records.
+_RANGE_RECORDS = 16
+
+
+class RecordRange(NamedTuple):
+    """Consecutive records of one store: start <= store key < end."""
+
+    slot: int
+    start: bytes
+    end: bytes
+
+
+class Page(NamedTuple):
+    """What one message holds."""
+
+    keys: list[query_pb2.ScannedKey]
+    last: bool
+    """Nothing more will come."""
+
+    cut_off: bool
+    """There is more, beyond the limit."""
+
+
+def record_ranges(query: ScanQuery, slots: Sequence[int]) -> Iterator[RecordRange]:
+    """What a scan reads, in order: as few ranges as there can be.
+
+    With a start or an end each key group is a range of its own.
+    """
+    group, last = query.first_key_group, query.last_key_group
+    if query.after:
+        group = int.from_bytes(query.after[:2], "big")
+    whole = not query.start and query.end is None
+    while group <= last:
+        upto = group
+        if whole:
+            while upto < last and slots[upto + 1] == slots[group]:
+                upto += 1
+        first = group.to_bytes(2, "big")
+        start = first + query.start
+        end = (upto + 1).to_bytes(2, "big") if query.end is None else first + query.end
+        if query.after and query.after[:2] == first:
+            # No key begins with another one, so this is the first record of any later key.
+            start = max(start, prefix_end(query.after) or end)
+        if start < end:
+            yield RecordRange(slots[group], start, end)
+        group = upto + 1
+
+
+class ScannedKeys:
+    """Turns the records of ranges into keys, a page at a time.
+
+    A key's records are kept together: one that has more than fits in an answer is refused, for
+    scanning keys only there is no such limit.
+    """
+
+    def __init__(
+        self,
+        query: ScanQuery,
+        registration: registration_pb2.StateRegistration,
+        views: Sequence[StateView | None],
+        ranges: Sequence[RecordRange],
+        now_ms: int,
+        limits: Limits,
+    ) -> None:
+        self._query = query
+        self._codec = KeyCodec(TypeInfo.from_proto(registration.key_type))
+        self._many_records = registration.kind in _MANY_RECORDS
+        self._judged_ms = None if registration.ttl.return_expired else now_ms
+        self._views = views
+        self._ranges = ranges
+        self._limits = limits
+        self._left = query.limit or -1
+        self._looked_at = 0
+        self._keys = self._all_keys()
+
+    def page(self) -> Page:
+        """The next keys; an empty page where only records without a key were met."""
+        page: list[query_pb2.ScannedKey] = []
+        size_bytes = self._looked_at = 0
+        for key in self._keys:
+            if key is None:
+                return Page(page, last=False, cut_off=False)
+            if not self._left:
+                return Page(page, last=True, cut_off=True)
+            self._left -= 1
+            page.append(key)
+            size_bytes += key.ByteSize()
+            if len(page) >= _PAGE_KEYS or size_bytes >= _PAGE_BYTES:
+                return Page(page, last=False, cut_off=False)
+        return Page(page, last=True, cut_off=False)
+
+    def _all_keys(self) -> Iterator[query_pb2.ScannedKey | None]:
+        """Every key; None in between where it is time for others."""
+        query, keys_only = self._query, self._query.keys_only
+        for each in self._ranges:
+            self._looked_at += _RANGE_RECORDS
+            current = _Key(b"")
+            prefix = b""
+            view = self._views[each.slot]
+            assert view is not None
+            for record_key, value in view.scan(query.state_id, each.start, each.end):
+                if not prefix or not record_key.startswith(current.wire_key):
+                    if current.found:
+                        yield current.scanned(keys_only=keys_only)
+                    current = _Key(record_key[: self._codec.decode(record_key, 2)[1]])
+                    prefix = current.wire_key + query.namespace
+                self._looked_at += 1
+                if self._looked_at > _PAGE_RECORDS:
+                    yield None
+                if not record_key.startswith(prefix):
+                    continue
+                element = record_key[len(prefix) :]
+                if not self._many_records and element != RESULT_ELEMENT:
+                    continue
+                if self._judged_ms is not None and is_expired(value, self._judged_ms):
+                    continue
+                if keys_only:
+                    current.found = True
+                else:
+                    current.add(element, value, self._limits)
+            if current.found:
+                yield current.scanned(keys_only=keys_only)
+            if self._looked_at > _PAGE_RECORDS:
+                yield None
+
+
+class _Key:
+    """The records of one key so far."""
+
+    def __init__(self, wire_key: bytes) -> None:
+        self.wire_key = wire_key
+        self.found = False
+        self._elements: list[bytes] = []
+        self._values: list[bytes] = []
+        self._size_bytes = 0
+
+    def add(self, element: bytes, value: bytes, limits: Limits) -> None:
+        self.found = True
+        self._elements.append(element)
+        self._values.append(value)
+        self._size_bytes += len(element) + len(value)
+        if len(self._values) > limits.prefix_records or self._size_bytes > limits.answer_bytes:
+            raise LimitExceededError(
+                f"key {self.wire_key.hex()[:200]} has more than {limits.prefix_records} records "
+                f"or {limits.answer_bytes} bytes: scan for keys only, and read its entries singly"
+            )
+
+    def scanned(self, *, keys_only: bool) -> query_pb2.ScannedKey:
+        if keys_only:
+            return query_pb2.ScannedKey(key=self.wire_key)
+        records = query_pb2.Records(elements=self._elements, values=self._values)
+        return query_pb2.ScannedKey(key=self.wire_key, records=records)

@@ -1,0 +1,164 @@
+"""The parts of a server behind its engine, with jobs whose batches are sealed by hand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from queryable_state.internal.v1 import changes_pb2
+from queryable_state.server.settings import Limits
+from queryable_state.server.state_server.bulk_thread import BulkThread
+from queryable_state.server.state_server.engine import QueryEngine
+from queryable_state.server.state_server.lease import Lease
+from queryable_state.server.state_server.owned_subtask import OwnedSubtask, SubtaskId
+from queryable_state.server.state_server.store_factory import StoreFactory
+from queryable_state.server.state_server.store_table import StoreTable
+from queryable_state.server.storage.overlay import OverlayBuilder
+from queryable_state.v1 import query_pb2, registration_pb2
+from queryable_state.wire.key_groups import KeyGroups, subtask_of
+from queryable_state.wire.store_keys import VOID_NAMESPACE, record_key
+from queryable_state.wire.types import Types
+from queryable_state.wire.values import ValueCodec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+QUERY_ID = bytes(range(16))
+STATE_ID = 7
+PARALLELISM = 4
+MAX_PARALLELISM = 128
+
+KEYS = KeyGroups(Types.STRING(), MAX_PARALLELISM)
+VALUES = ValueCodec.of(Types.LONG())
+
+
+class Clock:
+    """Time that moves when told to."""
+
+    def __init__(self) -> None:
+        self.monotonic_s = 1000.0
+        self.now_ms = 1_700_000_000_000
+
+    def advance(self, seconds: float) -> None:
+        self.monotonic_s += seconds
+        self.now_ms += int(seconds * 1000)
+
+
+class Owner:
+    """The parts of a server behind its engine, with a job of one state on some subtasks."""
+
+    def __init__(self, backend: str, directory: Path, clock: Clock) -> None:
+        self.clock = clock
+        self.lease = Lease(clock=lambda: clock.monotonic_s)
+        self.lease.renew(clock.monotonic_s, 10_000, placement_version=3)
+        self.table = StoreTable("server")
+        self.factory = StoreFactory(backend, directory)  # type: ignore[arg-type]
+        self.limits = Limits(batch_keys=100, answer_bytes=200, prefix_records=5)
+        self.bulk = BulkThread()
+        self.engine = QueryEngine(
+            self.table,
+            self.lease,
+            self.limits,
+            self.bulk,
+            server_id="server",
+            now_ms=lambda: clock.now_ms,
+        )
+        self.registration = registration_pb2.StateRegistration(
+            state_id=STATE_ID,
+            job_id=QUERY_ID,
+            state_name="last",
+            queryable_name="last",
+            kind=registration_pb2.VALUE,
+            key_type=Types.STRING().to_proto(),
+            max_parallelism=MAX_PARALLELISM,
+        )
+
+    def own(self, subtask: int, *, complete_since: int = 0) -> OwnedSubtask:
+        subtask_id = SubtaskId(QUERY_ID, "op", subtask, PARALLELISM, MAX_PARALLELISM)
+        store = self.factory.new(subtask_id, -1)
+        store.add_state(STATE_ID)
+        owned = OwnedSubtask(subtask_id, store, 1, complete_since)
+        self.table.job_or_new(QUERY_ID).add(owned)
+        self.table.add_state(owned, self.registration)
+        return owned
+
+    def own_all(self) -> None:
+        for subtask in range(PARALLELISM):
+            self.own(subtask)
+
+    def seal(
+        self,
+        version: int,
+        values: Mapping[str, int],
+        *,
+        namespace: bytes = VOID_NAMESPACE,
+        element: bytes = b"",
+        expiry_ms: int | None = None,
+    ) -> None:
+        """Seals a value under each key."""
+        self.seal_records(
+            version,
+            (
+                (key, namespace, element, VALUES.encode(value, expiry_ms))
+                for key, value in values.items()
+            ),
+        )
+
+    def seal_records(
+        self, version: int, records: Iterable[tuple[str, bytes, bytes, bytes]]
+    ) -> None:
+        """Seals records of key, namespace, element and stored value, in their subtasks."""
+        blocks = {
+            subtask.id.subtask: changes_pb2.ChangeBlock(format_version=1, state_id=STATE_ID)
+            for subtask in self.table.subtasks()
+        }
+        for key, namespace, element, value in records:
+            block = blocks.get(subtask_of(KEYS.of(key), PARALLELISM, MAX_PARALLELISM))
+            if block is not None:
+                block.put_keys.append(record_key(KEYS.wire_key(key), namespace, element))
+                block.put_values.append(value)
+        for subtask in self.table.subtasks():
+            builder = OverlayBuilder()
+            builder.add_block(blocks[subtask.id.subtask])
+            subtask.store.seal(version, builder.build(), (1, version + 1))
+
+    async def fold(self, version: int) -> None:
+        """Folds every store, on the thread it belongs to."""
+        for subtask in self.table.subtasks():
+            while await self.bulk.run(subtask.store.fold, version, 1000):
+                pass
+
+    def commit(self, version: int, watermark_ms: int = 0) -> None:
+        self.table.job_or_new(QUERY_ID).commit(version, self.clock.now_ms, watermark_ms)
+
+    def query(self, *keys: str, **fields: Any) -> query_pb2.Query:
+        return query_pb2.Query(
+            id=5, state_id=STATE_ID, keys=[KEYS.wire_key(key) for key in keys], **fields
+        )
+
+    def ask(self, *keys: str, **fields: Any) -> query_pb2.Answer:
+        """The answer that is there at once."""
+        answer = self.engine.answer(self.query(*keys, **fields))
+        assert answer is not None
+        return answer
+
+    async def ask_later(self, *keys: str, **fields: Any) -> query_pb2.Answer:
+        """The answer that is not there at once."""
+        query = self.query(*keys, **fields)
+        assert self.engine.answer(query) is None
+        return await self.engine.answer_later(query)
+
+    async def aclose(self) -> None:
+        for subtask in self.table.remove_job(QUERY_ID):
+            await self.bulk.run(subtask.store.destroy)
+        await self.bulk.aclose()
+
+
+def key_of(subtask: int, number: int = 0) -> str:
+    """The `number`-th key that belongs to a subtask."""
+    found = (
+        f"sensor_{i}"
+        for i in range(10_000)
+        if subtask_of(KEYS.of(f"sensor_{i}"), PARALLELISM, MAX_PARALLELISM) == subtask
+    )
+    return [next(found) for _ in range(number + 1)][-1]
