@@ -286,7 +286,9 @@ class Job:
             keys=[KEYS.wire_key(key) for key in keys],
             **fields,
         )
-        return server.engine.answer(query)
+        answer = server.engine.answer(query)
+        assert answer is not None
+        return answer
 
     def read(self, server: StateServer, *keys: str, **fields: Any) -> list[str]:
         """The values the server's engine answers."""

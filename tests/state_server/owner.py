@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
+    from queryable_state.server.state_server.parked_queries import ParkedQueries
+
 QUERY_ID = bytes(range(16))
 STATE_ID = 7
 PARALLELISM = 4
@@ -30,6 +32,9 @@ MAX_PARALLELISM = 128
 
 KEYS = KeyGroups(Types.STRING(), MAX_PARALLELISM)
 VALUES = ValueCodec.of(Types.LONG())
+
+
+SMALL_LIMITS = Limits(batch_keys=100, answer_bytes=200, prefix_records=5)
 
 
 class Clock:
@@ -47,13 +52,15 @@ class Clock:
 class Owner:
     """The parts of a server behind its engine, with a job of one state on some subtasks."""
 
-    def __init__(self, backend: str, directory: Path, clock: Clock) -> None:
+    def __init__(
+        self, backend: str, directory: Path, clock: Clock, limits: Limits = SMALL_LIMITS
+    ) -> None:
         self.clock = clock
         self.lease = Lease(clock=lambda: clock.monotonic_s)
         self.lease.renew(clock.monotonic_s, 10_000, placement_version=3)
         self.table = StoreTable("server")
         self.factory = StoreFactory(backend, directory)  # type: ignore[arg-type]
-        self.limits = Limits(batch_keys=100, answer_bytes=200, prefix_records=5)
+        self.limits = limits
         self.bulk = BulkThread()
         self.engine = QueryEngine(
             self.table,
@@ -72,6 +79,11 @@ class Owner:
             key_type=Types.STRING().to_proto(),
             max_parallelism=MAX_PARALLELISM,
         )
+
+    @property
+    def parked(self) -> ParkedQueries:
+        """The job's queries that wait."""
+        return self.table.job_or_new(QUERY_ID).parked
 
     def own(self, subtask: int, *, complete_since: int = 0) -> OwnedSubtask:
         subtask_id = SubtaskId(QUERY_ID, "op", subtask, PARALLELISM, MAX_PARALLELISM)

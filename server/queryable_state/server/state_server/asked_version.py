@@ -67,7 +67,8 @@ class AskedVersion(NamedTuple):
                     f"batch {self.at_version} is asked for as committed and uncommitted: "
                     "leave one of them out"
                 )
-            if self.at_version < self.min_version:
+            # 0 is any batch, and -1 is before the first one.
+            if self.min_version and self.at_version < self.min_version:
                 raise InvalidRequestError(
                     f"batch {self.at_version} is asked for, and batch {self.min_version} or later"
                 )

@@ -120,7 +120,7 @@ class _ManyRecords:
         assert read is not None
         if self._one_will_do:
             records = read(prefix, limit=_FIRST_RECORDS)
-            self._left -= len(records)
+            self._left -= 1
             found = _live([value for _, value in records], judged_ms)
             if found or len(records) < _FIRST_RECORDS:
                 return found

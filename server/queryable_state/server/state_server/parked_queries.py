@@ -19,8 +19,8 @@ class ParkedQueries:
     def __init__(self) -> None:
         self._versions: dict[asyncio.Future[None], int] = {}
 
-    def __bool__(self) -> bool:
-        return bool(self._versions)
+    def __len__(self) -> int:
+        return len(self._versions)
 
     async def park(self, version: int, timeout_s: float) -> None:
         """Returns with the commit of `version` or a later one, when woken, or when time is over."""

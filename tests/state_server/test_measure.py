@@ -1,0 +1,49 @@
+"""About how much there is of a state."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.state_server.owner import PARALLELISM, STATE_ID
+
+from queryable_state.wire.errors import PlacementError, Reason
+
+if TYPE_CHECKING:
+    from tests.state_server.owner import Owner
+
+
+async def test_each_subtask_here_is_a_part_by_key_group(owner: Owner) -> None:
+    for index in (2, 0):
+        owner.own(index)
+    owner.seal(0, {f"k{i}": i for i in range(400)})
+    owner.commit(0, watermark_ms=3)
+    await owner.fold(0)
+    for subtask in owner.table.subtasks():
+        await owner.bulk.run(subtask.store.flush)
+    parts = await owner.engine.measure(STATE_ID)
+    assert [part.subtask for part in parts] == [0, 2]
+    groups = 128 // PARALLELISM
+    assert [(part.first_key_group, part.last_key_group) for part in parts] == [
+        (0, groups - 1),
+        (2 * groups, 3 * groups - 1),
+    ]
+    for part in parts:
+        assert part.records
+        assert part.bytes > part.records
+        assert (part.info.version, part.info.watermark_ms) == (0, 3)
+        assert not part.HasField("error")
+
+
+async def test_a_store_that_fails_is_a_part_with_its_error(owner: Owner) -> None:
+    owner.own(0)
+    broken = owner.own(1)
+    broken.store.close()
+    parts = await owner.engine.measure(STATE_ID)
+    assert [part.HasField("error") for part in parts] == [False, True]
+    assert parts[1].error.reason == Reason.UNAVAILABLE
+
+
+async def test_a_state_that_is_elsewhere_is_refused(owner: Owner) -> None:
+    with pytest.raises(PlacementError):
+        await owner.engine.measure(STATE_ID)
