@@ -46,8 +46,7 @@ def read_elements(
     if elements or kind not in _MANY_RECORDS:
         reads = _OneRecord(readers.points(), elements or [RESULT_ELEMENT])
     else:
-        one_will_do = query.read == query_pb2.EXISTS
-        reads = _ManyRecords(readers.prefixes(), limits.prefix_records, one_will_do=one_will_do)
+        reads = _ManyRecords(query, readers.prefixes(), limits.prefix_records)
     namespace = query.namespace or VOID_NAMESPACE
     judged_ms = now_ms if expires(route) else None
     slots = route.slots
@@ -104,10 +103,14 @@ class _OneRecord:
 class _ManyRecords:
     """Reads all records under each key, as many of all keys together as a query may read."""
 
-    def __init__(self, readers: list[PrefixReader | None], most: int, *, one_will_do: bool) -> None:
+    def __init__(
+        self, query: query_pb2.Query, readers: list[PrefixReader | None], most: int
+    ) -> None:
         self.readers = readers
+        self._state_id = query.state_id
+        self._uncommitted = query.consistency == query_pb2.UNCOMMITTED
+        self._one_will_do = query.read == query_pb2.EXISTS
         self._most = self._left = most
-        self._one_will_do = one_will_do
 
     def live(
         self, slot: int, _position: int, prefix: bytes, judged_ms: int | None
@@ -119,12 +122,12 @@ class _ManyRecords:
         read = self.readers[slot]
         assert read is not None
         if self._one_will_do:
-            records = read(prefix, limit=_FIRST_RECORDS)
+            records = read(self._state_id, prefix, self._uncommitted, _FIRST_RECORDS)
             self._left -= 1
             found = _live([value for _, value in records], judged_ms)
             if found or len(records) < _FIRST_RECORDS:
                 return found
-        records = read(prefix, limit=self._most + 1)
+        records = read(self._state_id, prefix, self._uncommitted, self._most + 1)
         self._left -= len(records)
         found = _live([value for _, value in records], judged_ms)
         if len(records) > self._most and not (found and self._one_will_do):

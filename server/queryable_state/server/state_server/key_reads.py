@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from queryable_state.v1 import query_pb2
@@ -22,12 +21,8 @@ PointReader = Callable[[bytes], bytes | None]
 """`reader(store_key)`: the value, None where there is none."""
 
 
-class PrefixReader(Protocol):
-    """Reads the first records whose key begins alike, in key order."""
-
-    def __call__(self, prefix: bytes, *, limit: int) -> list[tuple[bytes, bytes]]:
-        """At most `limit` of them."""
-        ...
+PrefixReader = Callable[[int, bytes, bool, int], list[tuple[bytes, bytes]]]
+"""`reader(state_id, prefix, uncommitted, limit)`: the first records whose key begins so."""
 
 
 class Readers(Protocol):
@@ -48,29 +43,35 @@ class Readers(Protocol):
 class StoreReaders:
     """Reads the committed state of this turn of the loop, or what is sealed where that is asked."""
 
+    __slots__ = ("_query", "_route")
+
     def __init__(self, route: StateRoute, query: query_pb2.Query) -> None:
-        self._state_id = query.state_id
-        self._uncommitted = query.consistency == query_pb2.UNCOMMITTED
-        self._stores = [
-            subtask.store if query.allow_incomplete or not subtask.complete_since_batch else None
-            for subtask in route.subtasks
-        ]
+        self._route = route
+        self._query = query
 
     def points(self) -> list[PointReader | None]:
-        state_id, uncommitted = self._state_id, self._uncommitted
-        readers: list[PointReader | None] = [
-            None if store is None else store.reader(state_id, uncommitted) for store in self._stores
-        ]
+        route, query = self._route, self._query
+        state_id, uncommitted = query.state_id, query.consistency == query_pb2.UNCOMMITTED
+        readers: list[PointReader | None]
+        if route.incomplete and not query.allow_incomplete:
+            readers = [
+                None if each.complete_since_batch else each.store.reader(state_id, uncommitted)
+                for each in route.subtasks
+            ]
+        else:
+            readers = [each.store.reader(state_id, uncommitted) for each in route.subtasks]
         readers.append(None)
         return readers
 
     def prefixes(self) -> list[PrefixReader | None]:
-        readers: list[PrefixReader | None] = [
-            None
-            if store is None
-            else partial(store.prefix, self._state_id, uncommitted=self._uncommitted)
-            for store in self._stores
-        ]
+        route = self._route
+        readers: list[PrefixReader | None]
+        if route.incomplete and not self._query.allow_incomplete:
+            readers = [
+                None if each.complete_since_batch else each.store.prefix for each in route.subtasks
+            ]
+        else:
+            readers = [each.store.prefix for each in route.subtasks]
         readers.append(None)
         return readers
 
@@ -131,9 +132,9 @@ def read_prefixes(
 ) -> tuple[list[bytes], list[int]]:
     """All records under each key, serialized; and the positions of keys without any."""
     namespace = query.namespace or VOID_NAMESPACE
+    state_id, uncommitted = query.state_id, query.consistency == query_pb2.UNCOMMITTED
     slots, most = route.slots, limits.prefix_records
     left, records_left = limits.answer_bytes, most
-    judged = expires(route)
     values: list[bytes] = []
     missing: list[int] = []
     for position, key in enumerate(keys):
@@ -148,7 +149,7 @@ def read_prefixes(
             failures.add_too_large(position)
             continue
         prefix = key + namespace
-        records = read(prefix, limit=most + 1)
+        records = read(state_id, prefix, uncommitted, most + 1)
         if len(records) > most:
             failures.add_too_many_records(position, most)
             continue
@@ -157,7 +158,7 @@ def read_prefixes(
         found = query_pb2.Records()
         try:
             for record_key, value in records:
-                if not (value[0] & HAS_EXPIRY and judged and is_expired(value, now_ms)):
+                if not (value[0] & HAS_EXPIRY and expires(route) and is_expired(value, now_ms)):
                     found.elements.append(record_key[start:])
                     found.values.append(value)
         except CorruptDataError as problem:

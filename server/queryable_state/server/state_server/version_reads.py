@@ -35,10 +35,19 @@ class ViewReaders:
 
     def prefixes(self) -> list[PrefixReader | None]:
         readers: list[PrefixReader | None] = [
-            None if view is None else partial(view.prefix, self._state_id) for view in self._views
+            None if view is None else _prefix_reader(view) for view in self._views
         ]
         readers.append(None)
         return readers
+
+
+def _prefix_reader(view: StateView) -> PrefixReader:
+    def read(
+        state_id: int, prefix: bytes, _uncommitted: bool, limit: int
+    ) -> list[tuple[bytes, bytes]]:
+        return view.prefix(state_id, prefix, limit)
+
+    return read
 
 
 @contextmanager
