@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from queryable_state.server.storage.store import StateView
 
 _MANY_RECORDS = frozenset({registration_pb2.LIST, registration_pb2.MAP})
+_NO_ELEMENT = (RESULT_ELEMENT,)
 _PAGE_KEYS = 512
 _PAGE_BYTES = 256 * 1024
 # Records looked at, whether they give keys or not, before others get the thread.
@@ -90,14 +91,14 @@ class ScannedKeys:
     ) -> None:
         self._query = query
         self._codec = KeyCodec(TypeInfo.from_proto(registration.key_type))
-        self._many_records = registration.kind in _MANY_RECORDS
         self._judged_ms = None if registration.ttl.return_expired else now_ms
         self._views = views
         self._ranges = ranges
         self._limits = limits
         self._left = query.limit or -1
         self._looked_at = 0
-        self._keys = self._all_keys()
+        many_records = registration.kind in _MANY_RECORDS
+        self._keys = self._keys_of_many() if many_records else self._keys_of_one()
 
     def page(self) -> Page:
         """The next keys; an empty page where only records without a key were met."""
@@ -115,39 +116,65 @@ class ScannedKeys:
                 return Page(page, last=False, cut_off=False)
         return Page(page, last=True, cut_off=False)
 
-    def _all_keys(self) -> Iterator[query_pb2.ScannedKey | None]:
-        """Every key; None in between where it is time for others."""
-        query, keys_only = self._query, self._query.keys_only
-        for each in self._ranges:
-            self._looked_at += _RANGE_RECORDS
+    def _keys_of_one(self) -> Iterator[query_pb2.ScannedKey | None]:
+        """Every key of a state with one value each; None in between where it is time for others."""
+        namespace, keys_only = self._query.namespace, self._query.keys_only
+        decode, judged_ms = self._codec.decode, self._judged_ms
+        for records in self._records():
+            if self._looked_at > _PAGE_RECORDS:
+                yield None
+            for record_key, value in records:
+                self._looked_at += 1
+                if self._looked_at > _PAGE_RECORDS:
+                    yield None
+                key_end = decode(record_key, 2)[1]
+                # Nothing behind the namespace: an accumulator has its element there.
+                if record_key[key_end:] != namespace:
+                    continue
+                if judged_ms is not None and is_expired(value, judged_ms):
+                    continue
+                yield query_pb2.ScannedKey(
+                    key=record_key[:key_end],
+                    records=None
+                    if keys_only
+                    else query_pb2.Records(elements=_NO_ELEMENT, values=(value,)),
+                )
+
+    def _keys_of_many(self) -> Iterator[query_pb2.ScannedKey | None]:
+        """Every key of a list or map; None in between where it is time for others."""
+        keys_only = self._query.keys_only
+        for records in self._records():
+            if self._looked_at > _PAGE_RECORDS:
+                yield None
             current = _Key(b"")
             prefix = b""
-            view = self._views[each.slot]
-            assert view is not None
-            for record_key, value in view.scan(query.state_id, each.start, each.end):
+            for record_key, value in records:
                 if not prefix or not record_key.startswith(current.wire_key):
                     if current.found:
                         yield current.scanned(keys_only=keys_only)
                     current = _Key(record_key[: self._codec.decode(record_key, 2)[1]])
-                    prefix = current.wire_key + query.namespace
+                    prefix = current.wire_key + self._query.namespace
                 self._looked_at += 1
                 if self._looked_at > _PAGE_RECORDS:
                     yield None
                 if not record_key.startswith(prefix):
-                    continue
-                element = record_key[len(prefix) :]
-                if not self._many_records and element != RESULT_ELEMENT:
                     continue
                 if self._judged_ms is not None and is_expired(value, self._judged_ms):
                     continue
                 if keys_only:
                     current.found = True
                 else:
-                    current.add(element, value, self._limits)
+                    current.add(record_key[len(prefix) :], value, self._limits)
             if current.found:
                 yield current.scanned(keys_only=keys_only)
-            if self._looked_at > _PAGE_RECORDS:
-                yield None
+
+    def _records(self) -> Iterator[Iterator[tuple[bytes, bytes]]]:
+        """The records of each range; no key has some in two."""
+        for each in self._ranges:
+            self._looked_at += _RANGE_RECORDS
+            view = self._views[each.slot]
+            assert view is not None
+            yield view.scan(self._query.state_id, each.start, each.end)
 
 
 class _Key:
