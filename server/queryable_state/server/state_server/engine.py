@@ -23,7 +23,7 @@ from queryable_state.server.state_server.measure import measured
 from queryable_state.server.state_server.state_scan import OpenScans, StateScan
 from queryable_state.server.state_server.version_reads import ViewReaders, held_still, views_at
 from queryable_state.v1 import query_pb2
-from queryable_state.wire.errors import InternalError, PlacementError, QueryableStateError
+from queryable_state.wire.errors import InternalError, QueryableStateError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -149,13 +149,8 @@ class QueryEngine:
 
     def _answer(self, query: query_pb2.Query) -> query_pb2.Answer | None:
         self._lease.check()
-        route = self._table.route(query.state_id)
-        if route is None:
-            raise PlacementError(
-                f"server {self.server_id} owns no key group of state {query.state_id}: "
-                "locate its owners anew",
-                placement_version=self._lease.placement_version,
-            )
+        # Where there is none, the second look-up says so.
+        route = self._table.route(query.state_id) or self._versions.route(query.state_id)
         if query.min_version or query.max_staleness_ms or query.HasField("at_version"):
             asked = AskedVersion.of(query)
             if self._versions.behind(route, asked) is not None or (
