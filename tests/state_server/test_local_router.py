@@ -155,10 +155,20 @@ async def stream(cluster: InProcessCluster, job: InProcessJob) -> AsyncIterator[
         yield opened
 
 
+@pytest.fixture(params=["query", "proxy"])
+async def any_stream(
+    request: pytest.FixtureRequest, cluster: InProcessCluster, job: InProcessJob
+) -> AsyncIterator[RawStream]:
+    """To the owner, or to the proxy in its process."""
+    address = getattr(cluster.servers[0].addresses, request.param)
+    async with grpc.aio.insecure_channel(address) as channel, RawStream(channel) as opened:
+        yield opened
+
+
 async def test_a_stream_is_answered_with_the_commit_it_waits_for(
-    cluster: InProcessCluster, job: InProcessJob, stream: RawStream
+    cluster: InProcessCluster, job: InProcessJob, any_stream: RawStream
 ) -> None:
-    state_id = await state_id_of(cluster)
+    stream, state_id = any_stream, await state_id_of(cluster)
     await stream.send(id=1, state_id=state_id, keys=wire_keys("sensor_1"), min_version=1)
     [other] = await stream.ask(id=2, state_id=state_id, keys=wire_keys("sensor_1"))
     assert (other.id, other.info.version) == (2, 0)
@@ -168,9 +178,9 @@ async def test_a_stream_is_answered_with_the_commit_it_waits_for(
 
 
 async def test_a_stream_takes_every_kind_of_read(
-    cluster: InProcessCluster, stream: RawStream
+    cluster: InProcessCluster, any_stream: RawStream
 ) -> None:
-    state_id = await state_id_of(cluster, "counts")
+    stream, state_id = any_stream, await state_id_of(cluster, "counts")
     asked: dict[str, Any] = {"state_id": state_id, "keys": wire_keys("sensor_1", "absent")}
     element = KeyCodec(Types.STRING()).encode("y")
     [entry] = await stream.ask(read=query_pb2.ENTRY, elements=[element], **asked)

@@ -59,7 +59,7 @@ class ProxiedQuery:
         """The query for some keys, under an id of its own."""
         whole = self.query
         keys = self.keys
-        return query_pb2.Query(
+        query = query_pb2.Query(
             id=query_id,
             state_id=whole.state_id,
             placement_version=whole.placement_version,
@@ -71,7 +71,13 @@ class ProxiedQuery:
             allow_incomplete=whole.allow_incomplete,
             min_version=whole.min_version,
             max_staleness_ms=whole.max_staleness_ms,
+            elements=whole.elements,
         )
+        if len(whole.elements) == len(keys):
+            query.elements[:] = [whole.elements[position] for position in positions]
+        if whole.HasField("at_version"):
+            query.at_version = whole.at_version
+        return query
 
     def take(self, part: Part, answer: query_pb2.Answer) -> list[Refused]:
         """Makes an answer to a part one to the query, in place.
