@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import grpc.aio
 import pytest
 from tests.state_server import owner as owners
+from tests.state_server import scans
 from tests.state_server.gated_files import GATE, Gate
 
 from queryable_state.internal.v1 import backend_pb2, backend_pb2_grpc
@@ -410,3 +411,12 @@ async def owner(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     running = owners.Owner(request.param, tmp_path / "owned", owners.Clock())
     yield running
     await running.aclose()
+
+
+@pytest.fixture
+def filled(owner: owners.Owner) -> owners.Owner:
+    """An owner of all keys, with one batch of `scans.ALL`."""
+    owner.own_all()
+    owner.seal(0, scans.ALL)
+    owner.commit(0, watermark_ms=8)
+    return owner

@@ -797,8 +797,8 @@ class ScanKvStateRequest(_message.Message):
     last_key_group: _builtins.int
     """Inclusive; not set: to the last one."""
     placement_version: _builtins.int
-    """From a proxy to an owner, which then answers for its own key groups alone: the placement it
-    routed by. 0: from anybody else.
+    """From a proxy to an owner, which answers NOT_OWNER unless it has every key group asked for:
+    the placement it routed by. 0: from anybody else.
     """
     at_version: _builtins.int
     """From a proxy to an owner: as of exactly this committed batch."""

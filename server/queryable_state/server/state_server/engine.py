@@ -20,7 +20,8 @@ from queryable_state.server.state_server.key_reads import (
     read_prefixes,
 )
 from queryable_state.server.state_server.measure import measured
-from queryable_state.server.state_server.state_scan import OpenScans, StateScan
+from queryable_state.server.state_server.open_scans import OpenScans
+from queryable_state.server.state_server.state_scan import StateScan
 from queryable_state.server.state_server.version_reads import ViewReaders, held_still, views_at
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import InternalError, QueryableStateError

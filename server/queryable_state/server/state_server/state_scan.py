@@ -29,36 +29,13 @@ if TYPE_CHECKING:
     from queryable_state.server.state_server.asked_version import AskedVersions
     from queryable_state.server.state_server.bulk_thread import BulkThread
     from queryable_state.server.state_server.lease import Lease
+    from queryable_state.server.state_server.open_scans import OpenScans
     from queryable_state.server.state_server.scanned_keys import Page
     from queryable_state.server.state_server.store_table import StateRoute, StoreTable
     from queryable_state.server.storage.store import StateView
 
-# Each keeps a version from going, whatever is committed meanwhile.
-_MOST_SCANS = 64
 # A taker that stands still for so long lets the version go.
 _IDLE_S = 60.0
-
-
-class OpenScans:
-    """How many scans of one server have a version pinned."""
-
-    def __init__(self) -> None:
-        self.open = 0
-
-    def enter(self, server_id: str) -> None:
-        """OVERLOADED where there are as many as there may be."""
-        if self.open >= _MOST_SCANS:
-            raise RetryLaterError(
-                f"{self.open} scans are open on server {server_id}, as many as it takes: "
-                "scan again once one has ended",
-                reason=Reason.OVERLOADED,
-                retry_after_ms=200,
-            )
-        self.open += 1
-
-    def leave(self) -> None:
-        """One has ended."""
-        self.open -= 1
 
 
 class StateScan:
