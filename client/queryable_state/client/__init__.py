@@ -1,9 +1,13 @@
 """Look up the keyed state of running jobs: asyncio here, threads in `.blocking`."""
 
+from queryable_state.client._arguments import ReadOptions
 from queryable_state.client._client import QueryableStateClient
+from queryable_state.client._consistency import Consistency
+from queryable_state.client._elements import MapEntry, Presence, Size
 from queryable_state.client._errors import ClientClosedError
-from queryable_state.client._info import Consistency, ReadInfo, Role
+from queryable_state.client._info import ReadInfo, Role
 from queryable_state.client._listing import JobInfo, StateInfo
+from queryable_state.client._multi_get import KeyResult, KeyStatus, MultiGet
 from queryable_state.client._state import (
     AggregatingState,
     KvState,
@@ -46,22 +50,29 @@ __all__ = [
     "InternalError",
     "InvalidRequestError",
     "JobInfo",
+    "KeyResult",
+    "KeyStatus",
     "KeyTypeError",
     "KvState",
     "LimitExceededError",
     "ListState",
+    "MapEntry",
     "MapState",
+    "MultiGet",
     "PickledValue",
     "PlacementError",
+    "Presence",
     "QueryTimeoutError",
     "QueryableStateClient",
     "QueryableStateError",
     "ReadInfo",
+    "ReadOptions",
     "Reason",
     "ReducingState",
     "RetryLaterError",
     "Role",
     "Row",
+    "Size",
     "StateInfo",
     "StateLostError",
     "TypeInfo",
@@ -69,6 +80,6 @@ __all__ = [
     "UnknownJobError",
     "UnknownKeyOrNamespaceError",
     "UnknownStateError",
-    "VersionGoneError",
     "ValueState",
+    "VersionGoneError",
 ]

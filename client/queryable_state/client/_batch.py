@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from queryable_state.client._question import EntryKey
 from queryable_state.client._state import Reading
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import (
@@ -45,6 +46,7 @@ class Batch:
         "sent_at",
         "timer",
         "waiters",
+        "widens",
     )
 
     def __init__(
@@ -71,6 +73,8 @@ class Batch:
         self.query_id = 0
         """Its query in flight at `peer`; 0: none."""
         self.sent_at = 0.0
+        self.widens = False
+        """Whether it makes room for one more batch in flight at `peer`."""
         self.timer: asyncio.TimerHandle | None = None
         self.done = False
 
@@ -85,11 +89,8 @@ class Batch:
         query.read = lane.read_kind
         query.deadline_ms = max(1, int((self.deadline - now) * 1000))
         query.keys.extend(self.keys)
-        options = lane.options
-        if not options.is_default:
-            query.consistency = options.consistency
-            query.namespace = options.namespace
-            query.allow_incomplete = options.allow_incomplete
+        if not lane.is_plain:
+            self._specify(query)
         return request.SerializeToString()
 
     def settle(self, answer: query_pb2.Answer) -> Sequence[Failure]:
@@ -101,7 +102,7 @@ class Batch:
         if self.pending is None and len(values) == len(self.keys) and not answer.indexes:
             assert self.codecs is not None
             reading = Reading(self.codecs, answer.info)
-            self.waiters.found_all(self.lane.state_type, values, reading)
+            self.waiters.found_all(self.lane.answer_type, values, reading)
             return ()
         return self._settle_part(answer)
 
@@ -123,6 +124,20 @@ class Batch:
             f"{self.lane.options.timeout_s:g} s{where}: allow more time (timeout_s), or find out "
             "why the server is slow"
         )
+
+    def _specify(self, query: query_pb2.Query) -> None:
+        """Says what goes beyond keys and the kind of read."""
+        options = self.lane.options
+        consistency = options.consistency
+        query.consistency = consistency.wire
+        query.min_version = consistency.min_version
+        query.max_staleness_ms = consistency.max_staleness_ms
+        query.namespace = options.namespace
+        query.allow_incomplete = options.allow_incomplete
+        if options.at_version is not None:
+            query.at_version = options.at_version
+        if options.question.of_entries:
+            query.elements.extend([key.element for key in self.keys if isinstance(key, EntryKey)])
 
     def _settle_part(self, answer: query_pb2.Answer) -> Sequence[Failure]:
         if self.pending is None:
@@ -154,14 +169,14 @@ class Batch:
         pending.difference_update(settled)
         assert self.codecs is not None
         reading = Reading(self.codecs, answer.info)
-        state_type = self.lane.state_type
+        answer_type = self.lane.answer_type
         for position, value in zip(indexes, answer.values, strict=True):
-            self.waiters.found(position, state_type(value, reading))
+            self.waiters.found(position, answer_type(value, reading))
         for position in missing:
-            self.waiters.missing(position, lambda at=position: self._missing_error(at))  # type: ignore[misc]
+            self.waiters.missing(position, reading, lambda at=position: self._missing_error(at))  # type: ignore[misc]
         return failures
 
     def _missing_error(self, position: int) -> QueryableStateError:
         assert self.codecs is not None
-        key = self.codecs.key_groups.decode_key(self.keys[position])
-        return self.lane.missing_error(key)
+        asked = self.lane.options.question.decoded(self.keys[position], self.codecs)
+        return self.lane.missing_error(asked)

@@ -7,27 +7,25 @@ from typing import TYPE_CHECKING, Any
 
 from queryable_state.client._batch import Batch
 from queryable_state.client._errors import ClientClosedError
-from queryable_state.client._handle import StateHandle
+from queryable_state.client._locator import Locator
 from queryable_state.client._peers import Peers
 from queryable_state.client._retries import delay_s, is_transient, wants_placement
-from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import (
     CorruptDataError,
     InternalError,
     QueryableStateError,
     Reason,
 )
-from queryable_state.wire.located_state import LocatedState
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
 
+    from queryable_state.client._handle import StateHandle
     from queryable_state.client._lane import Lane
     from queryable_state.client._peer import Peer
     from queryable_state.client._waiters import Waiters
+    from queryable_state.v1 import query_pb2
     from queryable_state.wire.records import StateCodecs
-
-_LOCATE_TIMEOUT_S = 5.0
 
 
 class Dispatcher:
@@ -39,9 +37,8 @@ class Dispatcher:
 
     def __init__(self, address: str, *, client: str, unpickle: bool, direct: bool) -> None:
         self._loop = asyncio.get_running_loop()
-        self._unpickle = unpickle
         self._peers = Peers(self, address, client, direct=direct)
-        self._handles: dict[tuple[str, str], StateHandle] = {}
+        self._locator = Locator(self._peers, unpickle=unpickle)
         self._batches: set[Batch] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
@@ -51,13 +48,10 @@ class Dispatcher:
         """The servers talked to."""
         return self._peers
 
-    def handle(self, job: str, state_name: str) -> StateHandle:
-        """The handle of a state by the names the caller uses."""
-        handle = self._handles.get((job, state_name))
-        if handle is None:
-            handle = StateHandle(job, state_name, unpickle=self._unpickle)
-            self._handles[(job, state_name)] = handle
-        return handle
+    @property
+    def locator(self) -> Locator:
+        """Where states are."""
+        return self._locator
 
     def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Runs work in the background; `aclose` ends it."""
@@ -66,9 +60,22 @@ class Dispatcher:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    def submit(self, lane: Lane, keys: list[Any], waiters: Waiters) -> None:
-        """Sends keys: wire keys where the lane's state is located, else as the caller gave them."""
-        deadline = self._loop.time() + lane.options.timeout_s
+    def new_future(self) -> asyncio.Future[Any]:
+        """A future of the client's loop."""
+        return self._loop.create_future()
+
+    def submit(
+        self, lane: Lane, keys: list[Any], waiters: Waiters, deadline: float | None = None
+    ) -> None:
+        """Sends keys: wire keys where the lane's state is located, else as the caller gave them.
+
+        `deadline` is on the loop's clock; None: what the lane's options allow, from now.
+        """
+        if deadline is None:
+            deadline = self._loop.time() + lane.options.timeout_s
+        elif self._closed:
+            waiters.fail(range(len(keys)), _closed_error())
+            return
         codecs = lane.handle.codecs
         if codecs is None:
             batch = Batch(lane, None, keys, waiters, deadline)
@@ -129,14 +136,14 @@ class Dispatcher:
     async def aclose(self) -> None:
         """Fails what is pending and closes every connection; idempotent."""
         self._closed = True
-        error = ClientClosedError("the client was closed while this query waited: open another")
-        for handle in self._handles.values():
+        error = _closed_error()
+        for handle in self._locator.handles():
             for lane in handle.lanes():
                 lane.flush()
         for batch in tuple(self._batches):
             self._discharge(batch)
             batch.fail(batch.left(), error)
-        relocating = [handle.relocating for handle in self._handles.values()]
+        relocating = [handle.relocating for handle in self._locator.handles()]
         tasks = [*self._tasks, *(task for task in relocating if task is not None)]
         for task in tasks:
             task.cancel()
@@ -208,11 +215,12 @@ class Dispatcher:
         assert codecs is not None
         keys, waiters = batch.keys, batch.waiters
         if encoded is not codecs:
-            decode = None if encoded is None else encoded.key_groups.decode_key
+            encode, decode = lane.encode, lane.options.question.decoded
+            assert encode is not None
             keys, positions = [], []
             for position, key in enumerate(batch.keys):
                 try:
-                    keys.append(codecs.key_groups.wire_key(decode(key) if decode else key))
+                    keys.append(encode(key if encoded is None else decode(key, encoded)))
                     positions.append(position)
                 except QueryableStateError as error:
                     waiters.fail([position], lane.key_error(error))
@@ -232,7 +240,7 @@ class Dispatcher:
         try:
             while any(not batch.done for batch in handle.parked):
                 try:
-                    located = await self._locate(handle, 0)
+                    located = await self._locator.locate(handle)
                 except QueryableStateError as error:
                     if not is_transient(error) and error.reason != Reason.DEADLINE_EXCEEDED:
                         self._fail_parked(handle, error)
@@ -242,8 +250,7 @@ class Dispatcher:
                     await asyncio.sleep(delay_s(error, attempts))
                     attempts += 1
                     continue
-                handle.place(located)
-                self._peers.keep(self._handles.values())
+                self._locator.place(handle, located)
                 parked, handle.parked = handle.parked, []
                 for batch in parked:
                     if not batch.done:
@@ -264,7 +271,7 @@ class Dispatcher:
         known = handle.located
         if refresh and known is not None:
             try:
-                located = await self._relocate(handle, known)
+                await self._locator.relocate(handle, known)
             except QueryableStateError as error:
                 if not is_transient(error) and error.reason != Reason.DEADLINE_EXCEEDED:
                     if not batch.done:
@@ -272,26 +279,10 @@ class Dispatcher:
                         batch.fail(batch.left(), error)
                     return
                 batch.failure = error
-            else:
-                if handle.located is known:
-                    handle.place(located)
-                    self._peers.keep(self._handles.values())
         await asyncio.sleep(delay)
         if not batch.done:
             self.reroute(batch)
 
-    async def _relocate(self, handle: StateHandle, known: LocatedState) -> LocatedState:
-        """A placement newer than the known one; asked once for all that want it."""
-        task = handle.relocating
-        if task is None:
-            task = self._loop.create_task(self._locate(handle, known.placement_version))
-            handle.relocating = task
-            task.add_done_callback(handle.relocated)
-        return await asyncio.shield(task)
 
-    async def _locate(self, handle: StateHandle, newer_than: int) -> LocatedState:
-        request = query_pb2.LocateStateRequest(
-            job=handle.job, state_name=handle.state_name, newer_than=newer_than
-        )
-        response = await self._peers.locate_state(request, timeout_s=_LOCATE_TIMEOUT_S)
-        return LocatedState.of(response.location)
+def _closed_error() -> ClientClosedError:
+    return ClientClosedError("the client was closed while this query waited: open another")

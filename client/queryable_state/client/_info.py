@@ -12,16 +12,6 @@ if TYPE_CHECKING:
     from typing import Self
 
 
-class Consistency(enum.IntEnum):
-    """Which batches a query sees."""
-
-    COMMITTED = query_pb2.COMMITTED
-    """The newest committed batch of the server that answers."""
-
-    UNCOMMITTED = query_pb2.UNCOMMITTED
-    """Also what is sealed but not committed, and may yet be replaced."""
-
-
 class Role(enum.IntEnum):
     """What the server that answered is to the state."""
 

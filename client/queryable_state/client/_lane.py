@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from queryable_state.client._consistency import Consistency
 from queryable_state.client._errors import afresh
-from queryable_state.client._state import STATE_TYPES, KvState
-from queryable_state.client._waiters import FutureWaiters
+from queryable_state.client._question import VALUE, Question
+from queryable_state.client._state import KvState
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import QueryableStateError, UnknownKeyOrNamespaceError
 from queryable_state.wire.store_keys import VOID_NAMESPACE
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from queryable_state.client._dispatcher import Dispatcher
     from queryable_state.client._expectation import Expectation
     from queryable_state.client._handle import StateHandle
+    from queryable_state.client._state import Reading
+    from queryable_state.client._waiters import Waiters
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,17 +29,26 @@ class QueryOptions:
     """What queries of one lane have in common."""
 
     timeout_s: float
-    consistency: query_pb2.Consistency.ValueType = query_pb2.COMMITTED
+    consistency: Consistency = Consistency.COMMITTED
     namespace: bytes = b""
     """Encoded; empty: the void namespace."""
     allow_incomplete: bool = False
     expectation: Expectation | None = None
     """What the caller says of the state's types."""
+    question: Question = VALUE
+    at_version: int | None = None
+    """As of exactly this committed batch; None: the newest one."""
 
     @property
-    def is_default(self) -> bool:
-        """Whether a query message says nothing of them."""
-        return not (self.consistency or self.namespace or self.allow_incomplete)
+    def is_plain(self) -> bool:
+        """Whether a query message has nothing but keys and the kind of read."""
+        return not (
+            self.namespace
+            or self.allow_incomplete
+            or self.at_version is not None
+            or self.question.of_entries
+            or self.consistency != Consistency.COMMITTED
+        )
 
 
 class Lane:
@@ -50,26 +62,31 @@ class Lane:
     __slots__ = (
         "__weakref__",
         "_dispatcher",
+        "answer_type",
         "encode",
         "futures",
         "handle",
+        "is_plain",
         "keys",
+        "may_wait",
         "options",
         "read_kind",
         "refusal",
         "scheduled",
-        "state_type",
     )
 
     def __init__(self, dispatcher: Dispatcher, handle: StateHandle, options: QueryOptions) -> None:
         self._dispatcher = dispatcher
         self.handle = handle
         self.options = options
+        self.is_plain = options.is_plain
+        self.may_wait = options.consistency.may_wait or options.at_version is not None
+        """Whether its answers may take their time: a commit, or a look into an older batch."""
         self.keys: list[Any] = []
-        self.futures: list[asyncio.Future[KvState]] = []
+        self.futures: list[asyncio.Future[Any]] = []
         self.scheduled = False
         self.encode: Callable[[Any], bytes] | None = None
-        self.state_type: type[KvState] = KvState
+        self.answer_type: Callable[[bytes, Reading], Any] = KvState
         self.read_kind: query_pb2.ReadKind.ValueType = query_pb2.POINT
         self.refusal: QueryableStateError | None = None
         self.adopt()
@@ -79,26 +96,48 @@ class Lane:
         located, codecs = self.handle.located, self.handle.codecs
         if located is None or codecs is None:
             return
-        self.encode = codecs.key_groups.wire_key
-        self.state_type = STATE_TYPES[located.registration.kind]
-        self.read_kind = located.read_kind
+        question = self.options.question
+        self.answer_type = question.answer_type(located)
+        self.read_kind = question.read_kind(located)
         self.refusal = None
-        if self.options.expectation is not None:
-            try:
+        try:
+            if self.options.expectation is not None:
                 self.options.expectation.check(located)
-            except QueryableStateError as refusal:
-                self.refusal = refusal
-                self.encode = self._refuse
+            self.encode = question.encoder(codecs, located)
+        except QueryableStateError as refusal:
+            self.refusal = refusal
+            self.encode = self._refuse
+
+    def gather(self, key: Any, future: asyncio.Future[Any]) -> None:
+        """Takes a key, as `encode` makes it, that is sent at the end of this turn of the loop."""
+        self.keys.append(key)
+        self.futures.append(future)
+        if not self.scheduled:
+            self.scheduled = True
+            future.get_loop().call_soon(self.flush)
 
     def flush(self) -> None:
         """Sends what was gathered."""
         self.scheduled = False
         keys = self.keys
         if keys:
-            waiters = FutureWaiters(self.futures)
+            waiters = self.options.question.waiters(self.futures)
             self.keys = []
             self.futures = []
             self._dispatcher.submit(self, keys, waiters)
+
+    def submit(self, keys: list[Any], waiters: Waiters, deadline: float) -> None:
+        """Sends keys at once; as `encode` makes them, as they are where there is none."""
+        self._dispatcher.submit(self, keys, waiters, deadline)
+
+    def at(self, version: int) -> Lane:
+        """The lane that asks the same as of one committed batch."""
+        options = replace(self.options, consistency=Consistency.COMMITTED, at_version=version)
+        return self.handle.lane(self._dispatcher, options)
+
+    def new_future(self) -> asyncio.Future[Any]:
+        """A future of the lane's loop."""
+        return self._dispatcher.new_future()
 
     def describe(self) -> str:
         """The state for error texts."""
@@ -110,12 +149,13 @@ class Lane:
             return afresh(self.refusal)
         return type(error)(f"key of {self.describe()}: {error.message}", reason=error.reason)
 
-    def missing_error(self, key: Any) -> UnknownKeyOrNamespaceError:
-        """What a query for one key without a value raises."""
+    def missing_error(self, asked: Any) -> UnknownKeyOrNamespaceError:
+        """What a query for one key, or entry, without a value raises."""
         namespace = self.options.namespace
         where = "" if namespace in (b"", VOID_NAMESPACE) else f" in namespace {namespace.hex()}"
         return UnknownKeyOrNamespaceError(
-            f"nothing is stored under key {key!r}{where} of {self.describe()}"
+            f"nothing is stored under {self.options.question.describe(asked)}{where} of "
+            f"{self.describe()}"
         )
 
     def _refuse(self, key: object) -> NoReturn:

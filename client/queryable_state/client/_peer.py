@@ -35,7 +35,8 @@ class Peer:
     """A server by its address.
 
     `ask` sends a batch at once while fewer than four are in flight, and keeps it
-    for later otherwise. Without a stream it opens one. When one breaks or cannot
+    for later otherwise; those that may wait for a commit do not count, so that they
+    hold nobody up. Without a stream it opens one. When one breaks or cannot
     be opened, all batches go back to the dispatcher, and the next attempt waits
     for a time that doubles up to `max_backoff_s`.
     """
@@ -60,9 +61,13 @@ class Peer:
         self._backoff_s = _FIRST_BACKOFF_S
         self._connect_at = 0.0
         self._last_id = 0
+        # Of batches in flight, while each that may wait for a commit widens it by its own place.
         self._window = BATCHES_IN_FLIGHT
+        self._widest = BATCHES_IN_FLIGHT
         self._in_flight: dict[int, Batch] = {}
         self._queue: deque[Batch] = deque()
+        self._patient: deque[Batch] = deque()
+        """Batches that may wait for a commit, and find the window as wide as it may be."""
         self._frame_at = 0.0
         self.batch_keys = BATCH_KEYS
 
@@ -91,6 +96,11 @@ class Peer:
 
     def ask(self, batch: Batch) -> bool:
         """Takes a batch; False where it was joined to one that waits, and is no batch any more."""
+        if batch.lane.may_wait and self._stream is not None:
+            batch.peer = self
+            self._patient.append(batch)
+            self._pump_patient()
+            return True
         if self._stream is not None and len(self._in_flight) < self._window:
             self._send(batch)
             return True
@@ -126,6 +136,7 @@ class Peer:
         """
         if self._in_flight.pop(batch.query_id, None) is None:
             return
+        self._narrow(batch)
         if self._stream is not None and self._frame_at < batch.sent_at:
             stream, self._stream = self._stream, None
             self._dispatcher.run(stream.aclose())
@@ -150,6 +161,7 @@ class Peer:
         """Closes stream and channel; idempotent. Its batches are the dispatcher's to fail."""
         self._in_flight.clear()
         self._queue.clear()
+        self._patient.clear()
         connecting, self._connecting = self._connecting, None
         if connecting is not None:
             connecting.cancel()
@@ -182,7 +194,9 @@ class Peer:
         self._backoff_s = _FIRST_BACKOFF_S
         limits = stream.hello.limits
         self.batch_keys = min(BATCH_KEYS, limits.batch_keys or BATCH_KEYS)
-        self._window = min(BATCHES_IN_FLIGHT, limits.queries_in_flight or BATCHES_IN_FLIGHT)
+        most = limits.queries_in_flight or BATCHES_IN_FLIGHT
+        self._window = min(BATCHES_IN_FLIGHT, most)
+        self._widest = max(most, self._window + 1)
         self._stream = stream
         self._pump()
 
@@ -208,11 +222,35 @@ class Peer:
             batch = queue.popleft()
             if batch.done:
                 continue
-            if batch.codecs is batch.lane.handle.codecs:
-                self._send(batch)
+            if batch.lane.may_wait:
+                self._patient.append(batch)
             else:
-                # The state was made anew since; its keys may have another form.
-                self._dispatcher.reroute(batch)
+                self._send_or_reroute(batch)
+        if self._patient:
+            self._pump_patient()
+
+    def _pump_patient(self) -> None:
+        patient = self._patient
+        while patient and self._stream is not None and self._window < self._widest:
+            batch = patient.popleft()
+            if not batch.done:
+                self._window += 1
+                batch.widens = True
+                self._send_or_reroute(batch)
+
+    def _send_or_reroute(self, batch: Batch) -> None:
+        if batch.codecs is batch.lane.handle.codecs:
+            self._send(batch)
+        else:
+            # The state was made anew since; its keys may have another form.
+            self._narrow(batch)
+            self._dispatcher.reroute(batch)
+
+    def _narrow(self, batch: Batch) -> None:
+        """Takes back the place a batch has made for itself."""
+        if batch.widens:
+            batch.widens = False
+            self._window -= 1
 
     def _on_frame(self, frame: bytes) -> None:
         try:
@@ -227,8 +265,10 @@ class Peer:
         if answer.last:
             del self._in_flight[answer.id]
             batch.query_id = 0
+            if batch.widens:
+                self._narrow(batch)
         self._dispatcher.answered(batch, answer)
-        if self._queue:
+        if self._queue or self._patient:
             self._pump()
 
     def _on_end(self, error: QueryableStateError) -> None:
@@ -236,10 +276,12 @@ class Peer:
         self._broken(error)
 
     def _broken(self, error: QueryableStateError) -> None:
-        batches = [*self._in_flight.values(), *self._queue]
+        batches = [*self._in_flight.values(), *self._queue, *self._patient]
         self._in_flight.clear()
         self._queue.clear()
+        self._patient.clear()
         for batch in batches:
+            self._narrow(batch)
             batch.query_id = 0
             if not batch.done:
                 self._dispatcher.failed(batch, batch.left(), error, peer_is_gone=True)

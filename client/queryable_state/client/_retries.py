@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 # Somebody else may have the answer, or the state another id.
 _RELOCATE = frozenset({Reason.NOT_OWNER, Reason.LEASE_EXPIRED, Reason.NO_OWNER, Reason.UNAVAILABLE})
-_WAIT = frozenset({Reason.BEHIND, Reason.OVERLOADED})
+# An owner that is BEHIND has waited for its commit nearly as long as the caller would.
+_WAIT = frozenset({Reason.OVERLOADED})
 
 _FIRST_DELAY_S = 0.01
 _LONGEST_DELAY_S = 0.5

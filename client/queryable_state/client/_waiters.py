@@ -5,13 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
+from queryable_state.client._elements import Presence
 from queryable_state.client._errors import afresh
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterable, Sequence
 
-    from queryable_state.client._state import KvState, Reading
+    from queryable_state.client._state import Reading
     from queryable_state.wire.errors import QueryableStateError
 
 
@@ -23,16 +24,18 @@ class Waiters(ABC):
 
     @abstractmethod
     def found_all(
-        self, state_type: type[KvState], values: Iterable[bytes], reading: Reading
+        self, answer: Callable[[bytes, Reading], Any], values: Iterable[bytes], reading: Reading
     ) -> None:
-        """Every key has a value, in order."""
+        """Every key has a value, in order; `answer` makes what the caller gets of it."""
 
     @abstractmethod
-    def found(self, position: int, state: KvState) -> None:
+    def found(self, position: int, state: Any) -> None:
         """One key has a value."""
 
     @abstractmethod
-    def missing(self, position: int, error: Callable[[], QueryableStateError]) -> None:
+    def missing(
+        self, position: int, reading: Reading, error: Callable[[], QueryableStateError]
+    ) -> None:
         """One key has none; `error` makes what a single query raises then."""
 
     @abstractmethod
@@ -53,22 +56,24 @@ class FutureWaiters(Waiters):
 
     __slots__ = ("futures",)
 
-    def __init__(self, futures: list[asyncio.Future[KvState]]) -> None:
+    def __init__(self, futures: list[asyncio.Future[Any]]) -> None:
         self.futures = futures
 
     def found_all(
-        self, state_type: type[KvState], values: Iterable[bytes], reading: Reading
+        self, answer: Callable[[bytes, Reading], Any], values: Iterable[bytes], reading: Reading
     ) -> None:
         for future, value in zip(self.futures, values, strict=True):
             if not future.done():
-                future.set_result(state_type(value, reading))
+                future.set_result(answer(value, reading))
 
-    def found(self, position: int, state: KvState) -> None:
+    def found(self, position: int, state: Any) -> None:
         future = self.futures[position]
         if not future.done():
             future.set_result(state)
 
-    def missing(self, position: int, error: Callable[[], QueryableStateError]) -> None:
+    def missing(
+        self, position: int, reading: Reading, error: Callable[[], QueryableStateError]
+    ) -> None:
         future = self.futures[position]
         if not future.done():
             future.set_exception(error())
@@ -81,7 +86,7 @@ class FutureWaiters(Waiters):
 
     def pick(self, positions: Sequence[int]) -> FutureWaiters:
         futures = self.futures
-        return FutureWaiters([futures[position] for position in positions])
+        return type(self)([futures[position] for position in positions])
 
     def join(self, others: Waiters) -> bool:
         if not isinstance(others, FutureWaiters):
@@ -90,59 +95,12 @@ class FutureWaiters(Waiters):
         return True
 
 
-class Collection:
-    """The answer of a multi-get while it gathers: done with the last key, or the first failure."""
+class PresenceWaiters(FutureWaiters):
+    """One future a key, of whether there is something; that there is nothing is an answer."""
 
-    __slots__ = ("_left", "_states", "future")
+    __slots__ = ()
 
-    def __init__(self, future: asyncio.Future[list[KvState | None]], count: int) -> None:
-        self.future = future
-        self._states: list[KvState | None] = [None] * count
-        self._left = count
-
-    def put(self, position: int, state: KvState | None) -> None:
-        """Settles one key; None: it has no value."""
-        self._states[position] = state
-        self._left -= 1
-        if not self._left and not self.future.done():
-            self.future.set_result(self._states)
-
-    def fail(self, error: QueryableStateError) -> None:
-        """One key that cannot be read fails the whole call."""
-        if not self.future.done():
-            self.future.set_exception(afresh(error))
-
-
-class CollectionWaiters(Waiters):
-    """The keys of a multi-get, by their positions there."""
-
-    __slots__ = ("_collection", "_positions")
-
-    def __init__(self, collection: Collection, positions: Sequence[int]) -> None:
-        self._collection = collection
-        self._positions = positions
-
-    def found_all(
-        self, state_type: type[KvState], values: Iterable[bytes], reading: Reading
+    def missing(
+        self, position: int, reading: Reading, error: Callable[[], QueryableStateError]
     ) -> None:
-        put = self._collection.put
-        for position, value in zip(self._positions, values, strict=True):
-            put(position, state_type(value, reading))
-
-    def found(self, position: int, state: KvState) -> None:
-        self._collection.put(self._positions[position], state)
-
-    def missing(self, position: int, error: Any) -> None:
-        self._collection.put(self._positions[position], None)
-
-    def fail(self, positions: Iterable[int], error: QueryableStateError) -> None:
-        for _ in positions:
-            self._collection.fail(error)
-            break
-
-    def pick(self, positions: Sequence[int]) -> CollectionWaiters:
-        own = self._positions
-        return CollectionWaiters(self._collection, [own[position] for position in positions])
-
-    def join(self, others: Waiters) -> bool:
-        return False
+        self.found(position, Presence(None, reading))

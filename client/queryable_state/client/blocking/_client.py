@@ -6,20 +6,26 @@ import threading
 import warnings
 import weakref
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from queryable_state.client._client import DEFAULT_PORT, DEFAULT_TIMEOUT_S
 from queryable_state.client._client import QueryableStateClient as AsyncClient
 from queryable_state.client._errors import ClientClosedError
-from queryable_state.client._info import Consistency
+from queryable_state.client._lookups import NO_MAP_KEY
 from queryable_state.client.blocking._loop_thread import LoopThread
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    import asyncio
+    from collections.abc import Callable, Coroutine, Iterable
+    from typing import Unpack
 
-    from queryable_state.client._arguments import Job
+    from queryable_state.client._arguments import Job, ReadOptions
+    from queryable_state.client._elements import MapEntry, Presence, Size
     from queryable_state.client._listing import JobInfo, StateInfo
+    from queryable_state.client._multi_get import MultiGet
     from queryable_state.client._state import KvState
+
+_Result = TypeVar("_Result")
 
 
 class QueryableStateClient:
@@ -52,34 +58,10 @@ class QueryableStateClient:
         self._finalizer: weakref.finalize[Any, Any] | None = None
 
     def get_kv_state(
-        self,
-        job: Job,
-        state_name: str,
-        key: Any,
-        *,
-        key_type: object = None,
-        descriptor: object = None,
-        namespace: bytes | None = None,
-        consistency: Consistency = Consistency.COMMITTED,
-        allow_incomplete: bool = False,
-        timeout_s: float | None = None,
+        self, job: Job, state_name: str, key: Any, **options: Unpack[ReadOptions]
     ) -> KvState:
         """The state under one key."""
-        state: KvState = self._opened().call(
-            partial(
-                self._client.get_kv_state,
-                job,
-                state_name,
-                key,
-                key_type=key_type,
-                descriptor=descriptor,
-                namespace=namespace,
-                consistency=consistency,
-                allow_incomplete=allow_incomplete,
-                timeout_s=timeout_s,
-            )
-        )
-        return state
+        return self._call(self._client.get_kv_state, job, state_name, key, **options)
 
     def get_kv_states(
         self,
@@ -87,43 +69,54 @@ class QueryableStateClient:
         state_name: str,
         keys: Iterable[Any],
         *,
-        key_type: object = None,
-        descriptor: object = None,
-        namespace: bytes | None = None,
-        consistency: Consistency = Consistency.COMMITTED,
-        allow_incomplete: bool = False,
-        timeout_s: float | None = None,
+        one_cut: bool = False,
+        **options: Unpack[ReadOptions],
     ) -> list[KvState | None]:
         """The states under many keys, aligned with `keys`; None where there is none."""
-        states: list[KvState | None] = self._opened().call(
-            partial(
-                self._client.get_kv_states,
-                job,
-                state_name,
-                list(keys),
-                key_type=key_type,
-                descriptor=descriptor,
-                namespace=namespace,
-                consistency=consistency,
-                allow_incomplete=allow_incomplete,
-                timeout_s=timeout_s,
-            )
-        )
-        return states
+        ask = self._client.get_kv_states
+        return self._call(ask, job, state_name, list(keys), one_cut=one_cut, **options)
+
+    def multi_get(
+        self,
+        job: Job,
+        state_name: str,
+        keys: Iterable[Any],
+        *,
+        one_cut: bool = False,
+        **options: Unpack[ReadOptions],
+    ) -> MultiGet:
+        """What became of each of many keys, aligned with `keys`."""
+        ask = self._client.multi_get
+        return self._call(ask, job, state_name, list(keys), one_cut=one_cut, **options)
+
+    def get_map_entry(
+        self, job: Job, state_name: str, key: Any, map_key: Any, **options: Unpack[ReadOptions]
+    ) -> MapEntry:
+        """One entry of a map, without the others."""
+        return self._call(self._client.get_map_entry, job, state_name, key, map_key, **options)
+
+    def contains(
+        self,
+        job: Job,
+        state_name: str,
+        key: Any,
+        map_key: Any = NO_MAP_KEY,
+        **options: Unpack[ReadOptions],
+    ) -> Presence:
+        """Whether anything is stored under a key, or under an entry of its map."""
+        return self._call(self._client.contains, job, state_name, key, map_key, **options)
+
+    def size(self, job: Job, state_name: str, key: Any, **options: Unpack[ReadOptions]) -> Size:
+        """How much is stored under a key."""
+        return self._call(self._client.size, job, state_name, key, **options)
 
     def list_jobs(self, *, timeout_s: float | None = None) -> list[JobInfo]:
         """The jobs the coordinator knows, oldest first."""
-        jobs: list[JobInfo] = self._opened().call(
-            partial(self._client.list_jobs, timeout_s=timeout_s)
-        )
-        return jobs
+        return self._call(self._client.list_jobs, timeout_s=timeout_s)
 
     def list_states(self, job: Job = None, *, timeout_s: float | None = None) -> list[StateInfo]:
         """The queryable states of a job, or of all jobs, by job and name."""
-        states: list[StateInfo] = self._opened().call(
-            partial(self._client.list_states, job, timeout_s=timeout_s)
-        )
-        return states
+        return self._call(self._client.list_states, job, timeout_s=timeout_s)
 
     def close(self) -> None:
         """Fails what other threads wait for and closes every connection. Idempotent."""
@@ -151,6 +144,15 @@ class QueryableStateClient:
 
     def __repr__(self) -> str:
         return f"<blocking {self._client!r}>"
+
+    def _call(
+        self,
+        ask: Callable[..., asyncio.Future[_Result] | Coroutine[Any, Any, _Result]],
+        *args: Any,
+        **options: Any,
+    ) -> _Result:
+        result: _Result = self._opened().call(partial(ask, *args, **options))
+        return result
 
     def _opened(self) -> LoopThread:
         thread = self._thread

@@ -1,0 +1,157 @@
+"""What every client has: its settings, its life on one event loop, and its lanes."""
+
+from __future__ import annotations
+
+import warnings
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any, Self
+
+from queryable_state.client._arguments import (
+    Job,
+    ReadOptions,
+    check_name,
+    check_options,
+    checked_address,
+    checked_timeout,
+    job_text,
+    running_loop,
+)
+from queryable_state.client._consistency import Consistency, checked_consistency
+from queryable_state.client._dispatcher import Dispatcher
+from queryable_state.client._errors import ClientClosedError
+from queryable_state.client._expectation import Expectation
+from queryable_state.client._lane import Lane, QueryOptions
+from queryable_state.client._question import VALUE, Question
+from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
+
+if TYPE_CHECKING:
+    import asyncio
+
+DEFAULT_PORT = 9069
+DEFAULT_TIMEOUT_S = 5.0
+
+
+def client_name() -> str:
+    """What the client calls itself in hello."""
+    try:
+        return f"python/{version('spark-queryable-state')}"
+    except PackageNotFoundError:
+        return "python"
+
+
+class ClientBase:
+    """A client without its questions."""
+
+    def __init__(
+        self,
+        host: str,
+        port: int = DEFAULT_PORT,
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        direct: bool = True,
+        unpickle: bool = False,
+    ) -> None:
+        """`direct=False` always asks the given server, which must be a proxy then.
+
+        `unpickle=True` loads values of pickled types: only where everybody who
+        can write to the job's state may run code here.
+        """
+        self._address = checked_address(host, port)
+        self._timeout_s = checked_timeout(timeout_s)
+        self._direct = direct
+        self._unpickle = unpickle
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._opened: Dispatcher | None = None
+        self._closed = False
+        # The default lane of every state asked for, by what the caller calls it and, but for
+        # whole values, by what is asked.
+        self._lanes: dict[tuple[Job, str] | tuple[Job, str, Question], Lane] = {}
+
+    async def aclose(self) -> None:
+        """Closes every connection; pending queries fail with `ClientClosedError`. Idempotent."""
+        self._closed = True
+        self._lanes.clear()
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            await opened.aclose()
+
+    async def __aenter__(self) -> Self:
+        self._dispatcher()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.aclose()
+
+    def __del__(self, _warn: Any = warnings.warn) -> None:
+        if getattr(self, "_opened", None) is not None:
+            _warn(
+                f"client of {self._address} was never closed: use `async with`, or await aclose()",
+                ResourceWarning,
+                source=self,
+            )
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "open" if self._opened else "not opened yet"
+        return f"<QueryableStateClient of {self._address}, {state}>"
+
+    def _dispatcher(self) -> Dispatcher:
+        if self._closed:
+            raise ClientClosedError("this client is closed: open another")
+        loop = running_loop()
+        if loop is None:
+            raise InvalidRequestError(
+                "the client is asked outside of a running event loop: ask it in a coroutine, or "
+                "use queryable_state.client.blocking"
+            )
+        if self._opened is not None and self._loop is not loop:
+            raise InvalidRequestError(
+                "the client belongs to the event loop it was first used on: open one on each loop, "
+                "or share one of queryable_state.client.blocking"
+            )
+        if self._opened is None:
+            self._loop = loop
+            self._opened = Dispatcher(
+                self._address, client=client_name(), unpickle=self._unpickle, direct=self._direct
+            )
+        return self._opened
+
+    def _lane(
+        self, job: Job, state_name: str, options: ReadOptions, question: Question = VALUE
+    ) -> Lane:
+        """The lane of a call; raises where its arguments cannot be those of one."""
+        dispatcher = self._dispatcher()
+        name = (job, state_name) if question is VALUE else (job, state_name, question)
+        if not options:
+            known = self._lanes.get(name)
+            if known is not None:
+                return known
+        check_name(state_name)
+        check_options(options)
+        key_type, descriptor = options.get("key_type"), options.get("descriptor")
+        timeout_s = options.get("timeout_s")
+        expectation = None
+        if key_type is not None or descriptor is not None:
+            expectation = Expectation.of(key_type, descriptor)
+        query = QueryOptions(
+            timeout_s=self._timeout_s if timeout_s is None else checked_timeout(timeout_s),
+            consistency=checked_consistency(options.get("consistency", Consistency.COMMITTED)),
+            namespace=options.get("namespace") or b"",
+            allow_incomplete=bool(options.get("allow_incomplete")),
+            expectation=expectation,
+            question=question,
+        )
+        lane = dispatcher.locator.handle(job_text(job), state_name).lane(dispatcher, query)
+        if query == QueryOptions(self._timeout_s, question=question):
+            self._lanes[name] = lane
+        return lane
+
+    def _seconds(self, timeout_s: float | None) -> float:
+        return self._timeout_s if timeout_s is None else checked_timeout(timeout_s)
+
+    def _failed(self, error: QueryableStateError) -> asyncio.Future[Any]:
+        loop = running_loop()
+        if loop is None:
+            raise error
+        future: asyncio.Future[Any] = loop.create_future()
+        future.set_exception(error)
+        return future

@@ -1,0 +1,94 @@
+"""Which batches a query may be answered from."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from queryable_state.v1 import query_pb2
+from queryable_state.wire.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from typing import Self
+
+# No commit is older, and what was never committed counts as of 1970.
+_EVER_MS = 1_000_000_000_000
+_MAX_VERSION = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Consistency:
+    """Which batches a query may be answered from; every call takes one.
+
+    `COMMITTED`, `UNCOMMITTED`, `at_least(batch)` or `within(seconds)`. Where the
+    batch is not there yet, the owner answers with the commit that brings it; a
+    query whose time is nearly over by then fails with `RetryLaterError` (BEHIND).
+    """
+
+    uncommitted: bool = False
+    """Also what is sealed but not committed, and may yet be replaced."""
+
+    min_version: int = 0
+    """Only this batch or a later one; 0: any."""
+
+    max_staleness_ms: int = 0
+    """Only a commit at most this many milliseconds old; 0: any."""
+
+    COMMITTED: ClassVar[Consistency]
+    """The newest committed batch of the server that answers."""
+
+    UNCOMMITTED: ClassVar[Consistency]
+    """Also what is sealed but not committed, and may yet be replaced."""
+
+    @classmethod
+    def at_least(cls, batch: int) -> Self:
+        """The newest committed batch once that is `batch` or a later one.
+
+        Whoever knows the batch of a write reads it so: the server that answers may
+        learn of a commit later than others.
+        """
+        if type(batch) is not int or not 0 <= batch <= _MAX_VERSION:
+            raise InvalidRequestError(f"at_least takes the id of a batch, from 0: {batch!r}")
+        # On the wire 0 is any batch, also the one before the first; a commit of any age is not.
+        return cls(min_version=batch, max_staleness_ms=0 if batch else _EVER_MS)
+
+    @classmethod
+    def within(cls, seconds: float) -> Self:
+        """The newest committed batch while its commit is at most so many seconds ago."""
+        if type(seconds) not in (int, float) or not 0 < seconds < math.inf:
+            raise InvalidRequestError(f"within takes a number of seconds above 0: {seconds!r}")
+        return cls(max_staleness_ms=min(_EVER_MS, max(1, int(seconds * 1000))))
+
+    @property
+    def wire(self) -> query_pb2.Consistency.ValueType:
+        """How a message names it."""
+        return query_pb2.UNCOMMITTED if self.uncommitted else query_pb2.COMMITTED
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether an answer may have to wait for a commit."""
+        return bool(self.min_version or self.max_staleness_ms)
+
+    def __repr__(self) -> str:
+        if self.uncommitted:
+            return "Consistency.UNCOMMITTED"
+        if self.min_version or self.max_staleness_ms == _EVER_MS:
+            return f"Consistency.at_least({self.min_version})"
+        if self.max_staleness_ms:
+            return f"Consistency.within({self.max_staleness_ms / 1000:g})"
+        return "Consistency.COMMITTED"
+
+
+Consistency.COMMITTED = Consistency()
+Consistency.UNCOMMITTED = Consistency(uncommitted=True)
+
+
+def checked_consistency(consistency: object) -> Consistency:
+    """Refuses what is no consistency."""
+    if not isinstance(consistency, Consistency):
+        raise InvalidRequestError(
+            "consistency must be Consistency.COMMITTED, .UNCOMMITTED, .at_least(batch) or "
+            f".within(seconds), not {consistency!r}"
+        )
+    return consistency
