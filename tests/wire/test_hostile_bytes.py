@@ -17,9 +17,10 @@ from queryable_state.v1 import query_pb2, registration_pb2, types_pb2
 from queryable_state.wire.changelog import read_changelog, write_changelog
 from queryable_state.wire.changes import read_block
 from queryable_state.wire.errors import CorruptDataError, QueryableStateError
-from queryable_state.wire.json_text import key_from_json, value_to_json
+from queryable_state.wire.json_text import key_from_json
 from queryable_state.wire.key_codec import KeyCodec
 from queryable_state.wire.key_groups import KeyGroups
+from queryable_state.wire.state_json import StateJson
 from queryable_state.wire.store_keys import chunk_of, record_key, split_record_key, window_of
 from queryable_state.wire.types import TypeInfo, type_info
 from queryable_state.wire.values import ValueCodec, is_expired, read_header
@@ -200,4 +201,4 @@ def test_json_of_records(data: st.DataObject, values: Wire, elements: list[bytes
             value_types=[registration_pb2.SchemaVersion(version=1, type=info.to_proto())],
         )
         with suppress(QueryableStateError):
-            value_to_json(registration, query_pb2.Records(elements=elements, values=[bad]))
+            StateJson(registration).records_text(query_pb2.Records(elements=elements, values=[bad]))

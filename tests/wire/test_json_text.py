@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from queryable_state.v1 import query_pb2
 from queryable_state.v1.registration_pb2 import SchemaVersion, StateKind, StateRegistration
 from queryable_state.wire.errors import CorruptDataError, InvalidRequestError, KeyTypeError
-from queryable_state.wire.json_text import key_from_json, to_jsonable, value_to_json
+from queryable_state.wire.json_text import key_from_json, to_jsonable
 from queryable_state.wire.key_codec import KeyCodec
 from queryable_state.wire.pickled import PickledValue
 from queryable_state.wire.records import StateCodecs
+from queryable_state.wire.state_json import StateJson
 from queryable_state.wire.types import Types, type_info
 from queryable_state.wire.values import ValueCodec
 
@@ -108,7 +109,7 @@ def test_a_value_is_readable() -> None:
     )
     state = registration(StateKind.VALUE, spec)
     encoded = ValueCodec.of(type_info(spec)).encode(value)
-    text = value_to_json(state, query_pb2.Records(elements=[b""], values=[encoded]))
+    text = StateJson(state).records_text(query_pb2.Records(elements=[b""], values=[encoded]))
     assert json.loads(text) == {
         "i": 7,
         "d": "1.50",
@@ -130,7 +131,7 @@ def test_a_list_state_is_its_chunks_together() -> None:
     values = [chunk.encode([1, 2]), chunk.encode([3])]
     assert StateCodecs(state).decode_records([b"1", b"2"], values) == [1, 2, 3]
     records = query_pb2.Records(elements=[b"1", b"2"], values=values)
-    assert value_to_json(state, records) == "[1, 2, 3]"
+    assert StateJson(state).records_text(records) == "[1, 2, 3]"
 
 
 def test_a_map_state_is_its_entries_together() -> None:
@@ -140,7 +141,7 @@ def test_a_map_state_is_its_entries_together() -> None:
     values = [ValueCodec.of(Types.INT()).encode(i) for i in range(2)]
     assert StateCodecs(state).decode_records(elements, values) == {("ä", 0): 0, ("ä", 1): 1}
     records = query_pb2.Records(elements=elements, values=values)
-    assert json.loads(value_to_json(state, records)) == {'["ä", 0]': 0, '["ä", 1]': 1}
+    assert json.loads(StateJson(state).records_text(records)) == {'["ä", 0]': 0, '["ä", 1]': 1}
     with pytest.raises(CorruptDataError, match="2 keys"):
         StateCodecs(state).decode_records(elements, values[:1])
 

@@ -14,14 +14,10 @@ import json
 import math
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from queryable_state.wire.errors import InvalidRequestError, KeyTypeError
-from queryable_state.wire.records import StateCodecs
 from queryable_state.wire.type_model import Kind, TypeInfo, given
-
-if TYPE_CHECKING:
-    from queryable_state.v1 import query_pb2, registration_pb2
 
 _INTEGERS = (Kind.BYTE, Kind.SHORT, Kind.INT, Kind.LONG)
 _FLOATS = (Kind.FLOAT, Kind.DOUBLE)
@@ -113,18 +109,6 @@ _EXAMPLES = {
     Kind.TIMESTAMP: '"2013-01-31T10:00:00Z"',
     Kind.TIMESTAMP_NTZ: '"2013-01-31T10:00:00"',
 }
-
-
-def value_to_json(
-    registration: registration_pb2.StateRegistration, records: query_pb2.Records
-) -> str:
-    """The value of a state object as JSON text, from its records. Nothing is unpickled."""
-    codecs = StateCodecs(registration)
-    value = codecs.decode_records(records.elements, records.values)
-    info = codecs.value.type_info
-    if codecs.map_key is not None:
-        info = TypeInfo(Kind.MAP, key=codecs.map_key.type_info, element=info)
-    return json.dumps(to_jsonable(value, info), ensure_ascii=False, allow_nan=False)
 
 
 def to_jsonable(value: Any, info: TypeInfo) -> Any:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from queryable_state.v1 import query_pb2, registration_pb2
 from queryable_state.wire.errors import CorruptDataError, InvalidRequestError
+from queryable_state.wire.state_json import StateJson
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -88,6 +90,11 @@ class LocatedState:
     def placement_version(self) -> int:
         """Grows with every change of any owner."""
         return self.location.placement_version
+
+    @cached_property
+    def json(self) -> StateJson:
+        """Its keys and values as JSON."""
+        return StateJson(self.registration)
 
     def describe(self) -> str:
         """The state for error texts: its name and job."""

@@ -24,6 +24,12 @@ def check_query(query: query_pb2.Query, limits: Limits, frame_bytes: int) -> Non
         raise LimitExceededError(
             f"{len(query.keys)} keys in one query, {limits.batch_keys} allowed: split it"
         )
+    if query.elements and len(query.elements) not in (1, len(query.keys)):
+        # Before a proxy hands each owner those of its keys.
+        raise InvalidRequestError(
+            f"{len(query.elements)} elements for {len(query.keys)} keys: give one for all keys, "
+            "or one each"
+        )
     if frame_bytes > limits.key_bytes:
         longest = max(map(len, query.keys))
         if longest > limits.key_bytes:

@@ -59,6 +59,9 @@ class LocalRouter(Router):
     ) -> Explained:
         return await self._engine.explain(query, arrived_ns)
 
+    def known(self, request: query_pb2.LocateStateRequest) -> LocatedState | None:
+        return self._locations.known(request)
+
     async def locate(self, request: query_pb2.LocateStateRequest) -> LocatedState:
         return await self._locations.locate(request)
 

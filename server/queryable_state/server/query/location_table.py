@@ -45,23 +45,30 @@ class LocationTable:
         """The newest placement heard of, without asking."""
         return self._by_id.get(state_id)
 
+    def known(self, request: query_pb2.LocateStateRequest) -> LocatedState | None:
+        """What `locate` answers from the cache; None: it asks."""
+        named = self._by_name.get((request.job, request.state_name))
+        if named is None or time.monotonic() - named.asked_at >= _NAME_TTL_S:
+            return None
+        known = self._by_id.get(named.located.state_id, named.located)
+        newer = not request.newer_than or known.placement_version > request.newer_than
+        return known if newer else None
+
     async def locate(self, request: query_pb2.LocateStateRequest) -> LocatedState:
         """By job and queryable name; from the cache unless it is too old for the request.
 
         Where the coordinator does not answer, an aged entry is better than none,
         unless the request wants a newer placement.
         """
-        named = self._by_name.get((request.job, request.state_name))
-        if named is not None:
-            known = self._by_id.get(named.located.state_id, named.located)
-            newer = not request.newer_than or known.placement_version > request.newer_than
-            if newer and time.monotonic() - named.asked_at < _NAME_TTL_S:
-                return known
+        known = self.known(request)
+        if known is not None:
+            return known
         try:
             return await self._once(
                 (request.job, request.state_name, request.newer_than), lambda: self._ask(request)
             )
         except (RetryLaterError, QueryTimeoutError):
+            named = self._by_name.get((request.job, request.state_name))
             if named is None or request.newer_than:
                 raise
             return self._by_id.get(named.located.state_id, named.located)

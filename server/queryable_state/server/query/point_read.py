@@ -12,14 +12,21 @@ from queryable_state.wire.errors import (
     QueryableStateError,
     UnknownKeyOrNamespaceError,
 )
-from queryable_state.wire.json_text import key_from_json, value_to_json
-from queryable_state.wire.key_groups import KeyGroups
-from queryable_state.wire.types import TypeInfo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from queryable_state.wire.located_state import LocatedState
+
+_ENTRY_READS = frozenset({query_pb2.ENTRY, query_pb2.EXISTS})
+_WHOLE_READS = frozenset({query_pb2.POINT, query_pb2.PREFIX})
+
+
+def read_of(
+    asked: query_pb2.ReadKind.ValueType, located: LocatedState
+) -> query_pb2.ReadKind.ValueType:
+    """How a key is read: all there is under it the way its state keeps that."""
+    return located.read_kind if asked in _WHOLE_READS else asked
 
 
 @dataclass(frozen=True)
@@ -30,6 +37,8 @@ class PointRead:
     query: query_pb2.Query
     key_json: str | None
     """The key as the caller wrote it; None where it came encoded."""
+    entry_text: str
+    """The map key as the caller wrote it, or its hex digits; empty: none was given."""
 
     @classmethod
     def of(cls, request: query_pb2.GetKvStateRequest, located: LocatedState) -> PointRead:
@@ -37,25 +46,23 @@ class PointRead:
         given = request.WhichOneof("key")
         if given is None:
             raise InvalidRequestError('give the key: key_json (as in "sensor_1") or encoded_key')
-        registration = located.registration
-        if given == "key_json":
-            key_type = TypeInfo.from_proto(registration.key_type)
-            groups = KeyGroups(key_type, registration.max_parallelism)
-            key = groups.wire_key(key_from_json(request.key_json, key_type))
-        else:
-            key = request.encoded_key
+        as_json = given == "key_json"
+        key = located.json.wire_key(request.key_json) if as_json else request.encoded_key
+        element = _element(request, located)
         query = query_pb2.Query(
             state_id=located.state_id,
             placement_version=located.placement_version,
             consistency=request.consistency,
             namespace=request.namespace,
-            read=located.read_kind,
+            read=read_of(request.read, located),
             keys=[key],
             allow_incomplete=request.allow_incomplete,
             min_version=request.min_version,
             max_staleness_ms=request.max_staleness_ms,
+            elements=() if element is None else (element,),
         )
-        return cls(located, query, request.key_json if given == "key_json" else None)
+        entry_text = request.map_key_json or ("" if element is None else element.hex())
+        return cls(located, query, request.key_json if as_json else None, entry_text)
 
     def response(self, answers: Sequence[query_pb2.Answer]) -> query_pb2.GetKvStateResponse:
         """Raises the refusal of the answer, or that there is no such key."""
@@ -65,27 +72,58 @@ class PointRead:
             if answer.failed:
                 raise QueryableStateError.from_proto(answer.failed[0].error)
             if answer.missing:
-                raise UnknownKeyOrNamespaceError(
-                    f"nothing is stored under key {self._key_text()} of {self.located.describe()}"
-                    + (
-                        f" in namespace {self.query.namespace.hex()}"
-                        if self.query.namespace
-                        else ""
-                    )
-                )
+                if self.query.read == query_pb2.EXISTS:
+                    return self._nothing(answer.info)
+                raise self._unknown()
             if answer.values:
                 return self._found(answer.values[0], answer.info)
         raise InternalError(f"the owner answered nothing for a key of {self.located.describe()}")
 
     def _found(self, value: bytes, info: query_pb2.ReadInfo) -> query_pb2.GetKvStateResponse:
-        if self.located.read_kind == query_pb2.PREFIX:
+        if self.key_json is not None:
+            text = self.located.json.answer_text(self.query.read, value)
+            return query_pb2.GetKvStateResponse(value_json=text, info=info)
+        if self.query.read == query_pb2.PREFIX:
             records = query_pb2.Records.FromString(value)
         else:
             records = query_pb2.Records(elements=[b""], values=[value])
-        if self.key_json is None:
-            return query_pb2.GetKvStateResponse(records=records, info=info)
-        text = value_to_json(self.located.registration, records)
-        return query_pb2.GetKvStateResponse(value_json=text, info=info)
+        return query_pb2.GetKvStateResponse(records=records, info=info)
 
-    def _key_text(self) -> str:
-        return self.query.keys[0].hex() if self.key_json is None else self.key_json
+    def _nothing(self, info: query_pb2.ReadInfo) -> query_pb2.GetKvStateResponse:
+        """What EXISTS answers where there is nothing."""
+        if self.key_json is not None:
+            return query_pb2.GetKvStateResponse(value_json="false", info=info)
+        return query_pb2.GetKvStateResponse(records=query_pb2.Records(), info=info)
+
+    def _unknown(self) -> UnknownKeyOrNamespaceError:
+        key = self.query.keys[0].hex() if self.key_json is None else self.key_json
+        entry = f"map key {self.entry_text} of " if self.entry_text else ""
+        namespace = self.query.namespace
+        where = f" in namespace {namespace.hex()}" if namespace else ""
+        return UnknownKeyOrNamespaceError(
+            f"nothing is stored under {entry}key {key} of {self.located.describe()}{where}"
+        )
+
+
+def _element(request: query_pb2.GetKvStateRequest, located: LocatedState) -> bytes | None:
+    """The encoded map key asked for; None: none."""
+    given = request.WhichOneof("entry")
+    if given is None:
+        if request.read == query_pb2.ENTRY:
+            raise InvalidRequestError(
+                'ENTRY wants the map key: map_key_json (as in "a") or element'
+            )
+        return None
+    if request.read not in _ENTRY_READS:
+        raise InvalidRequestError(
+            f"a map key is for ENTRY and EXISTS, not for {_read_name(request.read)}: "
+            "say so in read, or leave the map key out"
+        )
+    return (
+        located.json.map_key(request.map_key_json) if given == "map_key_json" else (request.element)
+    )
+
+
+def _read_name(read: query_pb2.ReadKind.ValueType) -> str:
+    known = read in query_pb2.ReadKind.values()
+    return query_pb2.ReadKind.Name(read) if known else f"read kind {read}"

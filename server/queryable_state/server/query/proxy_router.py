@@ -5,11 +5,16 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from queryable_state.server.query.owner_calls import OwnerCalls
+from queryable_state.server.query.proxied_explain import ProxiedExplain
+from queryable_state.server.query.proxied_measure import measured_by_owners
 from queryable_state.server.query.proxy_session import ProxySession
 from queryable_state.server.query.router import Router
+from queryable_state.server.query.scan_merge import MergedScan
+from queryable_state.server.query.scan_owners import ScanOwners
 from queryable_state.server.query.upstream import Channels
 from queryable_state.v1 import query_pb2
-from queryable_state.wire.errors import InvalidRequestError, Reason
+from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -41,6 +46,7 @@ class ProxyRouter(Router):
         self._engine = engine
         self._default_deadline_ms = default_deadline_ms
         self._channels = Channels()
+        self._calls = OwnerCalls(self._channels)
         self._sessions: set[ProxySession] = set()
         self._unary: QuerySession | None = None
         self._waiting: dict[int, tuple[list[query_pb2.Answer], asyncio.Future[None]]] = {}
@@ -81,23 +87,45 @@ class ProxyRouter(Router):
     def scan(
         self, query: ScanQuery, located: LocatedState
     ) -> AsyncGenerator[query_pb2.ScanKvStateResponse, None]:
-        raise self._unsupported("scan")
+        owners = ScanOwners(
+            self._locations, self._calls, server_id=self._server_id, engine=self._engine
+        )
+        return MergedScan(
+            query, located, owners, default_deadline_ms=self._default_deadline_ms
+        ).messages()
 
     async def measure(
         self, located: LocatedState, *, placement_version: int = 0
     ) -> query_pb2.MeasureStateResponse:
-        raise self._unsupported("measure")
+        if placement_version:
+            raise InvalidRequestError(
+                f"proxy {self._server_id} has no state of its own to measure: ask its owners, "
+                "which LocateState names, or leave placement_version out"
+            )
+        return await measured_by_owners(
+            located,
+            self._calls,
+            server_id=self._server_id,
+            engine=self._engine,
+            timeout_s=self._default_deadline_ms / 1000,
+        )
 
     async def explain(
         self, query: query_pb2.Query, located: LocatedState, arrived_ns: int
     ) -> Explained:
-        raise self._unsupported("explain")
+        return await ProxiedExplain(
+            query,
+            located,
+            arrived_ns,
+            self._locations,
+            self._calls,
+            server_id=self._server_id,
+            engine=self._engine,
+            default_deadline_ms=self._default_deadline_ms,
+        ).explained()
 
-    def _unsupported(self, what: str) -> InvalidRequestError:
-        return InvalidRequestError(
-            f"proxy {self._server_id} cannot {what}: ask the owners, which LocateState names",
-            reason=Reason.UNSUPPORTED,
-        )
+    def known(self, request: query_pb2.LocateStateRequest) -> LocatedState | None:
+        return self._locations.known(request)
 
     async def locate(self, request: query_pb2.LocateStateRequest) -> LocatedState:
         return await self._locations.locate(request)

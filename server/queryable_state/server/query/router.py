@@ -80,6 +80,10 @@ class Engine(Protocol):
 class Locations(Protocol):
     """What is known of jobs and of where their states are; `LocationTable` is one."""
 
+    def known(self, request: query_pb2.LocateStateRequest) -> LocatedState | None:
+        """What `locate` answers without asking anybody; None: it asks."""
+        ...
+
     async def locate(self, request: query_pb2.LocateStateRequest) -> LocatedState:
         """A state's registration and the owners of its key groups."""
         ...
@@ -175,6 +179,10 @@ class Router(ABC):
 
         `arrived_ns`: `time.perf_counter_ns()` of the request, which steps count from.
         """
+
+    @abstractmethod
+    def known(self, request: query_pb2.LocateStateRequest) -> LocatedState | None:
+        """What `locate` answers without asking anybody; None: it asks."""
 
     @abstractmethod
     async def locate(self, request: query_pb2.LocateStateRequest) -> LocatedState:

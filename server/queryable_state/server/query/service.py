@@ -7,15 +7,20 @@ errors into statuses. Who owns a key, and what it holds, is the router's busines
 from __future__ import annotations
 
 import logging
-from contextlib import asynccontextmanager
+import time
+from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import grpc
 import grpc.aio
 
 from queryable_state.server.query.answer_stream import AnswerStream
+from queryable_state.server.query.batch_read import BatchRead
 from queryable_state.server.query.checks import check_query
+from queryable_state.server.query.cut_read import answers_of_one_cut
+from queryable_state.server.query.explained import explained_response
 from queryable_state.server.query.point_read import PointRead
+from queryable_state.server.query.scan_read import ScanRead
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import (
     InternalError,
@@ -57,11 +62,19 @@ class QueryableStateService:
         handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
             "StreamKvState": grpc.stream_stream_rpc_method_handler(self.StreamKvState)
         }
-        for name in ("GetKvState", "BatchGetKvState", "LocateState", "ListJobs", "ListStates"):
-            handlers[name] = grpc.unary_unary_rpc_method_handler(
+        for method in query_pb2.DESCRIPTOR.services_by_name["QueryableState"].methods:
+            name = method.name
+            if method.client_streaming:
+                continue
+            kind = (
+                grpc.unary_stream_rpc_method_handler
+                if method.server_streaming
+                else grpc.unary_unary_rpc_method_handler
+            )
+            handlers[name] = kind(
                 getattr(self, name),
-                request_deserializer=getattr(query_pb2, f"{name}Request").FromString,
-                response_serializer=getattr(query_pb2, f"{name}Response").SerializeToString,
+                request_deserializer=getattr(query_pb2, method.input_type.name).FromString,
+                response_serializer=getattr(query_pb2, method.output_type.name).SerializeToString,
             )
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, handlers),))
 
@@ -77,32 +90,67 @@ class QueryableStateService:
     ) -> query_pb2.GetKvStateResponse:
         async with self._ending_with_status(context):
             read = PointRead.of(request, await self._locate(request.job, request.state_name))
-            return read.response(await self._answers(read.query, context))
+            self._admit(read.query, context)
+            return read.response(await self._router.answers(read.query))
 
     async def BatchGetKvState(
         self, request: query_pb2.BatchGetKvStateRequest, context: _Context
     ) -> query_pb2.BatchGetKvStateResponse:
         async with self._ending_with_status(context):
-            located = await self._locate(request.job, request.state_name)
-            query = query_pb2.Query(
-                state_id=located.state_id,
-                placement_version=located.placement_version,
-                consistency=request.consistency,
-                namespace=request.namespace,
-                read=located.read_kind,
-                keys=request.keys,
-                allow_incomplete=request.allow_incomplete,
-                min_version=request.min_version,
-                max_staleness_ms=request.max_staleness_ms,
+            read = BatchRead.of(request, await self._locate(request.job, request.state_name))
+            self._admit(read.query, context)
+            if request.one_cut:
+                return read.response(await answers_of_one_cut(self._router, read.query))
+            return read.response(await self._router.answers(read.query))
+
+    async def ExplainKvState(
+        self, request: query_pb2.GetKvStateRequest, context: _Context
+    ) -> query_pb2.ExplainKvStateResponse:
+        arrived_ns = time.perf_counter_ns()
+        async with self._ending_with_status(context):
+            named = query_pb2.LocateStateRequest(job=request.job, state_name=request.state_name)
+            cache_hit = self._router.known(named) is not None
+            located = await self._router.locate(named)
+            located_us = (time.perf_counter_ns() - arrived_ns) // 1000
+            read = PointRead.of(request, located)
+            self._admit(read.query, context)
+            explained = await self._router.explain(read.query, located, arrived_ns)
+            explanation = explained.explanation
+            explanation.steps.insert(
+                0,
+                query_pb2.ExplainStep(
+                    server_id=self._info.server_id,
+                    role=self._info.role,
+                    name="locate",
+                    took_us=located_us,
+                    detail=f"{located.describe()}, placement {located.placement_version}",
+                    cache_hit=cache_hit,
+                ),
             )
-            return query_pb2.BatchGetKvStateResponse(answers=await self._answers(query, context))
+            return explained_response(read, explained, located, arrived_ns)
+
+    async def ScanKvState(self, request: query_pb2.ScanKvStateRequest, context: _Context) -> None:
+        async with self._ending_with_status(context):
+            self._check_serving()
+            located = await self._locate(request.job, request.state_name)
+            # Unlike the time a query may wait, that of a whole scan has no other bound.
+            remaining_s: float | None = context.time_remaining()
+            deadline_ms = 0 if remaining_s is None else max(1, int(remaining_s * 1000))
+            read = ScanRead.of(request, located, self._info.limits, deadline_ms)
+            async with aclosing(self._router.scan(read.query, located)) as messages:
+                async for message in messages:
+                    await context.write(await read.message(message))
+
+    async def MeasureState(
+        self, request: query_pb2.MeasureStateRequest, context: _Context
+    ) -> query_pb2.MeasureStateResponse:
+        async with self._ending_with_status(context):
+            located = await self._locate(request.job, request.state_name)
+            return await self._router.measure(located, placement_version=request.placement_version)
 
     async def StreamKvState(self, _requests: object, context: _Context) -> None:
         async with self._ending_with_status(context):
-            if self._draining:
-                raise RetryLaterError(
-                    f"server {self._info.server_id} is stopping: ask another", retry_after_ms=200
-                )
+            self._check_serving()
             if len(self._streams) >= self._info.limits.streams:
                 raise RetryLaterError(
                     f"server {self._info.server_id} has {len(self._streams)} open streams, "
@@ -141,7 +189,14 @@ class QueryableStateService:
             query_pb2.LocateStateRequest(job=job, state_name=state_name)
         )
 
-    async def _answers(self, query: query_pb2.Query, context: _Context) -> list[query_pb2.Answer]:
+    def _check_serving(self) -> None:
+        if self._draining:
+            raise RetryLaterError(
+                f"server {self._info.server_id} is stopping: ask another", retry_after_ms=200
+            )
+
+    def _admit(self, query: query_pb2.Query, context: _Context) -> None:
+        """Checks a query and gives it the time its caller has left."""
         check_query(query, self._info.limits, query.ByteSize())
         remaining_s: float | None = context.time_remaining()
         # None where the caller set no deadline, as grpcurl does.
@@ -149,7 +204,6 @@ class QueryableStateService:
             query.deadline_ms = self._info.default_deadline_ms
         else:
             query.deadline_ms = max(1, int(remaining_s * 1000))
-        return await self._router.answers(query)
 
     @asynccontextmanager
     async def _ending_with_status(self, context: _Context) -> AsyncIterator[None]:

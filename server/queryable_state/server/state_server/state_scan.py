@@ -73,6 +73,7 @@ class StateScan:
         self._views: list[StateView | None] = []
         self._keys: ScannedKeys | None = None
         self._idle = False
+        self._last_key = b""
 
     async def messages(self) -> AsyncGenerator[query_pb2.ScanKvStateResponse, None]:
         """The messages of the scan; closing the generator lets go of the version."""
@@ -211,10 +212,13 @@ class StateScan:
         self, page: Page, route: StateRoute, info: query_pb2.ReadInfo
     ) -> query_pb2.ScanKvStateResponse:
         goes_on = not page.last or page.cut_off
+        if page.keys:
+            # A page that only says that more follows stands behind the keys of the one before.
+            self._last_key = page.keys[-1].key
         return query_pb2.ScanKvStateResponse(
             keys=page.keys,
             info=info,
-            page_token=page.keys[-1].key if goes_on and page.keys else b"",
+            page_token=self._last_key if goes_on else b"",
             last=page.last,
             complete=page.last and not page.cut_off and not info.complete_since_batch,
         )

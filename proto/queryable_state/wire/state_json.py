@@ -1,0 +1,85 @@
+"""The keys and values of one state as JSON texts, and back."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from queryable_state.v1 import query_pb2
+from queryable_state.wire.errors import InvalidRequestError, Reason
+from queryable_state.wire.json_text import key_from_json, to_jsonable
+from queryable_state.wire.key_prefix import key_prefix_from_json
+from queryable_state.wire.records import StateCodecs, StateKind
+from queryable_state.wire.type_model import Kind, TypeInfo
+
+if TYPE_CHECKING:
+    from queryable_state.v1 import registration_pb2
+
+
+class StateJson:
+    """Reads keys of a registered state from JSON and writes what is under them. Thread-safe.
+
+    What is written is never unpickled. Texts that are no keys of the state raise
+    `InvalidRequestError`, keys of another type `KeyTypeError`.
+    """
+
+    def __init__(self, registration: registration_pb2.StateRegistration) -> None:
+        self._registration = registration
+        self._codecs = StateCodecs(registration)
+        self._groups = self._codecs.key_groups
+
+    def wire_key(self, text: str) -> bytes:
+        """Key group and encoded key."""
+        return self._groups.wire_key(key_from_json(text, self._groups.key_type))
+
+    def encoded_key(self, text: str) -> bytes:
+        """The encoded key, without its key group."""
+        return self._groups.codec.encode(key_from_json(text, self._groups.key_type))
+
+    def prefix(self, text: str) -> bytes:
+        """What the encoded keys begin with that begin as the text says."""
+        return key_prefix_from_json(text, self._groups.key_type)
+
+    def map_key(self, text: str) -> bytes:
+        """The encoded key of an entry; UNSUPPORTED where the state has none."""
+        if self._codecs.map_key is None:
+            raise InvalidRequestError(
+                f"state {self._registration.queryable_name!r} is of kind "
+                f"{StateKind.Name(self._registration.kind)}: only a MAP has entries; "
+                "read its whole value",
+                reason=Reason.UNSUPPORTED,
+            )
+        return self._codecs.map_key.encode(key_from_json(text, self._codecs.map_key.type_info))
+
+    def key_text(self, wire_key: bytes) -> str:
+        """The text that `wire_key` reads."""
+        key = self._groups.decode_key(wire_key)
+        return _dumped(to_jsonable(key, self._groups.key_type))
+
+    def records_text(self, records: query_pb2.Records) -> str:
+        """The whole value of a state object."""
+        value = self._codecs.decode_records(records.elements, records.values)
+        info = self._codecs.value.type_info
+        if self._codecs.map_key is not None:
+            info = TypeInfo(Kind.MAP, key=self._codecs.map_key.type_info, element=info)
+        return _dumped(to_jsonable(value, info))
+
+    def answer_text(self, read: query_pb2.ReadKind.ValueType, value: bytes) -> str:
+        """What an answer has for one key, by how it was asked for."""
+        match read:
+            case query_pb2.PREFIX:
+                return self.records_text(query_pb2.Records.FromString(value))
+            case query_pb2.ENTRY:
+                codec = self._codecs.value
+                return _dumped(to_jsonable(codec.decode(value), codec.type_info))
+            case query_pb2.EXISTS:
+                return "true"
+            case query_pb2.SIZE:
+                size = query_pb2.Size.FromString(value)
+                return _dumped({"elements": size.elements, "value_bytes": size.value_bytes})
+            case _:
+                return self.records_text(query_pb2.Records(elements=[b""], values=[value]))
+
+
+def _dumped(jsonable: object) -> str:
+    return json.dumps(jsonable, ensure_ascii=False, allow_nan=False)

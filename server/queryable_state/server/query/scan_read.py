@@ -1,0 +1,143 @@
+"""A scan for people: keys and page tokens in, keys and page tokens out."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from queryable_state.server.query.page_token import PageToken, scan_hash_of
+from queryable_state.server.query.scan_query import ScanQuery
+from queryable_state.server.storage.base import prefix_end
+from queryable_state.v1 import query_pb2
+from queryable_state.wire.errors import InvalidRequestError, LimitExceededError
+from queryable_state.wire.store_keys import VOID_NAMESPACE
+
+if TYPE_CHECKING:
+    from queryable_state.server.settings import Limits
+    from queryable_state.wire.located_state import LocatedState
+
+
+@dataclass(frozen=True)
+class ScanRead:
+    """A `ScanKvState` call: the query of its keys, and its messages from the router's."""
+
+    located: LocatedState
+    query: ScanQuery
+    json: bool
+    """Answer in JSON."""
+    scan_hash: int
+    """Of the query without its page."""
+
+    @classmethod
+    def of(
+        cls,
+        request: query_pb2.ScanKvStateRequest,
+        located: LocatedState,
+        limits: Limits,
+        deadline_ms: int,
+    ) -> ScanRead:
+        """Raises `InvalidRequestError` for what is no range of the state's keys."""
+        start, end = _range(request, located)
+        longest = max(len(start), len(end or b""))
+        if longest > limits.key_bytes:
+            raise LimitExceededError(
+                f"an encoded key has {longest} bytes, {limits.key_bytes} allowed"
+            )
+        groups = located.registration.max_parallelism
+        first = request.first_key_group
+        last = request.last_key_group if request.HasField("last_key_group") else groups - 1
+        if not first <= last < groups:
+            raise InvalidRequestError(
+                f"key groups {first} to {last} of {located.describe()}, which has {groups}, from 0"
+            )
+        query = ScanQuery(
+            state_id=located.state_id,
+            first_key_group=first,
+            last_key_group=last,
+            start=start,
+            end=end,
+            namespace=request.namespace or VOID_NAMESPACE,
+            consistency=request.consistency,
+            allow_incomplete=request.allow_incomplete,
+            min_version=request.min_version,
+            max_staleness_ms=request.max_staleness_ms,
+            at_version=request.at_version if request.HasField("at_version") else None,
+            limit=request.limit,
+            keys_only=request.keys_only,
+            placement_version=request.placement_version,
+            deadline_ms=deadline_ms,
+        )
+        scan_hash = scan_hash_of(query)
+        if request.page_token:
+            query = _continued(query, PageToken.unseal(request.page_token), scan_hash, located)
+        return cls(located, query, request.json, scan_hash)
+
+    async def message(
+        self, message: query_pb2.ScanKvStateResponse
+    ) -> query_pb2.ScanKvStateResponse:
+        """A router's message as the caller wants it, in place."""
+        if message.page_token:
+            message.page_token = PageToken(
+                self.query.state_id, message.info.version, self.scan_hash, message.page_token
+            ).seal()
+        if self.json and message.keys:
+            # Hundreds of keys: others are answered meanwhile.
+            await asyncio.to_thread(self._write_json, message)
+        return message
+
+    def _write_json(self, message: query_pb2.ScanKvStateResponse) -> None:
+        texts = self.located.json
+        for scanned in message.keys:
+            scanned.key_json = texts.key_text(scanned.key)
+            if not self.query.keys_only:
+                scanned.value_json = texts.records_text(scanned.records)
+            scanned.ClearField("key")
+            scanned.ClearField("records")
+
+
+def _range(
+    request: query_pb2.ScanKvStateRequest, located: LocatedState
+) -> tuple[bytes, bytes | None]:
+    """The encoded keys from which and before which is read."""
+    start, end, prefix = (request.WhichOneof(name) for name in ("start", "end", "prefix"))
+    if prefix is not None:
+        if start is not None or end is not None:
+            raise InvalidRequestError("give a prefix, or a start and an end, not both")
+        begins = (
+            located.json.prefix(request.prefix_json)
+            if prefix == "prefix_json"
+            else request.prefix_key
+        )
+        return begins, prefix_end(begins)
+    first, before = request.start_key, None
+    if start == "start_json":
+        first = located.json.encoded_key(request.start_json)
+    if end is not None:
+        before = (
+            located.json.encoded_key(request.end_json) if end == "end_json" else request.end_key
+        )
+    return first, before
+
+
+def _continued(
+    query: ScanQuery, token: PageToken, scan_hash: int, located: LocatedState
+) -> ScanQuery:
+    """The query behind the key of a page token, as of its batch."""
+    if token.state_id != query.state_id or token.scan_hash != scan_hash:
+        raise InvalidRequestError(
+            f"the page token is of another scan than this one of {located.describe()}: hand it "
+            "back with the same state, range, namespace and consistency"
+        )
+    if query.consistency == query_pb2.UNCOMMITTED:
+        # What is sealed may be replaced: each page is of what there is when it is asked for.
+        return replace(query, after=token.key)
+    if query.at_version is not None and query.at_version != token.version:
+        raise InvalidRequestError(
+            f"the page token is of batch {token.version}, and batch {query.at_version} is asked "
+            "for: leave one of them out"
+        )
+    # The first page satisfied the rest that was asked of its age.
+    return replace(
+        query, after=token.key, at_version=token.version, min_version=0, max_staleness_ms=0
+    )
