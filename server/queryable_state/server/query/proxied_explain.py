@@ -60,13 +60,14 @@ class ProxiedExplain:
             found = await self._asked(owner, located)
             self._end(step)
             refusal = _refusal(found.answers[0])
-            if refusal is not None:
-                step.detail += f": {refusal.message}"
-                delay = delay_s(refusal, attempts)
-                step.retried = is_retried(refusal) and time.monotonic() + delay < self._until_s
-            if refusal is None or not step.retried:
+            if refusal is None:
                 return self._told(found, owner, located)
-            # The way of an attempt that failed: what its owner did is told, too.
+            step.detail += f": {refusal.message}"
+            delay = delay_s(refusal, attempts)
+            if not is_retried(refusal) or time.monotonic() + delay >= self._until_s:
+                return self._told(found, owner, located)
+            step.retried = True
+            # What the owner did for an attempt that failed is told, too.
             self._steps.extend(found.explanation.steps)
             attempts += 1
             located = await self._located_anew(located, delay)
