@@ -81,6 +81,28 @@ def test_sizes_follow_what_is_folded(store: StateStore, advance: Advance) -> Non
     assert size_bytes >= 100_000
 
 
+@pytest.mark.parametrize("records", [10, 5000])
+def test_sizes_have_what_is_not_folded_once(
+    store: StateStore, advance: Advance, records: int
+) -> None:
+    """Exactly where it is little, else by a sample."""
+    keys = [b"%05d" % number for number in range(records)]
+    advance(store, dict.fromkeys(keys, b"v" * 100))
+    found, size_bytes = store.approximate_size(STATE)
+    assert found == records
+    assert records * 105 <= size_bytes <= records * 110 + 4096
+    advance(store, dict.fromkeys(keys, b"w" * 100))
+    found, size_bytes = store.approximate_size(STATE)
+    assert found == records
+    assert records * 105 <= size_bytes <= records * 110 + 4096
+    store.fold(0, EVERYTHING)
+    assert store.approximate_size(STATE)[0] == records
+    advance(store, {}, deletes=keys)
+    assert store.approximate_size(STATE)[0] == 0
+    store.fold(2, EVERYTHING)
+    assert store.approximate_size(STATE)[0] <= records
+
+
 def test_readers_beside_a_folding_thread_never_see_half_a_version(
     store: StateStore, overlay: MakeOverlay
 ) -> None:

@@ -13,6 +13,7 @@ from queryable_state.server.storage.folding import Folding
 from queryable_state.server.storage.readers import store_closed
 from queryable_state.server.storage.stack_view import StackView, unknown_state
 from queryable_state.server.storage.store import NOTHING_COMMITTED, StateStore, Token
+from queryable_state.server.storage.unfolded_size import unfolded_size
 from queryable_state.server.storage.versions import Versions
 from queryable_state.wire.errors import (
     InvalidRequestError,
@@ -207,9 +208,15 @@ class LayeredStore(StateStore):
         with self._bulk_lock:
             self._check_open()
             try:
-                return self._base.approximate_size(state_id)
+                records, size_bytes = self._base.approximate_size(state_id)
+                source = self._base.source(state_id)
             except KeyError:
                 raise unknown_state(state_id) from None
+            overlays = [each.overlay.states.get(state_id) for each in self._versions.sealed]
+            more, more_bytes = unfolded_size(
+                (each for each in overlays if each is not None), source
+            )
+            return max(0, records + more), max(0, size_bytes + more_bytes)
 
     def close(self) -> None:
         with self._flush_lock, self._bulk_lock:

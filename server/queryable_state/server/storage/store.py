@@ -230,7 +230,7 @@ class StateStore(ABC):
 
     @abstractmethod
     def approximate_size(self, state_id: int) -> tuple[int, int]:
-        """(records, bytes) of a state, off by what is not folded or not compacted."""
+        """(records, bytes) of a state's committed version, off by what is not compacted."""
 
     @abstractmethod
     def close(self) -> None:
