@@ -5,9 +5,12 @@ from queryable_state.client._client import QueryableStateClient
 from queryable_state.client._consistency import Consistency
 from queryable_state.client._elements import MapEntry, Presence, Size
 from queryable_state.client._errors import ClientClosedError
+from queryable_state.client._explanation import ExplainStep, Explanation
 from queryable_state.client._info import ReadInfo, Role
 from queryable_state.client._listing import JobInfo, StateInfo
+from queryable_state.client._measure import StateMeasure, StatePart
 from queryable_state.client._multi_get import KeyResult, KeyStatus, MultiGet
+from queryable_state.client._scan import Scan
 from queryable_state.client._state import (
     AggregatingState,
     KvState,
@@ -47,6 +50,8 @@ __all__ = [
     "Consistency",
     "CorruptDataError",
     "DescriptorMismatchError",
+    "ExplainStep",
+    "Explanation",
     "InternalError",
     "InvalidRequestError",
     "JobInfo",
@@ -72,9 +77,12 @@ __all__ = [
     "RetryLaterError",
     "Role",
     "Row",
+    "Scan",
     "Size",
     "StateInfo",
     "StateLostError",
+    "StateMeasure",
+    "StatePart",
     "TypeInfo",
     "Types",
     "UnknownJobError",

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from queryable_state.client._arguments import Job, job_text
+from typing import TYPE_CHECKING, Any
+
+from queryable_state.client._arguments import Job, ReadOptions, check_name, job_text
 from queryable_state.client._client_base import DEFAULT_PORT, DEFAULT_TIMEOUT_S
+from queryable_state.client._explain import ExplainedLookup
 from queryable_state.client._listing import JobInfo, StateInfo
 from queryable_state.client._lookups import KeyLookups
+from queryable_state.client._measure import StateMeasure
+from queryable_state.client._scan import Scan
+from queryable_state.client._scan_range import ALL, ScanRange
 from queryable_state.v1 import query_pb2
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from queryable_state.client._explanation import Explanation
 
 __all__ = ["DEFAULT_PORT", "DEFAULT_TIMEOUT_S", "QueryableStateClient"]
 
@@ -40,6 +51,61 @@ class QueryableStateClient(KeyLookups):
     `gc.freeze()` and `gc.set_threshold(100_000, 50, 1000)` keep the longest
     answers short.
     """
+
+    def scan(
+        self,
+        job: Job,
+        state_name: str,
+        *,
+        start: Any = ALL,
+        end: Any = ALL,
+        prefix: Any = ALL,
+        limit: int | None = None,
+        page_token: bytes = b"",
+        keys_only: bool = False,
+        **options: Unpack[ReadOptions],
+    ) -> Scan:
+        """The keys of a state with their states, as of one committed batch.
+
+        Args:
+            job: As of `get_kv_state`, like all options not said here.
+            state_name: The queryable name.
+            start: From this key on, in the order of keys within each key group.
+            end: Before this key.
+            prefix: Keys that begin so: of a string or binary its beginning, of a
+                row or tuple its first fields. Not with `start` and `end`.
+            limit: At most so many keys; what follows is behind `page_token`.
+            page_token: Of an earlier scan of the same keys: behind its page.
+            keys_only: No states.
+            timeout_s: Seconds until the next page must be there, not for them all.
+
+        Nothing is asked for before the first page is taken; then also refusals are
+        raised, but for arguments that can be of no scan.
+        """
+        keys = ScanRange(start, end, prefix, limit, page_token, keys_only)
+        return Scan(self._dispatcher(), self._lane(job, state_name, options), keys)
+
+    async def measure(
+        self, job: Job, state_name: str, *, timeout_s: float | None = None
+    ) -> StateMeasure:
+        """About how many records and bytes a state holds, and where."""
+        check_name(state_name)
+        request = query_pb2.MeasureStateRequest(job=job_text(job), state_name=state_name)
+        response = await self._dispatcher().peers.measure_state(
+            request, timeout_s=self._seconds(timeout_s)
+        )
+        return StateMeasure.from_proto(response)
+
+    async def explain(
+        self, job: Job, state_name: str, key: Any, **options: Unpack[ReadOptions]
+    ) -> Explanation:
+        """The answer to one key, and how it came about: owner, hops, caches, retries, times.
+
+        Asked of whom `get_kv_state` would ask; arguments as there. That nothing is
+        stored under the key, and what a server refuses, stands in the explanation.
+        """
+        lane = self._lane(job, state_name, options)
+        return await ExplainedLookup(self._dispatcher(), lane, key).explain()
 
     async def list_jobs(self, *, timeout_s: float | None = None) -> list[JobInfo]:
         """The jobs the coordinator knows, oldest first."""

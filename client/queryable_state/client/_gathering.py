@@ -130,8 +130,7 @@ def gather(lane: Lane, keys: Sequence[Any], deadline: float) -> Gathering:
 
 def raise_if_refused(lane: Lane, gathering: Gathering) -> None:
     """Raises what holds for the whole call, where there is such a refusal."""
-    if lane.refusal is not None:
-        raise afresh(lane.refusal)
+    lane.check()
     for failure in gathering.failures():
         if isinstance(failure, _OF_THE_CALL):
             raise afresh(failure)

@@ -29,6 +29,11 @@ class Role(enum.IntEnum):
     """It answered from a checkpoint of a job that does not run."""
 
 
+def role_of(number: int) -> Role:
+    """A role as it came over the wire; one of a later version is UNKNOWN."""
+    return Role(number) if number in Role._value2member_map_ else Role.UNKNOWN
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReadInfo:
     """Where and when a value was read."""
@@ -56,13 +61,12 @@ class ReadInfo:
 
     @classmethod
     def from_proto(cls, info: query_pb2.ReadInfo) -> Self:
-        """The info as it came over the wire; a role of a later version is UNKNOWN."""
-        known = info.role in Role._value2member_map_
+        """The info as it came over the wire."""
         return cls(
             version=info.version,
             commit_time_ms=info.commit_time_ms,
             watermark_ms=info.watermark_ms,
-            role=Role(info.role) if known else Role.UNKNOWN,
+            role=role_of(info.role),
             server_id=info.server_id,
             complete_since_batch=info.complete_since_batch,
             checkpoint=info.checkpoint,

@@ -139,6 +139,11 @@ class Lane:
         """A future of the lane's loop."""
         return self._dispatcher.new_future()
 
+    def check(self) -> None:
+        """Raises where the state is not what the caller takes it for."""
+        if self.refusal is not None:
+            raise afresh(self.refusal)
+
     def describe(self) -> str:
         """The state for error texts."""
         return self.handle.describe()

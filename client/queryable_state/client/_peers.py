@@ -10,7 +10,8 @@ import grpc.aio
 from queryable_state.client._errors import ClientClosedError
 from queryable_state.client._peer import Peer
 from queryable_state.client._retries import delay_s, is_transient
-from queryable_state.wire.errors import QueryTimeoutError, RetryLaterError
+from queryable_state.client._scan_call import ScanCall
+from queryable_state.wire.errors import QueryableStateError, QueryTimeoutError, RetryLaterError
 from queryable_state.wire.query_stream import is_being_cancelled
 from queryable_state.wire.status import ERROR_METADATA, error_from_call
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from queryable_state.client._dispatcher import Dispatcher
     from queryable_state.client._handle import StateHandle
     from queryable_state.v1 import query_pb2
-    from queryable_state.wire.errors import QueryableStateError
     from queryable_state.wire.located_state import Owner
 
 # Who cannot be reached behind a firewall stays so; the home server is waited for.
@@ -93,6 +93,47 @@ class Peers:
         """The states; asked again until somebody answers or time runs out."""
         return await self._insist(lambda peer: peer.stub.ListStates, request, timeout_s)
 
+    async def measure_state(
+        self, request: query_pb2.MeasureStateRequest, *, timeout_s: float
+    ) -> query_pb2.MeasureStateResponse:
+        """About how much a state holds, as the home server finds: an owner knows its part alone."""
+        return await self._insist(
+            lambda peer: peer.stub.MeasureState, request, timeout_s, home_only=True
+        )
+
+    async def explain(
+        self, peer: Peer, request: query_pb2.GetKvStateRequest, *, timeout_s: float
+    ) -> query_pb2.ExplainKvStateResponse:
+        """One look-up and how it came about; one attempt."""
+        return await self._ask(lambda peer: peer.stub.ExplainKvState, peer, request, timeout_s)
+
+    def scan(self, request: query_pb2.ScanKvStateRequest) -> ScanCall:
+        """A scan by the home server."""
+        return ScanCall(self, self._home, request)
+
+    def refusal(
+        self, refused: grpc.aio.AioRpcError, peer: Peer, timeout_s: float
+    ) -> QueryableStateError:
+        """What the end of a call means to its caller."""
+        if self._closed:
+            return _closed_error()
+        if any(key == ERROR_METADATA for key, _ in refused.trailing_metadata() or ()):
+            return error_from_call(refused, peer.address)
+        if refused.code() == grpc.StatusCode.UNAVAILABLE:
+            return peer.unreachable(str(refused.details()))
+        if refused.code() == grpc.StatusCode.DEADLINE_EXCEEDED:
+            return QueryTimeoutError(
+                f"{peer.address} did not answer within {timeout_s:g} s: allow more time, or find "
+                "out why it is slow"
+            )
+        return error_from_call(refused, peer.address)
+
+    def raise_if_closed(self) -> None:
+        """Raises where the client was closed, and not the task cancelled: closing a channel
+        cancels its calls, not the tasks that wait for them."""
+        if self._closed and not is_being_cancelled():
+            raise _closed_error() from None
+
     async def aclose(self) -> None:
         """Closes every connection; idempotent."""
         self._closed = True
@@ -104,13 +145,18 @@ class Peers:
         rpc: Callable[[Peer], Callable[..., Awaitable[_Response]]],
         request: Any,
         timeout_s: float,
+        *,
+        home_only: bool = False,
     ) -> _Response:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         attempts = 0
         while True:
+            left_s = deadline - loop.time()
             try:
-                return await self._ask_each(rpc, request, deadline - loop.time())
+                if home_only:
+                    return await self._ask(rpc, self._home, request, left_s)
+                return await self._ask_each(rpc, request, left_s)
             except RetryLaterError as error:
                 delay = delay_s(error, attempts)
                 if not is_transient(error) or loop.time() + delay >= deadline:
@@ -131,39 +177,32 @@ class Peers:
         peers = [self._home, *others] if self._home.may_connect() else [*others, self._home]
         failure: QueryableStateError | None = None
         for number, peer in enumerate(peers):
-            share_s = timeout_s / (len(peers) - number)
             started = asyncio.get_running_loop().time()
             try:
-                return await rpc(peer)(request, timeout=share_s)
-            except grpc.aio.AioRpcError as refused:
-                failure = self._translated(refused, peer, share_s)
-            except asyncio.CancelledError:
-                # Closing the channel cancels the call, not the task that waits for it.
-                if self._closed and not is_being_cancelled():
-                    raise self._closed_error() from None
-                raise
-            if not is_transient(failure) and not isinstance(failure, QueryTimeoutError):
-                raise failure
+                return await self._ask(rpc, peer, request, timeout_s / (len(peers) - number))
+            except QueryableStateError as refusal:
+                if not is_transient(refusal) and not isinstance(refusal, QueryTimeoutError):
+                    raise
+                failure = refusal
             timeout_s -= asyncio.get_running_loop().time() - started
         assert failure is not None
         raise failure
 
-    def _translated(
-        self, refused: grpc.aio.AioRpcError, peer: Peer, timeout_s: float
-    ) -> QueryableStateError:
-        if self._closed:
-            return self._closed_error()
-        if any(key == ERROR_METADATA for key, _ in refused.trailing_metadata() or ()):
-            return error_from_call(refused, peer.address)
-        if refused.code() == grpc.StatusCode.UNAVAILABLE:
-            return peer.unreachable(str(refused.details()))
-        if refused.code() == grpc.StatusCode.DEADLINE_EXCEEDED:
-            return QueryTimeoutError(
-                f"{peer.address} did not answer within {timeout_s:g} s: allow more time, or find "
-                "out why it is slow"
-            )
-        return error_from_call(refused, peer.address)
+    async def _ask(
+        self,
+        rpc: Callable[[Peer], Callable[..., Awaitable[_Response]]],
+        peer: Peer,
+        request: Any,
+        timeout_s: float,
+    ) -> _Response:
+        try:
+            return await rpc(peer)(request, timeout=timeout_s)
+        except grpc.aio.AioRpcError as refused:
+            raise self.refusal(refused, peer, timeout_s) from refused
+        except asyncio.CancelledError:
+            self.raise_if_closed()
+            raise
 
-    @staticmethod
-    def _closed_error() -> ClientClosedError:
-        return ClientClosedError("the client was closed while this call waited: open another")
+
+def _closed_error() -> ClientClosedError:
+    return ClientClosedError("the client was closed while this call waited: open another")

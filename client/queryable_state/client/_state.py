@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from queryable_state.client._info import ReadInfo
 from queryable_state.v1 import query_pb2, registration_pb2
-from queryable_state.wire.errors import InvalidRequestError, Reason
+from queryable_state.wire.errors import CorruptDataError, InvalidRequestError, Reason
 
 if TYPE_CHECKING:
     from collections.abc import ItemsView, Iterator, KeysView, ValuesView
@@ -256,6 +256,18 @@ STATE_TYPES: dict[registration_pb2.StateKind.ValueType, type[KvState]] = {
     registration_pb2.REDUCING: ReducingState,
     registration_pb2.AGGREGATING: AggregatingState,
 }
+
+
+def state_of(
+    kind: registration_pb2.StateKind.ValueType, records: query_pb2.Records, reading: Reading
+) -> KvState:
+    """The state that has these records, as scans answer them; at least one."""
+    state_type = STATE_TYPES[kind]
+    if issubclass(state_type, _RecordsState):
+        return state_type(records.SerializeToString(), reading)
+    if not records.values:
+        raise CorruptDataError(f"a {state_type.kind} was answered without a record")
+    return state_type(records.values[0], reading)
 
 
 def _takes_no_key(state: KvState, key: Any) -> None:

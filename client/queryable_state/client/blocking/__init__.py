@@ -4,5 +4,6 @@ States, listings and errors are those of `queryable_state.client`.
 """
 
 from queryable_state.client.blocking._client import QueryableStateClient
+from queryable_state.client.blocking._scan import Scan
 
-__all__ = ["QueryableStateClient"]
+__all__ = ["QueryableStateClient", "Scan"]

@@ -12,7 +12,9 @@ from queryable_state.client._client import DEFAULT_PORT, DEFAULT_TIMEOUT_S
 from queryable_state.client._client import QueryableStateClient as AsyncClient
 from queryable_state.client._errors import ClientClosedError
 from queryable_state.client._lookups import NO_MAP_KEY
+from queryable_state.client._scan_range import ALL
 from queryable_state.client.blocking._loop_thread import LoopThread
+from queryable_state.client.blocking._scan import Scan
 
 if TYPE_CHECKING:
     import asyncio
@@ -21,8 +23,11 @@ if TYPE_CHECKING:
 
     from queryable_state.client._arguments import Job, ReadOptions
     from queryable_state.client._elements import MapEntry, Presence, Size
+    from queryable_state.client._explanation import Explanation
     from queryable_state.client._listing import JobInfo, StateInfo
+    from queryable_state.client._measure import StateMeasure
     from queryable_state.client._multi_get import MultiGet
+    from queryable_state.client._scan import Scan as AsyncScan
     from queryable_state.client._state import KvState
 
 _Result = TypeVar("_Result")
@@ -109,6 +114,47 @@ class QueryableStateClient:
     def size(self, job: Job, state_name: str, key: Any, **options: Unpack[ReadOptions]) -> Size:
         """How much is stored under a key."""
         return self._call(self._client.size, job, state_name, key, **options)
+
+    def scan(
+        self,
+        job: Job,
+        state_name: str,
+        *,
+        start: Any = ALL,
+        end: Any = ALL,
+        prefix: Any = ALL,
+        limit: int | None = None,
+        page_token: bytes = b"",
+        keys_only: bool = False,
+        **options: Unpack[ReadOptions],
+    ) -> Scan:
+        """The keys of a state with their states, as of one committed batch; an iterator."""
+        thread, ask = self._opened(), self._client.scan
+
+        async def open_scan() -> AsyncScan:
+            return ask(
+                job,
+                state_name,
+                start=start,
+                end=end,
+                prefix=prefix,
+                limit=limit,
+                page_token=page_token,
+                keys_only=keys_only,
+                **options,
+            )
+
+        return Scan(thread, thread.call(open_scan))
+
+    def measure(self, job: Job, state_name: str, *, timeout_s: float | None = None) -> StateMeasure:
+        """About how many records and bytes a state holds, and where."""
+        return self._call(self._client.measure, job, state_name, timeout_s=timeout_s)
+
+    def explain(
+        self, job: Job, state_name: str, key: Any, **options: Unpack[ReadOptions]
+    ) -> Explanation:
+        """The answer to one key, and how it came about."""
+        return self._call(self._client.explain, job, state_name, key, **options)
 
     def list_jobs(self, *, timeout_s: float | None = None) -> list[JobInfo]:
         """The jobs the coordinator knows, oldest first."""

@@ -1,0 +1,85 @@
+"""A scan for threads."""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Self
+
+from queryable_state.client._errors import ClientClosedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from queryable_state.client._info import ReadInfo
+    from queryable_state.client._scan import Page
+    from queryable_state.client._scan import Scan as AsyncScan
+    from queryable_state.client._state import KvState
+    from queryable_state.client.blocking._loop_thread import LoopThread
+
+
+class Scan:
+    """The keys of a state with their states: an iterator of pairs, gone through once.
+
+        with client.scan(job, "lastTemperature", prefix="sensor_") as scan:
+            for key, state in scan:
+                print(key, state.value())
+
+    Says and keeps to what `queryable_state.client.Scan` does. For one thread at a time.
+    """
+
+    def __init__(self, thread: LoopThread, scan: AsyncScan) -> None:
+        self._thread = thread
+        self._scan = scan
+        self._entries: deque[tuple[Any, KvState | None]] = deque()
+
+    @property
+    def page_token(self) -> bytes:
+        """Goes on behind the page taken last; empty where nothing follows."""
+        return self._scan.page_token
+
+    @property
+    def complete(self) -> bool:
+        """Whether all was read that was asked for, and no key group had lost older state."""
+        return self._scan.complete
+
+    @property
+    def info(self) -> ReadInfo | None:
+        """The batch that is read, its clocks, and who answers; None before the first page."""
+        return self._scan.info
+
+    def pages(self) -> Iterator[Page]:
+        """The keys and states by page, as servers send them."""
+        while (page := self.next_page()) is not None:
+            yield page
+
+    def next_page(self) -> Page | None:
+        """The next page, which is never empty; None: there is none."""
+        page: Page | None = self._thread.call(self._scan.next_page)
+        return page
+
+    def close(self) -> None:
+        """Ends the scan, on the servers too. Idempotent."""
+        self._entries.clear()
+        with suppress(ClientClosedError):
+            self._thread.call(self._scan.aclose)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> tuple[Any, KvState | None]:
+        if not self._entries:
+            page = self.next_page()
+            if page is None:
+                raise StopIteration
+            self._entries.extend(page)
+        return self._entries.popleft()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<blocking {self._scan!r}>"
