@@ -11,9 +11,11 @@ import pytest
 
 from queryable_state.client import (
     ClientClosedError,
+    Consistency,
     InvalidRequestError,
     RetryLaterError,
     UnknownKeyOrNamespaceError,
+    UnknownStateError,
 )
 from queryable_state.client.blocking import QueryableStateClient
 
@@ -49,6 +51,60 @@ async def test_every_call_returns_what_the_await_would(
                 client.get_kv_state("sensors", "last", "nobody")
             with pytest.raises(InvalidRequestError):
                 client.get_kv_state("sensors", "", "sensor_1")
+
+    await _in_thread(use)
+
+
+async def test_every_question_has_its_blocking_call(
+    cluster: InProcessCluster, job: InProcessJob
+) -> None:
+    def use() -> None:
+        with _client_of(cluster.servers[0].addresses.proxy) as client:
+            read = Consistency.at_least(1)
+            result = client.multi_get("sensors", "last", iter(["sensor_1", "nobody"]), one_cut=True)
+            assert (len(result.found()), result.missing, result.version) == (1, ["nobody"], 1)
+            states = client.get_kv_states("sensors", "last", ["sensor_1"], one_cut=True)
+            assert [state and state.value() for state in states] == [1.0]
+            entry = client.get_map_entry("sensors", "counts", "sensor_1", "y", consistency=read)
+            assert entry.value() == 2
+            assert client.contains("sensors", "counts", "sensor_1", "y")
+            assert not client.contains("sensors", "last", "nobody")
+            assert client.size("sensors", "seen", "sensor_1").elements == 2
+            assert client.measure("sensors", "last").records == 100
+            explained = client.explain("sensors", "last", "sensor_1")
+            assert explained.state is not None
+            assert explained.state.value() == 1.0
+
+    await _in_thread(use)
+
+
+async def test_a_scan_is_a_plain_iterator(cluster: InProcessCluster, job: InProcessJob) -> None:
+    def use() -> None:
+        with _client_of(cluster.servers[0].addresses.proxy) as client:
+            scan = client.scan("sensors", "last")
+            values = {key: state.value() for key, state in scan if state is not None}
+            assert values == {f"sensor_{number}": float(number) for number in range(100)}
+            assert scan.complete
+            assert scan.info is not None
+            assert scan.info.version == 1
+            with client.scan("sensors", "last", limit=10, keys_only=True) as first:
+                pages = list(first.pages())
+            assert [state for page in pages for _, state in page] == [None] * 10
+            rest = client.scan("sensors", "last", page_token=first.page_token)
+            assert len(list(rest)) == 90
+            left = client.scan("sensors", "last")
+            next(left)
+            left.close()
+            assert list(left) == []
+            with pytest.raises(InvalidRequestError, match="not both"):
+                client.scan("sensors", "last", start="a", prefix="b")
+            with pytest.raises(UnknownStateError):
+                next(client.scan("sensors", "lost"))
+            open_still = client.scan("sensors", "last")
+            next(open_still)
+        open_still.close()
+        with pytest.raises(ClientClosedError):
+            client.scan("sensors", "last")
 
     await _in_thread(use)
 

@@ -208,7 +208,7 @@ def count_keys(engine: QueryEngine, asked: list[int]) -> None:
     """Notes how many keys each query has that reaches an engine."""
     answer = engine.answer
 
-    def noted(query: query_pb2.Query) -> query_pb2.Answer:
+    def noted(query: query_pb2.Query) -> query_pb2.Answer | None:
         asked.append(len(query.keys))
         return answer(query)
 

@@ -1,0 +1,271 @@
+"""Scans: what they answer, where they go on, and what they leave behind."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.client.asking import client_of, until
+
+from queryable_state.client import (
+    ClientClosedError,
+    Consistency,
+    InvalidRequestError,
+    KeyTypeError,
+    KvState,
+    ListState,
+    MapState,
+    RetryLaterError,
+    Types,
+    UnknownStateError,
+    ValueState,
+    VersionGoneError,
+)
+from queryable_state.server.testing.cluster import declare
+
+if TYPE_CHECKING:
+    from queryable_state.client import QueryableStateClient
+    from queryable_state.server.testing.cluster import InProcessCluster, InProcessJob
+
+ALL = {f"sensor_{number}": float(number) for number in range(100)}
+
+
+async def test_a_scan_has_every_key_once_in_order_within_key_groups(
+    client: QueryableStateClient,
+) -> None:
+    scan = client.scan("sensors", "last")
+    assert (scan.info, scan.complete, scan.page_token) == (None, False, b"")
+    entries = [(key, _value(state)) async for key, state in scan]
+    assert len(entries) == 100
+    assert dict(entries) == ALL
+    assert scan.complete
+    assert scan.page_token == b""
+    assert scan.info is not None
+    assert scan.info.version == 1
+    # Gone through once.
+    assert [entry async for entry in scan] == []
+    handle = client._dispatcher().locator.handle("sensors", "last")
+    assert handle.codecs is not None
+    wire_keys = [handle.codecs.key_groups.wire_key(key) for key, _ in entries]
+    assert wire_keys == sorted(wire_keys)
+
+
+async def test_states_of_every_kind_are_scanned(client: QueryableStateClient) -> None:
+    [(key, seen)] = [entry async for entry in client.scan("sensors", "seen")]
+    assert isinstance(seen, ListState)
+    assert (key, seen.get()) == ("sensor_1", ["a", "b"])
+    [(_, counts)] = [entry async for entry in client.scan("sensors", "counts")]
+    assert isinstance(counts, MapState)
+    assert dict(counts.items()) == {"x": 1, "y": 2}
+    [(_, maximum)] = [entry async for entry in client.scan("sensors", "maximum")]
+    assert maximum is not None
+    assert (maximum.get(), maximum.info.version) == (99, 1)
+
+
+async def test_ranges_prefixes_and_keys_alone(client: QueryableStateClient) -> None:
+    async def keys_of(**keys: str) -> set[str]:
+        scan = client.scan("sensors", "last", keys_only=True, **keys)  # type: ignore[arg-type]
+        entries = [entry async for entry in scan]
+        assert {state for _, state in entries} <= {None}
+        return {key for key, _ in entries}
+
+    assert await keys_of() == set(ALL)
+    assert await keys_of(prefix="sensor_1") == {key for key in ALL if key.startswith("sensor_1")}
+    assert await keys_of(prefix="") == set(ALL)
+    assert await keys_of(prefix="x") == set()
+    assert await keys_of(start="sensor_5") == {key for key in ALL if key >= "sensor_5"}
+    assert await keys_of(end="sensor_5") == {key for key in ALL if key < "sensor_5"}
+    assert await keys_of(start="sensor_2", end="sensor_3") == {
+        key for key in ALL if "sensor_2" <= key < "sensor_3"
+    }
+
+
+async def test_tuples_are_scanned_by_their_first_fields(
+    cluster: InProcessCluster, client: QueryableStateClient
+) -> None:
+    job = cluster.job("trips", declare("by", Types.TUPLE([Types.STRING(), Types.INT()]), "bigint"))
+    await job.run(0, {"by": {("AA", 1): 1, ("AA", 2): 2, ("AB", 1): 3}})
+    scan = client.scan("trips", "by", prefix=("AA",))
+    assert {key: _value(state) async for key, state in scan} == {("AA", 1): 1, ("AA", 2): 2}
+
+
+async def test_pages_by_token_have_every_key_once(
+    client: QueryableStateClient, job: InProcessJob
+) -> None:
+    """As of the first page's batch, though another one commits in between."""
+    seen: dict[str, float] = {}
+    token, pages = b"", 0
+    while True:
+        scan = client.scan("sensors", "last", limit=30, page_token=token)
+        page = {key: _value(state) async for key, state in scan}
+        assert not seen.keys() & page.keys()
+        seen |= page
+        assert scan.info is not None
+        assert scan.info.version == 1
+        token, pages = scan.page_token, pages + 1
+        if not token:
+            break
+        assert len(page) == 30
+        if pages == 1:
+            await job.run(2, {"last": dict.fromkeys(ALL, -1.0)})
+    assert seen == ALL
+    assert pages == 4
+
+
+async def test_pages_are_never_empty_and_say_where_they_go_on(
+    client: QueryableStateClient, job: InProcessJob
+) -> None:
+    await job.run(2, {"last": {f"key_{number}": 1.0 for number in range(5000)}})
+    scan = client.scan("sensors", "last", prefix="key_")
+    sizes = []
+    async for page in scan.pages():
+        sizes.append(len(page))
+        if len(sizes) == 2:
+            break
+    token = scan.page_token
+    await scan.aclose()
+    rest = client.scan("sensors", "last", prefix="key_", page_token=token)
+    left = [key async for key, _ in rest]
+    assert all(sizes)
+    assert sum(sizes) + len(set(left)) == 5000
+
+
+async def test_a_token_of_another_scan_is_refused(client: QueryableStateClient) -> None:
+    scan = client.scan("sensors", "last", limit=10)
+    assert len([key async for key, _ in scan]) == 10
+    for other in (
+        client.scan("sensors", "last", page_token=scan.page_token, prefix="x"),
+        client.scan("sensors", "maximum", page_token=scan.page_token),
+        client.scan("sensors", "last", page_token=scan.page_token[:-1]),
+        client.scan("sensors", "last", page_token=b"no token"),
+    ):
+        with pytest.raises(InvalidRequestError, match="page token"):
+            await anext(other)
+
+
+async def test_scans_wait_for_the_batch_asked_for(
+    client: QueryableStateClient, cluster: InProcessCluster, job: InProcessJob
+) -> None:
+    scan = client.scan("sensors", "last", consistency=Consistency.at_least(2))
+    first = asyncio.ensure_future(scan.next_page())
+    stores = cluster.servers[0].table.job(job.query_id)
+    assert stores is not None
+    await until(lambda: len(stores.parked) > 0)
+    await job.run(2, {"last": dict.fromkeys(ALL, 2.0)})
+    assert {_value(state) for _, state in await first or []} == {2.0}
+    assert {_value(state) async for _, state in scan} <= {2.0}
+    assert scan.info is not None
+    assert scan.info.version == 2
+
+
+async def test_a_scan_left_early_holds_nothing(
+    client: QueryableStateClient, cluster: InProcessCluster, job: InProcessJob
+) -> None:
+    """Whether it is closed, its task is cancelled, or its client is closed."""
+    await job.run(2, {"last": {f"key_{number}": 1.0 for number in range(20_000)}})
+
+    def under_way() -> int:
+        return sum(server.engine._scans.open for server in cluster.servers)
+
+    async with client.scan("sensors", "last") as scan:
+        await anext(scan)
+        assert under_way()
+    await until(lambda: not under_way())
+    assert [entry async for entry in scan] == []
+
+    reading = asyncio.Event()
+
+    async def read() -> None:
+        async for _ in client.scan("sensors", "last"):
+            reading.set()
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(read())
+    await reading.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await until(lambda: not under_way())
+
+    scan = client.scan("sensors", "last")
+    await anext(scan)
+    await client.aclose()
+    await until(lambda: not under_way())
+    with pytest.raises(ClientClosedError):
+        async for _ in scan:
+            pass
+
+
+async def test_a_scan_goes_on_where_a_proxy_left_it(
+    cluster: InProcessCluster, job: InProcessJob
+) -> None:
+    """Another one on its port continues, as of the same batch."""
+    keys = {f"key_{number:05}": float(number) for number in range(20_000)}
+    await job.run(2, {"last": keys})
+    proxy = await cluster.add_proxy()
+    port = proxy.address.rpartition(":")[2]
+    async with client_of(proxy.address, direct=False) as client:
+        scan = client.scan("sensors", "last", prefix="key_")
+        seen = dict(await scan.next_page() or [])
+        await proxy.aclose()
+        pending = asyncio.ensure_future(_rest(scan))
+        await cluster.add_proxy(ports=port, ports_strict=True)
+        rest = await pending
+        assert len(seen) + len(rest) == len(keys)
+        assert {key: _value(state) for key, state in (seen | rest).items()} == keys
+        assert scan.complete
+        assert scan.info is not None
+        assert scan.info.version == 2
+
+
+async def test_a_batch_that_is_gone_ends_the_scan(
+    client: QueryableStateClient, job: InProcessJob
+) -> None:
+    scan = client.scan("sensors", "last", limit=10)
+    assert len([key async for key, _ in scan]) == 10
+    for batch in range(2, 12):
+        await job.run(batch, {"last": dict.fromkeys(ALL, float(batch))})
+    later = client.scan("sensors", "last", page_token=scan.page_token)
+    with pytest.raises(VersionGoneError):
+        await _rest(later)
+
+
+async def test_nobody_to_ask_is_a_typed_error_in_time() -> None:
+    async with client_of("127.0.0.1:1", timeout_s=0.4) as client:
+        with pytest.raises(RetryLaterError, match=r"127\.0\.0\.1:1"):
+            await anext(client.scan("sensors", "last"))
+
+
+async def test_what_can_be_no_scan_is_refused_at_once(client: QueryableStateClient) -> None:
+    with pytest.raises(InvalidRequestError, match="not both"):
+        client.scan("sensors", "last", prefix="a", start="b")
+    for limit in (0, -1, 1.5, True):
+        with pytest.raises(InvalidRequestError, match="limit"):
+            client.scan("sensors", "last", limit=limit)  # type: ignore[arg-type]
+    with pytest.raises(InvalidRequestError, match="page_token"):
+        client.scan("sensors", "last", page_token="text")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="timeout"):
+        client.scan("sensors", "last", timeout=1)  # type: ignore[call-arg]
+
+
+async def test_what_the_state_has_not_is_refused_with_the_first_page(
+    client: QueryableStateClient,
+) -> None:
+    with pytest.raises(UnknownStateError, match="lost"):
+        await anext(client.scan("sensors", "lost"))
+    for wrong in (
+        client.scan("sensors", "last", start=1),
+        client.scan("sensors", "last", prefix=1),
+        client.scan("sensors", "last", key_type="bigint"),
+    ):
+        with pytest.raises(KeyTypeError, match="last"):
+            await anext(wrong)
+
+
+def _value(state: KvState | None) -> float:
+    assert isinstance(state, ValueState)
+    return float(state.value())
+
+
+async def _rest(scan: object) -> dict[str, KvState | None]:
+    return {key: state async for key, state in scan}  # type: ignore[attr-defined]
