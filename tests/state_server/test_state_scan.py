@@ -83,11 +83,15 @@ async def test_key_groups_may_be_chosen(filled: Owner) -> None:
     assert (await messages(filled, query))[-1].complete
 
 
-async def test_a_limit_cuts_off_and_the_scan_goes_on_behind_its_last_key(filled: Owner) -> None:
+@pytest.mark.parametrize("limit", [700, 512])
+async def test_a_limit_cuts_off_and_the_scan_goes_on_behind_its_last_key(
+    filled: Owner, limit: int
+) -> None:
+    """In the middle of a message, and at the end of a full one."""
     found: dict[str, list[bytes]] = {}
     after, pages = b"", 0
     while True:
-        query = scan_query(limit=700, after=after)
+        query = scan_query(limit=limit, after=after)
         page = await messages(filled, query)
         found |= await scanned(filled, query)
         pages += 1
@@ -95,9 +99,9 @@ async def test_a_limit_cuts_off_and_the_scan_goes_on_behind_its_last_key(filled:
         if not after:
             break
         assert not page[-1].complete
-        assert sum(len(message.keys) for message in page) == 700
+        assert sum(len(message.keys) for message in page) == limit
     assert page[-1].complete
-    assert pages == 3
+    assert pages == -(-len(ALL) // limit)
     assert found == stored(ALL)
 
 
