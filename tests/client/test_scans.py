@@ -16,6 +16,7 @@ from queryable_state.client import (
     KvState,
     ListState,
     MapState,
+    Reason,
     RetryLaterError,
     Types,
     UnknownStateError,
@@ -157,6 +158,31 @@ async def test_scans_wait_for_the_batch_asked_for(
     assert {_value(state) async for _, state in scan} <= {2.0}
     assert scan.info is not None
     assert scan.info.version == 2
+
+
+async def test_a_batch_that_does_not_come_says_so_before_time_is_over(
+    client: QueryableStateClient,
+) -> None:
+    scan = client.scan("sensors", "last", consistency=Consistency.at_least(9), timeout_s=0.5)
+    with pytest.raises(RetryLaterError, match="batch 9") as raised:
+        await anext(scan)
+    assert raised.value.reason == Reason.BEHIND
+
+
+async def test_the_time_of_a_scan_is_that_of_a_page(
+    client: QueryableStateClient, job: InProcessJob
+) -> None:
+    """Who takes long over the keys may, also where the batch had to be waited for."""
+    await job.run(2, {"last": {f"key_{number}": 1.0 for number in range(5000)}})
+    loop = asyncio.get_running_loop()
+    for consistency in (Consistency.COMMITTED, Consistency.at_least(2)):
+        scan = client.scan("sensors", "last", prefix="key_", consistency=consistency, timeout_s=0.5)
+        begun, keys = loop.time(), []
+        async for page in scan.pages():
+            keys.extend(key for key, _ in page)
+            if len(keys) < 1500:
+                await until(lambda at=begun: loop.time() - at > 0.6)  # type: ignore[misc]
+        assert len(set(keys)) == len(keys) == 5000
 
 
 async def test_a_scan_left_early_holds_nothing(

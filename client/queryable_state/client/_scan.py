@@ -139,10 +139,19 @@ class Scan:
         return f"<{type(self).__name__} of {self._lane.describe()}, {state}>"
 
     async def _read(self, deadline: float) -> Page:
+        loop = asyncio.get_running_loop()
+        # A server waits for a batch as long as its caller would, which a call without a
+        # deadline does not tell. The pages have no deadline together: once the batch is
+        # known another call reads on.
+        waits = self._lane.options.consistency.may_wait and not self._token
         if self._call is None:
-            self._call = self._dispatcher.peers.scan(await self._request(deadline))
-        left_s = deadline - asyncio.get_running_loop().time()
-        return self._take(await self._call.next(max(0.0, left_s)))
+            request = await self._request(deadline)
+            left_s = max(0.0, deadline - loop.time())
+            self._call = self._dispatcher.peers.scan(request, timeout_s=left_s if waits else None)
+        page = self._take(await self._call.next(max(0.0, deadline - loop.time())))
+        if waits:
+            self._drop_call()
+        return page
 
     async def _request(self, deadline: float) -> query_pb2.ScanKvStateRequest:
         lane = self._lane

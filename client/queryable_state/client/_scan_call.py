@@ -18,10 +18,17 @@ if TYPE_CHECKING:
 class ScanCall:
     """The messages of one `ScanKvState`, which the server sends as they are taken."""
 
-    def __init__(self, peers: Peers, peer: Peer, request: query_pb2.ScanKvStateRequest) -> None:
+    def __init__(
+        self,
+        peers: Peers,
+        peer: Peer,
+        request: query_pb2.ScanKvStateRequest,
+        *,
+        timeout_s: float | None,
+    ) -> None:
         self._peers = peers
         self._peer = peer
-        self._call = peer.stub.ScanKvState(request)
+        self._call = peer.stub.ScanKvState(request, timeout=timeout_s)
 
     async def next(self, timeout_s: float) -> query_pb2.ScanKvStateResponse:
         """The next message; raises the server's refusal, or that none comes."""
