@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import base64
+import json
 import pickle
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.grpcurl.conftest import SERVICE
 
 if TYPE_CHECKING:
-    from tests.grpcurl.conftest import Grpcurl
+    from tests.grpcurl.conftest import Grpcurl, Shown
 
     from queryable_state.server.testing.cluster import InProcessCluster, InProcessJob
 
@@ -182,3 +183,68 @@ async def test_states_are_listed_with_kinds_and_types(
     assert states["counts"]["map_key_type"] == {"kind": "STRING"}
     assert states["last"]["key_type"] == {"kind": "STRING"}
     assert states["last"]["value_types"] == [{"version": 1, "type": {"kind": "DOUBLE"}}]
+
+
+async def test_an_entry_existence_and_size_are_json(
+    grpcurl: Grpcurl, sensors: InProcessJob, proxy: str
+) -> None:
+    for asked, value in (
+        ({"read": "ENTRY", "map_key_json": '"b"'}, "2"),
+        ({"read": "EXISTS", "map_key_json": '"c"'}, "false"),
+        ({"read": "EXISTS"}, "true"),
+    ):
+        shown = await grpcurl.ask(proxy, "GetKvState", state_name="counts", key_json=KEY, **asked)
+        assert shown.json["value_json"] == value
+    shown = await grpcurl.ask(proxy, "GetKvState", state_name="counts", key_json=KEY, read="SIZE")
+    assert json.loads(shown.json["value_json"])["elements"] == 2
+
+
+async def test_many_keys_are_json_and_of_one_batch(
+    grpcurl: Grpcurl, sensors: InProcessJob, proxy: str
+) -> None:
+    keys = [f'"sensor_{number}"' for number in (3, 99, 7)]
+    shown = await grpcurl.ask(
+        proxy, "BatchGetKvState", state_name="last", keys_json=keys, one_cut=True
+    )
+    results = shown.json["results"]
+    assert [result.get("value_json") for result in results] == ["3.5", None, "7.5"]
+    assert results[1]["error"]["reason"] == "UNKNOWN_KEY"
+    assert {result["info"]["version"] for result in results} == {"1"}
+
+
+async def test_a_state_is_scanned_page_by_page_in_json(
+    grpcurl: Grpcurl, sensors: InProcessJob, proxy: str
+) -> None:
+    asked = {"state_name": "last", "prefix_json": '"sensor_1"', "json": True, "limit": 4}
+    pages = [_messages(await grpcurl.ask(proxy, "ScanKvState", **asked))]
+    token = pages[0][-1]["page_token"]
+    pages.append(_messages(await grpcurl.ask(proxy, "ScanKvState", page_token=token, **asked)))
+    keys = [key for page in pages for message in page for key in message.get("keys", ())]
+    assert {key["key_json"]: key["value_json"] for key in keys} == {
+        f'"sensor_{number}"': f"{number}.5" for number in (1, *range(10, 16))
+    }
+    assert pages[1][-1]["last"]
+    assert pages[1][-1]["complete"]
+
+
+def _messages(shown: Shown) -> list[Any]:
+    """The messages of a stream, which grpcurl shows one after the other."""
+    assert shown.exit_code == 0, shown.complaint
+    decoder, messages, text = json.JSONDecoder(), [], shown.output.strip()
+    while text:
+        message, end = decoder.raw_decode(text)
+        messages.append(message)
+        text = text[end:].lstrip()
+    return messages
+
+
+async def test_a_look_up_is_explained_and_a_state_measured(
+    grpcurl: Grpcurl, sensors: InProcessJob, proxy: str
+) -> None:
+    told = (await grpcurl.ask(proxy, "ExplainKvState", state_name="last", key_json=KEY)).json
+    assert told["response"]["value_json"] == "1.5"
+    assert told["steps"][0]["name"] == "locate"
+    assert told["steps"][-1]["name"] == "read"
+    size = (await grpcurl.ask(proxy, "MeasureState", state_name="last")).json
+    assert size["records"] == "16"
+    assert size["complete"]

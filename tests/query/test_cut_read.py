@@ -64,7 +64,8 @@ class Owners(Router):
 
 def _query(owners: Owners, **fields: Any) -> query_pb2.Query:
     keys = [bytes((number,)) for number in range(len(owners.newest))]
-    return query_pb2.Query(**({"id": 9, "keys": keys, "deadline_ms": 5_000} | fields))
+    given: dict[str, Any] = {"id": 9, "keys": keys, "deadline_ms": 5_000}
+    return query_pb2.Query(**(given | fields))
 
 
 def _values(answers: list[query_pb2.Answer], keys: int) -> dict[int, bytes]:

@@ -36,7 +36,7 @@ def _ids_asked(server: StateServer) -> list[int]:
     ids: list[int] = []
     answer = server.engine.answer
 
-    def noted(query: query_pb2.Query) -> query_pb2.Answer:
+    def noted(query: query_pb2.Query) -> query_pb2.Answer | None:
         ids.append(query.id)
         return answer(query)
 

@@ -64,17 +64,9 @@ class Later(Router, QuerySession):
         asyncio.get_running_loop().call_soon(self._deliver, answer, True)
         return None
 
-    async def answers(self, query: query_pb2.Query) -> list[query_pb2.Answer]:
-        raise NotImplementedError
-
-    async def locate(self, request: query_pb2.LocateStateRequest) -> Any:
-        raise NotImplementedError
-
-    async def list_jobs(self, request: query_pb2.ListJobsRequest) -> Any:
-        raise NotImplementedError
-
-    async def list_states(self, request: query_pb2.ListStatesRequest) -> Any:
-        raise NotImplementedError
+    # A stream asks for sessions alone.
+    answers = scan = measure = explain = known = None  # type: ignore[assignment]
+    locate = list_jobs = list_states = None  # type: ignore[assignment]
 
     async def aclose(self) -> None:
         """Holds nothing."""
