@@ -86,11 +86,20 @@ async def test_a_commit_that_is_too_old_is_waited_out(
     assert ((await pending).value(), (await pending).info.version) == (2.0, 2)
 
 
+@pytest.mark.parametrize("direct", [True, False], ids=["direct", "proxy"])
 async def test_queries_that_wait_hold_up_nobody(
-    client: QueryableStateClient, cluster: InProcessCluster, job: InProcessJob
+    cluster: InProcessCluster, job: InProcessJob, direct: bool
 ) -> None:
     """More than fit in the window of a stream, and in what a server takes: others are answered."""
-    await until_direct(client, cluster)
+    async with client_of(cluster.servers[0].addresses.proxy, direct=direct) as client:
+        if direct:
+            await until_direct(client, cluster)
+        await _ask_among_waiting(client, cluster, job)
+
+
+async def _ask_among_waiting(
+    client: QueryableStateClient, cluster: InProcessCluster, job: InProcessJob
+) -> None:
     waiting = [
         client.get_kv_state(
             "sensors",

@@ -177,7 +177,8 @@ async def test_the_time_of_a_scan_is_that_of_a_page(
     loop = asyncio.get_running_loop()
     for consistency in (Consistency.COMMITTED, Consistency.at_least(2)):
         scan = client.scan("sensors", "last", prefix="key_", consistency=consistency, timeout_s=0.5)
-        begun, keys = loop.time(), []
+        begun = loop.time()
+        keys: list[str] = []
         async for page in scan.pages():
             keys.extend(key for key, _ in page)
             if len(keys) < 1500:
