@@ -27,6 +27,10 @@ class Part:
         self.positions = positions
         """Where the keys stand in the query; None: it is all of them, relayed as they came."""
 
+    def places(self) -> Sequence[int]:
+        """Where the keys stand in the query, all of them too."""
+        return range(len(self.query.keys)) if self.positions is None else self.positions
+
 
 class ProxiedQuery:
     """What is known of a query between its arrival and the end of its answer.
@@ -85,7 +89,7 @@ class ProxiedQuery:
         Keys that are to be asked for again are taken out of it and returned.
         Raises `CorruptDataError` for an answer that contradicts itself.
         """
-        positions = range(len(self.keys)) if part.positions is None else part.positions
+        positions = part.places()
         if answer.HasField("error"):
             error = errors_pb2.Error()
             error.CopyFrom(answer.error)
@@ -152,7 +156,7 @@ class ProxiedQuery:
         """Keys without an answer, ascending."""
         positions: set[int] = set()
         for part in self.parts:
-            positions.update(range(len(self.keys)) if part.positions is None else part.positions)
+            positions.update(part.places())
         return sorted(positions)
 
     def timeout_error(self, server_id: str) -> errors_pb2.Error:

@@ -9,7 +9,7 @@ from queryable_state.server.query.answer_frames import frame_of, refusal_of
 from queryable_state.server.query.proxied_query import Part, ProxiedQuery
 from queryable_state.server.query.retries import delay_s, is_retried, no_owner
 from queryable_state.server.query.router import QuerySession
-from queryable_state.server.query.upstream import Channels, Upstream
+from queryable_state.server.query.upstream import Upstreams
 from queryable_state.v1 import errors_pb2, query_pb2
 from queryable_state.wire.errors import (
     CorruptDataError,
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from queryable_state.server.query.location_table import LocationTable
     from queryable_state.server.query.router import Deliver, Engine
+    from queryable_state.server.query.upstream import Channels, Upstream
     from queryable_state.wire.located_state import LocatedState, Owner
 
 # Askers number their queries below it, the session the parts it makes of them above.
@@ -52,13 +53,14 @@ class ProxySession(QuerySession):
         self._deliver = deliver
         self._on_closed = on_closed
         self._locations = locations
-        self._channels = channels
         self._server_id = server_id
         self._engine = engine
         self._default_deadline_ms = default_deadline_ms
         self._loop = asyncio.get_running_loop()
         self._queries: dict[int, ProxiedQuery] = {}
-        self._upstreams: dict[str, Upstream] = {}
+        self._upstreams = Upstreams(
+            channels, server_id=server_id, on_answer=self._on_answer, on_end=self._on_end
+        )
         self._last_part_id = _PART_IDS
         self._tasks: set[asyncio.Task[None]] = set()
         self._sweep: asyncio.TimerHandle | None = None
@@ -112,10 +114,7 @@ class ProxySession(QuerySession):
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        upstreams = tuple(self._upstreams.values())
-        self._upstreams.clear()
-        for upstream in upstreams:
-            await upstream.aclose()
+        await self._upstreams.aclose()
         self._on_closed(self)
 
     def _own_answer(self, query: query_pb2.Query, owner: Owner) -> query_pb2.Answer | None:
@@ -152,7 +151,7 @@ class ProxySession(QuerySession):
         if len(by_owner) == 1 and part.positions is None:
             owner = next(iter(by_owner))
             if owner.server_id != self._server_id and owner.address:
-                self._upstream(owner).ask(query.query.id, query.frame, part)
+                self._upstreams.to(owner).ask(query.query.id, query.frame, part)
                 return
         # Every part is open before the first is answered: with the last one the answer ends.
         parts: list[tuple[Owner, Part]] = []
@@ -178,19 +177,7 @@ class ProxySession(QuerySession):
             part.query.parts.discard(part)
         else:
             frame = query_pb2.StreamKvStateRequest(query=query).SerializeToString()
-            self._upstream(owner).ask(query.id, frame, part)
-
-    def _upstream(self, owner: Owner) -> Upstream:
-        upstream = self._upstreams.get(owner.address)
-        if upstream is None:
-            upstream = self._upstreams[owner.address] = Upstream(
-                owner.address,
-                self._channels,
-                server_id=self._server_id,
-                on_answer=self._on_answer,
-                on_end=self._on_end,
-            )
-        return upstream
+            self._upstreams.to(owner).ask(query.id, frame, part)
 
     def _on_answer(self, part: Part, answer: query_pb2.Answer, frame: bytes | None) -> None:
         query = part.query
@@ -228,8 +215,7 @@ class ProxySession(QuerySession):
 
     def _on_end(self, upstream: Upstream, error: QueryableStateError) -> None:
         """An owner is gone: what it was asked is asked anew, of whoever owns the keys then."""
-        if self._upstreams.get(upstream.address) is upstream:
-            del self._upstreams[upstream.address]
+        self._upstreams.forget(upstream)
         self._run(upstream.aclose())
         refusal = error.to_proto()
         for part in upstream.asked.values():
@@ -237,10 +223,7 @@ class ProxySession(QuerySession):
             if part not in query.parts:
                 continue
             if is_retried(refusal):
-                positions = part.positions
-                self._refused(
-                    query, list(range(len(query.keys))) if positions is None else positions, refusal
-                )
+                self._refused(query, part.places(), refusal)
                 query.parts.discard(part)
             else:
                 self._give_up(part, refusal)
@@ -272,12 +255,7 @@ class ProxySession(QuerySession):
         except QueryableStateError as error:
             if part in query.parts:
                 if is_retried(error.to_proto()) or error.reason == Reason.DEADLINE_EXCEEDED:
-                    positions = part.positions
-                    self._refused(
-                        query,
-                        range(len(query.keys)) if positions is None else positions,
-                        error.to_proto(),
-                    )
+                    self._refused(query, part.places(), error.to_proto())
                     query.parts.discard(part)
                 else:
                     self._give_up(part, error.to_proto())

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from queryable_state.server.query.proxied_query import Part
+    from queryable_state.wire.located_state import Owner
 
 _CONNECT_TIMEOUT_S = 2.0
 
@@ -129,3 +130,46 @@ class Upstream:
     def _ended(self, error: QueryableStateError) -> None:
         if not self._closed:
             self._on_end(self, error)
+
+
+class Upstreams:
+    """The streams of one asker, one an address, opened when they are needed."""
+
+    def __init__(
+        self,
+        channels: Channels,
+        *,
+        server_id: str,
+        on_answer: Callable[[Part, query_pb2.Answer, bytes], None],
+        on_end: Callable[[Upstream, QueryableStateError], None],
+    ) -> None:
+        self._channels = channels
+        self._server_id = server_id
+        self._on_answer = on_answer
+        self._on_end = on_end
+        self._by_address: dict[str, Upstream] = {}
+
+    def to(self, owner: Owner) -> Upstream:
+        """The stream to an owner."""
+        upstream = self._by_address.get(owner.address)
+        if upstream is None:
+            upstream = self._by_address[owner.address] = Upstream(
+                owner.address,
+                self._channels,
+                server_id=self._server_id,
+                on_answer=self._on_answer,
+                on_end=self._on_end,
+            )
+        return upstream
+
+    def forget(self, upstream: Upstream) -> None:
+        """The next query to its address opens another one; closing it is the caller's."""
+        if self._by_address.get(upstream.address) is upstream:
+            del self._by_address[upstream.address]
+
+    async def aclose(self) -> None:
+        """Closes them all."""
+        upstreams = tuple(self._by_address.values())
+        self._by_address.clear()
+        for upstream in upstreams:
+            await upstream.aclose()
