@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from queryable_state.cli import main
 from queryable_state.client import QueryableStateClient
-from queryable_state.server.cli import SECRET_VARIABLE, main
+from queryable_state.server.cli.arguments import SECRET_VARIABLE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -81,7 +82,7 @@ async def _start(cluster: InProcessCluster, *arguments: str) -> asyncio.subproce
     return await asyncio.create_subprocess_exec(
         sys.executable,
         "-c",
-        "import sys; from queryable_state.server.cli import main; sys.exit(main())",
+        "import sys; from queryable_state.cli import main; sys.exit(main())",
         "proxy",
         "--coordinator",
         cluster.coordinator.address,

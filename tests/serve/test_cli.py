@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from queryable_state.cli import main
 from queryable_state.client import QueryableStateClient
-from queryable_state.server.cli import main
 from queryable_state.server.testing.cluster import corrupt
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ async def test_the_command_serves_until_it_is_told_to_stop(ended: Ended, tmp_pat
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-c",
-        "import sys; from queryable_state.server.cli import main; sys.exit(main())",
+        "import sys; from queryable_state.cli import main; sys.exit(main())",
         "serve",
         "--checkpoint",
         str(ended.savepoint.relative_to(tmp_path)),

@@ -11,7 +11,7 @@ from tests.spark.counting_jobs import KEYS, Jobs, readings
 from tests.spark.functions import COUNTS, READINGS, CountPerKey, KeepsFields
 from tests.spark.waiting import until
 
-from queryable_state.server.cli import main
+from queryable_state.cli import main
 from queryable_state.streaming import (
     JobStatus,
     MemoryStateBackend,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.client._arguments import Job, ReadOptions, check_name, job_text
@@ -106,6 +107,17 @@ class QueryableStateClient(KeyLookups):
         """
         lane = self._lane(job, state_name, options)
         return await ExplainedLookup(self._dispatcher(), lane, key).explain()
+
+    async def describe_state(
+        self, job: Job, state_name: str, *, timeout_s: float | None = None
+    ) -> StateInfo:
+        """What is registered of one state: its kind and types; arguments as of `get_kv_state`."""
+        check_name(state_name)
+        dispatcher = self._dispatcher()
+        deadline = asyncio.get_running_loop().time() + self._seconds(timeout_s)
+        handle = dispatcher.locator.handle(job_text(job), state_name)
+        located = await dispatcher.locator.located(handle, deadline)
+        return StateInfo.from_proto(located.registration)
 
     async def list_jobs(self, *, timeout_s: float | None = None) -> list[JobInfo]:
         """The jobs the coordinator knows, oldest first."""

@@ -164,6 +164,12 @@ class QueryableStateClient:
         """The queryable states of a job, or of all jobs, by job and name."""
         return self._call(self._client.list_states, job, timeout_s=timeout_s)
 
+    def describe_state(
+        self, job: Job, state_name: str, *, timeout_s: float | None = None
+    ) -> StateInfo:
+        """What is registered of one state: its kind and types."""
+        return self._call(self._client.describe_state, job, state_name, timeout_s=timeout_s)
+
     def close(self) -> None:
         """Fails what other threads wait for and closes every connection. Idempotent."""
         with self._lock:

@@ -6,8 +6,8 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
+from queryable_state.cli.tables import bytes_text, ms_text, percent_text, table, time_text
 from queryable_state.server.cli.arguments import add_storage_options, storage_options, whole_uri
-from queryable_state.server.cli.tables import bytes_text, ms_text, percent_text, table, time_text
 
 if TYPE_CHECKING:
     import argparse

@@ -1,0 +1,166 @@
+"""Arguments that the commands have in common, and what they mean to the client."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import re
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from queryable_state.wire.errors import InvalidRequestError
+from queryable_state.wire.store_keys import window_namespace
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Awaitable, Callable
+
+    from queryable_state.client import Consistency, ReadOptions
+
+SERVER_VARIABLE = "QUERYABLE_STATE_SERVER"
+
+_DEFAULT_SERVER = "localhost:9069"
+_DEFAULT_PORT = 9069
+_SERVER = re.compile(r"(?:\[(?P<six>[^\[\]]+)\]|(?P<name>[^:\[\]]+))(?::(?P<port>[0-9]{1,5}))?")
+_TIMEOUT_S = 5.0
+
+KEYS_EPILOG = (
+    "Keys are JSON of the type the job registered: 7, '[\"AA\", 3]'. Where that is a string, a "
+    "date, a time or binary, the word itself will do: sensor_1, 2013-01-31. Behind -- a word may "
+    "begin with a dash."
+)
+
+
+def add_asking(
+    parser: argparse.ArgumentParser, question: Callable[..., Awaitable[int]], *, of_state: bool
+) -> None:
+    """Makes the command ask `question`, and adds what that needs: whom, how long, how to print.
+
+    It is called with the options and a client, of a state also with its
+    `ShownState`, and answers the exit code.
+    """
+    parser.set_defaults(run=_ask, question=question, of_state=of_state)
+    parser.add_argument(
+        "--server",
+        metavar="HOST[:PORT]",
+        help=f"any proxy or state server of the job (default: {SERVER_VARIABLE}, else "
+        f"{_DEFAULT_SERVER})",
+    )
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        default=_TIMEOUT_S,
+        metavar="SECONDS",
+        help="give up after so long (default: %(default)s)",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def add_state(parser: argparse.ArgumentParser) -> None:
+    """Adds the state to ask, and its job."""
+    parser.add_argument("state", metavar="STATE", help="queryable name")
+    add_job(parser, "id or name; may be left out where one job has the state")
+
+
+def add_job(parser: argparse.ArgumentParser, meaning: str) -> None:
+    """Adds `--job`."""
+    parser.add_argument("--job", metavar="JOB", help=meaning)
+
+
+def add_reading(parser: argparse.ArgumentParser) -> None:
+    """Adds which batch to read, and of which window."""
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "--uncommitted",
+        action="store_true",
+        help="also what is sealed and not committed yet, and may be replaced",
+    )
+    which.add_argument(
+        "--at-least", type=int, metavar="BATCH", help="wait until this batch is committed"
+    )
+    which.add_argument(
+        "--within",
+        type=float,
+        metavar="SECONDS",
+        help="wait until the newest commit is at most so long ago",
+    )
+    parser.add_argument(
+        "--window",
+        metavar="START/END",
+        help="state of this window: ISO times (UTC unless they say) or milliseconds since 1970",
+    )
+    parser.add_argument(
+        "--allow-incomplete", action="store_true", help="accept answers that lost older state"
+    )
+
+
+def _ask(options: argparse.Namespace) -> int:
+    from queryable_state.cli.asking import answer
+
+    return asyncio.run(answer(options))
+
+
+def server_of(options: argparse.Namespace) -> tuple[str, int]:
+    """Host and port of `--server`, or of the environment."""
+    given = options.server or os.environ.get(SERVER_VARIABLE) or _DEFAULT_SERVER
+    match = _SERVER.fullmatch(given)
+    port = int(match["port"] or _DEFAULT_PORT) if match else 0
+    if match is None or not 0 < port < 65536:
+        raise InvalidRequestError(
+            f"server {given!r}: write HOST or HOST:PORT, as in {_DEFAULT_SERVER} or [::1]:9069"
+        )
+    return match["six"] or match["name"], port
+
+
+def seconds_of(options: argparse.Namespace) -> float:
+    """The value of `--timeout`."""
+    seconds: float = options.timeout
+    if not 0 < seconds < math.inf:
+        raise InvalidRequestError(f"--timeout {seconds:g}: give a number of seconds above 0")
+    return seconds
+
+
+def read_options(options: argparse.Namespace) -> ReadOptions:
+    """What `add_reading` added, as the client takes it."""
+    return {
+        "consistency": _consistency(options),
+        "namespace": _window(options.window),
+        "allow_incomplete": options.allow_incomplete,
+    }
+
+
+def _consistency(options: argparse.Namespace) -> Consistency:
+    from queryable_state.client import Consistency
+
+    if options.uncommitted:
+        return Consistency.UNCOMMITTED
+    if options.at_least is not None:
+        return Consistency.at_least(options.at_least)
+    if options.within is not None:
+        return Consistency.within(options.within)
+    return Consistency.COMMITTED
+
+
+def _window(given: str | None) -> bytes | None:
+    if given is None:
+        return None
+    start, slash, end = given.partition("/")
+    try:
+        if not slash:
+            raise ValueError("there is no slash")
+        return window_namespace(_ms(start), _ms(end))
+    except ValueError as problem:
+        raise InvalidRequestError(
+            f"--window {given!r}: write START/END, as in "
+            f"2013-01-31T10:00:00Z/2013-01-31T10:05:00Z: {problem}"
+        ) from problem
+
+
+def _ms(text: str) -> int:
+    if text.removeprefix("-").isdecimal():
+        return int(text)
+    time = datetime.fromisoformat(text)
+    if time.tzinfo is None:
+        time = time.replace(tzinfo=UTC)
+    return round(time.timestamp() * 1000)

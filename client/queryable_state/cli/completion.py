@@ -1,0 +1,39 @@
+"""`queryable-state completion`: the script that lets a shell complete the command."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from queryable_state.wire.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    import argparse
+
+_SHELLS = ("bash", "zsh", "tcsh")
+
+
+def add_command(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser], whole: argparse.ArgumentParser
+) -> None:
+    """Adds the command's arguments; `whole` is the parser to complete."""
+    parser = commands.add_parser(
+        "completion",
+        help="print a script that completes this command",
+        description="Prints the completion of commands and options for a shell: "
+        'eval "$(queryable-state completion bash)", or into a file where the shell looks for it.',
+    )
+    parser.add_argument("shell", choices=_SHELLS)
+    parser.set_defaults(run=partial(_run, whole))
+
+
+def _run(whole: argparse.ArgumentParser, options: argparse.Namespace) -> int:
+    try:
+        import shtab
+    except ModuleNotFoundError:
+        raise InvalidRequestError(
+            "completion needs shtab, which is not installed here: "
+            "pip install 'spark-queryable-state[cli]'"
+        ) from None
+    print(shtab.complete(whole, shell=options.shell))
+    return 0

@@ -1,0 +1,111 @@
+"""`queryable-state get`: what is stored under one key."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from queryable_state.cli.answers import info_json, info_text, print_json
+from queryable_state.cli.arguments import (
+    KEYS_EPILOG,
+    add_asking,
+    add_reading,
+    add_state,
+    read_options,
+)
+from queryable_state.cli.exit_codes import NOT_THERE
+from queryable_state.cli.tables import table
+from queryable_state.cli.words import key_of
+from queryable_state.wire.errors import InvalidRequestError, Reason, UnknownKeyOrNamespaceError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from queryable_state.cli.shown_state import ShownState
+    from queryable_state.client import KvState, QueryableStateClient, ReadInfo
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command's arguments."""
+    parser = commands.add_parser(
+        "get",
+        help="what is stored under a key, or an entry of a map",
+        description="Prints what a state has under one key. Ends with 1 where there is nothing.",
+        epilog=KEYS_EPILOG,
+    )
+    add_state(parser)
+    parser.add_argument("key", metavar="KEY")
+    parser.add_argument("--map-key", metavar="KEY", help="only this entry of a map")
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument(
+        "--exists", action="store_true", help="only whether there is anything, or the entry"
+    )
+    instead.add_argument("--size", action="store_true", help="only how much there is")
+    add_reading(parser)
+    add_asking(parser, _get, of_state=True)
+
+
+async def _get(options: argparse.Namespace, client: QueryableStateClient, shown: ShownState) -> int:
+    if options.size and options.map_key is not None:
+        raise InvalidRequestError("--size is of all under a key: leave out --map-key")
+    key = key_of(options.key, shown.state.key_type)
+    asked: dict[str, Any] = {**shown.names(), "key": shown.key(key)}
+    entry: tuple[Any, ...] = ()
+    if options.map_key is not None:
+        entry = (_map_key(options.map_key, shown),)
+        asked["map_key"] = shown.map_key(entry[0])
+    where = (options.job, options.state, key)
+    reading = read_options(options)
+    if options.exists:
+        presence = await client.contains(*where, *entry, **reading)
+        asked["status"] = "found" if presence else "missing"
+        answer = "true" if presence else "false"
+        _print(options, asked, presence.is_present, presence.info, [answer])
+        return 0 if presence else NOT_THERE
+    asked["status"] = "found"
+    looked_in: ReadInfo | None = None
+    try:
+        if options.size:
+            size = await client.size(*where, **reading)
+            figures = {"elements": size.elements, "value_bytes": size.value_bytes}
+            lines = table(list(figures), [[str(figure) for figure in figures.values()]])
+            _print(options, asked, figures, size.info, lines)
+            return 0
+        if entry:
+            found: KvState = await client.get_map_entry(*where, *entry, **reading)
+        else:
+            # As of many: where there is nothing, their answer says of which batch.
+            [result] = await client.multi_get(options.job, options.state, [key], **reading)
+            looked_in = result.info
+            found = result.get()
+    except UnknownKeyOrNamespaceError:
+        if options.json:
+            asked["status"] = "missing"
+            print_json({**asked, "value": None, "info": info_json(looked_in)})
+        raise
+    lines = table(*shown.value_table(key, found))
+    _print(options, asked, shown.value(found), found.info, lines)
+    return 0
+
+
+def _map_key(word: str, shown: ShownState) -> Any:
+    map_key_type = shown.state.map_key_type
+    if map_key_type is None:
+        raise InvalidRequestError(
+            f"state {shown.state.state_name!r} is of kind {shown.state.kind}: only a MAP has "
+            "entries; leave out --map-key",
+            reason=Reason.UNSUPPORTED,
+        )
+    return key_of(word, map_key_type)
+
+
+def _print(
+    options: argparse.Namespace,
+    asked: dict[str, Any],
+    value: Any,
+    info: ReadInfo,
+    lines: list[str],
+) -> None:
+    if options.json:
+        print_json({**asked, "value": value, "info": info_json(info)})
+        return
+    print(*lines, "", info_text(info), sep="\n")

@@ -1,0 +1,143 @@
+"""`queryable-state scan`: the keys of a state, a range of them, or those with a prefix."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from typing import TYPE_CHECKING, Any
+
+from queryable_state.cli.answers import info_json, info_text
+from queryable_state.cli.arguments import (
+    KEYS_EPILOG,
+    add_asking,
+    add_reading,
+    add_state,
+    read_options,
+)
+from queryable_state.cli.exit_codes import NOT_THERE
+from queryable_state.cli.tables import GrowingTable
+from queryable_state.cli.words import key_of, prefix_of
+from queryable_state.wire.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from queryable_state.cli.shown_state import ShownState
+    from queryable_state.client import QueryableStateClient, Scan
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command's arguments."""
+    parser = commands.add_parser(
+        "scan",
+        help="all keys of a state, a range, or those with a prefix",
+        description="Prints the keys of a state with their values, as of one committed batch, in "
+        "key order within each key group, as they come. Ends with 1 where older state of some keys "
+        "was lost.",
+        epilog=KEYS_EPILOG,
+    )
+    add_state(parser)
+    parser.add_argument("--start", metavar="KEY", help="from this key on")
+    parser.add_argument("--end", metavar="KEY", help="before this key")
+    parser.add_argument(
+        "--prefix",
+        metavar="KEY",
+        help="keys that begin so: a string's beginning, the first fields of a tuple; in place of "
+        "--start and --end",
+    )
+    parser.add_argument("--limit", type=int, metavar="COUNT", help="at most so many keys")
+    parser.add_argument(
+        "--page-token",
+        default="",
+        metavar="TOKEN",
+        help="go on where a scan of the same keys with --limit ended, as of its batch",
+    )
+    parser.add_argument("--keys-only", action="store_true", help="no values")
+    add_reading(parser)
+    add_asking(parser, _scan, of_state=True)
+
+
+async def _scan(
+    options: argparse.Namespace, client: QueryableStateClient, shown: ShownState
+) -> int:
+    key_type = shown.state.key_type
+    keys: dict[str, Any] = {
+        name: read(word, key_type)
+        for name, word, read in (
+            ("start", options.start, key_of),
+            ("end", options.end, key_of),
+            ("prefix", options.prefix, prefix_of),
+        )
+        if word is not None
+    }
+    scan = client.scan(
+        options.job,
+        options.state,
+        **keys,
+        limit=options.limit,
+        page_token=_token_of(options.page_token),
+        keys_only=options.keys_only,
+        **read_options(options),
+    )
+    async with scan:
+        if options.json:
+            await _print_json(scan, shown)
+        else:
+            await _print_table(scan, shown, keys_only=options.keys_only)
+    # Where a limit ended it, what follows is not missing.
+    return 0 if scan.complete or scan.page_token else NOT_THERE
+
+
+async def _print_table(scan: Scan, shown: ShownState, *, keys_only: bool) -> None:
+    lines = GrowingTable([*shown.key_head, *([] if keys_only else shown.value_head)])
+    count = 0
+    async for page in scan.pages():
+        rows = [
+            [*shown.key_cells(key), *([] if state is None else shown.value_cells(state))]
+            for key, state in page
+        ]
+        count += len(rows)
+        print(*lines.add(rows), sep="\n", flush=True)
+    if not count:
+        print(*lines.add([]), sep="\n")
+    print()
+    of = "" if scan.info is None else f", {info_text(scan.info)}"
+    print(f"{count} keys{of}")
+    if scan.page_token:
+        print(f"more may follow: --page-token {_token_text(scan.page_token)}")
+    elif not scan.complete:
+        print("not complete: older state of some keys was lost")
+
+
+async def _print_json(scan: Scan, shown: ShownState) -> None:
+    """One object, written as the pages come: whoever reads only half of it has no JSON."""
+    head = json.dumps(shown.names())
+    print(f'{head[:-1]}, "keys": [', end="")
+    before = "\n"
+    async for page in scan.pages():
+        for key, state in page:
+            entry = {"key": shown.key(key)}
+            if state is not None:
+                entry["value"] = shown.value(state)
+            print(before + json.dumps(entry, allow_nan=False), end="")
+            before = ",\n"
+    tail = {
+        "complete": scan.complete,
+        "page_token": _token_text(scan.page_token),
+        "info": info_json(scan.info),
+    }
+    print(f"\n], {json.dumps(tail)[1:]}")
+
+
+def _token_text(token: bytes) -> str:
+    return base64.urlsafe_b64encode(token).decode()
+
+
+def _token_of(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, altchars=b"-_", validate=True)
+    except (ValueError, binascii.Error) as problem:
+        raise InvalidRequestError(
+            f"--page-token {text[:40]!r}: give what a scan printed: {problem}"
+        ) from problem

@@ -1,0 +1,47 @@
+"""The commands that serve, where the server's part is."""
+
+from __future__ import annotations
+
+import logging
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from queryable_state.wire.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+_EXTRA = "spark-queryable-state[server]"
+
+
+def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the server's commands.
+
+    By name, because what asks knows no server. Their modules load with the base
+    install, what they run needs the extra.
+    """
+    known = set(commands.choices)
+    import_module("queryable_state.server.cli").add_commands(commands)
+    for name, parser in commands.choices.items():
+        if name not in known:
+            parser.set_defaults(run=_with_extra(name, parser.get_default("run")))
+
+
+def _with_extra(
+    name: str, run: Callable[[argparse.Namespace], int]
+) -> Callable[[argparse.Namespace], int]:
+    def run_or_name_the_extra(options: argparse.Namespace) -> int:
+        logging.basicConfig(
+            level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+        )
+        try:
+            return run(options)
+        except ModuleNotFoundError as error:
+            if error.name is None or error.name.startswith("queryable_state"):
+                raise
+            raise InvalidRequestError(
+                f"{name} needs what is not installed here ({error.name}): pip install '{_EXTRA}'"
+            ) from error
+
+    return run_or_name_the_extra

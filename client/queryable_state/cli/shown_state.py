@@ -1,0 +1,109 @@
+"""Keys and values of one state as JSON and as cells of a table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from queryable_state.cli.tables import cell
+from queryable_state.client import ListState, MapEntry, MapState, ValueState
+from queryable_state.wire.json_text import to_jsonable
+from queryable_state.wire.type_model import Kind, TypeInfo, given
+
+if TYPE_CHECKING:
+    from queryable_state.client import KvState, StateInfo
+
+
+class ShownState:
+    """How the keys and values of a state are printed."""
+
+    def __init__(self, state: StateInfo) -> None:
+        self.state = state
+        self.key_head = _head("key", state.key_type)
+        self.value_head = _head("value", whole_type(state))
+
+    def names(self) -> dict[str, Any]:
+        """The state in an answer's JSON."""
+        return {
+            "job": self.state.job_name,
+            "job_id": self.state.job_id,
+            "state": self.state.state_name,
+            "kind": self.state.kind,
+        }
+
+    def key(self, key: Any) -> Any:
+        """A key for JSON."""
+        return to_jsonable(key, self.state.key_type)
+
+    def value(self, found: KvState) -> Any:
+        """A whole value for JSON, or that of an entry."""
+        if isinstance(found, MapEntry):
+            return to_jsonable(found.value(), given(self.state.value_type))
+        return to_jsonable(_decoded(found), given(whole_type(self.state)))
+
+    def key_cells(self, key: Any) -> list[str]:
+        """A key as cells under `key_head`."""
+        return _cells(self.key(key), self.state.key_type)
+
+    def value_cells(self, found: KvState) -> list[str]:
+        """A whole value as cells under `value_head`."""
+        return _cells(self.value(found), given(whole_type(self.state)))
+
+    def map_key(self, key: Any) -> Any:
+        """The key of an entry for JSON."""
+        return to_jsonable(key, given(self.state.map_key_type))
+
+    def value_table(self, key: Any, found: KvState) -> tuple[list[str], list[list[str]]]:
+        """Head and rows of what one key has: a row an entry of a map or an element of a list."""
+        if isinstance(found, MapState):
+            map_key, value = given(self.state.map_key_type), given(self.state.value_type)
+            entries = found.items()
+            return [*_head("map key", map_key), *_head("value", value)], [
+                [*_cells(to_jsonable(k, map_key), map_key), *_cells(to_jsonable(v, value), value)]
+                for k, v in entries
+            ]
+        if isinstance(found, MapEntry | ListState):
+            value = given(self.state.value_type)
+            values = found.get() if isinstance(found, ListState) else [found.value()]
+            return _head("value", value), [_cells(to_jsonable(v, value), value) for v in values]
+        return [*self.key_head, *self.value_head], [
+            [*self.key_cells(key), *self.value_cells(found)]
+        ]
+
+
+def whole_type(state: StateInfo) -> TypeInfo | None:
+    """The type of all that is under one key; None: not registered."""
+    if state.value_type is None:
+        return None
+    match state.kind:
+        case "LIST":
+            return TypeInfo(Kind.LIST, element=state.value_type)
+        case "MAP":
+            return TypeInfo(Kind.MAP, key=state.map_key_type, element=state.value_type)
+        case _:
+            return state.value_type
+
+
+def _decoded(found: KvState) -> Any:
+    if isinstance(found, MapState):
+        return dict(found.items())
+    return found.value() if isinstance(found, ValueState) else found.get()
+
+
+def _head(name: str, info: TypeInfo | None) -> list[str]:
+    if info is None:
+        return [name]
+    match info.kind:
+        case Kind.ROW:
+            return [field.name for field in info.fields]
+        case Kind.TUPLE:
+            return [f"{name}[{position}]" for position in range(len(info.fields))]
+        case _:
+            return [name]
+
+
+def _cells(jsonable: Any, info: TypeInfo) -> list[str]:
+    if info.kind not in (Kind.ROW, Kind.TUPLE):
+        return [cell(jsonable)]
+    if jsonable is None:
+        return [cell(None)] * len(info.fields)
+    return [cell(part) for part in (jsonable.values() if info.kind == Kind.ROW else jsonable)]

@@ -1,0 +1,108 @@
+"""`queryable-state states`: what can be asked for, and about how much it holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from queryable_state.cli.answers import error_json, error_text, info_json, print_json
+from queryable_state.cli.arguments import add_asking, add_job
+from queryable_state.cli.exit_codes import NOT_THERE
+from queryable_state.cli.tables import bytes_text, table
+
+if TYPE_CHECKING:
+    import argparse
+
+    from queryable_state.client import QueryableStateClient, StateInfo, StateMeasure
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command's arguments."""
+    parser = commands.add_parser(
+        "states",
+        help="the states that can be asked for",
+        description="Lists the queryable states by job and name. With --measure it ends with 1 "
+        "where some key groups did not answer.",
+    )
+    parser.add_argument("state", metavar="STATE", nargs="?", help="only this one")
+    add_job(parser, "only those of this job, by id or name")
+    parser.add_argument(
+        "--measure",
+        action="store_true",
+        help="about how many records (values, map entries, list chunks) and bytes there are",
+    )
+    add_asking(parser, _states, of_state=False)
+
+
+async def _states(options: argparse.Namespace, client: QueryableStateClient) -> int:
+    states = await client.list_states(options.job)
+    if options.state is not None:
+        states = [state for state in states if state.state_name == options.state]
+        if not states:
+            # Refuses with the names there are.
+            states = [await client.describe_state(options.job, options.state)]
+    measured: list[StateMeasure | None] = [
+        await client.measure(state.job_id, state.state_name) if options.measure else None
+        for state in states
+    ]
+    pairs = list(zip(states, measured, strict=True))
+    if options.json:
+        print_json({"states": [_json(state, measure) for state, measure in pairs]})
+    else:
+        head = ["job", "state", "kind", "key", "value"]
+        head += ["records", "bytes", "complete"] if options.measure else []
+        lines = table(head, [_row(state, measure) for state, measure in pairs])
+        print(*lines, *_failures(pairs), sep="\n")
+    return 0 if all(m is None or m.complete for m in measured) else NOT_THERE
+
+
+def _json(state: StateInfo, measure: StateMeasure | None) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "job": state.job_name,
+        "job_id": state.job_id,
+        "state": state.state_name,
+        "kind": state.kind,
+        "key_type": str(state.key_type),
+        "value_type": None if state.value_type is None else str(state.value_type),
+        "map_key_type": None if state.map_key_type is None else str(state.map_key_type),
+    }
+    if measure is not None:
+        described |= {
+            "records": measure.records,
+            "bytes": measure.bytes,
+            "complete": measure.complete,
+            "parts": [
+                {
+                    "first_key_group": part.first_key_group,
+                    "last_key_group": part.last_key_group,
+                    "subtask": part.subtask,
+                    "records": part.records,
+                    "bytes": part.bytes,
+                    "info": info_json(part.info),
+                    "error": error_json(part.error),
+                }
+                for part in measure.parts
+            ],
+        }
+    return described
+
+
+def _row(state: StateInfo, measure: StateMeasure | None) -> list[str]:
+    value = str(state.value_type or "")
+    if state.map_key_type is not None:
+        value = f"{state.map_key_type} -> {value}"
+    row = [state.job_name, state.state_name, state.kind, str(state.key_type), value]
+    if measure is not None:
+        complete = "yes" if measure.complete else "no"
+        row += [str(measure.records), bytes_text(measure.bytes), complete]
+    return row
+
+
+def _failures(pairs: list[tuple[StateInfo, StateMeasure | None]]) -> list[str]:
+    return [
+        f"{state.state_name}, key groups {part.first_key_group} to {part.last_key_group}: "
+        f"{error_text(part.error)}"
+        for state, measure in pairs
+        if measure is not None
+        for part in measure.parts
+        if part.error is not None
+    ]

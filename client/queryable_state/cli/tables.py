@@ -1,0 +1,81 @@
+"""Figures as people read them, in columns."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_CELL_CHARS = 100
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+class GrowingTable:
+    """A table printed in pieces: columns widen for what comes, lines that are printed stay."""
+
+    def __init__(self, head: Sequence[str]) -> None:
+        self._head: Sequence[str] | None = head
+        self._widths = [0] * len(head)
+
+    def add(self, rows: Sequence[Sequence[str]]) -> list[str]:
+        """Lines with aligned columns; the first piece begins with the head."""
+        if self._head is not None:
+            rows, self._head = [self._head, *rows], None
+        columns = zip(self._widths, *rows, strict=True)
+        self._widths = [max(width, *map(len, cells)) for width, *cells in columns]
+        return [
+            "  ".join(c.ljust(width) for c, width in zip(row, self._widths, strict=True)).rstrip()
+            for row in rows
+        ]
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines with aligned columns."""
+    return GrowingTable(head).add(rows)
+
+
+def cell(jsonable: Any) -> str:
+    """What JSON has as one cell: strings without quotes, nothing that moves a terminal's cursor."""
+    if isinstance(jsonable, str) and jsonable.isprintable():
+        text = jsonable
+    else:
+        text = json.dumps(jsonable, ensure_ascii=False)
+        if not text.isprintable():
+            text = json.dumps(jsonable)
+    return text if len(text) <= _CELL_CHARS else text[: _CELL_CHARS - 3] + "..."
+
+
+def bytes_text(size_bytes: float) -> str:
+    """A size in the unit that fits it: `1.5 MiB`."""
+    for unit in _UNITS:
+        if size_bytes < 1024 or unit == _UNITS[-1]:
+            break
+        size_bytes /= 1024
+    return f"{size_bytes:.0f} {unit}" if unit == "B" else f"{size_bytes:.1f} {unit}"
+
+
+def percent_text(part: int, whole: int) -> str:
+    """A share: `12 %`; of nothing, nothing."""
+    return f"{100 * part / whole:.0f} %" if whole else ""
+
+
+def ms_text(duration_ms: int) -> str:
+    """A duration: `120 ms`, `1.2 s`."""
+    return f"{duration_ms} ms" if duration_ms < 1000 else f"{duration_ms / 1000:.1f} s"
+
+
+def us_text(duration_us: int) -> str:
+    """A duration: `85 us`, `1.2 ms`, `1.2 s`."""
+    if duration_us < 1000:
+        return f"{duration_us} us"
+    return (
+        f"{duration_us / 1000:.1f} ms" if duration_us < 1_000_000 else ms_text(duration_us // 1000)
+    )
+
+
+def time_text(ms: int) -> str:
+    """Milliseconds since the epoch as a time in UTC; 0: none."""
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ") if ms else ""
