@@ -1,0 +1,46 @@
+"""`queryable-state explain`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Terminal
+
+
+async def test_a_look_up_is_explained_step_by_step(terminal: Terminal) -> None:
+    ran = await terminal.run("explain", "last", "sensor_3")
+    assert ran.exit_code == 0
+    assert ran.lines[0] == "1.5"
+    assert ran.lines[1].startswith("batch 1, ")
+    assert ran.lines[2].startswith("key group ")
+    assert ran.lines[3].startswith("owner executor-")
+    head = ran.lines[5].split()
+    assert head == ["step", "by", "begun", "took", "detail"]
+    steps = [line.split("  ")[0] for line in ran.lines[6:-2]]
+    assert steps[:2] == ["locate", "client to server"]
+    assert steps[-1] == "read"
+    assert "in all" in ran.lines[-1]
+
+
+async def test_the_explanation_as_json(terminal: Terminal) -> None:
+    explained = (await terminal.run("explain", "last", "sensor_3", "--json")).json
+    assert (explained["value"], explained["error"], explained["info"]["version"]) == (1.5, None, 1)
+    assert explained["owner_id"].startswith("executor-")
+    assert explained["hops"] >= 1
+    assert {step["name"] for step in explained["steps"]} >= {"locate", "client to server", "read"}
+
+
+async def test_a_missing_key_is_explained_too(terminal: Terminal) -> None:
+    ran = await terminal.run("explain", "last", "nobody")
+    assert ran.exit_code == 1
+    assert ran.lines[0].startswith("UNKNOWN_KEY: nothing is stored")
+    as_json = await terminal.run("explain", "last", "nobody", "--json")
+    assert as_json.json["error"]["reason"] == "UNKNOWN_KEY"
+    assert as_json.exit_code == 1
+
+
+async def test_a_refusal_is_explained_too(terminal: Terminal) -> None:
+    ran = await terminal.run("explain", "last", "sensor_1", "--at-least", "9", "--timeout", "2")
+    assert ran.exit_code == 2
+    assert ran.lines[0].startswith("BEHIND: ")

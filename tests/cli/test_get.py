@@ -1,0 +1,146 @@
+"""`queryable-state get`."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from queryable_state.client import (
+    InvalidRequestError,
+    KeyTypeError,
+    Reason,
+    RetryLaterError,
+    UnknownJobError,
+    UnknownKeyOrNamespaceError,
+    UnknownStateError,
+)
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Terminal
+
+    from queryable_state.server.testing.cluster import InProcessJob
+
+
+async def test_a_value_is_a_row_and_the_line_below_says_its_batch(terminal: Terminal) -> None:
+    ran = await terminal.run("get", "last", "sensor_1")
+    assert ran.exit_code == 0
+    assert ran.rows == [["key", "value"], ["sensor_1", "0.5"]]
+    assert ran.lines[-1].startswith("batch 1, committed 20")
+    assert "from owner executor-" in ran.lines[-1]
+
+
+async def test_a_value_as_json_says_all_there_is_to_know(
+    terminal: Terminal, job: InProcessJob
+) -> None:
+    ran = await terminal.run("get", "last", "sensor_1", "--json", "--job", job.job_id)
+    info = ran.json.pop("info")
+    assert ran.json | {"info": None} == {
+        "job": "sensors",
+        "job_id": job.job_id,
+        "state": "last",
+        "kind": "VALUE",
+        "key": "sensor_1",
+        "status": "found",
+        "value": 0.5,
+        "info": None,
+    }
+    assert (info["version"], info["complete_since_batch"], info["checkpoint"]) == (1, 0, "")
+    assert info["role"] in ("OWNER", "PROXY")
+    assert info["server_id"].startswith("executor-")
+
+
+async def test_fields_of_keys_and_values_are_columns(terminal: Terminal) -> None:
+    ran = await terminal.run("get", "trips", '["AA", 1]')
+    assert ran.rows[0] == ["key[0]", "key[1]", "count", "note"]
+    assert ran.rows[1] == ["AA", "1", "10", "on", "time"]
+    as_json = (await terminal.run("get", "trips", '["AA", 1]', "--json")).json
+    assert (as_json["key"], as_json["value"]) == (["AA", 1], {"count": 10, "note": "on time"})
+
+
+async def test_maps_and_lists_have_a_row_an_entry_or_element(terminal: Terminal) -> None:
+    assert (await terminal.run("get", "counts", "sensor_1")).rows == [
+        ["map", "key", "value"],
+        ["x", "1"],
+        ["y", "2"],
+    ]
+    # What would move a terminal's cursor is printed as JSON has it.
+    assert (await terminal.run("get", "seen", "sensor_1")).rows == [["value"], ["a"], ['"b\\n"']]
+    counts = await terminal.run("get", "counts", "sensor_1", "--json")
+    assert counts.json["value"] == {"x": 1, "y": 2}
+    assert (await terminal.run("get", "seen", "sensor_1", "--json")).json["value"] == ["a", "b\n"]
+
+
+async def test_one_entry_of_a_map(terminal: Terminal) -> None:
+    ran = await terminal.run("get", "counts", "sensor_1", "--map-key", "y")
+    assert ran.rows == [["value"], ["2"]]
+    as_json = (await terminal.run("get", "counts", "sensor_1", "--map-key", "y", "--json")).json
+    assert (as_json["map_key"], as_json["value"]) == ("y", 2)
+    with pytest.raises(UnknownKeyOrNamespaceError):
+        await terminal.run("get", "counts", "sensor_1", "--map-key", "z")
+    with pytest.raises(InvalidRequestError, match="only a MAP") as raised:
+        await terminal.run("get", "last", "sensor_1", "--map-key", "z")
+    assert raised.value.reason == Reason.UNSUPPORTED
+
+
+async def test_presence_and_size_move_no_value(terminal: Terminal) -> None:
+    present = await terminal.run("get", "seen", "sensor_1", "--exists")
+    assert (present.exit_code, present.rows) == (0, [["true"]])
+    absent = await terminal.run("get", "seen", "sensor_2", "--exists", "--json")
+    assert absent.exit_code == 1
+    assert (absent.json["status"], absent.json["value"]) == ("missing", False)
+    entry = await terminal.run("get", "counts", "sensor_1", "--exists", "--map-key", "x")
+    assert (entry.exit_code, entry.rows) == (0, [["true"]])
+    size = await terminal.run("get", "counts", "sensor_1", "--size")
+    assert size.rows[0] == ["elements", "value_bytes"]
+    assert size.rows[1][0] == "2"
+    assert (await terminal.run("get", "seen", "sensor_1", "--size", "--json")).json["value"][
+        "elements"
+    ] == 2
+    with pytest.raises(InvalidRequestError, match="leave out --map-key"):
+        await terminal.run("get", "counts", "sensor_1", "--size", "--map-key", "x")
+
+
+async def test_a_missing_key_says_of_which_batch(terminal: Terminal) -> None:
+    with pytest.raises(UnknownKeyOrNamespaceError, match="'nobody'"):
+        await terminal.run("get", "last", "nobody", "--json")
+    printed = json.loads(terminal.printed())
+    assert (printed["status"], printed["value"]) == ("missing", None)
+    assert printed["info"]["version"] == 1
+
+
+async def test_which_batches_may_answer(terminal: Terminal, job: InProcessJob) -> None:
+    await job.seal(2, {"last": {"sensor_1": -1.0}})
+    committed = await terminal.run("get", "last", "sensor_1", "--at-least", "1", "--json")
+    assert (committed.json["value"], committed.json["info"]["version"]) == (0.5, 1)
+    uncommitted = await terminal.run("get", "last", "sensor_1", "--uncommitted")
+    assert uncommitted.rows[1] == ["sensor_1", "-1.0"]
+    assert "batch 2, not committed" in uncommitted.lines[-1]
+    with pytest.raises(RetryLaterError):
+        await terminal.run("get", "last", "sensor_1", "--at-least", "9", "--timeout", "2")
+
+
+async def test_windows_have_state_of_their_own(terminal: Terminal) -> None:
+    with pytest.raises(UnknownKeyOrNamespaceError):
+        await terminal.run("get", "last", "sensor_1", "--window", "0/300000")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        (["lost", "sensor_1"], UnknownStateError, "known: counts, last, seen, trips"),
+        (["last", "sensor_1", "--job", "nobody"], UnknownJobError, "nobody"),
+        (["trips", "AA"], InvalidRequestError, r'written as in \["sensor_1", 7\]'),
+        (["trips", '["AA", "x"]'], KeyTypeError, "int"),
+        (["last", "sensor_1", "--within", "-1"], InvalidRequestError, "above 0"),
+        (["last", "sensor_1", "--timeout", "0"], InvalidRequestError, "above 0"),
+        (["last", "sensor_1", "--window", "today"], InvalidRequestError, "START/END"),
+        (["last", "sensor_1", "--job", ""], InvalidRequestError, "job"),
+    ],
+)
+async def test_what_cannot_work_is_refused(
+    terminal: Terminal, arguments: list[str], error: type[Exception], text: str
+) -> None:
+    with pytest.raises(error, match=text):
+        await terminal.run("get", *arguments)
