@@ -25,7 +25,7 @@ class GrowingTable:
         if self._head is not None:
             rows, self._head = [self._head, *rows], None
         columns = zip(self._widths, *rows, strict=True)
-        self._widths = [max(width, *map(len, cells)) for width, *cells in columns]
+        self._widths = [max([width, *map(len, cells)]) for width, *cells in columns]
         return [
             "  ".join(c.ljust(width) for c, width in zip(row, self._widths, strict=True)).rstrip()
             for row in rows
