@@ -81,7 +81,10 @@ def test_only_the_streaming_part_knows_spark() -> None:
     assert knowing <= {"streaming"}
 
 
-@pytest.mark.parametrize("module", ["queryable_state.client", "queryable_state.client.blocking"])
+@pytest.mark.parametrize(
+    "module",
+    ["queryable_state.client", "queryable_state.client.blocking", "queryable_state.cli.asking"],
+)
 def test_the_client_loads_nothing_heavy(module: str) -> None:
     """Importing the client loads no Spark, no store and no server."""
     code = f"import sys, {module}; print(*sys.modules)"
