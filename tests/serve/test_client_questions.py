@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from queryable_state.cli import parser
+from queryable_state.cli.asking import answer
 from queryable_state.client import Consistency, InvalidRequestError, Role
 
 if TYPE_CHECKING:
     from tests.serve.conftest import Ended
 
     from queryable_state.client import QueryableStateClient
+    from queryable_state.server.checkpoint_server.server import CheckpointServer
 
 
 async def test_questions_beside_whole_values(client: QueryableStateClient, ended: Ended) -> None:
@@ -50,3 +53,27 @@ async def test_a_batch_a_checkpoint_will_never_have_is_refused_at_once(
         await client.get_kv_state(
             "sensors", "last", "sensor_1", consistency=Consistency.at_least(2)
         )
+
+
+@pytest.mark.parametrize("backend", ["heap"])
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        (["get", "last", "sensor_1"], "from {checkpoint}"),
+        (["mget", "last", "sensor_1", "sensor_2"], "batch 1 from checkpoint "),
+        (["scan", "last", "--prefix", "sensor_19"], "11 keys, batch 1, "),
+        (["explain", "last", "sensor_1"], "71.5"),
+        (["states", "--measure"], "yes"),
+        (["jobs"], "sensors"),
+    ],
+)
+async def test_the_commands_ask_a_checkpoint_too(
+    server: CheckpointServer,
+    ended: Ended,
+    command: list[str],
+    shown: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    options = parser().parse_args([*command, "--server", server.address])
+    assert await answer(options) == 0
+    assert shown.format(checkpoint=ended.newest) in capsys.readouterr().out
