@@ -42,6 +42,7 @@ def result_of(started: subprocess.Popen[str]) -> dict[str, object]:
     return found
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("backend", ["rocksdb", "heap"])
 def test_a_driver_killed_mid_run_and_started_again_has_counted_all_once(
     feed: MakeFeed, tmp_path: Path, backend: str
@@ -54,7 +55,7 @@ def test_a_driver_killed_mid_run_and_started_again_has_counted_all_once(
     commits = state / "counting%20readings" / "spark" / "commits"
     first = program(source._folder, state, backend)
     try:
-        until(lambda: (commits / "2").exists() or first.poll() is not None, timeout_s=60)
+        until(lambda: (commits / "2").exists() or first.poll() is not None, timeout_s=120)
     finally:
         os.killpg(first.pid, signal.SIGKILL)
         first.communicate()

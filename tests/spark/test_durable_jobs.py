@@ -65,7 +65,12 @@ def counts(job: JobClient) -> list[int | None]:
 def until_counted(env: StreamExecutionEnvironment, job_id: str, expected: int) -> None:
     """Waits until servers have been told of the commit that Spark's own waits end with."""
     with client_of(env) as client:
-        until(lambda: client.get_kv_state(job_id, "count", "a").value() == expected)
+
+        def counted() -> int | None:
+            (state,) = client.get_kv_states(job_id, "count", ["a"])
+            return None if state is None else state.value()
+
+        until(lambda: counted() == expected)
 
 
 def test_a_job_that_is_started_again_goes_on(
