@@ -11,7 +11,7 @@ from tests.query.streams import RawStream, keys_of_server, state_id_of, wire_key
 from queryable_state.server.settings import Limits
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import QueryableStateError, Reason
-from queryable_state.wire.query_stream import QueryStream
+from queryable_state.wire.query_stream import open_query_stream
 from queryable_state.wire.status import error_from_call
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ async def test_an_asker_learns_why_a_stream_cannot_be_opened(cluster: InProcessC
     for address in ("127.0.0.1:1", cluster.coordinator.address):
         async with grpc.aio.insecure_channel(address) as channel:
             with pytest.raises(QueryableStateError) as raised:
-                await QueryStream.open(
+                await open_query_stream(
                     channel,
                     address,
                     client="test",

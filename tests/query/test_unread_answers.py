@@ -12,7 +12,7 @@ from queryable_state.server.query.answer_stream import AnswerStream
 from queryable_state.server.query.router import QuerySession, Router, ServiceInfo
 from queryable_state.server.settings import Limits
 from queryable_state.v1 import query_pb2
-from queryable_state.wire.query_stream import PROTOCOL_VERSION
+from queryable_state.wire.stream_hello import PROTOCOL_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable

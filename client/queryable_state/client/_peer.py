@@ -16,11 +16,12 @@ from queryable_state.wire.errors import (
     Reason,
     RetryLaterError,
 )
-from queryable_state.wire.query_stream import CHANNEL_OPTIONS, QueryStream
+from queryable_state.wire.query_stream import CHANNEL_OPTIONS, open_query_stream
 
 if TYPE_CHECKING:
     from queryable_state.client._batch import Batch
     from queryable_state.client._dispatcher import Dispatcher
+    from queryable_state.wire.query_stream import QueryStream
 
 # Measured: fewer keys a batch cost messages, more keep the other side idle.
 BATCH_KEYS = 512
@@ -175,7 +176,7 @@ class Peer:
 
     async def _connect(self, channel: grpc.aio.Channel) -> None:
         try:
-            stream = await QueryStream.open(
+            stream = await open_query_stream(
                 channel,
                 self.address,
                 client=self._client,

@@ -12,7 +12,7 @@ from queryable_state.client._peer import Peer
 from queryable_state.client._retries import delay_s, is_transient
 from queryable_state.client._scan_call import ScanCall
 from queryable_state.wire.errors import QueryableStateError, QueryTimeoutError, RetryLaterError
-from queryable_state.wire.query_stream import is_being_cancelled
+from queryable_state.wire.grpc_stream import is_being_cancelled
 from queryable_state.wire.status import ERROR_METADATA, error_from_call
 
 if TYPE_CHECKING:

@@ -468,23 +468,31 @@ class StreamKvStateResponse(_message.Message):
 
     HELLO_FIELD_NUMBER: _builtins.int
     ANSWER_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def hello(self) -> Global___ServerHello:
         """First frame, and only there."""
 
     @_builtins.property
     def answer(self) -> Global___Answer: ...
+    @_builtins.property
+    def error(self) -> _errors_pb2.Error:
+        """Why the server ends the stream. Last frame of a connection of frames; a gRPC stream ends
+        with a status instead.
+        """
+
     def __init__(
         self,
         *,
         hello: Global___ServerHello | None = ...,
         answer: Global___Answer | None = ...,
+        error: _errors_pb2.Error | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "frame", b"frame", "hello", b"hello"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "error", b"error", "frame", b"frame", "hello", b"hello"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "frame", b"frame", "hello", b"hello"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "error", b"error", "frame", b"frame", "hello", b"hello"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_frame: _TypeAlias = _typing.Literal["hello", "answer"]  # noqa: Y015
+    _WhichOneofReturnType_frame: _TypeAlias = _typing.Literal["hello", "answer", "error"]  # noqa: Y015
     _WhichOneofArgType_frame: _TypeAlias = _typing.Literal["frame", b"frame"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_frame) -> _WhichOneofReturnType_frame | None: ...
 
@@ -522,9 +530,14 @@ class ServerHello(_message.Message):
     SERVER_ID_FIELD_NUMBER: _builtins.int
     ROLE_FIELD_NUMBER: _builtins.int
     LIMITS_FIELD_NUMBER: _builtins.int
+    FRAME_PORT_FIELD_NUMBER: _builtins.int
     protocol_version: _builtins.int
     server_id: _builtins.str
     role: Global___Role.ValueType
+    frame_port: _builtins.int
+    """TCP port of the same host that takes the frames of this stream without gRPC, each behind
+    its length (4 bytes, big-endian), after the preamble "QKVS" 0 0 0 1; 0: none.
+    """
     @_builtins.property
     def limits(self) -> Global___Limits: ...
     def __init__(
@@ -534,10 +547,11 @@ class ServerHello(_message.Message):
         server_id: _builtins.str = ...,
         role: Global___Role.ValueType = ...,
         limits: Global___Limits | None = ...,
+        frame_port: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["limits", b"limits"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["limits", b"limits", "protocol_version", b"protocol_version", "role", b"role", "server_id", b"server_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["frame_port", b"frame_port", "limits", b"limits", "protocol_version", b"protocol_version", "role", b"role", "server_id", b"server_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -51,6 +51,11 @@ def _port(piece: str, text: str, what: str) -> int:
     return int(piece)
 
 
+def frame_ports(text: str) -> PortSpec | None:
+    """The ports of a `frame_ports` setting; None where it is empty."""
+    return PortSpec.parse(text, "frame port") if text else None
+
+
 def join_address(host: str, port: int) -> str:
     """HOST:PORT, an IPv6 address in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -62,8 +67,8 @@ def bind(
     """Binds the first free port of `spec` on `host` and returns it.
 
     `add_port` is a gRPC server's `add_insecure_port`, sync or asyncio, of a server made with
-    `EXCLUSIVE_PORT_OPTION`. Falls back to any free port unless `strict`; `what` names the
-    listener in log and errors.
+    `EXCLUSIVE_PORT_OPTION`, or fails like it: 0 or `RuntimeError` where a port is taken. Falls
+    back to any free port unless `strict`; `what` names the listener in log and errors.
     """
     for port in spec.ports:
         # gRPC complains on the process's stderr about a port it cannot have. Whoever takes the

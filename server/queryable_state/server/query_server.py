@@ -1,4 +1,4 @@
-"""One public port: the query service with reflection and health."""
+"""One public server: the query service with reflection and health, and its frame port."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from queryable_state.server.ports import EXCLUSIVE_PORT_OPTION, PortSpec, bind, join_address
+from queryable_state.server.query.frame_server import FrameServer
+from queryable_state.server.query.open_streams import OpenStreams
 from queryable_state.server.query.service import QueryableStateService
 
 if TYPE_CHECKING:
@@ -35,7 +37,7 @@ def server_options(message_bytes: int) -> list[tuple[str, int]]:
 
 
 class QueryServer:
-    """Serves `QueryableState` from one router on a port of its own.
+    """Serves `QueryableState` from one router on a port of its own, its streams on another, too.
 
     `bind`, then `start`, then `aclose`, which answers what it has read before it ends, as far as
     the time to drain allows. The router stays the caller's to close, after that.
@@ -43,7 +45,9 @@ class QueryServer:
 
     def __init__(self, router: Router, info: ServiceInfo) -> None:
         self._server = grpc.aio.server(options=server_options(info.limits.message_bytes))
-        self._service = QueryableStateService(router, info)
+        self._streams = OpenStreams(info)
+        self._frames = FrameServer(router, info, self._streams)
+        self._service = QueryableStateService(router, info, self._streams)
         self._service.add_to(self._server)
         self._health = health.aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
@@ -52,14 +56,29 @@ class QueryServer:
         )
 
     def bind(
-        self, spec: PortSpec, host: str, *, advertised_host: str, what: str, strict: bool
+        self,
+        spec: PortSpec,
+        host: str,
+        *,
+        frames: PortSpec | None,
+        advertised_host: str,
+        what: str,
+        strict: bool,
     ) -> str:
-        """Takes a port; returns the HOST:PORT others reach it by."""
+        """Takes the ports; returns the HOST:PORT others reach it by.
+
+        Without `frames` streams stay on gRPC.
+        """
         port = bind(self._server.add_insecure_port, spec, host, what=what, strict=strict)
+        if frames is not None:
+            self._service.frame_port = bind(
+                self._frames.add_port, frames, host, what=f"frame port of the {what}", strict=strict
+            )
         return join_address(advertised_host or host, port)
 
     async def start(self) -> None:
         """Serves from here on."""
+        await self._frames.start()
         await self._server.start()
         for name in ("", _SERVICE):
             await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
@@ -70,5 +89,6 @@ class QueryServer:
         # Who waits for minutes, or reads nothing, must not keep the process from ending.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(drain_timeout_s):
-                await self._service.drain()
+                await self._streams.drain()
+        await self._frames.aclose()
         await self._server.stop(drain_timeout_s)

@@ -93,6 +93,10 @@ class StateServerSettings:
     proxy_ports: str = str(PROXY_PORT)
     """Port, range or list for all state."""
 
+    frame_ports: str = "0"
+    """Port, range or list where streams of queries go without gRPC; 0: any free port; empty: they
+    stay on gRPC."""
+
     backend_ports: str = "0"
     """Port, range or list for tasks and the coordinator; 0: any free port."""
 
@@ -208,6 +212,10 @@ class ProxySettings:
 
     ports: str = str(PROXY_PORT)
     """Port, range or list."""
+
+    frame_ports: str = "0"
+    """Port, range or list where streams of queries go without gRPC; 0: any free port; empty: they
+    stay on gRPC."""
 
     ports_strict: bool = False
     """Fail where no port of the spec is free, instead of taking any free port."""

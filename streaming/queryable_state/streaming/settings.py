@@ -55,6 +55,10 @@ class EnvironmentSettings(DurabilitySettings):
     proxy_ports: str = str(PROXY_PORT)
     """Port, range or list for the queries a state server answers or passes on."""
 
+    frame_ports: str = "0"
+    """Port, range or list where a state server takes streams of queries without gRPC, one for each
+    of the two above; 0: any free port; empty: they stay on gRPC."""
+
     ports_strict: bool = False
     """Fail where no port of a list is free, instead of taking any free port."""
 
@@ -95,6 +99,8 @@ class EnvironmentSettings(DurabilitySettings):
         check_parallelism(self.parallelism, self.max_parallelism)
         for ports in ("coordinator_ports", "server_ports", "proxy_ports"):
             PortSpec.parse(getattr(self, ports), CONF_PREFIX + ports)
+        if self.frame_ports:
+            PortSpec.parse(self.frame_ports, CONF_PREFIX + "frame_ports")
 
     @classmethod
     def load(

@@ -15,7 +15,7 @@ from queryable_state.server.checkpoint.storage import storage_of
 from queryable_state.server.checkpoint_server.catalog import CheckpointCatalog
 from queryable_state.server.checkpoint_server.engine import CheckpointEngine
 from queryable_state.server.checkpoint_server.loading import CheckpointLoader
-from queryable_state.server.ports import PortSpec
+from queryable_state.server.ports import PortSpec, frame_ports
 from queryable_state.server.query.local_router import LocalRouter
 from queryable_state.server.query.router import ServiceInfo
 from queryable_state.server.query_server import QueryServer
@@ -98,6 +98,7 @@ class CheckpointServer:
             address = server.bind(
                 PortSpec.parse(settings.ports, "port"),
                 settings.host,
+                frames=frame_ports(settings.frame_ports),
                 advertised_host=settings.advertised_host,
                 what="checkpoint server port",
                 strict=settings.ports_strict,

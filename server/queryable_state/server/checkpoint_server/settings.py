@@ -37,6 +37,10 @@ class CheckpointServerSettings:
     ports: str = str(PROXY_PORT)
     """Port, range or list."""
 
+    frame_ports: str = "0"
+    """Port, range or list where streams of queries go without gRPC; 0: any free port; empty: they
+    stay on gRPC."""
+
     ports_strict: bool = False
     """Fail where no port of the spec is free, instead of taking any free port."""
 

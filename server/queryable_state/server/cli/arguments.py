@@ -18,13 +18,20 @@ SECRET_VARIABLE = "QUERYABLE_STATE_SECRET"
 
 
 def add_listening(parser: argparse.ArgumentParser) -> None:
-    """Adds `--port` and `--host`."""
+    """Adds `--port`, `--frame-port` and `--host`."""
     parser.add_argument(
         "--port",
         default=str(PROXY_PORT),
         metavar="SPEC",
         help="port, range or list: 9069, 9069-9079, 9069,9072; then any free one "
         "(default: %(default)s)",
+    )
+    parser.add_argument(
+        "--frame-port",
+        default="0",
+        metavar="SPEC",
+        help="the same for streams of queries without gRPC, which is faster; 0 is any free port, "
+        "an empty one keeps them on gRPC (default: %(default)s)",
     )
     parser.add_argument(
         "--host", default="127.0.0.1", help="address to listen on (default: %(default)s)"

@@ -11,7 +11,7 @@ from queryable_state.server.cli.arguments import (
     secret_of,
 )
 from queryable_state.server.cli.serving import run_until_stopped, settle, tune
-from queryable_state.server.ports import PortSpec
+from queryable_state.server.ports import PortSpec, frame_ports
 from queryable_state.server.settings import COORDINATOR_PORT, ProxySettings
 
 if TYPE_CHECKING:
@@ -46,11 +46,13 @@ def _run(options: argparse.Namespace) -> int:
 
 def _settings(options: argparse.Namespace) -> ProxySettings:
     PortSpec.parse(options.port, "--port")
+    frame_ports(options.frame_port)
     return ProxySettings(
         coordinator_address=coordinator_address(options.coordinator),
         secret=secret_of(options.secret_file),
         host=options.host,
         ports=options.port,
+        frame_ports=options.frame_port,
     )
 
 

@@ -67,6 +67,7 @@ def _run(options: argparse.Namespace) -> int:
             directory=options.directory,
             host=options.host,
             ports=options.port,
+            frame_ports=options.frame_port,
         )
     )
 

@@ -8,7 +8,7 @@ import uuid
 from typing import TYPE_CHECKING, Self
 
 from queryable_state.server.coordinator_link import CoordinatorLink
-from queryable_state.server.ports import PortSpec
+from queryable_state.server.ports import PortSpec, frame_ports
 from queryable_state.server.query.location_table import LocationTable
 from queryable_state.server.query.proxy_router import ProxyRouter
 from queryable_state.server.query.router import ServiceInfo
@@ -77,6 +77,7 @@ class ProxyServer:
             self._address = server.bind(
                 PortSpec.parse(settings.ports, "proxy port"),
                 settings.host,
+                frames=frame_ports(settings.frame_ports),
                 advertised_host=settings.advertised_host,
                 what="proxy port",
                 strict=settings.ports_strict,

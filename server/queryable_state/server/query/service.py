@@ -25,14 +25,13 @@ from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import (
     InternalError,
     QueryableStateError,
-    Reason,
-    RetryLaterError,
 )
 from queryable_state.wire.status import status_of, trailing_metadata
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from queryable_state.server.query.open_streams import OpenStreams
     from queryable_state.server.query.router import Router, ServiceInfo
     from queryable_state.wire.located_state import LocatedState
 
@@ -46,16 +45,16 @@ _Context = grpc.aio.ServicerContext[Any, Any]
 class QueryableStateService:
     """Serves `QueryableState` from one router.
 
-    `QueryableStateService(router, info).add_to(server)` before the
-    `grpc.aio` server starts; before it stops, `drain()`: open streams answer
-    what they have read, then end. The router stays the caller's to close.
+    `add_to(server)` before the `grpc.aio` server starts; before it stops, the
+    `streams` are drained. The router stays the caller's to close.
     """
 
-    def __init__(self, router: Router, info: ServiceInfo) -> None:
+    def __init__(self, router: Router, info: ServiceInfo, streams: OpenStreams) -> None:
         self._router = router
         self._info = info
-        self._streams: set[AnswerStream] = set()
-        self._draining = False
+        self._streams = streams
+        self.frame_port = 0
+        """Where streams may go without gRPC, as told in hello; 0: nowhere."""
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Registers the RPCs; `StreamKvState` as raw bytes, to relay frames unread."""
@@ -77,13 +76,6 @@ class QueryableStateService:
                 response_serializer=getattr(query_pb2, method.output_type.name).SerializeToString,
             )
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, handlers),))
-
-    async def drain(self) -> None:
-        """Ends every stream once it answered what it has read, and takes no new one."""
-        self._draining = True
-        for stream in tuple(self._streams):
-            await stream.drain()
-            stream.end()
 
     async def GetKvState(
         self, request: query_pb2.GetKvStateRequest, context: _Context
@@ -131,7 +123,7 @@ class QueryableStateService:
 
     async def ScanKvState(self, request: query_pb2.ScanKvStateRequest, context: _Context) -> None:
         async with self._ending_with_status(context):
-            self._check_serving()
+            self._streams.check_serving()
             located = await self._locate(request.job, request.state_name)
             # Unlike the time a query may wait, that of a whole scan has no other bound.
             remaining_s: float | None = context.time_remaining()
@@ -150,15 +142,7 @@ class QueryableStateService:
 
     async def StreamKvState(self, _requests: object, context: _Context) -> None:
         async with self._ending_with_status(context):
-            self._check_serving()
-            if len(self._streams) >= self._info.limits.streams:
-                raise RetryLaterError(
-                    f"server {self._info.server_id} has {len(self._streams)} open streams, "
-                    "as many as it takes: share one client, or ask another server",
-                    reason=Reason.OVERLOADED,
-                    retry_after_ms=1000,
-                )
-            stream = AnswerStream(context, self._router, self._info)
+            stream = AnswerStream(context, self._router, self._info, frame_port=self.frame_port)
             self._streams.add(stream)
             try:
                 await stream.run()
@@ -188,12 +172,6 @@ class QueryableStateService:
         return await self._router.locate(
             query_pb2.LocateStateRequest(job=job, state_name=state_name)
         )
-
-    def _check_serving(self) -> None:
-        if self._draining:
-            raise RetryLaterError(
-                f"server {self._info.server_id} is stopping: ask another", retry_after_ms=200
-            )
 
     def _admit(self, query: query_pb2.Query, context: _Context) -> None:
         """Checks a query and gives it the time its caller has left."""

@@ -10,13 +10,14 @@ from google.protobuf.message import DecodeError
 
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import CorruptDataError, QueryableStateError
-from queryable_state.wire.query_stream import CHANNEL_OPTIONS, QueryStream
+from queryable_state.wire.query_stream import CHANNEL_OPTIONS, open_query_stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from queryable_state.server.query.proxied_query import Part
     from queryable_state.wire.located_state import Owner
+    from queryable_state.wire.query_stream import QueryStream
 
 _CONNECT_TIMEOUT_S = 2.0
 
@@ -100,7 +101,7 @@ class Upstream:
 
     async def _open(self, channel: grpc.aio.Channel) -> None:
         try:
-            stream = await QueryStream.open(
+            stream = await open_query_stream(
                 channel,
                 self.address,
                 client=self._client,

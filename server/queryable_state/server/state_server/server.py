@@ -14,7 +14,7 @@ import grpc.aio
 
 from queryable_state.internal.v1 import backend_pb2_grpc, coordinator_pb2
 from queryable_state.server.coordinator_link import CoordinatorLink
-from queryable_state.server.ports import PortSpec, bind, join_address
+from queryable_state.server.ports import PortSpec, bind, frame_ports, join_address
 from queryable_state.server.query.local_router import LocalRouter
 from queryable_state.server.query.location_table import LocationTable
 from queryable_state.server.query.proxy_router import ProxyRouter
@@ -194,7 +194,7 @@ class StateServer:
     def _bind(
         self, stack: contextlib.AsyncExitStack, link: CoordinatorLink, backend: grpc.aio.Server
     ) -> tuple[ServerAddresses, list[QueryServer]]:
-        """Takes the three ports; returns where they are and the two public servers."""
+        """Takes the ports; returns where they are and the two public servers."""
         settings = self.settings
         locations = LocationTable(link)
         stack.push_async_callback(locations.aclose)
@@ -223,6 +223,7 @@ class StateServer:
             address = server.bind(
                 PortSpec.parse(ports, what),
                 settings.host,
+                frames=frame_ports(settings.frame_ports),
                 advertised_host=settings.advertised_host,
                 what=what,
                 strict=settings.ports_strict,

@@ -138,6 +138,7 @@ class SparkApplication:
             host=self._host,
             query_ports=settings.server_ports,
             proxy_ports=settings.proxy_ports,
+            frame_ports=settings.frame_ports,
             ports_strict=settings.ports_strict,
             backend=server_backend(settings),
             limits=Limits(
