@@ -22,6 +22,13 @@ if TYPE_CHECKING:
     from queryable_state.server.testing.cluster import InProcessCluster, InProcessJob
 
 
+@pytest.fixture(params=["0", ""], ids=["frames", "grpc"])
+def frame_ports(request: pytest.FixtureRequest) -> str:
+    """Both ways a stream may go."""
+    ports: str = request.param
+    return ports
+
+
 @pytest.mark.parametrize("direct", [True, False], ids=["direct", "proxy"])
 async def test_ten_thousand_concurrent_awaits_are_all_right(
     cluster: InProcessCluster, job: InProcessJob, direct: bool

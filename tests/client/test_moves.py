@@ -27,6 +27,13 @@ if TYPE_CHECKING:
 KEYS = [f"sensor_{number}" for number in range(100)]
 
 
+@pytest.fixture(params=["0", ""], ids=["frames", "grpc"])
+def frame_ports(request: pytest.FixtureRequest) -> str:
+    """Both ways a stream may go."""
+    ports: str = request.param
+    return ports
+
+
 @pytest.mark.parametrize("direct", [True, False], ids=["direct", "proxy"])
 async def test_a_client_follows_state_to_its_new_owner(
     cluster: InProcessCluster, job: InProcessJob, direct: bool

@@ -108,6 +108,7 @@ def test_the_secret_is_random_where_none_is_set_and_never_shown() -> None:
         ("storage_options", "[1]", "a JSON object"),
         ("parallelism", "129", "over max_parallelism 128"),
         ("proxy_ports", "70000", r"spark\.queryable_state\.proxy_ports"),
+        ("frame_ports", "any", r"spark\.queryable_state\.frame_ports"),
     ],
 )
 def test_a_wrong_setting_is_named(key: str, value: str, text: str) -> None:

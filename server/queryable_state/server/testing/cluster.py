@@ -144,6 +144,7 @@ class InProcessCluster:
             "coordinator_address": self.coordinator.address,
             "secret": self.coordinator.secret,
             "ports": "0",
+            "frame_ports": self._settings.get("frame_ports", "0"),
             "drain_timeout_s": 0.2,
         }
         proxy = ProxyServer(ProxySettings(**(fields | settings)))
