@@ -112,7 +112,7 @@ class RocksDBBase(StateBase):
 
     def _take_family(self, state_id: int, family: Rdict) -> None:
         handle = self._database.get_column_family_handle(str(state_id))
-        self._states[state_id] = RocksDBRecords(family, handle)
+        self._states[state_id] = RocksDBRecords(family, handle, self._settings.record_cache_bytes)
 
     def state_ids(self) -> Collection[int]:
         return self._states.keys()
@@ -138,16 +138,17 @@ class RocksDBBase(StateBase):
     def apply(
         self, state_id: int, changes: Mapping[bytes, bytes | None], image: BaseImage | None
     ) -> None:
-        handle = self._states[state_id].handle
+        state = self._states[state_id]
         with translating(f"write state {state_id}"):
             batch = WriteBatch(raw_mode=True)
-            batch.set_default_column_family(handle)
+            batch.set_default_column_family(state.handle)
             for key, value in changes.items():
                 if value is None:
                     batch.delete(key)
                 else:
                     batch.put(key, value)
             self._database.write(batch, self._write_options)
+        state.cache.wrote(changes)
 
     def bulk_load(self) -> RocksDBLoad:
         return RocksDBLoad(self._states, self._directory.scratch_path, self._settings)
