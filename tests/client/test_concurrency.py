@@ -127,3 +127,22 @@ async def _quiet() -> None:
     for _ in range(3):
         gc.collect()
         await asyncio.sleep(0.05)
+
+
+async def test_awaits_that_are_divided_among_messages_are_all_right(
+    cluster: InProcessCluster, job: InProcessJob
+) -> None:
+    """As loops that ask again at once, while others begin and end; each gets its own answer."""
+    await job.run(2, {"last": {f"key_{number}": float(number) for number in range(600)}})
+    address = cluster.servers[0].addresses.proxy
+
+    async def ask_on(client: QueryableStateClient, first: int, times: int) -> None:
+        for number in range(first, first + times):
+            state = await client.get_kv_state("sensors", "last", f"key_{number}")
+            assert state.value() == number
+
+    async with client_of(address, direct=True) as client:
+        await until_direct(client, cluster)
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(500):
+                tasks.create_task(ask_on(client, number, 5 + number % 90))

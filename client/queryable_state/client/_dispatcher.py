@@ -190,11 +190,12 @@ class Dispatcher:
         whole = len(parts) == 1
         for peer, positions in parts.items():
             count = len(keys) if whole else len(positions)
-            for start in range(0, count, peer.batch_keys):
-                if whole and count <= peer.batch_keys:
+            step = peer.portion(count) if waiters.each_alone else peer.batch_keys
+            for start in range(0, count, step):
+                if whole and count <= step:
                     batch = Batch(lane, codecs, keys, waiters, deadline)
                 else:
-                    end = min(count, start + peer.batch_keys)
+                    end = min(count, start + step)
                     chunk = range(start, end) if whole else positions[start:end]
                     batch = Batch(
                         lane, codecs, [keys[at] for at in chunk], waiters.pick(chunk), deadline

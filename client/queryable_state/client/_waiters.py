@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from queryable_state.client._elements import Presence
 from queryable_state.client._errors import afresh
@@ -21,6 +21,9 @@ class Waiters(ABC):
 
     Who waits no longer (a cancelled await) is passed over.
     """
+
+    each_alone: ClassVar[bool] = False
+    """Whether each goes on with its own answer, and not with that of the last key."""
 
     @abstractmethod
     def found_all(
@@ -55,6 +58,7 @@ class FutureWaiters(Waiters):
     """One future a key."""
 
     __slots__ = ("futures",)
+    each_alone = True
 
     def __init__(self, futures: list[asyncio.Future[Any]]) -> None:
         self.futures = futures
