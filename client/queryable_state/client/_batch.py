@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from queryable_state.client._question import EntryKey
@@ -178,5 +179,5 @@ class Batch:
 
     def _missing_error(self, position: int) -> QueryableStateError:
         assert self.codecs is not None
-        asked = self.lane.options.question.decoded(self.keys[position], self.codecs)
-        return self.lane.missing_error(asked)
+        decoded = self.lane.options.question.decoded
+        return self.lane.missing_error(partial(decoded, self.keys[position], self.codecs))

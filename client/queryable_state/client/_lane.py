@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from queryable_state.client._consistency import Consistency
@@ -154,12 +155,15 @@ class Lane:
             return afresh(self.refusal)
         return type(error)(f"key of {self.describe()}: {error.message}", reason=error.reason)
 
-    def missing_error(self, asked: Any) -> UnknownKeyOrNamespaceError:
-        """What a query for one key, or entry, without a value raises."""
+    def missing_error(self, asked: Callable[[], Any]) -> UnknownKeyOrNamespaceError:
+        """What a query for one key, or entry, without a value raises; `asked` gives that."""
+        return UnknownKeyOrNamespaceError.worded_later(partial(self._missing_text, asked))
+
+    def _missing_text(self, asked: Callable[[], Any]) -> str:
         namespace = self.options.namespace
         where = "" if namespace in (b"", VOID_NAMESPACE) else f" in namespace {namespace.hex()}"
-        return UnknownKeyOrNamespaceError(
-            f"nothing is stored under {self.options.question.describe(asked)}{where} of "
+        return (
+            f"nothing is stored under {self.options.question.describe(asked())}{where} of "
             f"{self.describe()}"
         )
 

@@ -7,12 +7,12 @@ finer, on `reason`); the text is for people and never parsed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from queryable_state.v1 import errors_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 Reason = errors_pb2.Reason
 
@@ -26,6 +26,13 @@ class QueryableStateError(Exception):
     """
 
     default_reason: ClassVar[errors_pb2.Reason.ValueType] = Reason.INTERNAL
+
+    message: str
+    reason: errors_pb2.Reason.ValueType
+    retry_after_ms: int = 0
+    candidates: tuple[str, ...] = ()
+    complete_since_batch: int = 0
+    placement_version: int = 0
 
     def __init__(
         self,
@@ -129,6 +136,30 @@ class UnknownKeyOrNamespaceError(QueryableStateError, KeyError):
     """Nothing is stored under this key and namespace."""
 
     default_reason = Reason.UNKNOWN_KEY
+
+    @classmethod
+    def worded_later(cls, wording: Callable[[], str]) -> Self:
+        """The error whose text is made when it is first read.
+
+        That there is nothing is an answer like any other: who gets thousands of them reads none.
+        """
+        error = cls.__new__(cls)
+        error.reason = cls.default_reason
+        error._wording = wording
+        return error
+
+    _wording: Callable[[], str]
+
+    def __getattr__(self, name: str) -> str:
+        # Only for what is not there: the text that nobody has read.
+        if name != "message":
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        self.message = self._wording()
+        self.args = (self.message,)
+        return self.message
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.message!r})"
 
 
 class PlacementError(QueryableStateError):
