@@ -24,6 +24,9 @@ _HELLO_TIMEOUT_S = 10.0
 # Frames of one connection that are answered before others get their turn.
 _FRAMES_A_TURN = 16
 
+# An answer of more bytes leaves before the next frame is answered: who asked goes on meanwhile.
+_LONG_ANSWER_BYTES = 512
+
 # What does not fit in one frame beside keys and values.
 _BESIDE_BYTES = 1 << 20
 
@@ -171,6 +174,10 @@ class _Connection(asyncio.Protocol):
                 answer = self._dialog.answer(frame) if self._greeted else self._greet(frame)
                 if answer is not None:
                     self._transport.write(framed(answer))
+                    if len(answer) > _LONG_ANSWER_BYTES:
+                        # The transport sends at the end of the turn.
+                        self._schedule()
+                        break
             else:
                 self._schedule()
         except QueryableStateError as refusal:
