@@ -13,6 +13,12 @@ if TYPE_CHECKING:
 
 Job = str | UUID | None
 
+MOST_NUMBER = (1 << 63) - 1
+"""Of a batch, and of what is counted."""
+
+# What servers are told in 32 bits of milliseconds.
+_LONGEST_TIMEOUT_S = 4_000_000
+
 
 class ReadOptions(TypedDict, total=False):
     """What every call that reads state takes beside what it asks for."""
@@ -88,7 +94,25 @@ def job_text(job: object) -> str:
 
 
 def checked_timeout(timeout_s: object) -> float:
-    """Seconds above zero."""
-    if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float) or not timeout_s > 0:
-        raise InvalidRequestError(f"timeout_s must be a number of seconds above 0: {timeout_s!r}")
+    """Seconds above zero, and no more than servers can be told."""
+    if (
+        isinstance(timeout_s, bool)
+        or not isinstance(timeout_s, int | float)
+        or not 0 < timeout_s <= _LONGEST_TIMEOUT_S
+    ):
+        raise InvalidRequestError(
+            f"timeout_s must be a number of seconds above 0, at most {_LONGEST_TIMEOUT_S}: "
+            f"{timeout_s!r}"
+        )
     return float(timeout_s)
+
+
+def checked_namespace(namespace: object) -> bytes:
+    """An encoded namespace; empty: the void one."""
+    if namespace is None:
+        return b""
+    if not isinstance(namespace, bytes):
+        raise InvalidRequestError(
+            f"namespace must be the bytes of an encoded namespace, not {namespace!r}"
+        )
+    return namespace

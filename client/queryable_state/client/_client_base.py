@@ -12,6 +12,7 @@ from queryable_state.client._arguments import (
     check_name,
     check_options,
     checked_address,
+    checked_namespace,
     checked_timeout,
     job_text,
     running_loop,
@@ -135,7 +136,7 @@ class ClientBase:
         query = QueryOptions(
             timeout_s=self._timeout_s if timeout_s is None else checked_timeout(timeout_s),
             consistency=checked_consistency(options.get("consistency", Consistency.COMMITTED)),
-            namespace=options.get("namespace") or b"",
+            namespace=checked_namespace(options.get("namespace")),
             allow_incomplete=bool(options.get("allow_incomplete")),
             expectation=expectation,
             question=question,

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from queryable_state.client._arguments import MOST_NUMBER
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import InvalidRequestError
 
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
 
 # No commit is older, and what was never committed counts as of 1970.
 _EVER_MS = 1_000_000_000_000
-_MAX_VERSION = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -35,6 +35,14 @@ class Consistency:
     max_staleness_ms: int = 0
     """Only a commit at most this many milliseconds old; 0: any."""
 
+    def __post_init__(self) -> None:
+        numbers = (self.min_version, self.max_staleness_ms)
+        if not all(type(each) is int and 0 <= each <= MOST_NUMBER for each in numbers):
+            raise InvalidRequestError(
+                f"min_version and max_staleness_ms are numbers from 0: {numbers}; see "
+                "Consistency.at_least and Consistency.within"
+            )
+
     COMMITTED: ClassVar[Consistency]
     """The newest committed batch of the server that answers."""
 
@@ -48,7 +56,7 @@ class Consistency:
         Whoever knows the batch of a write reads it so: the server that answers may
         learn of a commit later than others.
         """
-        if type(batch) is not int or not 0 <= batch <= _MAX_VERSION:
+        if type(batch) is not int or not 0 <= batch <= MOST_NUMBER:
             raise InvalidRequestError(f"at_least takes the id of a batch, from 0: {batch!r}")
         # On the wire 0 is any batch, also the one before the first; a commit of any age is not.
         return cls(min_version=batch, max_staleness_ms=0 if batch else _EVER_MS)
