@@ -257,6 +257,61 @@ async def test_a_batch_that_is_gone_ends_the_scan(
         await _rest(later)
 
 
+async def test_a_scan_goes_on_at_a_newer_batch_where_that_will_do(
+    client: QueryableStateClient, job: InProcessJob
+) -> None:
+    first = client.scan("sensors", "last", limit=10)
+    seen = {key: _value(state) async for key, state in first}
+    for batch in range(2, 12):
+        await job.run(batch, {"last": dict.fromkeys(ALL, float(batch))})
+    later = client.scan("sensors", "last", page_token=first.page_token, allow_newer=True)
+    rest = await _rest(later)
+    assert later.is_newer
+    assert later.complete
+    assert later.info is not None
+    assert later.info.version == 11
+    assert {_value(state) for state in rest.values()} == {11.0}
+    assert not seen.keys() & rest.keys()
+    assert seen.keys() | rest.keys() == ALL.keys()
+
+
+async def test_who_waits_for_a_page_of_a_scan_that_is_closed_is_told(
+    client: QueryableStateClient,
+) -> None:
+    """And is not cancelled, which is the business of its task alone."""
+    scan = client.scan("sensors", "last", consistency=Consistency.at_least(9))
+    waiting = asyncio.ensure_future(scan.next_page())
+    await until(lambda: scan._call is not None)
+    await scan.aclose()
+    with pytest.raises(ClientClosedError, match="scan was closed"):
+        await waiting
+    await scan.aclose()
+    assert await scan.next_page() is None
+
+
+async def test_one_task_at_a_time_takes_from_a_scan(
+    client: QueryableStateClient, job: InProcessJob
+) -> None:
+    keys = {f"key_{number}": 1.0 for number in range(3000)}
+    await job.run(2, {"last": keys})
+    scan = client.scan("sensors", "last", prefix="key_")
+    first = asyncio.ensure_future(scan.next_page())
+    await until(lambda: scan._is_read)
+    with pytest.raises(InvalidRequestError, match="another task"):
+        await scan.next_page()
+    found = dict(await first or []) | await _rest(scan)
+    assert found.keys() == keys.keys()
+
+
+async def test_pages_go_on_behind_the_keys_that_were_taken_one_by_one(
+    client: QueryableStateClient,
+) -> None:
+    scan = client.scan("sensors", "last")
+    taken = [(await anext(scan))[0] for _ in range(3)]
+    taken += [key async for page in scan.pages() for key, _ in page]
+    assert sorted(taken) == sorted(ALL)
+
+
 async def test_nobody_to_ask_is_a_typed_error_in_time() -> None:
     async with client_of("127.0.0.1:1", timeout_s=0.4) as client:
         with pytest.raises(RetryLaterError, match=r"127\.0\.0\.1:1"):
@@ -266,7 +321,7 @@ async def test_nobody_to_ask_is_a_typed_error_in_time() -> None:
 async def test_what_can_be_no_scan_is_refused_at_once(client: QueryableStateClient) -> None:
     with pytest.raises(InvalidRequestError, match="not both"):
         client.scan("sensors", "last", prefix="a", start="b")
-    for limit in (0, -1, 1.5, True):
+    for limit in (0, -1, 1.5, True, 1 << 64):
         with pytest.raises(InvalidRequestError, match="limit"):
             client.scan("sensors", "last", limit=limit)  # type: ignore[arg-type]
     with pytest.raises(InvalidRequestError, match="page_token"):

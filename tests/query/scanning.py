@@ -12,19 +12,21 @@ from queryable_state.v1 import query_pb2, query_pb2_grpc
 from queryable_state.wire.status import error_from_call
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator
 
 DEADLINE_S = 20.0
 
 
-def scan_call(channel: grpc.aio.Channel, *, timeout: float = DEADLINE_S, **fields: Any) -> Any:
+def scan_call(
+    channel: grpc.aio.Channel, *, timeout: float | None = DEADLINE_S, **fields: Any
+) -> Any:
     """The call itself, to be read as slowly as a test likes."""
     stub: Any = query_pb2_grpc.QueryableStateStub(channel)
     given = {"job": "sensors", "state_name": "last"} | fields
     return stub.ScanKvState(query_pb2.ScanKvStateRequest(**given), timeout=timeout)
 
 
-async def taken(call: Any) -> AsyncIterator[query_pb2.ScanKvStateResponse]:
+async def taken(call: Any) -> AsyncGenerator[query_pb2.ScanKvStateResponse, None]:
     """The messages of a call; raises its refusal."""
     try:
         async for message in call:

@@ -77,5 +77,7 @@ def test_scans_of_other_keys_have_another_hash(change: dict[str, Any]) -> None:
 
 
 def test_pages_of_any_size_with_values_or_without_are_of_one_scan() -> None:
-    other = replace(SCAN, limit=3, keys_only=True, at_version=5, after=b"\x00\x01x", deadline_ms=9)
+    other = replace(
+        SCAN, limit=3, keys_only=True, at_version=5, after=b"\x00\x01x", page_timeout_ms=9
+    )
     assert scan_hash_of(other) == scan_hash_of(SCAN)

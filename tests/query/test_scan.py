@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import TYPE_CHECKING, Any
 
 import grpc.aio
@@ -15,6 +16,7 @@ from queryable_state.v1 import query_pb2, registration_pb2
 from queryable_state.wire.errors import (
     InvalidRequestError,
     PlacementError,
+    QueryTimeoutError,
     Reason,
     RetryLaterError,
     StateLostError,
@@ -161,6 +163,46 @@ async def test_a_scan_is_of_one_batch_whatever_is_committed_before_it_is_read(
         assert {message.info.version for message in messages} == {0}
         assert all(len(each.records.values[0]) > 2000 for each in scanned)
         assert len(messages) > 8
+
+
+async def test_a_token_goes_on_at_a_newer_batch_where_that_will_do(
+    channel: grpc.aio.Channel, job: InProcessJob
+) -> None:
+    """As of its own batch while that is there; and a page that is of another says so."""
+    first = await scan(channel, limit=10)
+    token = first[-1].page_token
+    again = await scan(channel, limit=10, page_token=token, allow_newer=True)
+    assert not any(message.newer for message in again)
+    for batch in range(1, 4):
+        await job.run(batch, {"last": dict.fromkeys(ALL, float(batch))})
+    with pytest.raises(VersionGoneError):
+        await _scan_on_and_on(channel, page_token=token)
+    rest = await scan(channel, page_token=token, allow_newer=True)
+    assert all(message.newer for message in rest)
+    assert rest[0].info.version == 3
+    assert rest[-1].complete
+    assert values_of(rest).keys() | values_of(first).keys() == ALL.keys()
+    assert not values_of(rest).keys() & values_of(first).keys()
+    assert set(values_of(rest).values()) == {3.0}
+
+
+async def test_an_owner_that_stands_still_is_named_in_time(
+    cluster: InProcessCluster, job: InProcessJob
+) -> None:
+    """Also where the call itself has no deadline."""
+    go_on = threading.Event()
+    stalled = cluster.servers[1]
+    proxy = await cluster.add_proxy(default_deadline_ms=300)
+    try:
+        held = asyncio.ensure_future(stalled.engine._bulk.run(go_on.wait, DEADLINE_S))
+        async with grpc.aio.insecure_channel(proxy.address) as channel, asyncio.timeout(DEADLINE_S):
+            with pytest.raises(QueryTimeoutError, match=f"{stalled.server_id} at .* allow more"):
+                await scan(channel, timeout=None)
+            with pytest.raises(QueryTimeoutError, match=stalled.server_id):
+                await scan(channel, timeout=None, page_timeout_ms=200)
+    finally:
+        go_on.set()
+    await held
 
 
 async def test_a_token_of_another_scan_is_refused(channel: grpc.aio.Channel) -> None:

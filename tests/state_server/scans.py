@@ -26,7 +26,7 @@ def scan_query(**fields: Any) -> ScanQuery:
             "state_id": STATE_ID,
             "first_key_group": 0,
             "last_key_group": MAX_PARALLELISM - 1,
-            "deadline_ms": 10_000,
+            "page_timeout_ms": 10_000,
             **fields,
         }
     )

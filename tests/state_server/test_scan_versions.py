@@ -11,14 +11,12 @@ import pytest
 from tests.state_server.owner import MAX_PARALLELISM, PARALLELISM, Owner, key_of
 from tests.state_server.scans import ALL, CODEC, messages, refusal, scan_query, scanned, stored
 
-from queryable_state.server.state_server.state_scan import StateScan
 from queryable_state.server.storage.layered import LayeredStore
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import (
     InvalidRequestError,
     PlacementError,
     Reason,
-    RetryLaterError,
     StateLostError,
     VersionGoneError,
 )
@@ -65,7 +63,7 @@ async def test_a_scan_waits_for_its_batch(filled: Owner) -> None:
     filled.seal(1, {"k1": -1})
     filled.commit(1)
     assert await waiting == stored(ALL | {"k1": -1})
-    late = await refusal(filled, scan_query(min_version=2, deadline_ms=20))
+    late = await refusal(filled, scan_query(min_version=2, page_timeout_ms=20))
     assert late.reason == Reason.BEHIND
 
 
@@ -142,28 +140,19 @@ async def test_a_scan_whose_taker_is_cancelled_lets_go_of_its_batch(filled: Owne
     assert pinned(filled) == 0
 
 
-async def test_a_scan_that_nobody_takes_from_lets_go_of_its_batch(filled: Owner) -> None:
-    engine = filled.engine
-    scan = StateScan(
-        scan_query(),
-        filled.table,
-        engine._versions,
-        filled.lease,
-        filled.bulk,
-        filled.limits,
-        engine._scans,
-        server_id="server",
-        now_ms=lambda: 0,
-        idle_s=0.01,
-    )
-    async with aclosing(scan.messages()) as taken, asyncio.timeout(20):
-        await anext(taken)
-        while pinned(filled):  # noqa: ASYNC110 - a timer, and then another thread
-            await asyncio.sleep(0.005)
-        # One message was read ahead.
-        await anext(taken)
-        with pytest.raises(RetryLaterError, match="nothing was taken"):
-            await anext(taken)
+async def test_a_proxy_learns_that_the_batch_is_pinned_before_there_are_keys(
+    filled: Owner,
+) -> None:
+    async with aclosing(filled.engine.scan(scan_query(placement_version=3))) as scan:
+        first = await anext(scan)
+        assert (list(first.keys), first.last, first.info.version) == ([], False, 0)
+        assert pinned(filled) == PARALLELISM
+        filled.seal(1, dict.fromkeys(ALL, -1))
+        filled.commit(1)
+        await filled.fold(1)
+        found = [message async for message in scan]
+    assert sum(len(message.keys) for message in found) == len(ALL)
+    assert {message.info.version for message in found} == {0}
 
 
 async def test_only_so_many_scans_are_open_at_once(filled: Owner) -> None:

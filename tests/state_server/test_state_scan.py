@@ -19,6 +19,7 @@ from tests.state_server.owner import (
 )
 from tests.state_server.scans import ALL, CODEC, messages, refusal, scan_query, scanned, stored
 
+from queryable_state.server.query.scan_query import KeyGroupRun
 from queryable_state.server.settings import Limits
 from queryable_state.server.storage.base import prefix_end
 from queryable_state.v1 import registration_pb2
@@ -81,6 +82,24 @@ async def test_key_groups_may_be_chosen(filled: Owner) -> None:
     query = scan_query(first_key_group=30, last_key_group=70)
     assert await scanned(filled, query) == stored(wanted)
     assert (await messages(filled, query))[-1].complete
+
+
+async def test_runs_of_key_groups_may_be_chosen(filled: Owner) -> None:
+    """From the one in which the scan goes on."""
+    runs = (KeyGroupRun(3, 30), KeyGroupRun(40, 40), KeyGroupRun(90, 127))
+    chosen = sorted(
+        (KEYS.wire_key(key), key)
+        for key in ALL
+        if any(run.first <= KEYS.of(key) <= run.last for run in runs)
+    )
+    query = scan_query(first_key_group=3, only=runs)
+    assert list(await scanned(filled, query)) == [key for _, key in chosen]
+    after, _ = chosen[len(chosen) // 2]
+    rest = [key for wire_key, key in chosen if wire_key > after]
+    assert list(await scanned(filled, scan_query(only=runs, after=after))) == rest
+    assert list(await scanned(filled, scan_query(only=runs, after=after, start=b"k1"))) == [
+        key for key in rest if key >= "k1"
+    ]
 
 
 @pytest.mark.parametrize("limit", [700, 512])

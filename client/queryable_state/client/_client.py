@@ -63,6 +63,7 @@ class QueryableStateClient(KeyLookups):
         prefix: Any = ALL,
         limit: int | None = None,
         page_token: bytes = b"",
+        allow_newer: bool = False,
         keys_only: bool = False,
         **options: Unpack[ReadOptions],
     ) -> Scan:
@@ -76,14 +77,16 @@ class QueryableStateClient(KeyLookups):
             prefix: Keys that begin so: of a string or binary its beginning, of a
                 row or tuple its first fields. Not with `start` and `end`.
             limit: At most so many keys; what follows is behind `page_token`.
-            page_token: Of an earlier scan of the same keys: behind its page.
+            page_token: Of an earlier scan of the same keys: behind its page, as of its batch.
+            allow_newer: Where that batch is gone, go on as of the newest one, instead of
+                `VersionGoneError`; `is_newer` says so.
             keys_only: No states.
             timeout_s: Seconds until the next page must be there, not for them all.
 
         Nothing is asked for before the first page is taken; then also refusals are
         raised, but for arguments that can be of no scan.
         """
-        keys = ScanRange(start, end, prefix, limit, page_token, keys_only)
+        keys = ScanRange(start, end, prefix, limit, page_token, keys_only, allow_newer)
         return Scan(self._dispatcher(), self._lane(job, state_name, options), keys)
 
     async def measure(

@@ -107,9 +107,9 @@ class Peers:
         """One look-up and how it came about; one attempt."""
         return await self._ask(lambda peer: peer.stub.ExplainKvState, peer, request, timeout_s)
 
-    def scan(self, request: query_pb2.ScanKvStateRequest, *, timeout_s: float | None) -> ScanCall:
-        """A scan by the home server, of any length or with time for all its messages."""
-        return ScanCall(self, self._home, request, timeout_s=timeout_s)
+    def scan(self, request: query_pb2.ScanKvStateRequest) -> ScanCall:
+        """A scan by the home server, of any length."""
+        return ScanCall(self, self._home, request)
 
     def refusal(
         self, refused: grpc.aio.AioRpcError, peer: Peer, timeout_s: float

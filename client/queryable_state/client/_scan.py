@@ -10,7 +10,11 @@ from queryable_state.client._info import ReadInfo
 from queryable_state.client._retries import delay_s, is_transient
 from queryable_state.client._state import Reading, state_of
 from queryable_state.v1 import query_pb2
-from queryable_state.wire.errors import QueryableStateError
+from queryable_state.wire.errors import (
+    InvalidRequestError,
+    QueryableStateError,
+    VersionGoneError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -39,7 +43,8 @@ class Scan:
     left early (`async with`, or `aclose`).
 
     Where a server goes or state moves, the scan goes on elsewhere as of the same
-    batch; `VersionGoneError` where that is folded away by then: begin again.
+    batch; `VersionGoneError` where that is folded away by then: begin again, or
+    have it go on as of a newer one (`allow_newer`).
     """
 
     def __init__(self, dispatcher: Dispatcher, lane: Lane, keys: ScanRange) -> None:
@@ -50,7 +55,9 @@ class Scan:
         self._taken = 0
         self._info: query_pb2.ReadInfo | None = None
         self._complete = False
+        self._is_newer = False
         self._ended = False
+        self._is_read = False
         self._call: ScanCall | None = None
         self._entries: deque[Entry] = deque()
 
@@ -59,8 +66,8 @@ class Scan:
         """Goes on behind the page taken last; empty where nothing follows.
 
         Give it to another scan of the same keys, also in another process: it reads
-        the same batch while servers have it. While one goes through the keys it is
-        that of the page the key is in.
+        the same batch while servers have it, then a newer one with `allow_newer`.
+        While one goes through the keys it is that of the page the key is in.
         """
         return self._token
 
@@ -77,13 +84,38 @@ class Scan:
         """The batch that is read, its clocks, and who answers; None before the first page."""
         return None if self._info is None else ReadInfo.from_proto(self._info)
 
+    @property
+    def is_newer(self) -> bool:
+        """Whether keys are of a newer batch than those before the page token.
+
+        Only with `allow_newer`. No key comes twice, and none is left out that was there
+        in both batches; of what came or went between them each page shows its own.
+        """
+        return self._is_newer
+
     async def pages(self) -> AsyncIterator[Page]:
         """The keys and states by page, as servers send them: each at most a few hundred keys."""
         while (page := await self.next_page()) is not None:
             yield page
 
     async def next_page(self) -> Page | None:
-        """The next page, which is never empty; None: there is none."""
+        """The next page, which is never empty; None: there is none. One at a time."""
+        if self._entries:
+            page = [*self._entries]
+            self._entries.clear()
+            return page
+        if self._is_read:
+            raise InvalidRequestError(
+                "another task waits for the next page of this scan: take one after the other, or "
+                "open a scan for each"
+            )
+        self._is_read = True
+        try:
+            return await self._next_page()
+        finally:
+            self._is_read = False
+
+    async def _next_page(self) -> Page | None:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._lane.options.timeout_s
         attempts = 0
@@ -100,8 +132,11 @@ class Scan:
                     self._ended = True
                     return None
                 delay = delay_s(error, attempts)
-                goes_on = self._token or not self._taken
-                if not (goes_on and is_transient(error)) or loop.time() + delay >= deadline:
+                may_help = is_transient(error) or (
+                    self._range.allow_newer and isinstance(error, VersionGoneError)
+                )
+                goes_on = (self._token or not self._taken) and may_help
+                if not goes_on or loop.time() + delay >= deadline:
                     self._ended = True
                     raise
                 await asyncio.sleep(delay)
@@ -140,18 +175,9 @@ class Scan:
 
     async def _read(self, deadline: float) -> Page:
         loop = asyncio.get_running_loop()
-        # A server waits for a batch as long as its caller would, which a call without a
-        # deadline does not tell. The pages have no deadline together: once the batch is
-        # known another call reads on.
-        waits = self._lane.options.consistency.may_wait and not self._token
         if self._call is None:
-            request = await self._request(deadline)
-            left_s = max(0.0, deadline - loop.time())
-            self._call = self._dispatcher.peers.scan(request, timeout_s=left_s if waits else None)
-        page = self._take(await self._call.next(max(0.0, deadline - loop.time())))
-        if waits:
-            self._drop_call()
-        return page
+            self._call = self._dispatcher.peers.scan(await self._request(deadline))
+        return self._take(await self._call.next(max(0.0, deadline - loop.time())))
 
     async def _request(self, deadline: float) -> query_pb2.ScanKvStateRequest:
         lane = self._lane
@@ -169,6 +195,8 @@ class Scan:
             min_version=consistency.min_version,
             max_staleness_ms=consistency.max_staleness_ms,
             page_token=self._token,
+            page_timeout_ms=max(1, int(options.timeout_s * 1000)),
+            allow_newer=self._range.allow_newer,
         )
         if self._range.limit is not None:
             request.limit = self._range.limit - self._taken
@@ -185,6 +213,7 @@ class Scan:
         assert located is not None
         self._info = message.info
         self._token = message.page_token
+        self._is_newer |= message.newer
         self._taken += len(message.keys)
         if message.last:
             self._ended = True

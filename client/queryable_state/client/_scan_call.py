@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 import grpc.aio
 
+from queryable_state.client._errors import ClientClosedError
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import QueryTimeoutError, RetryLaterError
+from queryable_state.wire.query_stream import is_being_cancelled
 
 if TYPE_CHECKING:
     from queryable_state.client._peer import Peer
@@ -18,17 +20,10 @@ if TYPE_CHECKING:
 class ScanCall:
     """The messages of one `ScanKvState`, which the server sends as they are taken."""
 
-    def __init__(
-        self,
-        peers: Peers,
-        peer: Peer,
-        request: query_pb2.ScanKvStateRequest,
-        *,
-        timeout_s: float | None,
-    ) -> None:
+    def __init__(self, peers: Peers, peer: Peer, request: query_pb2.ScanKvStateRequest) -> None:
         self._peers = peers
         self._peer = peer
-        self._call = peer.stub.ScanKvState(request, timeout=timeout_s)
+        self._call = peer.stub.ScanKvState(request)
 
     async def next(self, timeout_s: float) -> query_pb2.ScanKvStateResponse:
         """The next message; raises the server's refusal, or that none comes."""
@@ -44,6 +39,10 @@ class ScanCall:
             raise self._peers.refusal(refused, self._peer, timeout_s) from refused
         except asyncio.CancelledError:
             self._peers.raise_if_closed()
+            if self._call.cancelled() and not is_being_cancelled():
+                raise ClientClosedError(
+                    "the scan was closed while this page was waited for: open another"
+                ) from None
             raise
         if isinstance(message, query_pb2.ScanKvStateResponse):
             return message

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from queryable_state.client._arguments import MOST_NUMBER
 from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.key_prefix import key_prefix
 
@@ -38,10 +39,15 @@ class ScanRange:
     keys_only: bool = False
     """Keys without their values."""
 
+    allow_newer: bool = False
+    """Where the batch of the page token is gone: go on as of the newest one."""
+
     def __post_init__(self) -> None:
         if self.prefix is not ALL and (self.start is not ALL or self.end is not ALL):
             raise InvalidRequestError("give a prefix, or a start and an end, not both")
-        if self.limit is not None and (type(self.limit) is not int or self.limit < 1):
+        if self.limit is not None and (
+            type(self.limit) is not int or not 0 < self.limit <= MOST_NUMBER
+        ):
             raise InvalidRequestError(f"limit must be a number of keys from 1: {self.limit!r}")
         if not isinstance(self.page_token, bytes):
             raise InvalidRequestError(
@@ -58,3 +64,4 @@ class ScanRange:
         if self.prefix is not ALL:
             request.prefix_key = key_prefix(self.prefix, keys.key_type)
         request.keys_only = self.keys_only
+        request.allow_newer = self.allow_newer

@@ -780,6 +780,9 @@ class ScanKvStateRequest(_message.Message):
     LAST_KEY_GROUP_FIELD_NUMBER: _builtins.int
     PLACEMENT_VERSION_FIELD_NUMBER: _builtins.int
     AT_VERSION_FIELD_NUMBER: _builtins.int
+    RUNS_FIELD_NUMBER: _builtins.int
+    PAGE_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    ALLOW_NEWER_FIELD_NUMBER: _builtins.int
     job: _builtins.str
     state_name: _builtins.str
     start_json: _builtins.str
@@ -800,7 +803,7 @@ class ScanKvStateRequest(_message.Message):
     """At most so many keys; 0: all. What follows is behind the last `page_token`."""
     page_token: _builtins.bytes
     """Of an earlier answer to the same scan: goes on behind its keys, as of its batch, and fails
-    with VERSION_GONE where no server has that any more.
+    with VERSION_GONE where no server has that any more, unless `allow_newer` is set.
     """
     keys_only: _builtins.bool
     """Keys without their values."""
@@ -812,10 +815,19 @@ class ScanKvStateRequest(_message.Message):
     """Inclusive; not set: to the last one."""
     placement_version: _builtins.int
     """From a proxy to an owner, which answers NOT_OWNER unless it has every key group asked for:
-    the placement it routed by. 0: from anybody else.
+    the placement it routed by. The first message has no keys then: the batch is pinned. 0: from
+    anybody else.
     """
     at_version: _builtins.int
     """From a proxy to an owner: as of exactly this committed batch."""
+    page_timeout_ms: _builtins.int
+    """How many milliseconds the caller waits for the next message; 0: the server's default."""
+    allow_newer: _builtins.bool
+    """Where the batch of the page token is gone: go on behind its keys as of the newest one."""
+    @_builtins.property
+    def runs(self) -> _containers.RepeatedCompositeFieldContainer[Global___KeyGroupRun]:
+        """From a proxy to an owner: of the key groups only those in these runs, ascending. Empty: all."""
+
     def __init__(
         self,
         *,
@@ -840,10 +852,13 @@ class ScanKvStateRequest(_message.Message):
         last_key_group: _builtins.int | None = ...,
         placement_version: _builtins.int = ...,
         at_version: _builtins.int | None = ...,
+        runs: _abc.Iterable[Global___KeyGroupRun] | None = ...,
+        page_timeout_ms: _builtins.int = ...,
+        allow_newer: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_at_version", b"_at_version", "_last_key_group", b"_last_key_group", "at_version", b"at_version", "end", b"end", "end_json", b"end_json", "end_key", b"end_key", "last_key_group", b"last_key_group", "prefix", b"prefix", "prefix_json", b"prefix_json", "prefix_key", b"prefix_key", "start", b"start", "start_json", b"start_json", "start_key", b"start_key"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_at_version", b"_at_version", "_last_key_group", b"_last_key_group", "allow_incomplete", b"allow_incomplete", "at_version", b"at_version", "consistency", b"consistency", "end", b"end", "end_json", b"end_json", "end_key", b"end_key", "first_key_group", b"first_key_group", "job", b"job", "json", b"json", "keys_only", b"keys_only", "last_key_group", b"last_key_group", "limit", b"limit", "max_staleness_ms", b"max_staleness_ms", "min_version", b"min_version", "namespace", b"namespace", "page_token", b"page_token", "placement_version", b"placement_version", "prefix", b"prefix", "prefix_json", b"prefix_json", "prefix_key", b"prefix_key", "start", b"start", "start_json", b"start_json", "start_key", b"start_key", "state_name", b"state_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_at_version", b"_at_version", "_last_key_group", b"_last_key_group", "allow_incomplete", b"allow_incomplete", "allow_newer", b"allow_newer", "at_version", b"at_version", "consistency", b"consistency", "end", b"end", "end_json", b"end_json", "end_key", b"end_key", "first_key_group", b"first_key_group", "job", b"job", "json", b"json", "keys_only", b"keys_only", "last_key_group", b"last_key_group", "limit", b"limit", "max_staleness_ms", b"max_staleness_ms", "min_version", b"min_version", "namespace", b"namespace", "page_timeout_ms", b"page_timeout_ms", "page_token", b"page_token", "placement_version", b"placement_version", "prefix", b"prefix", "prefix_json", b"prefix_json", "prefix_key", b"prefix_key", "runs", b"runs", "start", b"start", "start_json", b"start_json", "start_key", b"start_key", "state_name", b"state_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__at_version: _TypeAlias = _typing.Literal["at_version"]  # noqa: Y015
     _WhichOneofArgType__at_version: _TypeAlias = _typing.Literal["_at_version", b"_at_version"]  # noqa: Y015
@@ -869,6 +884,29 @@ class ScanKvStateRequest(_message.Message):
 Global___ScanKvStateRequest: _TypeAlias = ScanKvStateRequest  # noqa: Y015
 
 @_typing.final
+class KeyGroupRun(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FIRST_FIELD_NUMBER: _builtins.int
+    LAST_FIELD_NUMBER: _builtins.int
+    first: _builtins.int
+    last: _builtins.int
+    """Inclusive."""
+    def __init__(
+        self,
+        *,
+        first: _builtins.int = ...,
+        last: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["first", b"first", "last", b"last"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___KeyGroupRun: _TypeAlias = KeyGroupRun  # noqa: Y015
+
+@_typing.final
 class ScanKvStateResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -877,12 +915,15 @@ class ScanKvStateResponse(_message.Message):
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     LAST_FIELD_NUMBER: _builtins.int
     COMPLETE_FIELD_NUMBER: _builtins.int
+    NEWER_FIELD_NUMBER: _builtins.int
     page_token: _builtins.bytes
     """Goes on behind the last key of this message. Empty: nothing follows."""
     last: _builtins.bool
     """The last message of this answer."""
     complete: _builtins.bool
     """In the last one: every key group asked for has answered all of its state."""
+    newer: _builtins.bool
+    """The batch of the page token was gone, and this is of a newer one."""
     @_builtins.property
     def keys(self) -> _containers.RepeatedCompositeFieldContainer[Global___ScannedKey]: ...
     @_builtins.property
@@ -897,10 +938,11 @@ class ScanKvStateResponse(_message.Message):
         page_token: _builtins.bytes = ...,
         last: _builtins.bool = ...,
         complete: _builtins.bool = ...,
+        newer: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["info", b"info"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["complete", b"complete", "info", b"info", "keys", b"keys", "last", b"last", "page_token", b"page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["complete", b"complete", "info", b"info", "keys", b"keys", "last", b"last", "newer", b"newer", "page_token", b"page_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -27,6 +27,9 @@ _FRAME_BYTES = 1 << 20
 def server_options(message_bytes: int) -> list[tuple[str, int]]:
     """Channel options of every server of ours."""
     return [
+        # Who is gone without a word holds no scan's version for long.
+        ("grpc.keepalive_time_ms", 20_000),
+        ("grpc.keepalive_timeout_ms", 10_000),
         EXCLUSIVE_PORT_OPTION,
         ("grpc.max_receive_message_length", message_bytes + _FRAME_BYTES),
         ("grpc.max_send_message_length", -1),

@@ -125,6 +125,7 @@ class QueryableStateClient:
         prefix: Any = ALL,
         limit: int | None = None,
         page_token: bytes = b"",
+        allow_newer: bool = False,
         keys_only: bool = False,
         **options: Unpack[ReadOptions],
     ) -> Scan:
@@ -140,6 +141,7 @@ class QueryableStateClient:
                 prefix=prefix,
                 limit=limit,
                 page_token=page_token,
+                allow_newer=allow_newer,
                 keys_only=keys_only,
                 **options,
             )

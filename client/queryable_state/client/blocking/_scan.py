@@ -48,6 +48,11 @@ class Scan:
         """The batch that is read, its clocks, and who answers; None before the first page."""
         return self._scan.info
 
+    @property
+    def is_newer(self) -> bool:
+        """Whether keys are of a newer batch than those before the page token."""
+        return self._scan.is_newer
+
     def pages(self) -> Iterator[Page]:
         """The keys and states by page, as servers send them."""
         while (page := self.next_page()) is not None:
@@ -55,6 +60,9 @@ class Scan:
 
     def next_page(self) -> Page | None:
         """The next page, which is never empty; None: there is none."""
+        if self._entries:
+            entries, self._entries = self._entries, deque()
+            return [*entries]
         page: Page | None = self._thread.call(self._scan.next_page)
         return page
 

@@ -38,20 +38,14 @@ class OwnerCalls:
     async def scan(
         self, owner: Owner, located: LocatedState, query: ScanQuery
     ) -> AsyncGenerator[query_pb2.ScanKvStateResponse, None]:
-        """The owner's part of a scan. `page_token` of its messages is the bare wire key.
-
-        A deadline the query has is that of the call.
-        """
+        """The owner's part of a scan. `page_token` of its messages is the bare wire key."""
         channel = self._channels.take(owner.address)
         try:
             call: Any = channel.unary_stream(
                 f"{_SERVICE}/ScanKvState",
                 request_serializer=query_pb2.ScanKvStateRequest.SerializeToString,
                 response_deserializer=query_pb2.ScanKvStateResponse.FromString,
-            )(
-                _scan_request(located.registration, query),
-                timeout=query.deadline_ms / 1000 if query.deadline_ms else None,
-            )
+            )(_scan_request(located.registration, query))
             try:
                 async for message in call:
                     if message.page_token:
@@ -127,15 +121,14 @@ def _scan_request(
         last_key_group=query.last_key_group,
         placement_version=query.placement_version,
         at_version=query.at_version,
+        runs=[query_pb2.KeyGroupRun(first=run.first, last=run.last) for run in query.only],
+        page_timeout_ms=query.page_timeout_ms,
     )
     if query.start:
         request.start_key = query.start
     if query.end is not None:
         request.end_key = query.end
     if query.after:
-        # Which batch it is of does not matter where the query is of what is not committed.
-        version = -1 if query.at_version is None else query.at_version
-        request.page_token = PageToken(
-            query.state_id, version, scan_hash_of(query), query.after
-        ).seal()
+        # The batch is said apart.
+        request.page_token = PageToken(query.state_id, -1, scan_hash_of(query), query.after).seal()
     return request

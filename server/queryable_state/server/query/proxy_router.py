@@ -91,7 +91,7 @@ class ProxyRouter(Router):
             self._locations, self._calls, server_id=self._server_id, engine=self._engine
         )
         return MergedScan(
-            query, located, owners, default_deadline_ms=self._default_deadline_ms
+            query, located, owners, default_timeout_ms=self._default_deadline_ms
         ).messages()
 
     async def measure(

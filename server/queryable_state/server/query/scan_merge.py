@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from queryable_state.server.query.retries import delay_s, is_retried
 from queryable_state.server.query.scan_part import ScanPart
+from queryable_state.server.query.scan_query import KeyGroupRun
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import (
     QueryableStateError,
@@ -19,25 +20,32 @@ from queryable_state.wire.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Iterator
 
     from queryable_state.server.query.scan_owners import ScanOwners
     from queryable_state.server.query.scan_query import ScanQuery
-    from queryable_state.wire.located_state import LocatedState
+    from queryable_state.wire.located_state import LocatedState, Owner
 
-# Parts that have the version pinned at once: each is one of the scans an owner takes.
-_PARTS_AHEAD = 8
 # A scan of so few keys is over before its version can be folded away.
 _FEW_KEYS = 512
 
 
-class MergedScan:
-    """Asks owners in the order of their key groups, all as of the batch the first one answers.
+@dataclass
+class _Turn:
+    """A run of key groups, and the part it is taken from; None: its owner is not asked yet."""
 
-    Nothing is handed out before the next owners have pinned that batch, too; what they refuse until
-    then has the scan begin anew. What is refused later is asked of the new owners of the key
-    groups, as of the same batch, behind the last key handed out; where these have it no more, the
-    scan ends with `VersionGoneError`.
+    run: KeyGroupRun
+    owner: Owner
+    part: ScanPart | None = None
+
+
+class MergedScan:
+    """Asks every owner once, and takes from each in the order of the key groups.
+
+    All is as of the batch the first one answers: nothing is handed out before the others have
+    pinned that, too; what they refuse until then has the scan begin anew. What is refused later is
+    asked of the new owners of the key groups, as of the same batch, behind the last key handed
+    out; where these have it no more, the scan ends with `VersionGoneError`.
 
     Uncommitted state is of no one batch: each owner answers what is sealed there.
     """
@@ -48,18 +56,20 @@ class MergedScan:
         located: LocatedState,
         owners: ScanOwners,
         *,
-        default_deadline_ms: int,
+        default_timeout_ms: int,
     ) -> None:
         self._query = query
         self._located = located
         self._owners = owners
-        self._patience_s = (query.deadline_ms or default_deadline_ms) * 0.9 / 1000
+        # A little less than the taker has, who is to learn why.
+        self._patience_s = (query.page_timeout_ms or default_timeout_ms) * 0.9 / 1000
         self._loop = asyncio.get_running_loop()
-        self._begun_s = self._loop.time()
-        self._parts: deque[ScanPart] = deque()
+        self._turns: deque[_Turn] = deque()
         self._handed_out = False
         self._attempts = 0
-        self._give_up_s = self._begun_s + self._patience_s
+        self._refusal: QueryableStateError | None = None
+        """Of the attempt before, since the last message."""
+        self._until_s = self._loop.time() + self._patience_s
         self._start_over()
 
     async def messages(self) -> AsyncGenerator[query_pb2.ScanKvStateResponse, None]:
@@ -67,7 +77,7 @@ class MergedScan:
         try:
             while True:
                 try:
-                    if not self._parts:
+                    if not self._handed_out:
                         await self._open()
                     message = await self._next()
                 except QueryableStateError as refusal:
@@ -78,10 +88,10 @@ class MergedScan:
                     yield message
                     if message.last:
                         return
-                    self._attempts = 0
-                    self._give_up_s = self._loop.time() + self._patience_s
+                    self._attempts, self._refusal = 0, None
+                    self._until_s = self._loop.time() + self._patience_s
         finally:
-            await self._close()
+            await self._close({turn.part for turn in self._turns})
             await self._owners.aclose()
 
     def _start_over(self) -> None:
@@ -90,69 +100,66 @@ class MergedScan:
         self._after = query.after
         self._left = query.limit
         self._complete = True
-        self._group = query.first_key_group
+        self._group = query.first_open_group
         """The first key group that is not answered to its end."""
-        if query.after:
-            self._group = _key_group(query.after)
+        self._turns = deque(self._turns_of(KeyGroupRun(self._group, query.last_key_group)))
+
+    def _turns_of(self, run: KeyGroupRun) -> Iterator[_Turn]:
+        by_key_group = self._located.by_key_group
+        first = run.first
+        for group in range(run.first, run.last + 1):
+            if group == run.last or by_key_group[group + 1] != by_key_group[group]:
+                yield _Turn(KeyGroupRun(first, group), by_key_group[group])
+                first = group + 1
 
     async def _open(self) -> None:
-        """Asks the owners of the next key groups, the first of them for the version."""
-        last = self._query.last_key_group
-        first = self._ask(self._group, last)
-        self._parts.append(first)
+        """Has the owners pin the version, which is that of the first one."""
+        first = self._part_of(self._turns[0])
         if self._version is None and self._query.consistency != query_pb2.UNCOMMITTED:
-            self._version = await first.pinned()
-        if 0 < self._query.limit <= _FEW_KEYS:
-            return
-        while len(self._parts) < _PARTS_AHEAD and self._ask_ahead():
-            pass
-        if self._handed_out:
-            return
-        for part in tuple(self._parts):
-            try:
-                await part.pinned()
-            except QueryableStateError as refusal:
-                if refusal.reason != Reason.OVERLOADED or part is first:
-                    raise
-                # These are asked again when it is their turn.
-                while self._parts[-1] is not part:
-                    await self._parts.pop().aclose()
-                await self._parts.pop().aclose()
-                return
+            self._version = await first.pinned(self._until_s)
+        if not self._is_short:
+            self._ask_all()
+            for turn in self._turns:
+                await self._part_of(turn).pinned(self._until_s)
 
-    def _ask_ahead(self) -> bool:
-        """Asks for the key groups behind those asked for; False: there are none."""
-        group = self._parts[-1].query.last_key_group + 1
-        if group > self._query.last_key_group:
-            return False
-        self._parts.append(self._ask(group, self._query.last_key_group))
-        return True
+    @property
+    def _is_short(self) -> bool:
+        """Whether owners are asked only when it is their turn."""
+        return 0 < self._query.limit <= _FEW_KEYS
 
-    def _ask(self, group: int, last: int) -> ScanPart:
-        """The part that begins with a key group, as far as its owner has what follows."""
-        query, located = self._query, self._located
-        owner = located.by_key_group[group]
-        upto = group
-        while upto < last and located.by_key_group[upto + 1] == owner:
-            upto += 1
-        left_ms = query.deadline_ms - int((self._loop.time() - self._begun_s) * 1000)
-        part = replace(
-            query,
-            first_key_group=group,
-            last_key_group=upto,
-            after=self._after if self._after and group == _key_group(self._after) else b"",
-            at_version=self._version,
-            limit=max(1, self._left) if query.limit else 0,
-            placement_version=located.placement_version,
-            deadline_ms=max(1, left_ms) if query.deadline_ms else 0,
-        )
-        return ScanPart(part, self._owners.scan(owner, located, part))
+    def _ask_all(self) -> None:
+        for turn in self._turns:
+            self._part_of(turn)
+
+    def _part_of(self, turn: _Turn) -> ScanPart:
+        """Its part; where it has none, its owner is asked for this run and the others it has."""
+        if turn.part is None:
+            query, located = self._query, self._located
+            same = [each for each in self._turns if each.part is None and each.owner == turn.owner]
+            runs = tuple(each.run for each in same)
+            behind = self._after and runs[0].first == _key_group(self._after)
+            left_ms = int((self._until_s - self._loop.time()) * 1000)
+            part = replace(
+                query,
+                first_key_group=runs[0].first,
+                last_key_group=runs[-1].last,
+                only=runs if len(runs) > 1 else (),
+                after=self._after if behind else b"",
+                at_version=self._version,
+                limit=self._left,
+                placement_version=located.placement_version,
+                page_timeout_ms=max(1, left_ms),
+            )
+            messages = self._owners.scan(turn.owner, located, part)
+            turn.part = ScanPart(turn.owner, part, messages)
+            for each in same:
+                each.part = turn.part
+        return turn.part
 
     async def _next(self) -> query_pb2.ScanKvStateResponse | None:
         """The next message as one of the whole; None: it says nothing of its own."""
-        part, query = self._parts[0], self._query
-        message = await part.next()
-        ended, cut_off = message.last, message.last and bool(message.page_token)
+        query, turn = self._query, self._turns[0]
+        message, ends, cut_off = await self._part_of(turn).take(turn.run.last, self._until_s)
         if query.limit:
             cut_off |= len(message.keys) > self._left
             del message.keys[self._left :]
@@ -160,18 +167,18 @@ class MergedScan:
         if message.keys:
             self._after = message.keys[-1].key
             self._group = _key_group(self._after)
-        if ended and not cut_off:
-            self._complete &= message.complete
-            self._group = part.query.last_key_group + 1
-            self._parts.popleft()
-            await part.aclose()
-            if self._parts and self._handed_out:
-                self._ask_ahead()
-        more = self._group <= query.last_key_group
-        cut_off |= ended and bool(query.limit) and not self._left and more
-        message.last = cut_off or not more
+        self._complete &= not message.info.complete_since_batch
+        if ends and not cut_off:
+            self._group = turn.run.last + 1
+            self._turns.popleft()
+            if all(each.part is not turn.part for each in self._turns):
+                await self._close({turn.part})
+        # What follows may be nothing; who asks for it is told.
+        cut_off |= bool(query.limit and not self._left and self._turns)
+        message.last = cut_off or not self._turns
         message.complete = message.last and self._complete and not cut_off
-        message.page_token = self._after if more and (message.keys or cut_off) else b""
+        more = self._turns and (message.keys or cut_off)
+        message.page_token = self._after if more else b""
         return message if message.keys or message.last else None
 
     async def _recover(self, refusal: QueryableStateError) -> None:
@@ -183,29 +190,37 @@ class MergedScan:
                 "before its keys were read: scan again from the start, at once or in smaller "
                 f"parts ({refusal.message})"
             ) from refusal
+        if isinstance(refusal, QueryTimeoutError) and self._refusal is not None:
+            # The time of the last attempt was short: why there was one says more.
+            raise self._refusal
+        self._refusal = refusal
         overloaded = self._handed_out and refusal.reason == Reason.OVERLOADED
         begins_anew = gone and self._query.at_version is None
         if not (begins_anew or overloaded or is_retried(refusal.to_proto())):
             raise refusal
-        failed = self._parts.popleft() if self._handed_out else None
-        await (self._close() if failed is None else failed.aclose())
+        failed = self._turns[0].part
+        parts = {turn.part for turn in self._turns}
+        await self._close({failed} if self._handed_out else parts)
         delay = delay_s(refusal.to_proto(), self._attempts)
         self._attempts += 1
-        if self._loop.time() + delay >= self._give_up_s:
+        if self._loop.time() + delay >= self._until_s:
             raise refusal
         await asyncio.sleep(delay)
         if not (gone or overloaded):
             await self._locate_anew()
-        if failed is None:
+        if not self._handed_out:
             self._start_over()
             return
         # The others have their version pinned, wherever the failed one's key groups are now.
-        group, last = self._group, failed.query.last_key_group
-        again: list[ScanPart] = []
-        while group <= last:
-            again.append(self._ask(group, last))
-            group = again[-1].query.last_key_group + 1
-        self._parts.extendleft(reversed(again))
+        turns, self._turns = self._turns, deque()
+        for turn in turns:
+            if turn.part is failed:
+                first = max(turn.run.first, self._group)
+                self._turns.extend(self._turns_of(KeyGroupRun(first, turn.run.last)))
+            else:
+                self._turns.append(turn)
+        if not self._is_short:
+            self._ask_all()
 
     async def _locate_anew(self) -> None:
         try:
@@ -215,9 +230,10 @@ class MergedScan:
             if not isinstance(problem, (RetryLaterError, QueryTimeoutError)):
                 raise
 
-    async def _close(self) -> None:
-        while self._parts:
-            await self._parts.popleft().aclose()
+    async def _close(self, parts: set[ScanPart | None]) -> None:
+        for part in parts:
+            if part is not None:
+                await part.aclose()
 
 
 def _key_group(wire_key: bytes) -> int:

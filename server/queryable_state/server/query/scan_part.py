@@ -3,65 +3,109 @@
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from queryable_state.wire.errors import QueryableStateError, RetryLaterError
+from queryable_state.v1 import query_pb2
+from queryable_state.wire.errors import QueryableStateError, QueryTimeoutError, RetryLaterError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from queryable_state.server.query.scan_query import ScanQuery
-    from queryable_state.v1 import query_pb2
+    from queryable_state.wire.located_state import Owner
+
+
+class Piece(NamedTuple):
+    """Keys of one run of key groups."""
+
+    message: query_pb2.ScanKvStateResponse
+    """`keys` and `info` of it."""
+    ends: bool
+    """There are no more in the run."""
+    cut_off: bool
+    """There are more, beyond the limit."""
 
 
 class ScanPart:
-    """Asks one owner for contiguous key groups; its first message is asked for at once.
+    """Asks one owner for all its key groups of a scan, and hands out a run of them at a time.
 
-    With that one the owner has pinned the version: what is committed meanwhile does not matter,
-    however late the messages are taken. `aclose` lets go of it.
+    It asks at once. With its first message, which has no keys, the owner has pinned the version:
+    what is committed meanwhile does not matter, however late the others are taken. `aclose` lets
+    go of it.
     """
 
     def __init__(
-        self, query: ScanQuery, messages: AsyncGenerator[query_pb2.ScanKvStateResponse, None]
+        self,
+        owner: Owner,
+        query: ScanQuery,
+        messages: AsyncGenerator[query_pb2.ScanKvStateResponse, None],
     ) -> None:
-        self.query = query
+        self._owner = owner
+        self._query = query
         self._messages = messages
-        self._first: asyncio.Task[query_pb2.ScanKvStateResponse] | None = (
-            asyncio.get_running_loop().create_task(self._next())
+        self._loop = asyncio.get_running_loop()
+        self._reading: asyncio.Task[query_pb2.ScanKvStateResponse] | None = self._loop.create_task(
+            self._next()
         )
+        self._message = query_pb2.ScanKvStateResponse()
+        self._version: int | None = None
 
-    async def pinned(self) -> int:
-        """The version, once it is pinned; before `next`. Raises what the owner refuses."""
-        assert self._first is not None
-        # Not awaited itself: who is cancelled while waiting takes nothing along.
-        await asyncio.wait([self._first])
-        return self._first.result().info.version
+    async def pinned(self, until_s: float) -> int:
+        """The version, once it is pinned. Raises what the owner refuses, or that time is over."""
+        if self._version is None:
+            self._version = (await self._read(until_s)).info.version
+        return self._version
 
-    async def next(self) -> query_pb2.ScanKvStateResponse:
-        """The next message, until the last one. Raises what the owner refuses."""
-        if self._first is None:
-            return await self._next()
-        await asyncio.wait([self._first])
-        first, self._first = self._first, None
-        return first.result()
+    async def take(self, last_group: int, until_s: float) -> Piece:
+        """The next keys up to a key group. Raises what the owner refuses, or that time is over."""
+        await self.pinned(until_s)
+        while not self._message.keys and not self._message.last:
+            self._message = await self._read(until_s)
+        message, upto = self._message, last_group.to_bytes(2, "big")
+        count = bisect_right(message.keys, upto, key=lambda each: each.key[:2])
+        if count < len(message.keys):
+            piece = query_pb2.ScanKvStateResponse(keys=message.keys[:count], info=message.info)
+            del message.keys[:count]
+            return Piece(piece, ends=True, cut_off=False)
+        cut_off = message.last and bool(message.page_token)
+        # What it says of its end holds for the runs that follow, too.
+        self._message = query_pb2.ScanKvStateResponse(
+            info=message.info, page_token=message.page_token, last=message.last
+        )
+        return Piece(message, ends=message.last and not cut_off, cut_off=cut_off)
 
     async def aclose(self) -> None:
         """Ends the owner's scan; idempotent."""
-        first, self._first = self._first, None
-        if first is not None:
-            first.cancel()
-            await asyncio.wait([first])
-            if not first.cancelled():
-                first.exception()
+        reading, self._reading = self._reading, None
+        if reading is not None:
+            reading.cancel()
+            await asyncio.wait([reading])
+            if not reading.cancelled():
+                reading.exception()
         with suppress(QueryableStateError):
             await self._messages.aclose()
+
+    async def _read(self, until_s: float) -> query_pb2.ScanKvStateResponse:
+        if self._reading is None:
+            self._reading = self._loop.create_task(self._next())
+        # Not awaited itself: who is cancelled while waiting takes nothing along.
+        await asyncio.wait([self._reading], timeout=max(0.0, until_s - self._loop.time()))
+        if not self._reading.done():
+            query = self._query
+            raise QueryTimeoutError(
+                f"server {self._owner.server_id} at {self._owner.address} did not go on in time "
+                f"with key groups {query.first_key_group} to {query.last_key_group} of a scan: "
+                "allow more time for a page, or find out why it is slow"
+            )
+        reading, self._reading = self._reading, None
+        return reading.result()
 
     async def _next(self) -> query_pb2.ScanKvStateResponse:
         async for message in self._messages:
             return message
         raise RetryLaterError(
-            f"the answer for key groups {self.query.first_key_group} to "
-            f"{self.query.last_key_group} ended before its last message: scan again",
+            f"the answer of {self._owner.address} ended before its last message: scan again",
             retry_after_ms=100,
         )

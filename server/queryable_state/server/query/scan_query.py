@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.store_keys import VOID_NAMESPACE
+
+
+class KeyGroupRun(NamedTuple):
+    """Key groups that follow each other."""
+
+    first: int
+    last: int
+    """Inclusive."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,6 +28,9 @@ class ScanQuery:
 
     last_key_group: int
     """Inclusive; below `max_parallelism` of the state."""
+
+    only: tuple[KeyGroupRun, ...] = ()
+    """Of these key groups only those of the runs, ascending; empty: all of them."""
 
     start: bytes = b""
     """Encoded keys from this one on, without key group; empty: from the first one."""
@@ -55,7 +67,18 @@ class ScanQuery:
     """Keys without their records."""
 
     placement_version: int = 0
-    """The placement a proxy routed by; 0: not from a proxy."""
+    """The placement a proxy routed by: the first message says that the version is pinned, and has
+    no keys. 0: not from a proxy."""
 
-    deadline_ms: int = 0
-    """How long to wait for the version; 0: the server's default."""
+    page_timeout_ms: int = 0
+    """How long the taker waits for the next message; 0: the server's default."""
+
+    @property
+    def runs(self) -> tuple[KeyGroupRun, ...]:
+        """The key groups asked for."""
+        return self.only or (KeyGroupRun(self.first_key_group, self.last_key_group),)
+
+    @property
+    def first_open_group(self) -> int:
+        """The first key group of which anything may be read."""
+        return int.from_bytes(self.after[:2], "big") if self.after else self.first_key_group

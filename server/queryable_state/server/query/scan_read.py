@@ -3,29 +3,39 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from queryable_state.server.query.page_token import PageToken, scan_hash_of
-from queryable_state.server.query.scan_query import ScanQuery
+from queryable_state.server.query.scan_query import KeyGroupRun, ScanQuery
 from queryable_state.server.storage.base import prefix_end
 from queryable_state.v1 import query_pb2
-from queryable_state.wire.errors import InvalidRequestError, LimitExceededError
+from queryable_state.wire.errors import (
+    InvalidRequestError,
+    LimitExceededError,
+    VersionGoneError,
+)
 from queryable_state.wire.store_keys import VOID_NAMESPACE
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from queryable_state.server.query.router import Router
     from queryable_state.server.settings import Limits
     from queryable_state.wire.located_state import LocatedState
 
 
 @dataclass(frozen=True)
 class ScanRead:
-    """A `ScanKvState` call: the query of its keys, and its messages from the router's."""
+    """A `ScanKvState` call: the query of its keys, and its messages."""
 
     located: LocatedState
     query: ScanQuery
     json: bool
     """Answer in JSON."""
+    allow_newer: bool
+    """Go on as of the newest batch where that of the page token is gone."""
     scan_hash: int
     """Of the query without its page."""
 
@@ -35,7 +45,7 @@ class ScanRead:
         request: query_pb2.ScanKvStateRequest,
         located: LocatedState,
         limits: Limits,
-        deadline_ms: int,
+        page_timeout_ms: int,
     ) -> ScanRead:
         """Raises `InvalidRequestError` for what is no range of the state's keys."""
         start, end = _range(request, located)
@@ -66,17 +76,33 @@ class ScanRead:
             limit=request.limit,
             keys_only=request.keys_only,
             placement_version=request.placement_version,
-            deadline_ms=deadline_ms,
+            only=tuple(KeyGroupRun(run.first, run.last) for run in request.runs),
+            page_timeout_ms=page_timeout_ms,
         )
         scan_hash = scan_hash_of(query)
         if request.page_token:
             query = _continued(query, PageToken.unseal(request.page_token), scan_hash, located)
-        return cls(located, query, request.json, scan_hash)
+        return cls(located, query, request.json, request.allow_newer, scan_hash)
 
-    async def message(
+    async def messages(self, router: Router) -> AsyncGenerator[query_pb2.ScanKvStateResponse, None]:
+        """What the router answers as the caller wants it; closing it ends the scan."""
+        query, handed_out = self.query, False
+        while True:
+            try:
+                async with aclosing(router.scan(query, self.located)) as messages:
+                    async for message in messages:
+                        handed_out = True
+                        message.newer = query is not self.query
+                        yield await self._message(message)
+                return
+            except VersionGoneError:
+                if handed_out or not self.allow_newer or query.at_version is None:
+                    raise
+            query = replace(query, at_version=None)
+
+    async def _message(
         self, message: query_pb2.ScanKvStateResponse
     ) -> query_pb2.ScanKvStateResponse:
-        """A router's message as the caller wants it, in place."""
         if message.page_token:
             message.page_token = PageToken(
                 self.query.state_id, message.info.version, self.scan_hash, message.page_token
@@ -129,8 +155,9 @@ def _continued(
             f"the page token is of another scan than this one of {located.describe()}: hand it "
             "back with the same state, range, namespace and consistency"
         )
-    if query.consistency == query_pb2.UNCOMMITTED:
+    if query.consistency == query_pb2.UNCOMMITTED or query.placement_version:
         # What is sealed may be replaced: each page is of what there is when it is asked for.
+        # And a proxy says apart which batch it asks for, if any.
         return replace(query, after=token.key)
     if query.at_version is not None and query.at_version != token.version:
         raise InvalidRequestError(

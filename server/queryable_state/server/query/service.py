@@ -6,6 +6,7 @@ errors into statuses. Who owns a key, and what it holds, is the router's busines
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from contextlib import aclosing, asynccontextmanager
@@ -40,6 +41,9 @@ _log = logging.getLogger(__name__)
 _SERVICE = "queryable_state.v1.QueryableState"
 
 _Context = grpc.aio.ServicerContext[Any, Any]
+
+# A taker of a scan that stands still for so long lets its version go.
+_IDLE_S = 60.0
 
 
 class QueryableStateService:
@@ -125,13 +129,15 @@ class QueryableStateService:
         async with self._ending_with_status(context):
             self._streams.check_serving()
             located = await self._locate(request.job, request.state_name)
-            # Unlike the time a query may wait, that of a whole scan has no other bound.
-            remaining_s: float | None = context.time_remaining()
-            deadline_ms = 0 if remaining_s is None else max(1, int(remaining_s * 1000))
-            read = ScanRead.of(request, located, self._info.limits, deadline_ms)
-            async with aclosing(self._router.scan(read.query, located)) as messages:
+            most_ms = request.page_timeout_ms or self._info.default_deadline_ms
+            page_timeout_ms = _time_ms(context, most_ms)
+            read = ScanRead.of(request, located, self._info.limits, page_timeout_ms)
+            # An owner's part waits for its turn: the proxy knows how long its taker stands still.
+            idle_s = None if request.placement_version else _IDLE_S
+            async with aclosing(read.messages(self._router)) as messages:
                 async for message in messages:
-                    await context.write(await read.message(message))
+                    async with _taking(idle_s):
+                        await context.write(message)
 
     async def MeasureState(
         self, request: query_pb2.MeasureStateRequest, context: _Context
@@ -176,12 +182,7 @@ class QueryableStateService:
     def _admit(self, query: query_pb2.Query, context: _Context) -> None:
         """Checks a query and gives it the time its caller has left."""
         check_query(query, self._info.limits, query.ByteSize())
-        remaining_s: float | None = context.time_remaining()
-        # None where the caller set no deadline, as grpcurl does.
-        if remaining_s is None or remaining_s * 1000 > self._info.default_deadline_ms:
-            query.deadline_ms = self._info.default_deadline_ms
-        else:
-            query.deadline_ms = max(1, int(remaining_s * 1000))
+        query.deadline_ms = _time_ms(context, self._info.default_deadline_ms)
 
     @asynccontextmanager
     async def _ending_with_status(self, context: _Context) -> AsyncIterator[None]:
@@ -198,3 +199,24 @@ class QueryableStateService:
                 "its log has the trace"
             )
             await context.abort(status_of(internal), internal.message, trailing_metadata(internal))
+
+
+def _time_ms(context: _Context, most_ms: int) -> int:
+    """What its caller allows for an answer, and at most so much."""
+    remaining_s: float | None = context.time_remaining()
+    # None where the caller set no deadline, as grpcurl does.
+    return most_ms if remaining_s is None else max(1, min(most_ms, int(remaining_s * 1000)))
+
+
+@asynccontextmanager
+async def _taking(idle_s: float | None) -> AsyncIterator[None]:
+    """Gives up a taker that takes nothing for so long."""
+    try:
+        async with asyncio.timeout(idle_s):
+            yield
+    except TimeoutError:
+        raise RetryLaterError(
+            f"the scan has let its batch go, because for {idle_s:g} s nothing was taken: go on "
+            "with its page token",
+            retry_after_ms=1,
+        ) from None

@@ -64,8 +64,7 @@ class AnswerFailures:
         ]
 
     def _error(self, slot: int) -> QueryableStateError:
-        state = self._route.registration
-        name = state.queryable_name or state.state_name
+        name = self._route.name
         if slot == NOT_HERE:
             return not_here(self._route, self._server_id, self._placement_version)
         if slot == _TOO_LARGE:
@@ -90,22 +89,20 @@ class AnswerFailures:
 
 def not_here(route: StateRoute, server_id: str, placement_version: int) -> PlacementError:
     """The refusal of key groups that others own."""
-    state = route.registration
     return PlacementError(
-        f"server {server_id} does not own these key groups of state "
-        f"{state.queryable_name or state.state_name!r}: ask their owners, which LocateState names, "
-        "or a proxy",
+        f"server {server_id} does not own these key groups of state {route.name!r}: ask their "
+        "owners, which LocateState names, or a proxy",
         placement_version=placement_version,
     )
 
 
 def state_lost(route: StateRoute, slot: int) -> StateLostError:
     """The refusal of key groups whose store lost older state."""
-    state, since = route.registration, route.subtasks[slot].complete_since_batch
+    since = route.subtasks[slot].complete_since_batch
     return StateLostError(
-        f"state {state.queryable_name or state.state_name!r} written before batch {since} is lost "
+        f"state {route.name!r} written before batch {since} is lost "
         "for these key groups, because the server that held it is gone; allow incomplete answers "
         "to read what is there since, or restart job "
-        f"{state.job_id.hex()} from a checkpoint",
+        f"{route.registration.job_id.hex()} from a checkpoint",
         complete_since_batch=since,
     )

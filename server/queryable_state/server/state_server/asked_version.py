@@ -123,21 +123,21 @@ class AskedVersions:
 
     def behind(self, route: StateRoute, asked: AskedVersion) -> RetryLaterError | None:
         """Why the asked version is not there yet; None: it is, or is not any more."""
-        state_id, server_id = asked.state_id, self._server_id
+        server_id = self._server_id
         wanted = asked.min_version if asked.at_version is None else asked.at_version
         version = route.job.committed_version
         if asked.at_version is None:
             version = self.info(route, asked.consistency).version
         if wanted > version and (wanted or asked.at_version is not None):
             return _behind(
-                f"server {server_id} is at batch {version} of state {state_id}, batch "
+                f"server {server_id} is at batch {version} of state {route.name!r}, batch "
                 f"{wanted} was asked for: ask again once it is committed"
             )
         if asked.at_version is None and asked.max_staleness_ms:
             age_ms = self._now_ms() - route.job.info.commit_time_ms
             if age_ms > asked.max_staleness_ms:
                 return _behind(
-                    f"the newest commit of state {state_id} on server {server_id} is batch "
+                    f"the newest commit of state {route.name!r} on server {server_id} is batch "
                     f"{route.job.committed_version}, {age_ms} ms old; at most "
                     f"{asked.max_staleness_ms} ms were asked for: ask again after the next commit"
                 )

@@ -172,7 +172,6 @@ def _elements(
 ) -> Sequence[bytes]:
     """The elements asked for: none, one for all keys, or one each."""
     state = route.registration
-    name = f"state {state.queryable_name or state.state_name!r}"
     if query.read not in (query_pb2.ENTRY, query_pb2.EXISTS, query_pb2.SIZE):
         raise InvalidRequestError(
             f"read kind {query.read} is not known here: ask for one that ReadKind has",
@@ -189,8 +188,8 @@ def _elements(
         return ()
     if state.kind != registration_pb2.MAP:
         raise InvalidRequestError(
-            f"{name} is of kind {registration_pb2.StateKind.Name(state.kind)}: only a MAP has "
-            "entries; read its whole value",
+            f"state {route.name!r} is of kind {registration_pb2.StateKind.Name(state.kind)}: only "
+            "a MAP has entries; read its whole value",
             reason=Reason.UNSUPPORTED,
         )
     if len(elements) not in (1, keys):

@@ -53,24 +53,23 @@ def record_ranges(query: ScanQuery, slots: Sequence[int]) -> Iterator[RecordRang
 
     With a start or an end each key group is a range of its own.
     """
-    group, last = query.first_key_group, query.last_key_group
-    if query.after:
-        group = int.from_bytes(query.after[:2], "big")
     whole = not query.start and query.end is None
-    while group <= last:
-        upto = group
-        if whole:
-            while upto < last and slots[upto + 1] == slots[group]:
-                upto += 1
-        first = group.to_bytes(2, "big")
-        start = first + query.start
-        end = (upto + 1).to_bytes(2, "big") if query.end is None else first + query.end
-        if query.after and query.after[:2] == first:
-            # No key begins with another one, so this is the first record of any later key.
-            start = max(start, prefix_end(query.after) or end)
-        if start < end:
-            yield RecordRange(slots[group], start, end)
-        group = upto + 1
+    for run in query.runs:
+        group = max(run.first, query.first_open_group)
+        while group <= run.last:
+            upto = group
+            if whole:
+                while upto < run.last and slots[upto + 1] == slots[group]:
+                    upto += 1
+            first = group.to_bytes(2, "big")
+            start = first + query.start
+            end = (upto + 1).to_bytes(2, "big") if query.end is None else first + query.end
+            if query.after[:2] == first:
+                # No key begins with another one, so this is the first record of any later key.
+                start = max(start, prefix_end(query.after) or end)
+            if start < end:
+                yield RecordRange(slots[group], start, end)
+            group = upto + 1
 
 
 class ScannedKeys:

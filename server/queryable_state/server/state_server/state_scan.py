@@ -22,7 +22,7 @@ from queryable_state.wire.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Sequence
+    from collections.abc import AsyncGenerator, Callable
 
     from queryable_state.server.query.scan_query import ScanQuery
     from queryable_state.server.settings import Limits
@@ -30,12 +30,10 @@ if TYPE_CHECKING:
     from queryable_state.server.state_server.bulk_thread import BulkThread
     from queryable_state.server.state_server.lease import Lease
     from queryable_state.server.state_server.open_scans import OpenScans
+    from queryable_state.server.state_server.owned_subtask import OwnedSubtask
     from queryable_state.server.state_server.scanned_keys import Page
     from queryable_state.server.state_server.store_table import StateRoute, StoreTable
     from queryable_state.server.storage.store import StateView
-
-# A taker that stands still for so long lets the version go.
-_IDLE_S = 60.0
 
 
 class StateScan:
@@ -57,7 +55,6 @@ class StateScan:
         *,
         server_id: str,
         now_ms: Callable[[], int],
-        idle_s: float = _IDLE_S,
     ) -> None:
         self._query = query
         self._asked = AskedVersion.of_scan(query)
@@ -69,10 +66,9 @@ class StateScan:
         self._scans = scans
         self._server_id = server_id
         self._now_ms = now_ms
-        self._idle_s = idle_s
+        self._subtasks: list[OwnedSubtask] = []
         self._views: list[StateView | None] = []
         self._keys: ScannedKeys | None = None
-        self._idle = False
         self._last_key = b""
 
     async def messages(self) -> AsyncGenerator[query_pb2.ScanKvStateResponse, None]:
@@ -80,18 +76,15 @@ class StateScan:
         self._scans.enter(self._server_id)
         ahead: asyncio.Future[Page] | None = None
         try:
-            route, info = await self._open()
+            info = await self._open()
+            if self._query.placement_version:
+                yield query_pb2.ScanKvStateResponse(info=info)
             ahead = self._next_page()
             while True:
-                page = await self._page(ahead, route)
+                page = await self._page(ahead)
                 ahead = None if page.last else self._next_page()
                 if page.keys or page.last:
-                    message = self._message(page, route, info)
-                    waiting = asyncio.get_running_loop().call_later(self._idle_s, self._give_up)
-                    try:
-                        yield message
-                    finally:
-                        waiting.cancel()
+                    yield self._message(page, info)
                 if ahead is None:
                     return
         finally:
@@ -100,19 +93,20 @@ class StateScan:
                 ahead.cancel()
             self._let_go()
 
-    async def _open(self) -> tuple[StateRoute, query_pb2.ReadInfo]:
+    async def _open(self) -> query_pb2.ReadInfo:
         """Pins the asked version once it is there."""
         query, asked, versions = self._query, self._asked, self._versions
-        deadline_s = versions.deadline_s(query.deadline_ms)
+        deadline_s = versions.deadline_s(query.page_timeout_ms)
         while True:
             route = versions.route(query.state_id)
-            self._check(route)
+            slots = self._slots(route)
             behind = versions.behind(route, asked)
             if behind is not None:
                 await versions.wait(route, asked, behind, deadline_s)
                 continue
-            held, info = held_still(route), self._info(route)
-            pinned = self._pinned(held, info.version)
+            held, info = held_still(route), self._info(route, slots)
+            pinned = self._pinned(held, slots, info.version)
+            self._subtasks = [held.subtasks[slot] for slot in slots]
             try:
                 await self._bulk.run(self._open_views, held, pinned)
             except VersionGoneError:
@@ -124,16 +118,15 @@ class StateScan:
                 if again.reason != Reason.BEHIND:
                     raise
             else:
-                return held, info
+                return info
             if asyncio.get_running_loop().time() >= deadline_s:
                 raise RetryLaterError(
                     f"batch {info.version} was gone before it could be pinned: scan again",
                     retry_after_ms=100,
                 )
 
-    def _pinned(self, route: StateRoute, version: int) -> dict[int, int]:
+    def _pinned(self, route: StateRoute, slots: set[int], version: int) -> dict[int, int]:
         """The version of each store asked for, by slot."""
-        slots = set(self._slots(route))
         if self._query.consistency != query_pb2.UNCOMMITTED:
             return dict.fromkeys(slots, version)
         pinned = {}
@@ -144,22 +137,17 @@ class StateScan:
             pinned[slot] = store.committed_version if staged is None else staged
         return pinned
 
-    def _info(self, route: StateRoute) -> query_pb2.ReadInfo:
+    def _info(self, route: StateRoute, slots: set[int]) -> query_pb2.ReadInfo:
         query = self._query
         if query.at_version is not None and query.at_version < route.job.committed_version:
             info = route.job.info_at(query.at_version)
         else:
             info = copy_of(self._versions.info(route, query.consistency))
-        info.complete_since_batch = max(
-            route.subtasks[slot].complete_since_batch for slot in self._slots(route)
-        )
+        info.complete_since_batch = max(route.subtasks[slot].complete_since_batch for slot in slots)
         return info
 
-    def _slots(self, route: StateRoute) -> Sequence[int]:
-        return route.slots[self._query.first_key_group : self._query.last_key_group + 1]
-
-    def _check(self, route: StateRoute) -> None:
-        """Refuses what can never be scanned, or not here."""
+    def _slots(self, route: StateRoute) -> set[int]:
+        """Of the stores that hold the key groups asked for; refuses what is not to be scanned."""
         query = self._query
         groups = len(route.slots)
         if not 0 <= query.first_key_group <= query.last_key_group < groups:
@@ -168,17 +156,19 @@ class StateScan:
                 f"has {groups}, from 0"
             )
         if query.after and not (
-            query.first_key_group <= int.from_bytes(query.after[:2], "big") <= query.last_key_group
+            query.first_key_group <= query.first_open_group <= query.last_key_group
         ):
             raise InvalidRequestError(
                 f"the scan is to go on behind key {query.after[:32].hex()}, whose key group is "
                 f"none of {query.first_key_group} to {query.last_key_group}"
             )
-        for slot in set(self._slots(route)):
+        slots = {slot for run in query.runs for slot in route.slots[run.first : run.last + 1]}
+        for slot in slots:
             if slot == NOT_HERE:
                 raise not_here(route, self._server_id, self._lease.placement_version)
             if route.subtasks[slot].complete_since_batch and not query.allow_incomplete:
                 raise state_lost(route, slot)
+        return slots
 
     def _next_page(self) -> asyncio.Future[Page]:
         page = asyncio.ensure_future(self._bulk.run(self._read_page))
@@ -186,20 +176,19 @@ class StateScan:
         page.add_done_callback(_forget)
         return page
 
-    async def _page(self, ahead: asyncio.Future[Page], route: StateRoute) -> Page:
+    async def _page(self, ahead: asyncio.Future[Page]) -> Page:
         """The page read ahead; raises where this server may not answer any more."""
         try:
             page = await ahead
         except QueryableStateError:
-            self._check_owned(route)
+            self._check_owned()
             raise
-        self._check_owned(route)
+        self._check_owned()
         return page
 
-    def _check_owned(self, route: StateRoute) -> None:
+    def _check_owned(self) -> None:
         self._lease.check()
-        for slot in set(self._slots(route)):
-            subtask = route.subtasks[slot]
+        for subtask in self._subtasks:
             if self._table.subtask(subtask.id) is not subtask:
                 raise PlacementError(
                     f"{subtask.id} was moved away from server {self._server_id} during the scan: "
@@ -208,9 +197,7 @@ class StateScan:
                     placement_version=self._lease.placement_version,
                 )
 
-    def _message(
-        self, page: Page, route: StateRoute, info: query_pb2.ReadInfo
-    ) -> query_pb2.ScanKvStateResponse:
+    def _message(self, page: Page, info: query_pb2.ReadInfo) -> query_pb2.ScanKvStateResponse:
         goes_on = not page.last or page.cut_off
         if page.keys:
             # A page that only says that more follows stands behind the keys of the one before.
@@ -222,10 +209,6 @@ class StateScan:
             last=page.last,
             complete=page.last and not page.cut_off and not info.complete_since_batch,
         )
-
-    def _give_up(self) -> None:
-        self._idle = True
-        self._let_go()
 
     def _let_go(self) -> None:
         # The thread ends after the stores, which close their views.
@@ -244,12 +227,7 @@ class StateScan:
         )
 
     def _read_page(self) -> Page:
-        if self._keys is None:
-            what = f"for {self._idle_s:g} s nothing was taken" if self._idle else "it has ended"
-            raise RetryLaterError(
-                f"the scan has let its batch go, because {what}: go on with its page token",
-                retry_after_ms=1,
-            )
+        assert self._keys is not None
         return self._keys.page()
 
     def _close(self) -> None:

@@ -31,6 +31,11 @@ class StateRoute:
     incomplete: bool = False
     """Whether a store lost older state."""
 
+    @property
+    def name(self) -> str:
+        """What people call the state."""
+        return self.registration.queryable_name or self.registration.state_name
+
     def rebuild(self) -> None:
         """Lays the slots out anew after the stores changed."""
         self.slots = [NOT_HERE] * self.registration.max_parallelism
