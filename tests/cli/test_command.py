@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +16,8 @@ import pytest
 from queryable_state.cli import main
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tests.cli.conftest import Terminal
 
     from queryable_state.server.testing.cluster import InProcessCluster, InProcessJob
@@ -105,6 +108,21 @@ async def test_who_reads_no_further_is_not_complained_to(
     assert error == b""
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk that is full")
+async def test_what_cannot_be_written_is_said_in_one_line(terminal: Terminal) -> None:
+    for command in (("scan", "last"), ("get", "last", "sensor_1", "--json")):
+        full = await _run_in_shell(">/dev/full", *command, "--server", terminal.address)
+        assert full.returncode == 2
+        assert full.stderr.startswith("queryable-state: ")
+        assert full.stderr.count("\n") == 1
+
+
+async def test_who_closes_standard_output_gets_the_exit_code(terminal: Terminal) -> None:
+    for command in (("scan", "last"), ("get", "last", "sensor_1", "--json")):
+        closed = await _run_in_shell(">&-", *command, "--server", terminal.address)
+        assert (closed.returncode, closed.stderr) == (0, "")
+
+
 async def test_an_interrupt_ends_it_without_a_word(
     terminal: Terminal, cluster: InProcessCluster, job: InProcessJob
 ) -> None:
@@ -162,15 +180,23 @@ def _command(*arguments: str, code: str = "") -> list[str]:
     return [sys.executable, *start, *arguments]
 
 
+async def _run_in_shell(redirection: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    shell = f'exec "$0" "$@" {redirection}'
+    return await _ended(arguments, "sh", "-c", shell, *_command(*arguments))
+
+
 async def _run(
     *arguments: str, code: str = "", **environment: str
 ) -> subprocess.CompletedProcess[str]:
     """The command in a process of its own, while the servers of the test answer here."""
+    return await _ended(arguments, *_command(*arguments, code=code), env=os.environ | environment)
+
+
+async def _ended(
+    arguments: tuple[str, ...], *command: str, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     process = await asyncio.create_subprocess_exec(
-        *_command(*arguments, code=code),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env=os.environ | environment,
+        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, env=env
     )
     async with asyncio.timeout(DEADLINE_S):
         out, error = await process.communicate()

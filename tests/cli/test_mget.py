@@ -74,3 +74,8 @@ async def test_keys_of_a_lost_owner_fail_alone(
         by_status[result["status"]] += 1
         assert (result["error"] is None) is (result["status"] == "found")
     assert all(by_status.values())
+
+
+async def test_options_may_stand_between_the_state_and_its_keys(terminal: Terminal) -> None:
+    ran = await terminal.run("mget", "last", "--one-cut", "sensor_1", "sensor_2", "--json")
+    assert [result["key"] for result in ran.json["results"]] == ["sensor_1", "sensor_2"]

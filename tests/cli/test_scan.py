@@ -81,6 +81,21 @@ async def test_a_page_token_goes_on_as_of_the_same_batch(
     assert second.json["page_token"] == ""
 
 
+async def test_a_page_token_goes_on_as_of_a_newer_batch_where_that_will_do(
+    terminal: Terminal, job: InProcessJob
+) -> None:
+    first = await terminal.run("scan", "last", "--limit", "20", "--json")
+    page = ["scan", "last", "--page-token", first.json["page_token"], "--allow-newer"]
+    assert not (await terminal.run(*page, "--json")).json["is_newer"]
+    for batch in range(2, 12):
+        await job.run(batch, {"last": dict.fromkeys(ALL, -1.0)})
+    second = await terminal.run(*page, "--json")
+    assert second.json["is_newer"]
+    assert {entry["value"] for entry in second.json["keys"]} == {-1.0}
+    assert len(second.json["keys"]) == 10
+    assert "as of a newer batch than the page before" in (await terminal.run(*page)).lines
+
+
 async def test_the_table_prints_the_token_too(terminal: Terminal) -> None:
     ran = await terminal.run("scan", "last", "--limit", "20")
     hint, _, token = ran.lines[-1].partition(": ")
@@ -95,6 +110,7 @@ async def test_the_table_prints_the_token_too(terminal: Terminal) -> None:
         ["--page-token", "not base64"],
         ["--page-token", "AAAA"],
         ["--limit", "0"],
+        ["--limit", str(1 << 64)],
         ["--prefix", "a", "--start", "b"],
     ],
 )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from queryable_state.cli import completion, explain, get, jobs, mget, scan, server_commands, states
@@ -28,6 +29,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     See `exit_codes`; usage errors leave with 2 as `SystemExit`.
     """
     options = parser().parse_args(arguments)
+    if sys.stdout is None:
+        # Closed by who started us: what it does not want is not printed.
+        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 - until the process ends
     try:
         exit_code: int = options.run(options)
         sys.stdout.flush()
@@ -39,6 +43,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Whoever read has enough, as `head`; the interpreter would complain when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return PIPE_CLOSED
+    except OSError as problem:
+        # A disk that is full, a terminal that is gone.
+        print(f"queryable-state: {problem}", file=sys.stderr)
+        return REFUSED
     except KeyboardInterrupt:
         return INTERRUPTED
 

@@ -43,7 +43,9 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         epilog=KEYS_EPILOG,
     )
     add_state(parser)
-    parser.add_argument("keys", metavar="KEY", nargs="*")
+    keys = parser.add_argument("keys", metavar="KEY", nargs="+", default=[])
+    # With "*" argparse would take it for given, empty, where an option follows the state.
+    keys.required = False
     parser.add_argument(
         "--keys-from", metavar="FILE", help="a key a line, beside those given; - is standard input"
     )

@@ -53,6 +53,11 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         metavar="TOKEN",
         help="go on where a scan of the same keys with --limit ended, as of its batch",
     )
+    parser.add_argument(
+        "--allow-newer",
+        action="store_true",
+        help="where the batch of --page-token is gone, go on as of the newest one",
+    )
     parser.add_argument("--keys-only", action="store_true", help="no values")
     add_reading(parser)
     add_asking(parser, _scan, of_state=True)
@@ -77,6 +82,7 @@ async def _scan(
         **keys,
         limit=options.limit,
         page_token=_token_of(options.page_token),
+        allow_newer=options.allow_newer,
         keys_only=options.keys_only,
         **read_options(options),
     )
@@ -104,6 +110,8 @@ async def _print_table(scan: Scan, shown: ShownState, *, keys_only: bool) -> Non
     print()
     of = "" if scan.info is None else f", {info_text(scan.info)}"
     print(f"{count} keys{of}")
+    if scan.is_newer:
+        print("as of a newer batch than the page before")
     if scan.page_token:
         print(f"more may follow: --page-token {_token_text(scan.page_token)}")
     elif not scan.complete:
@@ -124,6 +132,7 @@ async def _print_json(scan: Scan, shown: ShownState) -> None:
             before = ",\n"
     tail = {
         "complete": scan.complete,
+        "is_newer": scan.is_newer,
         "page_token": _token_text(scan.page_token),
         "info": info_json(scan.info),
     }
