@@ -69,6 +69,19 @@ async def test_the_failure_of_an_owner_stands_in_its_part(
     assert gone not in {part.info.server_id for part in found.parts}
 
 
+async def test_key_groups_that_moved_are_measured_where_they_are_now(
+    channel: grpc.aio.Channel, cluster: InProcessCluster, job: InProcessJob
+) -> None:
+    """By a proxy that nobody asks for anything else."""
+    await _measure(channel)
+    await cluster.stop_server(cluster.servers[1])
+    await job.run(1, {"last": {f"sensor_{number}": 5.0 for number in range(100)}})
+    found = await _measure(channel)
+    assert found.complete
+    assert found.records == 100
+    assert {part.info.server_id for part in found.parts} == {cluster.servers[0].server_id}
+
+
 def _part(first: int, last: int, records: int = 1, *, fails: bool = False) -> query_pb2.StatePart:
     part = query_pb2.StatePart(first_key_group=first, last_key_group=last, records=records)
     if fails:

@@ -230,6 +230,9 @@ async def test_a_token_of_another_scan_is_refused(channel: grpc.aio.Channel) -> 
         ({"last_key_group": 128}, "has 128"),
         ({"first_key_group": 5, "last_key_group": 4}, "5 to 4"),
         ({"start_key": b"x" * 70_000}, "65536 allowed"),
+        ({"consistency": 7}, "consistency 7"),
+        ({"runs": [query_pb2.KeyGroupRun(first=1, last=2)]}, "for a proxy"),
+        ({"placement_version": 3}, "no state of its own"),
     ],
 )
 async def test_what_is_no_range_is_refused(
@@ -237,6 +240,16 @@ async def test_what_is_no_range_is_refused(
 ) -> None:
     with pytest.raises(InvalidRequestError, match=text):
         await scan(channel, **fields)
+
+
+@pytest.mark.parametrize("runs", [[(5, 3)], [(1, 200)], [(1, 2), (2, 3)]])
+async def test_an_owner_refuses_runs_of_key_groups_out_of_order(
+    cluster: InProcessCluster, job: InProcessJob, runs: list[tuple[int, int]]
+) -> None:
+    given = [query_pb2.KeyGroupRun(first=first, last=last) for first, last in runs]
+    async with grpc.aio.insecure_channel(cluster.servers[0].addresses.query) as channel:
+        with pytest.raises(InvalidRequestError, match="ascending"):
+            await scan(channel, runs=given, placement_version=1)
 
 
 async def test_a_scan_waits_for_the_batch_it_wants(

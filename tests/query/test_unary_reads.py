@@ -120,6 +120,7 @@ async def test_an_encoded_key_gets_records_of_every_kind(
         ({"read": ENTRY, "map_key_json": "7"}, KeyTypeError, "string"),
         ({"read": ENTRY, "map_key_json": '"c"'}, UnknownKeyOrNamespaceError, 'map key "c" of key'),
         ({"read": 17}, InvalidRequestError, "read kind 17"),
+        ({"consistency": 7}, InvalidRequestError, "consistency 7"),
     ],
 )
 async def test_what_makes_no_sense_is_refused(

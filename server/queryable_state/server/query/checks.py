@@ -4,11 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from queryable_state.wire.errors import InvalidRequestError, LimitExceededError
+from queryable_state.v1 import query_pb2
+from queryable_state.wire.errors import InvalidRequestError, LimitExceededError, Reason
 
 if TYPE_CHECKING:
     from queryable_state.server.settings import Limits
-    from queryable_state.v1 import query_pb2
+
+_CONSISTENCIES = (query_pb2.COMMITTED, query_pb2.UNCOMMITTED)
+
+
+def check_consistency(consistency: int) -> None:
+    """Raises for one that is not known here, which would be answered as a weaker one."""
+    if consistency not in _CONSISTENCIES:
+        raise InvalidRequestError(
+            f"consistency {consistency} is not known here: ask for one that Consistency has",
+            reason=Reason.UNSUPPORTED,
+        )
 
 
 def check_query(query: query_pb2.Query, limits: Limits, frame_bytes: int) -> None:
@@ -18,6 +29,7 @@ def check_query(query: query_pb2.Query, limits: Limits, frame_bytes: int) -> Non
     """
     if not query.state_id:
         raise InvalidRequestError("a query must name its state by the state_id of LocateState")
+    check_consistency(query.consistency)
     if not query.keys:
         raise InvalidRequestError("a query must have at least one key")
     if len(query.keys) > limits.batch_keys:

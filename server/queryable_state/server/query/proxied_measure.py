@@ -5,29 +5,60 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from queryable_state.server.query.retries import no_owner
+from queryable_state.server.query.retries import delay_s, is_retried, no_owner
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import PlacementError, QueryableStateError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from queryable_state.server.query.location_table import LocationTable
     from queryable_state.server.query.owner_calls import OwnerCalls
     from queryable_state.server.query.router import Engine
     from queryable_state.v1 import errors_pb2
     from queryable_state.wire.located_state import LocatedState, Owner
 
 
+_MOST_ATTEMPTS = 3
+
+
 async def measured_by_owners(
     located: LocatedState,
+    locations: LocationTable,
     calls: OwnerCalls,
     *,
     server_id: str,
     engine: Engine | None,
     timeout_s: float,
 ) -> query_pb2.MeasureStateResponse:
-    """The parts of all owners; what did not answer is a part with its error."""
+    """The parts of all owners; what did not answer is a part with its error.
 
+    Where key groups have moved, all are asked again by the newer placement, a few times.
+    """
+    attempts = 0
+    while True:
+        measured = await _measured(located, calls, server_id, engine, timeout_s)
+        moved = [part.error for part in measured.parts if is_retried(part.error)]
+        if not moved or attempts == _MOST_ATTEMPTS:
+            return measured
+        await asyncio.sleep(delay_s(moved[0], attempts))
+        attempts += 1
+        try:
+            located = await locations.locate_id(
+                located.state_id, newer_than=located.placement_version
+            )
+        except QueryableStateError:
+            # What is known is better than nothing.
+            return measured
+
+
+async def _measured(
+    located: LocatedState,
+    calls: OwnerCalls,
+    server_id: str,
+    engine: Engine | None,
+    timeout_s: float,
+) -> query_pb2.MeasureStateResponse:
     async def ask(owner: Owner) -> Sequence[query_pb2.StatePart]:
         try:
             if engine is not None and owner.server_id == server_id:

@@ -87,6 +87,7 @@ class ProxyRouter(Router):
     def scan(
         self, query: ScanQuery, located: LocatedState
     ) -> AsyncGenerator[query_pb2.ScanKvStateResponse, None]:
+        self._check_asks_all(query.placement_version)
         owners = ScanOwners(
             self._locations, self._calls, server_id=self._server_id, engine=self._engine
         )
@@ -97,13 +98,10 @@ class ProxyRouter(Router):
     async def measure(
         self, located: LocatedState, *, placement_version: int = 0
     ) -> query_pb2.MeasureStateResponse:
-        if placement_version:
-            raise InvalidRequestError(
-                f"proxy {self._server_id} has no state of its own to measure: ask its owners, "
-                "which LocateState names, or leave placement_version out"
-            )
+        self._check_asks_all(placement_version)
         return await measured_by_owners(
             located,
+            self._locations,
             self._calls,
             server_id=self._server_id,
             engine=self._engine,
@@ -143,6 +141,13 @@ class ProxyRouter(Router):
         self._unary = None
         for session in tuple(self._sessions):
             await session.aclose()
+
+    def _check_asks_all(self, placement_version: int) -> None:
+        if placement_version:
+            raise InvalidRequestError(
+                f"proxy {self._server_id} has no state of its own: ask its owners, which "
+                "LocateState names, or leave placement_version out"
+            )
 
     def _collect(self, frame: bytes, last: bool) -> None:
         answer = query_pb2.StreamKvStateResponse.FromString(frame).answer

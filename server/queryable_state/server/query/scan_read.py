@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from queryable_state.server.query.checks import check_consistency
 from queryable_state.server.query.page_token import PageToken, scan_hash_of
 from queryable_state.server.query.scan_query import KeyGroupRun, ScanQuery
 from queryable_state.server.storage.base import prefix_end
@@ -61,6 +63,18 @@ class ScanRead:
             raise InvalidRequestError(
                 f"key groups {first} to {last} of {located.describe()}, which has {groups}, from 0"
             )
+        check_consistency(request.consistency)
+        runs = tuple(KeyGroupRun(run.first, run.last) for run in request.runs)
+        if runs and not request.placement_version:
+            raise InvalidRequestError(
+                "runs are for a proxy to ask owners: give first_key_group and last_key_group"
+            )
+        if not all(first <= run.first <= run.last <= last for run in runs) or any(
+            before.last >= run.first for before, run in pairwise(runs)
+        ):
+            raise InvalidRequestError(
+                f"the runs of key groups from {first} to {last} are to be ascending in these"
+            )
         query = ScanQuery(
             state_id=located.state_id,
             first_key_group=first,
@@ -76,7 +90,7 @@ class ScanRead:
             limit=request.limit,
             keys_only=request.keys_only,
             placement_version=request.placement_version,
-            only=tuple(KeyGroupRun(run.first, run.last) for run in request.runs),
+            only=runs,
             page_timeout_ms=page_timeout_ms,
         )
         scan_hash = scan_hash_of(query)
