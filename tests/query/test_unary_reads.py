@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
 import grpc.aio
 import pytest
+from tests.query.scanning import DEADLINE_S
 from tests.query.streams import keys_of_server, wire_keys
 
 from queryable_state.server.testing.cluster import declare
@@ -194,3 +196,23 @@ async def test_keys_are_encoded_or_json(channel: grpc.aio.Channel, job: InProces
         await _batch(channel)
     with pytest.raises(KeyTypeError):
         await _batch(channel, keys_json=['"a"', "7"])
+
+
+async def test_calls_that_wait_for_a_batch_hold_up_no_others(
+    channel: grpc.aio.Channel, cluster: InProcessCluster, job: InProcessJob
+) -> None:
+    """As many as one stream to their owner takes, and more."""
+    stores = cluster.servers[0].table.job(job.query_id)
+    assert stores is not None
+    [key] = [key for key in keys_of_server(cluster, 0)][:1]
+    fields = {"state_name": "last", "key_json": json.dumps(key)}
+    waiting = [asyncio.ensure_future(_get(channel, min_version=1, **fields)) for _ in range(100)]
+    async with asyncio.timeout(DEADLINE_S):
+        while len(stores.parked) < 64:  # noqa: ASYNC110 - of many calls
+            await asyncio.sleep(0.005)
+    assert (await _get(channel, **fields)).info.version == 0
+    await job.run(1, {"last": {key: 1.0}})
+    answers = await asyncio.gather(*waiting, return_exceptions=True)
+    refused = [each for each in answers if isinstance(each, QueryableStateError)]
+    assert {each.reason for each in refused} <= {Reason.OVERLOADED}
+    assert len(answers) - len(refused) >= 64

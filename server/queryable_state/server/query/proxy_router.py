@@ -48,7 +48,8 @@ class ProxyRouter(Router):
         self._channels = Channels()
         self._calls = OwnerCalls(self._channels)
         self._sessions: set[ProxySession] = set()
-        self._unary: QuerySession | None = None
+        self._unary: dict[bool, QuerySession] = {}
+        """Of calls outside of streams; those that may wait for a commit stand in no others' way."""
         self._waiting: dict[int, tuple[list[query_pb2.Answer], asyncio.Future[None]]] = {}
         self._last_id = 0
 
@@ -66,8 +67,10 @@ class ProxyRouter(Router):
         return session
 
     async def answers(self, query: query_pb2.Query) -> list[query_pb2.Answer]:
-        if self._unary is None:
-            self._unary = self.session(self._collect)
+        may_wait = bool(query.min_version or query.max_staleness_ms)
+        session = self._unary.get(may_wait)
+        if session is None:
+            session = self._unary[may_wait] = self.session(self._collect)
         self._last_id += 1
         query.id = self._last_id
         request = query_pb2.StreamKvStateRequest(query=query)
@@ -76,7 +79,7 @@ class ProxyRouter(Router):
         # Before it is asked: what is answered here is delivered in the same turn.
         self._waiting[query.id] = (parts, ended)
         try:
-            frame = self._unary.ask(query, request.SerializeToString())
+            frame = session.ask(query, request.SerializeToString())
             if frame is not None:
                 return [query_pb2.StreamKvStateResponse.FromString(frame).answer]
             await ended
@@ -138,7 +141,7 @@ class ProxyRouter(Router):
 
     async def aclose(self) -> None:
         """Closes every session; idempotent."""
-        self._unary = None
+        self._unary.clear()
         for session in tuple(self._sessions):
             await session.aclose()
 
