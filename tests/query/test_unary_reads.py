@@ -204,7 +204,7 @@ async def test_calls_that_wait_for_a_batch_hold_up_no_others(
     """As many as one stream to their owner takes, and more."""
     stores = cluster.servers[0].table.job(job.query_id)
     assert stores is not None
-    [key] = [key for key in keys_of_server(cluster, 0)][:1]
+    key = min(keys_of_server(cluster, 0))
     fields = {"state_name": "last", "key_json": json.dumps(key)}
     waiting = [asyncio.ensure_future(_get(channel, min_version=1, **fields)) for _ in range(100)]
     async with asyncio.timeout(DEADLINE_S):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.server.checkpoint.storage import is_local
+from queryable_state.server.json_settings import json_settings
 from queryable_state.server.settings import COORDINATOR_PORT, PROXY_PORT
 from queryable_state.wire.errors import InvalidRequestError
 
@@ -82,15 +82,7 @@ def add_storage_options(parser: argparse.ArgumentParser) -> None:
 
 def storage_options(options: argparse.Namespace) -> dict[str, Any]:
     """The value of `--storage-options`."""
-    try:
-        given = json.loads(options.storage_options or "{}")
-    except ValueError as problem:
-        raise InvalidRequestError(f"--storage-options: no JSON: {problem}") from problem
-    if not isinstance(given, dict):
-        raise InvalidRequestError(
-            f"--storage-options {options.storage_options!r}: write a JSON object"
-        )
-    return given
+    return json_settings(options.storage_options or "", "--storage-options")
 
 
 def whole_uri(uri: str) -> str:

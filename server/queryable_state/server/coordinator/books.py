@@ -10,12 +10,14 @@ from queryable_state.server.coordinator.jobs import Job, JobRegistry
 from queryable_state.server.coordinator.placement import Placement
 from queryable_state.server.coordinator.registrations import RegistrationTable
 from queryable_state.server.coordinator.servers import ServerTable
-from queryable_state.wire.errors import JobError, Reason, SupersededError
+from queryable_state.wire.errors import JobError, PlacementError, Reason, SupersededError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from queryable_state.internal.v1 import backend_pb2
     from queryable_state.server.coordinator.engine import QueryInfo
+    from queryable_state.server.coordinator.operators import Operator
     from queryable_state.server.settings import CoordinatorSettings
 
 # The watcher looks in far more often. A longer silence means that this process stood still, and
@@ -72,6 +74,17 @@ class Books:
     def enter(self, query_id: bytes, info: QueryInfo) -> Job:
         """The job of a query the engine knows."""
         return self.jobs.enter(query_id, info, self.wall_ms())
+
+    def operator_of(self, subtask: backend_pb2.Subtask, server_id: str) -> Operator:
+        """The operator of a subtask that a server opens; PlacementError where nobody owns it."""
+        operator = self.placement.operator(subtask.query_id, subtask.operator_uid)
+        if operator is None or operator.parallelism != subtask.parallelism:
+            raise PlacementError(
+                f"server {server_id} opens subtask {subtask.index} of {subtask.parallelism} of "
+                f"operator {subtask.operator_uid!r}, which has no owner: ask for the owner first",
+                placement_version=self.placement.version,
+            )
+        return operator
 
     def contact(self, job: Job, batch_id: int) -> int:
         """A batch of the job makes contact; answers the first one that did.

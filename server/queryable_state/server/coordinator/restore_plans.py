@@ -13,7 +13,6 @@ from queryable_state.server.coordinator.restore_sources import (
 )
 from queryable_state.server.coordinator.staged_files import StagedFiles
 from queryable_state.wire.errors import (
-    PlacementError,
     RetryLaterError,
 )
 
@@ -79,14 +78,7 @@ class RestorePlans:
             books.now_ms()
             server = books.servers.get(request.server_id)
             books.contact(books.enter(subtask.query_id, info), request.batch_id)
-            operator = books.placement.operator(subtask.query_id, subtask.operator_uid)
-            if operator is None or operator.parallelism != subtask.parallelism:
-                raise PlacementError(
-                    f"server {server.server_id} plans to open subtask {subtask.index} of "
-                    f"{subtask.parallelism} of operator {subtask.operator_uid!r}, which has no "
-                    "owner: ask for the owner first",
-                    placement_version=books.placement.version,
-                )
+            operator = books.operator_of(subtask, server.server_id)
             ownership = books.placement.assigned(operator, subtask.index, server.server_id)
             if books.commits.version(subtask.query_id) != request.batch_id - 1:
                 raise RetryLaterError(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from queryable_state.internal.v1 import backend_pb2, coordinator_pb2
-from queryable_state.wire.errors import PlacementError
 
 if TYPE_CHECKING:
     from queryable_state.server.coordinator.books import Books
@@ -76,14 +75,7 @@ class Subtasks:
             books.now_ms()
             server = books.servers.get(request.server_id)
             job = books.enter(subtask.query_id, info)
-            operator = books.placement.operator(subtask.query_id, subtask.operator_uid)
-            if operator is None or operator.parallelism != subtask.parallelism:
-                raise PlacementError(
-                    f"server {server.server_id} opens subtask {subtask.index} of "
-                    f"{subtask.parallelism} of operator {subtask.operator_uid!r}, which has no "
-                    "owner: ask for the owner first",
-                    placement_version=books.placement.version,
-                )
+            operator = books.operator_of(subtask, server.server_id)
             first_batch = books.contact(job, batch_id)
             at = (operator, subtask.index, server.server_id, batch_id)
             if durable_since is None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from queryable_state.server.checkpoint.storage import storage_of
-from queryable_state.wire.errors import InvalidRequestError
+from queryable_state.server.json_settings import json_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,7 +78,9 @@ class FileSystems:
         """Files under any root, reached as those of the job with these settings are."""
         key = (_place(root), settings.file_system_options, settings.fsync)
         if key not in self._storages:
-            options = _options(settings)
+            options = json_settings(
+                settings.file_system_options, f"the file system options of {settings.root}"
+            )
             # On a thread: a file system's package may take a second to be imported.
             self._storages[key] = await self._threads.run(
                 storage_of, root, options, fsync=settings.fsync, objects=self._objects
@@ -91,20 +92,3 @@ def _place(root: str) -> str:
     """What tells file systems apart; empty: the local one."""
     found = _PLACE.match(root)
     return found[0] if found else ""
-
-
-def _options(settings: JobStorage) -> dict[str, Any]:
-    """The options of the root's file system."""
-    if not settings.file_system_options:
-        return {}
-    try:
-        options = json.loads(settings.file_system_options)
-    except ValueError as problem:
-        raise InvalidRequestError(
-            f"the file system options of {settings.root} are no JSON: {problem}"
-        ) from problem
-    if not isinstance(options, dict):
-        raise InvalidRequestError(
-            f"the file system options of {settings.root} are no JSON object: name each option"
-        )
-    return options

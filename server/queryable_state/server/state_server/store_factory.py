@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import json
 import shutil
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from queryable_state.internal.v1.checkpoint_pb2 import JobStorage
+from queryable_state.server.json_settings import json_settings
 from queryable_state.server.settings import BACKENDS
 from queryable_state.server.state_server.server_directory import is_of_ended_process
 from queryable_state.server.storage.heap import HeapStateStore
@@ -105,14 +105,7 @@ class StoreFactory:
     def _settings(self, settings: JobStorage) -> RocksDBSettings:
         from queryable_state.server.storage.rocksdb_settings import RocksDBSettings
 
-        of_job: Any = {}
-        if settings.rocksdb_settings:
-            try:
-                of_job = json.loads(settings.rocksdb_settings)
-            except ValueError as problem:
-                raise InvalidRequestError(
-                    f"the RocksDB settings of the job are no JSON: {problem}"
-                ) from problem
+        of_job = json_settings(settings.rocksdb_settings, "the RocksDB settings of the job")
         return RocksDBSettings.of({**self._rocksdb, **of_job})
 
     def _path(self, subtask_id: SubtaskId, settings: JobStorage) -> Path:
