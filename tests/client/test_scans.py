@@ -275,6 +275,33 @@ async def test_a_scan_goes_on_at_a_newer_batch_where_that_will_do(
     assert seen.keys() | rest.keys() == ALL.keys()
 
 
+async def test_a_scan_under_way_is_of_one_batch_whatever_is_allowed(
+    cluster: InProcessCluster, job: InProcessJob
+) -> None:
+    """Its token goes on at a newer one."""
+    # More than connections hold.
+    keys = {f"key_{number:05}{'x' * 1000}": 1.0 for number in range(20_000)}
+    await job.run(2, {"last": keys})
+    proxy = await cluster.add_proxy()
+    port = proxy.address.rpartition(":")[2]
+    async with client_of(proxy.address, direct=False) as client:
+        scan = client.scan("sensors", "last", prefix="key_", allow_newer=True)
+        seen = dict(await scan.next_page() or [])
+        await proxy.aclose()
+        for batch in range(3, 8):
+            await job.run(batch, {"last": {"sensor_1": 0.0}})
+        await cluster.add_proxy(ports=port, ports_strict=True)
+        with pytest.raises(VersionGoneError):
+            await _rest(scan)
+        later = client.scan(
+            "sensors", "last", prefix="key_", page_token=scan.page_token, allow_newer=True
+        )
+        rest = await _rest(later)
+        assert later.is_newer
+        assert not scan.is_newer
+        assert seen.keys().isdisjoint(rest)
+
+
 async def test_who_waits_for_a_page_of_a_scan_that_is_closed_is_told(
     client: QueryableStateClient,
 ) -> None:

@@ -63,6 +63,25 @@ async def test_every_owner_keeps_the_batch_of_the_scan_until_its_last_run(
     assert len(keys) == len(LARGE)
 
 
+async def test_a_page_that_needs_several_owners_is_of_one_batch(
+    job: InProcessJob, channel: grpc.aio.Channel
+) -> None:
+    """However few its keys are: those not reached yet have pinned it, too."""
+    messages = taken(scan_call(channel, limit=500))
+    found = [await anext(messages)]
+    await _commit_batches(job)
+    found += [message async for message in messages]
+    assert {message.info.version for message in found} == {0}
+    assert sum(len(message.keys) for message in found) == 500
+
+
+async def test_a_page_that_the_first_owner_has_asks_no_other(
+    cluster: InProcessCluster, job: InProcessJob, channel: grpc.aio.Channel
+) -> None:
+    [message] = await scan(channel, limit=5)
+    assert message.info.server_id == cluster.servers[0].server_id
+
+
 async def test_each_owner_is_asked_once_for_all_its_runs(
     cluster: InProcessCluster, channel: grpc.aio.Channel
 ) -> None:

@@ -10,11 +10,7 @@ from queryable_state.client._info import ReadInfo
 from queryable_state.client._retries import delay_s, is_transient
 from queryable_state.client._state import Reading, state_of
 from queryable_state.v1 import query_pb2
-from queryable_state.wire.errors import (
-    InvalidRequestError,
-    QueryableStateError,
-    VersionGoneError,
-)
+from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -44,7 +40,7 @@ class Scan:
 
     Where a server goes or state moves, the scan goes on elsewhere as of the same
     batch; `VersionGoneError` where that is folded away by then: begin again, or
-    have it go on as of a newer one (`allow_newer`).
+    go on with another scan that has its `page_token` and `allow_newer`.
     """
 
     def __init__(self, dispatcher: Dispatcher, lane: Lane, keys: ScanRange) -> None:
@@ -86,10 +82,9 @@ class Scan:
 
     @property
     def is_newer(self) -> bool:
-        """Whether keys are of a newer batch than those before the page token.
+        """Whether this is of a newer batch than the page before, where `allow_newer` was given.
 
-        Only with `allow_newer`. No key comes twice, and none is left out that was there
-        in both batches; of what came or went between them each page shows its own.
+        No key comes twice, and none is left out that was there in both batches.
         """
         return self._is_newer
 
@@ -132,11 +127,8 @@ class Scan:
                     self._ended = True
                     return None
                 delay = delay_s(error, attempts)
-                may_help = is_transient(error) or (
-                    self._range.allow_newer and isinstance(error, VersionGoneError)
-                )
-                goes_on = (self._token or not self._taken) and may_help
-                if not goes_on or loop.time() + delay >= deadline:
+                goes_on = self._token or not self._taken
+                if not (goes_on and is_transient(error)) or loop.time() + delay >= deadline:
                     self._ended = True
                     raise
                 await asyncio.sleep(delay)
@@ -196,7 +188,8 @@ class Scan:
             max_staleness_ms=consistency.max_staleness_ms,
             page_token=self._token,
             page_timeout_ms=max(1, int(options.timeout_s * 1000)),
-            allow_newer=self._range.allow_newer,
+            # What was taken already is of one batch.
+            allow_newer=self._range.allow_newer and not self._taken,
         )
         if self._range.limit is not None:
             request.limit = self._range.limit - self._taken

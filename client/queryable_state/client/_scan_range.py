@@ -64,4 +64,3 @@ class ScanRange:
         if self.prefix is not ALL:
             request.prefix_key = key_prefix(self.prefix, keys.key_type)
         request.keys_only = self.keys_only
-        request.allow_newer = self.allow_newer

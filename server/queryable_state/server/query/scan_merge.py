@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from queryable_state.server.query.scan_query import ScanQuery
     from queryable_state.wire.located_state import LocatedState, Owner
 
-# A scan of so few keys is over before its version can be folded away.
-_FEW_KEYS = 512
-
 
 @dataclass
 class _Turn:
@@ -42,10 +39,11 @@ class _Turn:
 class MergedScan:
     """Asks every owner once, and takes from each in the order of the key groups.
 
-    All is as of the batch the first one answers: nothing is handed out before the others have
-    pinned that, too; what they refuse until then has the scan begin anew. What is refused later is
-    asked of the new owners of the key groups, as of the same batch, behind the last key handed
-    out; where these have it no more, the scan ends with `VersionGoneError`.
+    All is as of the batch the first one answers. Where that one has not all the keys, nothing is
+    handed out before the others have pinned the batch, too; what is refused until then has the
+    scan begin anew. What is refused later is asked of the new owners of the key groups, as of the
+    same batch, behind the last key handed out; where these have it no more, the scan ends with
+    `VersionGoneError`.
 
     Uncommitted state is of no one batch: each owner answers what is sealed there.
     """
@@ -77,9 +75,11 @@ class MergedScan:
         try:
             while True:
                 try:
-                    if not self._handed_out:
-                        await self._open()
+                    if self._version is None:
+                        await self._pin_first()
                     message = await self._next()
+                    if not self._handed_out and (message is None or not message.last):
+                        await self._pin_others()
                 except QueryableStateError as refusal:
                     await self._recover(refusal)
                     continue
@@ -112,24 +112,17 @@ class MergedScan:
                 yield _Turn(KeyGroupRun(first, group), by_key_group[group])
                 first = group + 1
 
-    async def _open(self) -> None:
-        """Has the owners pin the version, which is that of the first one."""
-        first = self._part_of(self._turns[0])
-        if self._version is None and self._query.consistency != query_pb2.UNCOMMITTED:
-            self._version = await first.pinned(self._until_s)
-        if not self._is_short:
-            self._ask_all()
-            for turn in self._turns:
-                await self._part_of(turn).pinned(self._until_s)
+    async def _pin_first(self) -> None:
+        """Has the first owner say what the version is."""
+        first = await self._part_of(self._turns[0]).pinned(self._until_s)
+        if self._query.consistency != query_pb2.UNCOMMITTED:
+            self._version = first
 
-    @property
-    def _is_short(self) -> bool:
-        """Whether owners are asked only when it is their turn."""
-        return 0 < self._query.limit <= _FEW_KEYS
-
-    def _ask_all(self) -> None:
-        for turn in self._turns:
-            self._part_of(turn)
+    async def _pin_others(self) -> None:
+        """Has all owners pin the version."""
+        parts = [self._part_of(turn) for turn in self._turns]
+        for part in parts:
+            await part.pinned(self._until_s)
 
     def _part_of(self, turn: _Turn) -> ScanPart:
         """Its part; where it has none, its owner is asked for this run and the others it has."""
@@ -219,8 +212,8 @@ class MergedScan:
                 self._turns.extend(self._turns_of(KeyGroupRun(first, turn.run.last)))
             else:
                 self._turns.append(turn)
-        if not self._is_short:
-            self._ask_all()
+        for turn in self._turns:
+            self._part_of(turn)
 
     async def _locate_anew(self) -> None:
         try:
