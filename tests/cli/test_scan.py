@@ -6,11 +6,15 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.cli.conftest import Terminal
 
 from queryable_state.client import InvalidRequestError
+from queryable_state.server.settings import Limits
+from queryable_state.server.testing.cluster import InProcessCluster, declare
+from queryable_state.v1 import registration_pb2
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Terminal
+    from pathlib import Path
 
     from queryable_state.server.testing.cluster import InProcessJob
 
@@ -94,6 +98,26 @@ async def test_a_page_token_goes_on_as_of_a_newer_batch_where_that_will_do(
     assert {entry["value"] for entry in second.json["keys"]} == {-1.0}
     assert len(second.json["keys"]) == 10
     assert "as of a newer batch than the page before" in (await terminal.run(*page)).lines
+
+
+async def test_what_does_not_fit_stands_at_its_key(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with InProcessCluster(tmp_path, limits=Limits(prefix_records=2)) as cluster:
+        job = cluster.job("sensors", declare("seen", "string", kind=registration_pb2.LIST))
+        await job.run(0, {"seen": {"few": [1, 2], "many": [1, 2]}})
+        for batch in range(1, 4):
+            await job.run(batch, {"seen": {"many": [batch]}})
+        terminal = Terminal(cluster.servers[0].addresses.proxy, capsys)
+        table = await terminal.run("scan", "seen")
+        ran = await terminal.run("scan", "seen", "--json")
+    assert (table.exit_code, ran.exit_code) == (1, 1)
+    assert any(line.startswith("many  LIMIT_EXCEEDED: ") for line in table.lines)
+    assert table.lines[-1].startswith("not complete: ")
+    entries = {entry["key"]: entry for entry in ran.json["keys"]}
+    assert entries["few"]["value"] == [1, 2]
+    assert entries["many"]["error"]["reason"] == "LIMIT_EXCEEDED"
+    assert "value" not in entries["many"]
 
 
 async def test_the_table_prints_the_token_too(terminal: Terminal) -> None:

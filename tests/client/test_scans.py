@@ -14,6 +14,7 @@ from queryable_state.client import (
     InvalidRequestError,
     KeyTypeError,
     KvState,
+    LimitExceededError,
     ListState,
     MapState,
     Reason,
@@ -23,11 +24,15 @@ from queryable_state.client import (
     ValueState,
     VersionGoneError,
 )
-from queryable_state.server.testing.cluster import declare
+from queryable_state.server.settings import Limits
+from queryable_state.server.testing.cluster import InProcessCluster, declare
+from queryable_state.v1 import registration_pb2
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from queryable_state.client import QueryableStateClient
-    from queryable_state.server.testing.cluster import InProcessCluster, InProcessJob
+    from queryable_state.server.testing.cluster import InProcessJob
 
 ALL = {f"sensor_{number}": float(number) for number in range(100)}
 
@@ -300,6 +305,34 @@ async def test_a_scan_under_way_is_of_one_batch_whatever_is_allowed(
         assert later.is_newer
         assert not scan.is_newer
         assert seen.keys().isdisjoint(rest)
+
+
+async def test_a_state_that_does_not_fit_is_refused_alone(tmp_path: Path) -> None:
+    sizes = {f"key_{number}": number for number in range(1, 9)}
+    async with InProcessCluster(tmp_path, servers=2, limits=Limits(prefix_records=6)) as cluster:
+        job = cluster.job(
+            "sensors",
+            declare("counts", "string", "bigint", kind=registration_pb2.MAP, map_key_type="int"),
+        )
+        await job.run(0, {"counts": {key: dict.fromkeys(range(n), n) for key, n in sizes.items()}})
+        async with client_of(cluster.servers[0].addresses.proxy) as client:
+            scan = client.scan("sensors", "counts")
+            found = {key: state async for key, state in scan}
+            assert not scan.complete
+            assert not scan.page_token
+            assert found.keys() == sizes.keys()
+            for key, state in found.items():
+                assert state is not None
+                if sizes[key] <= 6:
+                    assert len(state.items()) == sizes[key]
+                    continue
+                with pytest.raises(LimitExceededError, match="read its entries singly"):
+                    state.items()
+                assert "LimitExceededError" in repr(state)
+                assert state.info.version == 0
+            keys = client.scan("sensors", "counts", keys_only=True)
+            assert {key async for key, _ in keys} == sizes.keys()
+            assert keys.complete
 
 
 async def test_who_waits_for_a_page_of_a_scan_that_is_closed_is_told(

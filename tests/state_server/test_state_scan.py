@@ -17,13 +17,13 @@ from tests.state_server.owner import (
     Owner,
     key_of,
 )
-from tests.state_server.scans import ALL, CODEC, messages, refusal, scan_query, scanned, stored
+from tests.state_server.scans import ALL, CODEC, messages, scan_query, scanned, stored
 
 from queryable_state.server.query.scan_query import KeyGroupRun
 from queryable_state.server.settings import Limits
 from queryable_state.server.storage.base import prefix_end
 from queryable_state.v1 import registration_pb2
-from queryable_state.wire.errors import LimitExceededError
+from queryable_state.wire.errors import Reason
 from queryable_state.wire.store_keys import (
     ACCUMULATOR_ELEMENT,
     VOID_NAMESPACE,
@@ -164,16 +164,30 @@ async def test_all_records_of_a_key_are_together(owner: Owner) -> None:
     assert await scanned(owner, other) == {}
 
 
-async def test_a_key_with_more_than_fits_is_refused_unless_keys_will_do(owner: Owner) -> None:
+async def test_a_key_with_more_than_fits_says_so_in_place_of_its_records(owner: Owner) -> None:
+    """And those behind it come."""
     owner.registration.kind = registration_pb2.MAP
     owner.own(0)
+    sizes = {key_of(0, number): size for number, size in enumerate((2, 6, 1, 60, 3))}
     owner.seal_records(
-        0, ((key_of(0), VOID_NAMESPACE, bytes([i]), VALUES.encode(i)) for i in range(6))
+        0,
+        (
+            (key, VOID_NAMESPACE, bytes([i]), VALUES.encode(i))
+            for key, size in sizes.items()
+            for i in range(size)
+        ),
     )
     owner.commit(0)
-    assert isinstance(await refusal(owner, scan_query(last_key_group=31)), LimitExceededError)
-    [message] = await messages(owner, scan_query(last_key_group=31, keys_only=True))
-    assert len(message.keys) == 1
+    [message] = await messages(owner, scan_query(last_key_group=31))
+    assert not message.complete
+    assert {
+        CODEC.decode_all(each.key[2:]): each.error.reason or len(each.records.values)
+        for each in message.keys
+    } == {key: size if size < 6 else Reason.LIMIT_EXCEEDED for key, size in sizes.items()}
+    [bare] = await messages(owner, scan_query(last_key_group=31, keys_only=True))
+    assert bare.complete
+    assert len(bare.keys) == len(sizes)
+    assert not any(each.HasField("error") for each in bare.keys)
 
 
 async def test_accumulators_and_what_has_expired_are_not_scanned(owner: Owner) -> None:

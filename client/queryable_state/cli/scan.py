@@ -7,7 +7,7 @@ import binascii
 import json
 from typing import TYPE_CHECKING, Any
 
-from queryable_state.cli.answers import info_json, info_text
+from queryable_state.cli.answers import error_json, error_text, info_json, info_text
 from queryable_state.cli.arguments import (
     KEYS_EPILOG,
     add_asking,
@@ -18,13 +18,13 @@ from queryable_state.cli.arguments import (
 from queryable_state.cli.exit_codes import NOT_THERE
 from queryable_state.cli.tables import GrowingTable
 from queryable_state.cli.words import key_of, prefix_of
-from queryable_state.wire.errors import InvalidRequestError
+from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
 
 if TYPE_CHECKING:
     import argparse
 
     from queryable_state.cli.shown_state import ShownState
-    from queryable_state.client import QueryableStateClient, Scan
+    from queryable_state.client import KvState, QueryableStateClient, Scan
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -33,8 +33,8 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "scan",
         help="all keys of a state, a range, or those with a prefix",
         description="Prints the keys of a state with their values, as of one committed batch, in "
-        "key order within each key group, as they come. Ends with 1 where older state of some keys "
-        "was lost.",
+        "key order within each key group, as they come. Ends with 1 where state of some keys was "
+        "lost or does not fit in one answer.",
         epilog=KEYS_EPILOG,
     )
     add_state(parser)
@@ -100,7 +100,7 @@ async def _print_table(scan: Scan, shown: ShownState, *, keys_only: bool) -> Non
     count = 0
     async for page in scan.pages():
         rows = [
-            [*shown.key_cells(key), *([] if state is None else shown.value_cells(state))]
+            [*shown.key_cells(key), *([] if state is None else _value_cells(state, shown))]
             for key, state in page
         ]
         count += len(rows)
@@ -115,7 +115,14 @@ async def _print_table(scan: Scan, shown: ShownState, *, keys_only: bool) -> Non
     if scan.page_token:
         print(f"more may follow: --page-token {_token_text(scan.page_token)}")
     elif not scan.complete:
-        print("not complete: older state of some keys was lost")
+        print("not complete: state of some keys was lost or does not fit in one answer")
+
+
+def _value_cells(state: KvState, shown: ShownState) -> list[str]:
+    try:
+        return shown.value_cells(state)
+    except QueryableStateError as refusal:
+        return [error_text(refusal), *[""] * (len(shown.value_head) - 1)]
 
 
 async def _print_json(scan: Scan, shown: ShownState) -> None:
@@ -127,7 +134,10 @@ async def _print_json(scan: Scan, shown: ShownState) -> None:
         for key, state in page:
             entry = {"key": shown.key(key)}
             if state is not None:
-                entry["value"] = shown.value(state)
+                try:
+                    entry["value"] = shown.value(state)
+                except QueryableStateError as refusal:
+                    entry["error"] = error_json(refusal)
             print(before + json.dumps(entry, allow_nan=False), end="")
             before = ",\n"
     tail = {

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from queryable_state.client._info import ReadInfo
 from queryable_state.client._retries import delay_s, is_transient
-from queryable_state.client._state import Reading, state_of
+from queryable_state.client._state import Reading, scanned_state
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
 
@@ -35,8 +35,9 @@ class Scan:
     Keys come in their order within each key group, and the key groups one after
     the other; the states are None with `keys_only`. Nothing is asked for before
     the first is taken, and no more is read than is taken. A scan is gone through
-    once. It holds the batch open on the servers until its end: close one that is
-    left early (`async with`, or `aclose`).
+    once. A state that does not fit in one answer raises that when it is looked into, and
+    the scan is not `complete`. It holds the batch open on the servers until its end:
+    close one that is left early (`async with`, or `aclose`).
 
     Where a server goes or state moves, the scan goes on elsewhere as of the same
     batch; `VersionGoneError` where that is folded away by then: begin again, or
@@ -69,7 +70,7 @@ class Scan:
 
     @property
     def complete(self) -> bool:
-        """Whether all was read that was asked for, and no key group had lost older state.
+        """Whether all was read that was asked for, and nothing of it was lost or did not fit.
 
         False before the end; with a `limit`, `page_token` says whether more follows.
         """
@@ -216,7 +217,7 @@ class Scan:
         kind, keys_only = located.registration.kind, self._range.keys_only
         decode_key = codecs.key_groups.decode_key
         return [
-            (decode_key(each.key), None if keys_only else state_of(kind, each.records, reading))
+            (decode_key(each.key), None if keys_only else scanned_state(kind, each, reading))
             for each in message.keys
         ]
 

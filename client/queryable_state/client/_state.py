@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
+from queryable_state.client._errors import afresh
 from queryable_state.client._info import ReadInfo
 from queryable_state.v1 import query_pb2, registration_pb2
-from queryable_state.wire.errors import CorruptDataError, InvalidRequestError, Reason
+from queryable_state.wire.errors import (
+    CorruptDataError,
+    InvalidRequestError,
+    QueryableStateError,
+    Reason,
+)
 
 if TYPE_CHECKING:
     from collections.abc import ItemsView, Iterator, KeysView, ValuesView
@@ -19,19 +25,34 @@ _NOT_DECODED: Any = object()
 class Reading:
     """What the states of one answer have in common: how to decode them, and their info."""
 
-    __slots__ = ("_info", "_proto", "codecs")
+    __slots__ = ("_info", "codecs", "proto")
 
     def __init__(self, codecs: StateCodecs, proto: query_pb2.ReadInfo) -> None:
         self.codecs = codecs
-        self._proto = proto
+        self.proto = proto
         self._info: ReadInfo | None = None
 
     @property
     def info(self) -> ReadInfo:
         """Where and when the states were read."""
         if self._info is None:
-            self._info = ReadInfo.from_proto(self._proto)
+            self._info = ReadInfo.from_proto(self.proto)
         return self._info
+
+
+class RefusedReading(Reading):
+    """The reading of one state that is there and was not answered."""
+
+    __slots__ = ("_refusal",)
+
+    def __init__(self, refusal: QueryableStateError, proto: query_pb2.ReadInfo) -> None:
+        self._refusal = refusal
+        self.proto = proto
+        self._info = None
+
+    @property
+    def codecs(self) -> StateCodecs:  # type: ignore[override]  # what would decode it refuses
+        raise afresh(self._refusal)
 
 
 class KvState:
@@ -115,7 +136,11 @@ class KvState:
     def __repr__(self) -> str:
         info = self.info
         of = f" of {info.checkpoint}" if info.checkpoint else ""
-        return f"<{type(self).__name__} at batch {info.version}{of}: {self._decode()!r}>"
+        try:
+            decoded = self._decode()
+        except QueryableStateError as refusal:
+            decoded = refusal
+        return f"<{type(self).__name__} at batch {info.version}{of}: {decoded!r}>"
 
     def _decode(self) -> Any:
         if self._decoded is _NOT_DECODED:
@@ -256,6 +281,16 @@ STATE_TYPES: dict[registration_pb2.StateKind.ValueType, type[KvState]] = {
     registration_pb2.REDUCING: ReducingState,
     registration_pb2.AGGREGATING: AggregatingState,
 }
+
+
+def scanned_state(
+    kind: registration_pb2.StateKind.ValueType, scanned: query_pb2.ScannedKey, reading: Reading
+) -> KvState:
+    """The state of one key of a scan; where it was not answered, its methods raise why."""
+    if scanned.HasField("error"):
+        refusal = QueryableStateError.from_proto(scanned.error)
+        return STATE_TYPES[kind](b"", RefusedReading(refusal, reading.proto))
+    return state_of(kind, scanned.records, reading)
 
 
 def state_of(

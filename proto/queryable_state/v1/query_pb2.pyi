@@ -956,6 +956,7 @@ class ScannedKey(_message.Message):
     RECORDS_FIELD_NUMBER: _builtins.int
     KEY_JSON_FIELD_NUMBER: _builtins.int
     VALUE_JSON_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
     key: _builtins.bytes
     """Key group and encoded key; empty where JSON was asked for."""
     key_json: _builtins.str
@@ -964,6 +965,12 @@ class ScannedKey(_message.Message):
     def records(self) -> Global___Records:
         """Its records; none with `keys_only` or in JSON."""
 
+    @_builtins.property
+    def error(self) -> _errors_pb2.Error:
+        """Why its records are not here: LIMIT_EXCEEDED where they do not fit in one answer, CORRUPT_DATA.
+        The scan goes on and is not complete.
+        """
+
     def __init__(
         self,
         *,
@@ -971,10 +978,11 @@ class ScannedKey(_message.Message):
         records: Global___Records | None = ...,
         key_json: _builtins.str = ...,
         value_json: _builtins.str = ...,
+        error: _errors_pb2.Error | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["records", b"records"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "records", b"records"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "key_json", b"key_json", "records", b"records", "value_json", b"value_json"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "key", b"key", "key_json", b"key_json", "records", b"records", "value_json", b"value_json"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -152,7 +152,8 @@ class MergedScan:
     async def _next(self) -> query_pb2.ScanKvStateResponse | None:
         """The next message as one of the whole; None: it says nothing of its own."""
         query, turn = self._query, self._turns[0]
-        message, ends, cut_off = await self._part_of(turn).take(turn.run.last, self._until_s)
+        piece = await self._part_of(turn).take(turn.run.last, self._until_s)
+        message, ends, cut_off, complete = piece
         if query.limit:
             cut_off |= len(message.keys) > self._left
             del message.keys[self._left :]
@@ -160,7 +161,7 @@ class MergedScan:
         if message.keys:
             self._after = message.keys[-1].key
             self._group = _key_group(self._after)
-        self._complete &= not message.info.complete_since_batch
+        self._complete &= complete
         if ends and not cut_off:
             self._group = turn.run.last + 1
             self._turns.popleft()

@@ -26,6 +26,8 @@ class Piece(NamedTuple):
     """There are no more in the run."""
     cut_off: bool
     """There are more, beyond the limit."""
+    complete: bool = True
+    """Where it ends the part: nothing of it had been lost, and no key lacks its records."""
 
 
 class ScanPart:
@@ -72,9 +74,13 @@ class ScanPart:
         cut_off = message.last and bool(message.page_token)
         # What it says of its end holds for the runs that follow, too.
         self._message = query_pb2.ScanKvStateResponse(
-            info=message.info, page_token=message.page_token, last=message.last
+            info=message.info,
+            page_token=message.page_token,
+            last=message.last,
+            complete=message.complete,
         )
-        return Piece(message, ends=message.last and not cut_off, cut_off=cut_off)
+        ends = message.last and not cut_off
+        return Piece(message, ends, cut_off, complete=message.complete or not ends)
 
     async def aclose(self) -> None:
         """Ends the owner's scan; idempotent."""

@@ -130,7 +130,7 @@ class ScanRead:
         texts = self.located.json
         for scanned in message.keys:
             scanned.key_json = texts.key_text(scanned.key)
-            if not self.query.keys_only:
+            if not self.query.keys_only and not scanned.HasField("error"):
                 scanned.value_json = texts.records_text(scanned.records)
             scanned.ClearField("key")
             scanned.ClearField("records")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from queryable_state.server.storage.base import prefix_end
 from queryable_state.v1 import query_pb2, registration_pb2
-from queryable_state.wire.errors import LimitExceededError
+from queryable_state.wire.errors import CorruptDataError, LimitExceededError
 from queryable_state.wire.key_codec import KeyCodec
 from queryable_state.wire.store_keys import RESULT_ELEMENT
 from queryable_state.wire.types import TypeInfo
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from queryable_state.server.query.scan_query import ScanQuery
     from queryable_state.server.settings import Limits
     from queryable_state.server.storage.store import StateView
+    from queryable_state.wire.errors import QueryableStateError
 
 _MANY_RECORDS = frozenset({registration_pb2.LIST, registration_pb2.MAP})
 _NO_ELEMENT = (RESULT_ELEMENT,)
@@ -47,6 +48,9 @@ class Page(NamedTuple):
     cut_off: bool
     """There is more, beyond the limit."""
 
+    whole: bool
+    """No key up to here lacks its records."""
+
 
 def record_ranges(query: ScanQuery, slots: Sequence[int]) -> Iterator[RecordRange]:
     """What a scan reads, in order: as few ranges as there can be.
@@ -75,8 +79,8 @@ def record_ranges(query: ScanQuery, slots: Sequence[int]) -> Iterator[RecordRang
 class ScannedKeys:
     """Turns the records of ranges into keys, a page at a time.
 
-    A key's records are kept together: one that has more than fits in an answer is refused, for
-    scanning keys only there is no such limit.
+    A key's records are kept together: one that has more than fits in an answer says so in their
+    place. For keys only there is no such limit.
     """
 
     def __init__(
@@ -96,6 +100,7 @@ class ScannedKeys:
         self._limits = limits
         self._left = query.limit or -1
         self._looked_at = 0
+        self._whole = True
         many_records = registration.kind in _MANY_RECORDS
         self._keys = self._keys_of_many() if many_records else self._keys_of_one()
 
@@ -105,15 +110,15 @@ class ScannedKeys:
         size_bytes = self._looked_at = 0
         for key in self._keys:
             if key is None:
-                return Page(page, last=False, cut_off=False)
+                return Page(page, last=False, cut_off=False, whole=self._whole)
             if not self._left:
-                return Page(page, last=True, cut_off=True)
+                return Page(page, last=True, cut_off=True, whole=self._whole)
             self._left -= 1
             page.append(key)
             size_bytes += key.ByteSize()
             if len(page) >= _PAGE_KEYS or size_bytes >= _PAGE_BYTES:
-                return Page(page, last=False, cut_off=False)
-        return Page(page, last=True, cut_off=False)
+                return Page(page, last=False, cut_off=False, whole=self._whole)
+        return Page(page, last=True, cut_off=False, whole=self._whole)
 
     def _keys_of_one(self) -> Iterator[query_pb2.ScannedKey | None]:
         """Every key of a state with one value each; None in between where it is time for others."""
@@ -130,7 +135,11 @@ class ScannedKeys:
                 # Nothing behind the namespace: an accumulator has its element there.
                 if record_key[key_end:] != namespace:
                     continue
-                if judged_ms is not None and is_expired(value, judged_ms):
+                try:
+                    if judged_ms is not None and is_expired(value, judged_ms):
+                        continue
+                except CorruptDataError as problem:
+                    yield self._refused(record_key[:key_end], problem)
                     continue
                 yield query_pb2.ScannedKey(
                     key=record_key[:key_end],
@@ -150,7 +159,7 @@ class ScannedKeys:
             for record_key, value in records:
                 if not prefix or not record_key.startswith(current.wire_key):
                     if current.found:
-                        yield current.scanned(keys_only=keys_only)
+                        yield self._scanned(current)
                     current = _Key(record_key[: self._codec.decode(record_key, 2)[1]])
                     prefix = current.wire_key + self._query.namespace
                 self._looked_at += 1
@@ -158,14 +167,30 @@ class ScannedKeys:
                     yield None
                 if not record_key.startswith(prefix):
                     continue
-                if self._judged_ms is not None and is_expired(value, self._judged_ms):
+                try:
+                    if self._judged_ms is not None and is_expired(value, self._judged_ms):
+                        continue
+                except CorruptDataError as problem:
+                    current.refuse(problem)
                     continue
                 if keys_only:
                     current.found = True
                 else:
                     current.add(record_key[len(prefix) :], value, self._limits)
             if current.found:
-                yield current.scanned(keys_only=keys_only)
+                yield self._scanned(current)
+
+    def _scanned(self, key: _Key) -> query_pb2.ScannedKey:
+        """What is answered of a key of many records."""
+        if key.problem is not None:
+            return self._refused(key.wire_key, key.problem)
+        if self._query.keys_only:
+            return query_pb2.ScannedKey(key=key.wire_key)
+        return query_pb2.ScannedKey(key=key.wire_key, records=key.records())
+
+    def _refused(self, wire_key: bytes, problem: QueryableStateError) -> query_pb2.ScannedKey:
+        self._whole = False
+        return query_pb2.ScannedKey(key=wire_key, error=problem.to_proto())
 
     def _records(self) -> Iterator[Iterator[tuple[bytes, bytes]]]:
         """The records of each range; no key has some in two."""
@@ -182,23 +207,31 @@ class _Key:
     def __init__(self, wire_key: bytes) -> None:
         self.wire_key = wire_key
         self.found = False
+        self.problem: QueryableStateError | None = None
+        """Why its records are not answered."""
         self._elements: list[bytes] = []
         self._values: list[bytes] = []
         self._size_bytes = 0
 
     def add(self, element: bytes, value: bytes, limits: Limits) -> None:
         self.found = True
+        if self.problem is not None:
+            return
         self._elements.append(element)
         self._values.append(value)
         self._size_bytes += len(element) + len(value)
         if len(self._values) > limits.prefix_records or self._size_bytes > limits.answer_bytes:
-            raise LimitExceededError(
-                f"key {self.wire_key.hex()[:200]} has more than {limits.prefix_records} records "
-                f"or {limits.answer_bytes} bytes: scan for keys only, and read its entries singly"
+            self.refuse(
+                LimitExceededError(
+                    f"this key has more than {limits.prefix_records} records or "
+                    f"{limits.answer_bytes} bytes: read its entries singly"
+                )
             )
 
-    def scanned(self, *, keys_only: bool) -> query_pb2.ScannedKey:
-        if keys_only:
-            return query_pb2.ScannedKey(key=self.wire_key)
-        records = query_pb2.Records(elements=self._elements, values=self._values)
-        return query_pb2.ScannedKey(key=self.wire_key, records=records)
+    def refuse(self, problem: QueryableStateError) -> None:
+        self.found = True
+        self.problem = problem
+        self._elements, self._values = [], []
+
+    def records(self) -> query_pb2.Records:
+        return query_pb2.Records(elements=self._elements, values=self._values)

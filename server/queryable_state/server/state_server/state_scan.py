@@ -207,7 +207,10 @@ class StateScan:
             info=info,
             page_token=self._last_key if goes_on else b"",
             last=page.last,
-            complete=page.last and not page.cut_off and not info.complete_since_batch,
+            complete=page.last
+            and page.whole
+            and not page.cut_off
+            and not info.complete_since_batch,
         )
 
     def _let_go(self) -> None:
