@@ -25,7 +25,10 @@ async def test_answers_that_lost_older_state_are_asked_for_and_say_so(
         await terminal.run("scan", "last")
     scanned = await terminal.run("scan", "last", "--allow-incomplete")
     assert scanned.exit_code == 1
-    assert scanned.lines[-1] == "not complete: older state of some keys was lost"
+    assert (
+        scanned.lines[-1]
+        == "not complete: state of some keys was lost or does not fit in one answer"
+    )
     assert len(scanned.rows) == 1 + 30
     many = await terminal.run("mget", "last", *KEYS, "--json")
     assert many.exit_code == 2

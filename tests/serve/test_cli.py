@@ -121,7 +121,7 @@ def test_a_savepoint_without_its_spark_part_is_not_intact(
         (["checkpoints", "nowhere://x"], "no file system known here"),
         (["checkpoints", "driver:/job"], "memory of the job's driver"),
         (["checkpoints", "/tmp", "--storage-options", "endpoint"], "no JSON"),
-        (["checkpoints", "/tmp", "--storage-options", "[]"], "write a JSON object"),
+        (["checkpoints", "/tmp", "--storage-options", "[]"], "no JSON object"),
         (["serve", "--checkpoint", "/no/such/folder", "--port", "0"], "there is nothing at /no/su"),
         (["serve", "--checkpoint", "/tmp", "--port", "many"], "is not a port"),
         (["serve", "--checkpoint", "/tmp", "--directory", "/no/such"], "choose another directory"),

@@ -110,14 +110,14 @@ async def test_a_measure_says_whether_all_of_the_state_is_here(owner: Owner) -> 
     owner.seal(0, {f"k{i}": i for i in range(50)})
     owner.commit(0)
     router = router_of(owner)
-    assert not (await router.measure(located(owner))).complete
+    assert not (await router.measure(located(owner), 1_000)).complete
     broken = owner.own(3)
-    measure = await router.measure(located(owner))
+    measure = await router.measure(located(owner), 1_000)
     assert measure.complete
     assert len(measure.parts) == 4
     assert measure.records == sum(part.records for part in measure.parts)
     broken.store.close()
-    assert not (await router.measure(located(owner))).complete
+    assert not (await router.measure(located(owner), 1_000)).complete
 
 
 async def test_scans_and_explanations_are_the_engines(owner: Owner) -> None:

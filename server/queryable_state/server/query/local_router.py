@@ -42,7 +42,7 @@ class LocalRouter(Router):
         return self._engine.scan(query)
 
     async def measure(
-        self, located: LocatedState, *, placement_version: int = 0
+        self, located: LocatedState, timeout_ms: int, *, placement_version: int = 0
     ) -> query_pb2.MeasureStateResponse:
         parts = await self._engine.measure(located.state_id)
         measured = sum(part.last_key_group - part.first_key_group + 1 for part in parts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from queryable_state.server.query.retries import delay_s, is_retried, no_owner
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
     from queryable_state.wire.located_state import LocatedState, Owner
 
 
-_MOST_ATTEMPTS = 3
+# The caller is to get what there is before it gives up.
+_PART_OF_TIME = 0.7
 
 
 async def measured_by_owners(
@@ -33,23 +35,24 @@ async def measured_by_owners(
 ) -> query_pb2.MeasureStateResponse:
     """The parts of all owners; what did not answer is a part with its error.
 
-    Where key groups have moved, all are asked again by the newer placement, a few times.
+    Where key groups have moved, all are asked again by the newer placement, while there is time.
     """
+    loop = asyncio.get_running_loop()
+    until_s = loop.time() + timeout_s * _PART_OF_TIME
+    measured = await _measured(located, calls, server_id, engine, timeout_s * _PART_OF_TIME)
     attempts = 0
-    while True:
-        measured = await _measured(located, calls, server_id, engine, timeout_s)
-        moved = [part.error for part in measured.parts if is_retried(part.error)]
-        if not moved or attempts == _MOST_ATTEMPTS:
-            return measured
-        await asyncio.sleep(delay_s(moved[0], attempts))
-        attempts += 1
-        try:
-            located = await locations.locate_id(
-                located.state_id, newer_than=located.placement_version
-            )
-        except QueryableStateError:
-            # What is known is better than nothing.
-            return measured
+    # Where there is no newer placement in time, what is known is better than nothing.
+    with suppress(TimeoutError, QueryableStateError):
+        async with asyncio.timeout_at(until_s):
+            while moved := [part.error for part in measured.parts if is_retried(part.error)]:
+                await asyncio.sleep(delay_s(moved[0], attempts))
+                attempts += 1
+                located = await locations.locate_id(
+                    located.state_id, newer_than=located.placement_version
+                )
+                left_s = until_s - loop.time()
+                measured = await _measured(located, calls, server_id, engine, left_s)
+    return measured
 
 
 async def _measured(

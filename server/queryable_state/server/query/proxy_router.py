@@ -99,7 +99,7 @@ class ProxyRouter(Router):
         ).messages()
 
     async def measure(
-        self, located: LocatedState, *, placement_version: int = 0
+        self, located: LocatedState, timeout_ms: int, *, placement_version: int = 0
     ) -> query_pb2.MeasureStateResponse:
         self._check_asks_all(placement_version)
         return await measured_by_owners(
@@ -108,7 +108,7 @@ class ProxyRouter(Router):
             self._calls,
             server_id=self._server_id,
             engine=self._engine,
-            timeout_s=self._default_deadline_ms / 1000,
+            timeout_s=timeout_ms / 1000,
         )
 
     async def explain(

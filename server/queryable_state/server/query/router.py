@@ -163,9 +163,11 @@ class Router(ABC):
 
     @abstractmethod
     async def measure(
-        self, located: LocatedState, *, placement_version: int = 0
+        self, located: LocatedState, timeout_ms: int, *, placement_version: int = 0
     ) -> query_pb2.MeasureStateResponse:
         """About how much a state holds, and where.
+
+        `timeout_ms`: how long the caller waits.
 
         `placement_version`: as a proxy sent it; not 0: only what is in this process is asked for.
         An owner that fails is a part with its error.

@@ -26,6 +26,7 @@ from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import (
     InternalError,
     QueryableStateError,
+    RetryLaterError,
 )
 from queryable_state.wire.status import status_of, trailing_metadata
 
@@ -144,7 +145,10 @@ class QueryableStateService:
     ) -> query_pb2.MeasureStateResponse:
         async with self._ending_with_status(context):
             located = await self._locate(request.job, request.state_name)
-            return await self._router.measure(located, placement_version=request.placement_version)
+            timeout_ms = _time_ms(context, self._info.default_deadline_ms)
+            return await self._router.measure(
+                located, timeout_ms, placement_version=request.placement_version
+            )
 
     async def StreamKvState(self, _requests: object, context: _Context) -> None:
         async with self._ending_with_status(context):
