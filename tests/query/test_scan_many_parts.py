@@ -105,20 +105,31 @@ async def test_pages_go_on_in_the_middle_of_any_run(channel: grpc.aio.Channel, l
     assert len(keys) == len(LARGE)
 
 
+@pytest.mark.parametrize("idle_s", [0.0, 0.2])
 async def test_a_scan_that_is_not_taken_lets_its_batch_go_everywhere(
-    cluster: InProcessCluster, channel: grpc.aio.Channel, monkeypatch: pytest.MonkeyPatch
+    cluster: InProcessCluster,
+    channel: grpc.aio.Channel,
+    monkeypatch: pytest.MonkeyPatch,
+    idle_s: float,
 ) -> None:
-    monkeypatch.setattr(service, "_IDLE_S", 0.1)
+    """In the middle of it, and before its first message is out."""
+
+    def under_way() -> bool:
+        return any(server.engine._scans.open for server in cluster.servers)
+
+    monkeypatch.setattr(service, "_IDLE_S", idle_s)
     messages = taken(scan_call(channel))
-    await anext(messages)
     async with asyncio.timeout(DEADLINE_S):
-        while any(  # noqa: ASYNC110 - of many calls
-            server.engine._scans.open for server in cluster.servers
-        ):
-            await asyncio.sleep(0.01)
-    with pytest.raises(RetryLaterError, match="nothing was taken"):
-        async for _ in messages:
-            pass
+        if idle_s:
+            while not under_way():  # noqa: ASYNC110 - of many calls
+                await asyncio.sleep(0.005)
+            while under_way():  # noqa: ASYNC110 - of many calls
+                await asyncio.sleep(0.005)
+        with pytest.raises(RetryLaterError, match="nothing was taken"):
+            async for _ in messages:
+                pass
+        while under_way():  # noqa: ASYNC110 - of many calls
+            await asyncio.sleep(0.005)
 
 
 async def test_an_owner_whose_turn_comes_late_still_has_the_batch(

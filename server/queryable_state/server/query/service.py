@@ -135,6 +135,8 @@ class QueryableStateService:
             read = ScanRead.of(request, located, self._info.limits, page_timeout_ms)
             # An owner's part waits for its turn: the proxy knows how long its taker stands still.
             idle_s = None if request.placement_version else _IDLE_S
+            # Not with the first message: a call whose headers are under way cannot be refused.
+            await context.send_initial_metadata(())
             async with aclosing(read.messages(self._router)) as messages:
                 async for message in messages:
                     async with _taking(idle_s):
