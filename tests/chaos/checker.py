@@ -1,19 +1,23 @@
 """Whether what readers were told can be true.
 
-A committed read at version N shows exactly the state after batch N, not before Spark committed N.
-Versions do not go back: a read that began after another one of the same key had ended shows no
-older batch. A refusal is of a class that tells the caller what to do, and is never one that says
-state is lost or the system is at fault.
+A committed answer at version N is exactly what the state after batch N makes it, and did not come
+before Spark committed N; it has whatever its kind of question promises: all values of a cut, and
+all pages of a scan, are of one batch. An uncommitted one is of the batch it names or the one
+before it. No question that began after a committed answer had ended shows an older batch: the
+order stands in `order.py`. A refusal is of a class that tells the caller what to do, and is never
+one that says state is lost or the system is at fault.
 """
 
 from __future__ import annotations
 
 import enum
-from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tests.chaos.expected import expected, is_right, scanned_order
 from tests.chaos.history import MISSING
+from tests.chaos.order import fits, went_back
+from tests.chaos.reads import Mode, What
 
 from queryable_state.wire import errors
 
@@ -25,13 +29,21 @@ if TYPE_CHECKING:
 
 DEFECTS = frozenset({"InternalError", "CorruptDataError", "StateLostError"})
 """Refusals no fault of a round may lead to."""
+GONE = "VersionGoneError"
+"""A page or a cut of a batch that is folded away meanwhile; needs no fault."""
+BEHIND = frozenset({"RetryLaterError", "QueryTimeoutError"})
+"""What is asked for did not come in time."""
+_CLOCKS_S = 0.005
+"""By how much times of two processes, in whole milliseconds, may be apart."""
 
 
 class Kind(enum.StrEnum):
     """What is wrong."""
 
     WRONG_VALUE = "a value that no batch made"
+    TORN = "one cut of several batches"
     WENT_BACK = "a version older than one that was shown before"
+    TOO_OLD = "a version older than the one asked for"
     UNCOMMITTED = "a batch shown before it was committed"
     LOST = "a key without its value at the end"
     REFUSED = "a refusal that no fault excuses"
@@ -52,34 +64,46 @@ class Violation:
 
 
 def check_reads(
-    history: History, reads: Iterable[Read], committed_at: Mapping[int, float], newest: int
+    history: History,
+    reads: Iterable[Read],
+    committed_at: Mapping[int, float],
+    newest: int,
+    *,
+    calm: Sequence[tuple[float, float]] = (),
 ) -> list[Violation]:
     """What is wrong with the reads of one round.
 
     `committed_at` has the time of each commit that is still known, `newest` is the newest batch
-    that was given to the job.
+    that was given to the job. In a `calm` time, from its begin to its end, nothing is refused but
+    what is gone.
     """
     found: list[Violation] = []
-    by_key: dict[tuple[str, str], list[Read]] = defaultdict(list)
+    answers: list[Read] = []
+    cuts: dict[int, Read] = {}
     for read in reads:
         if read.refused:
-            found += _check_refusal(read)
+            found += _check_refusal(read, committed_at, calm)
             continue
-        by_key[read.state, read.key].append(read)
+        answers.append(read)
         found += _check_answer(history, read, committed_at, newest)
-    for of_key in by_key.values():
-        found += _check_order(history, of_key, newest)
+        found += _check_bound(history, read, newest)
+        if read.cut and read.version is not None:
+            first = cuts.setdefault(read.cut, read)
+            if read.version != first.version:
+                found.append(Violation(Kind.TORN, f"{read}; the same cut has {first}"))
+    for read, shown in went_back(history, answers, newest):
+        found.append(Violation(Kind.WENT_BACK, f"{read}; after {shown}"))
     return found
 
 
 def check_final(history: History, reads: Iterable[Read], newest: int) -> list[Violation]:
-    """What is wrong with reads of every key after the last batch."""
+    """What is wrong with reads after the last batch."""
     found = []
     for read in reads:
-        truth = history.value(read.state, read.key, newest)
+        truth = expected(history, read, newest)
         if read.refused:
             found.append(Violation(Kind.LOST, f"{read}; should be {truth}"))
-        elif read.value != truth:
+        elif not is_right(history, read, newest):
             kind = Kind.LOST if read.value is MISSING else Kind.WRONG_VALUE
             found.append(Violation(kind, f"{read}; should be {truth} at the end"))
         elif read.version is not None and read.version != newest:
@@ -87,45 +111,71 @@ def check_final(history: History, reads: Iterable[Read], newest: int) -> list[Vi
     return found
 
 
-def _check_refusal(read: Read) -> list[Violation]:
+def _check_refusal(
+    read: Read, committed_at: Mapping[int, float], calm: Sequence[tuple[float, float]]
+) -> list[Violation]:
     known = isinstance(getattr(errors, read.error, None), type)
-    if known and read.error not in DEFECTS:
+    in_calm = any(begin <= read.started and read.ended <= end for begin, end in calm)
+    excused = not in_calm or read.error == GONE or _may_be_behind(read, committed_at)
+    if known and excused and read.error not in DEFECTS:
         return []
     return [Violation(Kind.REFUSED, str(read))]
+
+
+def _may_be_behind(read: Read, committed_at: Mapping[int, float]) -> bool:
+    """Whether a batch was asked for that was not committed in time."""
+    if read.error not in BEHIND:
+        return False
+    if read.mode == Mode.AT_LEAST:
+        return committed_at.get(int(read.bound), read.ended) > read.started
+    return read.mode == Mode.WITHIN
 
 
 def _check_answer(
     history: History, read: Read, committed_at: Mapping[int, float], newest: int
 ) -> list[Violation]:
-    if read.version is None:
+    version = read.version
+    if read.what == What.MEASURE and read.value != expected(history, read, newest):
+        return [Violation(Kind.WRONG_VALUE, str(read))]
+    if version is None:
         return []
-    if read.version > newest:
+    if version > newest:
         return [Violation(Kind.WRONG_VALUE, f"{read}; there were batches up to {newest} alone")]
+    if read.mode == Mode.UNCOMMITTED:
+        if _is_uncommitted(history, read, version):
+            return []
+        return [Violation(Kind.WRONG_VALUE, f"{read}; of neither that batch nor the one before")]
     found = []
-    truth = history.value(read.state, read.key, read.version)
-    if read.value != truth:
+    if not is_right(history, read, version):
+        truth = expected(history, read, version)
         found.append(Violation(Kind.WRONG_VALUE, f"{read}; was {truth} after that batch"))
-    committed = committed_at.get(read.version)
+    committed = committed_at.get(version)
     if committed is not None and read.ended < committed:
         found.append(Violation(Kind.UNCOMMITTED, f"{read}; committed at {committed:.3f}"))
     return found
 
 
-def _check_order(history: History, reads: Sequence[Read], newest: int) -> list[Violation]:
-    """Reads of one key: none that began after another had ended shows an older batch."""
-    found = []
-    by_end = sorted(reads, key=lambda read: read.ended)
-    shown, shown_by, ended = -1, None, 0
-    for read in sorted(reads, key=lambda read: read.started):
-        while by_end[ended].ended < read.started:
-            version = by_end[ended].version
-            if version is not None and version > shown:
-                shown, shown_by = version, by_end[ended]
-            ended += 1
-        # Of an answer without a value the version is not known: at best the newest that fits.
-        version = read.version
-        if version is None:
-            version = history.last_missing(read.state, read.key, newest)
-        if version < shown:
-            found.append(Violation(Kind.WENT_BACK, f"{read}; after {shown_by}"))
-    return found
+def _is_uncommitted(history: History, read: Read, version: int) -> bool:
+    """Whether all there is of a batch that is sealed on some owners, and not yet on others."""
+    if read.what != What.SCAN:
+        return any(read.value == expected(history, read, of) for of in (version, version - 1))
+    items, _, _ = read.value
+    given = dict(map(tuple, items))
+    order = scanned_order(history.keys_of(read.state))
+    both = [dict(map(tuple, expected(history, read, of)[0])) for of in (version, version - 1)]
+    return [key for key, _ in items] == [key for key in order if key in given] and all(
+        any(key in page and page[key] == given[key] for page in both)
+        if key in given
+        else any(key not in page for page in both)
+        for key in order
+    )
+
+
+def _check_bound(history: History, read: Read, newest: int) -> list[Violation]:
+    """Whether the batch is as new as it was asked for."""
+    if read.mode == Mode.AT_LEAST and not fits(history, read, int(read.bound), newest):
+        return [Violation(Kind.TOO_OLD, str(read))]
+    oldest_s = read.started - read.bound - _CLOCKS_S
+    if read.mode == Mode.WITHIN and read.version is not None and read.commit_s < oldest_s:
+        return [Violation(Kind.TOO_OLD, f"{read}; committed at {read.commit_s:.3f}")]
+    return []

@@ -12,6 +12,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from tests.chaos.asker import Asker
 from tests.chaos.checker import DEFECTS, Kind, Violation, check_final, check_reads
 from tests.chaos.clusters import HOST, Cluster, free_port
 from tests.chaos.driver import REPOSITORY, Driver
@@ -19,7 +20,7 @@ from tests.chaos.history import History
 from tests.chaos.plan import FAULTS
 from tests.chaos.processes import StuckError, describe, executors_under, kill, under, until
 from tests.chaos.reader import addresses, ask_all, client_of
-from tests.chaos.reads import Read, read_file
+from tests.chaos.reads import Mode, Read, read_file
 from tests.chaos.relay import Relay
 from tests.chaos.result import RoundResult, StrikeResult, note_recoveries
 from tests.chaos.sink_output import check_output
@@ -40,6 +41,7 @@ RECOVERY_S = 180.0
 FIRST_COMMIT_S = 300.0
 END_S = 300.0
 GONE_S = 60.0
+LAST_QUESTIONS = 200
 
 
 class Round:
@@ -72,7 +74,7 @@ class Round:
         try:
             with Relay((RELAY_HOST, port), (HOST, port)) as relay:
                 site = self._site(relay, port)
-                with self._feeding(site), self._reading():
+                with self._feeding(site), self._reading(site):
                     try:
                         self._strike_all(site, result)
                         self._finish(site, result)
@@ -180,13 +182,13 @@ class Round:
             thread.join()
 
     @contextlib.contextmanager
-    def _reading(self) -> Iterator[None]:
+    def _reading(self, site: Site) -> Iterator[None]:
         """Runs the reader."""
         environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
         if "PYTHONPATH" in os.environ:
             environment["PYTHONPATH"] += os.pathsep + os.environ["PYTHONPATH"]
         arguments = ["--servers", str(self._folder / "servers"), "--out", str(self._reads)]
-        arguments += ["--states", ",".join(self._states)]
+        arguments += ["--states", ",".join(self._states), "--commits", str(site.spark / "commits")]
         with (self._folder / "reader.log").open("wb") as log:
             reader = subprocess.Popen(
                 [sys.executable, "-m", "tests.chaos.reader", *arguments],
@@ -228,7 +230,7 @@ class Round:
                 site.wait_commits(2, RECOVERY_S)
 
     def _finish(self, site: Site, result: RoundResult) -> None:
-        """Lets the job end its input, and asks for every key once more."""
+        """Lets the job end its input, and asks everything once more."""
         site.wait_commits(2, RECOVERY_S)
         self._fed.set()
         # The feeder may be about to add one.
@@ -242,7 +244,7 @@ class Round:
         result.violations += check_final(History(self._plan.seed), self._final(site), newest)
 
     def _final(self, site: Site) -> list[Read]:
-        """Answers to every key; of tries that refuse some, the last one."""
+        """Answers for every key, and of every kind; of tries that refuse some, the last one."""
         newest = self._feed.batches - 1
         ends_at_s = time.monotonic() + RECOVERY_S
         while True:
@@ -290,4 +292,8 @@ class Round:
 
 async def _ask_once(address: str, states: tuple[str, ...]) -> list[Read]:
     async with client_of(address) as client:
-        return await ask_all(client, states)
+        asker = Asker(client, states, random.Random(), modes=[Mode.COMMITTED])
+        reads = await ask_all(asker, states)
+        for _ in range(LAST_QUESTIONS):
+            reads += await asker.ask()
+        return reads

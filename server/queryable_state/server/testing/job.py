@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +59,13 @@ def declare(
         )
         state.accumulator_types.append(accumulator)
     return state
+
+
+@dataclass(frozen=True)
+class Anew:
+    """The elements of a list, instead of those there are."""
+
+    elements: list[Any]
 
 
 class InProcessJob:
@@ -120,8 +128,9 @@ class InProcessJob:
         """Writes a batch on all subtasks and commits it.
 
         `states` has what each queryable name stores by key: a value, a list of
-        elements to add, or a dict of entries to put. Returns once every owner
-        answers from the batch.
+        elements to add (`Anew`: instead of those there are), or a dict of entries
+        to put, None for one to remove. None for a key removes all of it. Returns
+        once every owner answers from the batch.
         """
         await self.seal(batch_id, states)
         await self.commit(batch_id)
@@ -233,13 +242,20 @@ class InProcessJob:
 def _put(
     builder: ChangeBlockBuilder, wire_key: bytes, value: Any, codecs: StateCodecs, batch_id: int
 ) -> None:
-    if codecs.map_key is not None:
-        for entry, entry_value in value.items():
-            element = codecs.map_key.encode(entry)
-            builder.put(
-                record_key(wire_key, VOID_NAMESPACE, element), codecs.value.encode(entry_value)
-            )
-    else:
+    record = record_key(wire_key, VOID_NAMESPACE, b"")
+    if value is None or isinstance(value, Anew):
+        builder.clear_prefix(record)
+        value = None if value is None else value.elements
+    if value is None:
+        return
+    if codecs.map_key is None:
         is_list = codecs.kind == registration_pb2.LIST
         element = list_element(batch_id, 0) if is_list else b""
-        builder.put(record_key(wire_key, VOID_NAMESPACE, element), codecs.value.encode(value))
+        builder.put(record + element, codecs.value.encode(value))
+        return
+    for entry, entry_value in value.items():
+        key = record + codecs.map_key.encode(entry)
+        if entry_value is None:
+            builder.delete(key)
+        else:
+            builder.put(key, codecs.value.encode(entry_value))

@@ -1,0 +1,119 @@
+"""A job in this process whose answers are known, asked by several clients while it moves."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from tests.chaos.asker import Asker
+from tests.chaos.batches import DECLARED, changes_of
+from tests.chaos.history import History
+from tests.chaos.workload import JOB_NAME, STATES
+
+from queryable_state.client import QueryableStateClient
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tests.chaos.reads import Read
+
+    from queryable_state.server.testing.cluster import InProcessCluster
+
+_DEADLINE_S = 30.0
+_TIMEOUT_S = 3.0
+_ASKERS = 3
+"""Questions a client has under way."""
+
+
+class KnownJob:
+    """Runs the batches of a seed one after the other, and keeps what askers were told.
+
+    The same one goes on with a cluster that is started anew.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.chance = random.Random(f"known-{seed}")
+        self.history = History(seed)
+        self.reads: list[Read] = []
+        self.committed_at: dict[int, float] = {}
+        """When each batch was committed; nobody can be told of it before."""
+        self.newest = -1
+        """Newest batch that was begun."""
+        self.query_id: bytes | None = None
+
+    @property
+    def committed(self) -> int:
+        """Newest committed batch."""
+        return max(self.committed_at, default=-1)
+
+    def start(self, cluster: InProcessCluster) -> None:
+        """Starts the query, or its next run; what is stored of it is to be recovered."""
+        self.cluster = cluster
+        self._job = cluster.job(
+            JOB_NAME, *DECLARED, parallelism=4, durable=True, query_id=self.query_id
+        )
+        self.query_id = self._job.query_id
+
+    async def recover(self) -> None:
+        """Has what is stored opened, before any batch."""
+        await asyncio.to_thread(self._job.recover)
+
+    async def seal(self) -> None:
+        """Writes the batch after the newest committed one, or writes it again."""
+        self.newest = self.committed + 1
+        changes = changes_of(self.history, self.seed, self.newest)
+        await self._job.seal(self.newest, changes)
+
+    async def commit(self) -> None:
+        """Commits what is sealed; returns once every server knows."""
+        self.committed_at[self.newest] = time.time()
+        await self._job.commit(self.newest)
+
+    async def run(self, batches: int = 1) -> None:
+        """Runs batches."""
+        for _ in range(batches):
+            await self.seal()
+            await self.commit()
+
+    async def checkpoint(self) -> None:
+        """Takes a checkpoint."""
+        await self._job.checkpoint()
+
+    async def asked(self, count: int) -> None:
+        """Returns once so many more questions were answered."""
+        wanted = len(self.reads) + count
+        async with asyncio.timeout(_DEADLINE_S):
+            while len(self.reads) < wanted:  # noqa: ASYNC110 - of many tasks
+                await asyncio.sleep(0.005)
+
+    @asynccontextmanager
+    async def asking(self) -> AsyncIterator[None]:
+        """Has clients ask at random: one that goes to owners, one that stays on a proxy."""
+        proxy = await self.cluster.add_proxy()
+        host, _, port = proxy.address.rpartition(":")
+        stop = asyncio.Event()
+        async with asyncio.TaskGroup() as askers:
+            for direct in (True, False):
+                client = QueryableStateClient(
+                    host, int(port), direct=direct, timeout_s=_TIMEOUT_S
+                )
+                askers.create_task(self._ask_on(client, stop))
+            try:
+                yield
+            finally:
+                stop.set()
+
+    async def _ask_on(self, client: QueryableStateClient, stop: asyncio.Event) -> None:
+        async def ask() -> None:
+            chance = random.Random(self.chance.random())
+            asker = Asker(client, STATES, chance, committed=lambda: self.committed)
+            while not stop.is_set():
+                self.reads += await asker.ask()
+
+        async with client, asyncio.TaskGroup() as asking:
+            for _ in range(_ASKERS):
+                asking.create_task(ask())

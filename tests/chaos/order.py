@@ -1,0 +1,91 @@
+"""Which answers show an older batch than one that was known before they were asked for.
+
+The order is that of keys: whoever asks after a key was shown at batch N, is shown N or a later
+one, whichever client, server and kind of question it was. A cut is as old as the oldest of its
+owners, so it is not behind what was shown of *all* its keys; nor is a scan behind what was shown of
+all keys of the state. Uncommitted answers are not behind committed ones, and nothing has to be
+as new as uncommitted ones. A page that goes on with an older one is as old as that.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from tests.chaos.expected import expected
+from tests.chaos.reads import Mode, What
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from tests.chaos.history import History
+    from tests.chaos.reads import Read
+
+    Key = tuple[str, str]
+
+
+def went_back(
+    history: History, answers: Sequence[Read], newest: int
+) -> Iterator[tuple[Read, Read]]:
+    """Answers of an older batch than shown before, each with the one that showed the newer."""
+    shown: dict[Key, Read] = {}
+    cuts: dict[int, list[Key]] = defaultdict(list)
+    for read in answers:
+        if read.cut and read.what != What.SCAN:
+            cuts[read.cut].append((read.state, read.key))
+    by_end = sorted(answers, key=lambda read: read.ended)
+    ended = 0
+    for read in sorted(answers, key=lambda read: read.started):
+        while by_end[ended].ended < read.started:
+            _show(by_end[ended], shown)
+            ended += 1
+        if read.what == What.MEASURE:
+            continue
+        before = _oldest(_keys(history, read, cuts), shown)
+        if before is not None and not fits(history, read, version_of(before), newest):
+            yield read, before
+
+
+def fits(history: History, read: Read, oldest: int, newest: int) -> bool:
+    """Whether an answer can be of one of these batches; one without a value may not say which."""
+    if read.version is not None:
+        return read.version >= oldest
+    return any(
+        expected(history, read, version) == read.value for version in range(newest, oldest - 1, -1)
+    )
+
+
+def version_of(read: Read) -> int:
+    """The batch of an answer; -1: before the first."""
+    return -1 if read.version is None else read.version
+
+
+def _keys(history: History, read: Read, cuts: dict[int, list[Key]]) -> Iterable[Key]:
+    if read.what == What.SCAN:
+        assert read.span is not None
+        if read.span.after is not None:
+            return ()
+        return [(read.state, key) for key in history.keys_of(read.state)]
+    return cuts[read.cut] if read.cut else [(read.state, read.key)]
+
+
+def _oldest(keys: Iterable[Key], shown: dict[Key, Read]) -> Read | None:
+    """What showed the oldest batch among the newest shown of these keys; None: not all were."""
+    oldest: Read | None = None
+    for key in keys:
+        read = shown.get(key)
+        if read is None:
+            return None
+        if oldest is None or version_of(read) < version_of(oldest):
+            oldest = read
+    return oldest
+
+
+def _show(read: Read, shown: dict[Key, Read]) -> None:
+    if read.mode == Mode.UNCOMMITTED or read.version is None:
+        return
+    keys = [(read.state, key) for key, _ in read.value[0]] if read.span else [(read.state, read.key)]
+    for key in keys:
+        known = shown.get(key)
+        if known is None or version_of(known) < read.version:
+            shown[key] = read

@@ -1,0 +1,46 @@
+"""Random questions to a job in this process, whose every answer is known."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.chaos.checker import check_reads
+from tests.chaos.known_job import KnownJob
+from tests.chaos.reads import Mode, What
+
+from queryable_state.server.testing.cluster import InProcessCluster
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+BACKENDS = ["heap", "rocksdb"]
+
+
+def judge(job: KnownJob, *, calm: Sequence[tuple[float, float]] = ()) -> None:
+    """Fails with what is wrong, and when too little was asked to tell."""
+    violations = check_reads(job.history, job.reads, job.committed_at, job.newest, calm=calm)
+    assert not violations, "\n".join([f"seed {job.seed}", *map(str, violations[:10])])
+    answered = [read for read in job.reads if not read.refused]
+    assert {read.what for read in answered} == set(What)
+    assert {read.mode for read in answered} == set(Mode)
+    assert any(read.cut for read in answered)
+    assert len(answered) > len(job.reads) / 2
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_answers_are_right_and_nothing_is_refused_while_batches_commit(
+    backend: str, tmp_path: Path
+) -> None:
+    job = KnownJob(seed=7)
+    async with InProcessCluster(tmp_path, servers=2, lease_ms=20_000, backend=backend) as cluster:
+        job.start(cluster)
+        await job.run(6)
+        async with job.asking():
+            for _ in range(40):
+                await job.seal()
+                await job.asked(10)
+                await job.commit()
+                await job.asked(10)
+    judge(job, calm=[(0.0, float("inf"))])
