@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Sequence
 
-    from queryable_state.client import KvState, QueryableStateClient, ReadInfo
+    from queryable_state.client import KvState, QueryableStateClient, ReadInfo, Scan
 
 _WHATS = {
     What.VALUE: 4,
@@ -212,9 +212,7 @@ class Asker:
                         if (bound := getattr(span, name)) is not None
                     },
                 ) as scan:
-                    items = [
-                        [key, None if state is None else plain(state)] async for key, state in scan
-                    ]
+                    items = await _items(scan, with_batch=one.mode == Mode.UNCOMMITTED)
             except Exception as refusal:  # noqa: BLE001 - the checker judges its class
                 return [*reads, refused(page, refusal)]
             assert scan.info is not None
@@ -252,6 +250,16 @@ class Asker:
         ordered = groups == list(range(len(groups)))
         value = [groups[0], groups[-1], measured.complete and ordered] if groups else None
         return replace(one, value=value, ended=time.time())
+
+
+async def _items(scan: Scan, *, with_batch: bool) -> list[list[Any]]:
+    """What a scan gives, as a `Read` has it."""
+    items = []
+    async for page in scan.pages():
+        assert scan.info is not None
+        batch = [scan.info.version] if with_batch else []
+        items += [[key, None if state is None else plain(state), *batch] for key, state in page]
+    return items
 
 
 def consistency_of(read: Read) -> Consistency:

@@ -156,18 +156,30 @@ def _check_answer(
 
 
 def _is_uncommitted(history: History, read: Read, version: int) -> bool:
-    """Whether all there is of a batch that is sealed on some owners, and not yet on others."""
+    """Whether an answer can be what is sealed on some owners, and not yet on others."""
     if read.what != What.SCAN:
-        return any(read.value == expected(history, read, of) for of in (version, version - 1))
-    items, _, _ = read.value
-    given = dict(map(tuple, items))
-    order = scanned_order(history.keys_of(read.state))
-    both = [dict(map(tuple, expected(history, read, of)[0])) for of in (version, version - 1)]
-    return [key for key, _ in items] == [key for key in order if key in given] and all(
-        any(key in page and page[key] == given[key] for page in both)
-        if key in given
-        else any(key not in page for page in both)
-        for key in order
+        return any(is_right(history, read, of) for of in (version, version - 1))
+    # Of an uncommitted scan every page stands alone: items say the batch of theirs.
+    items, rest, complete = read.value
+    given = {key: (value, of) for key, value, of in items}
+    batches = {version, *(of for _, _, of in items)}
+    pages = {
+        of: dict(map(tuple, expected(history, read, of)[0]))
+        for of in range(min(batches) - 1, max(batches) + 1)
+    }
+    order = [key for key in scanned_order(history.keys_of(read.state)) if key in given]
+    return (
+        [key for key, _, _ in items] == order
+        and not rest
+        and complete
+        and all(
+            any(key in pages[each] and pages[each][key] == value for each in (of, of - 1))
+            for key, (value, of) in given.items()
+        )
+        and all(
+            key in given or any(key not in page for page in pages.values())
+            for key in set().union(*pages.values())
+        )
     )
 
 

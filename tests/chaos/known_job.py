@@ -117,3 +117,76 @@ class KnownJob:
         async with client, asyncio.TaskGroup() as asking:
             for _ in range(_ASKERS):
                 asking.create_task(ask())
+
+
+async def stop_a_server(job: KnownJob) -> None:
+    """A server gives up what it owns, and another one is there."""
+    await job.cluster.stop_server(job.chance.choice(job.cluster.servers))
+    await job.cluster.add_server()
+
+
+async def kill_a_server(job: KnownJob) -> None:
+    """A server and its executor are gone; another one comes."""
+    await job.cluster.kill_server(job.chance.choice(job.cluster.servers))
+    await job.cluster.add_server()
+
+
+async def respawn_a_server(job: KnownJob) -> None:
+    """A server is killed, and started again by its executor."""
+    await job.cluster.respawn_server(job.chance.choice(job.cluster.servers))
+
+
+async def respawn_all_servers(job: KnownJob) -> None:
+    """All servers are killed, and started again."""
+    for server in list(job.cluster.servers):
+        await job.cluster.respawn_server(server)
+
+
+async def kill_a_server_that_has_sealed(job: KnownJob) -> None:
+    """What it sealed is committed without it."""
+    await job.seal()
+    await kill_a_server(job)
+    await job.commit()
+
+
+async def write_a_batch_again(job: KnownJob) -> None:
+    """A new run of the query writes what the one before has sealed already."""
+    await job.seal()
+    await job.asked(10)
+    job.start(job.cluster)
+    await job.recover()
+    await job.seal()
+    await job.asked(10)
+    await job.commit()
+
+
+async def kill_the_servers_of_a_batch_that_is_written_again(job: KnownJob) -> None:
+    """What was sealed of it comes back, and is replaced."""
+    await job.seal()
+    await respawn_all_servers(job)
+    job.start(job.cluster)
+    await job.recover()
+    await job.asked(10)
+    await job.seal()
+    await job.commit()
+
+
+async def take_a_checkpoint(job: KnownJob) -> None:
+    """Restores after this one begin at it."""
+    await job.checkpoint()
+
+
+MOVES = {
+    move.__name__: move
+    for move in (
+        stop_a_server,
+        kill_a_server,
+        respawn_a_server,
+        respawn_all_servers,
+        kill_a_server_that_has_sealed,
+        write_a_batch_again,
+        kill_the_servers_of_a_batch_that_is_written_again,
+        take_a_checkpoint,
+    )
+}
+"""What may happen to a job between two batches."""

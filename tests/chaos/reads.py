@@ -26,7 +26,10 @@ class What(enum.StrEnum):
     SIZE = "size"
     """How many elements are stored under a key."""
     SCAN = "scan"
-    """A page: keys with their states, whether more follow, whether it says to be complete."""
+    """A page: keys with their states, whether more follow, whether it says to be complete.
+
+    With an uncommitted one, each key has its batch, too.
+    """
     MEASURE = "measure"
     """The first and the last key group measured, and whether that says to be complete."""
 

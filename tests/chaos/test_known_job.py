@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.chaos.checker import check_reads
-from tests.chaos.known_job import KnownJob
+from tests.chaos.known_job import MOVES, KnownJob
 from tests.chaos.reads import Mode, What
 
+from queryable_state.server.testing import InMemoryEngine
 from queryable_state.server.testing.cluster import InProcessCluster
 
 if TYPE_CHECKING:
@@ -44,3 +46,50 @@ async def test_answers_are_right_and_nothing_is_refused_while_batches_commit(
                 await job.commit()
                 await job.asked(10)
     judge(job, calm=[(0.0, float("inf"))])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_answers_are_right_while_servers_come_and_go(backend: str, tmp_path: Path) -> None:
+    """Killed or stopped, before and after the seal; refusals are allowed, wrong answers are not."""
+    job = KnownJob(seed=11)
+    async with InProcessCluster(tmp_path, servers=2, lease_ms=1_000, backend=backend) as cluster:
+        job.start(cluster)
+        await job.run(6)
+        async with job.asking():
+            for move in job.chance.sample([*MOVES], len(MOVES)):
+                await job.run(2)
+                await job.asked(20)
+                await MOVES[move](job)
+                await job.run()
+                await job.asked(20)
+    judge(job)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_answers_are_right_after_everything_ended_and_began_again(
+    backend: str, tmp_path: Path
+) -> None:
+    """Before the next batch, too, though no task has asked for anything."""
+    job, engine = KnownJob(seed=13), InMemoryEngine()
+    cluster = InProcessCluster(tmp_path, servers=2, engine=engine, backend=backend)
+    async with cluster:
+        job.start(cluster)
+        await job.run(8)
+        async with job.asking():
+            await job.asked(50)
+            await job.checkpoint()
+            await job.run(3)
+            await job.asked(50)
+    cluster = InProcessCluster(tmp_path, servers=3, engine=engine, backend=backend)
+    async with cluster:
+        job.start(cluster)
+        await job.recover()
+        began = time.time()
+        async with job.asking():
+            await job.asked(150)
+            recovered = time.time()
+            await job.run(5)
+            await job.asked(50)
+    judge(job)
+    idle = [read for read in job.reads if began < read.started and read.ended < recovered]
+    assert {read.what for read in idle if not read.refused} == set(What)
