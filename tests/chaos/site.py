@@ -99,11 +99,7 @@ class Site:
 
     def committed_at(self) -> dict[int, float]:
         """When each batch was committed, in seconds since the epoch; as far as Spark keeps them."""
-        found = {}
-        for path in (self.spark / "commits").glob("[0-9]*"):
-            if path.name.isdigit():
-                found[int(path.name)] = path.stat().st_mtime
-        return found
+        return commit_times(self.spark / "commits")
 
     def wait(self, condition: Callable[[], object], timeout_s: float, what: str) -> None:
         """Waits while the driver is kept running."""
@@ -130,3 +126,12 @@ def newest_batch(log: Path) -> int:
         return max((int(p.name) for p in log.iterdir() if p.name.isdigit()), default=-1)
     except FileNotFoundError:
         return -1
+
+
+def commit_times(log: Path) -> dict[int, float]:
+    """When each batch of a log was written, in seconds since the epoch."""
+    return {
+        int(path.name): path.stat().st_mtime
+        for path in log.glob("[0-9]*")
+        if path.name.isdigit()
+    }

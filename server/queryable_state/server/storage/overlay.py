@@ -7,7 +7,8 @@ cleared prefixes, then its own records apply: a value is a put, None a delete.
 from __future__ import annotations
 
 from bisect import bisect_left
-from itertools import islice
+from heapq import merge
+from itertools import chain, islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -54,13 +55,16 @@ class StateOverlay:
     def keys_from(self, start: bytes, end: bytes | None, limit: int) -> Sequence[bytes]:
         """The first `limit` keys of the own records with start <= key < end, in order."""
         self.sort()
-        found: list[bytes] = []
+        pieces: list[list[bytes]] = []
         for run in self._runs or ():
             first = bisect_left(run, start)
             last = len(run) if end is None else bisect_left(run, end, first)
-            found += run[first : min(last, first + limit)]
-        found.sort()
-        return found[:limit]
+            if first < last:
+                pieces.append(run[first : min(last, first + limit)])
+        if sum(map(len, pieces)) <= _RUN_KEYS:
+            return sorted(chain.from_iterable(pieces))[:limit]
+        # Of many runs most keys are not wanted, and sorting them all is one long step.
+        return list(islice(merge(*pieces), limit))
 
 
 class Overlay:
