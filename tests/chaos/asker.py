@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -170,7 +171,7 @@ class Asker:
 
     async def _many(self, one: Read, keys: list[str]) -> list[Read]:
         cut = one.mode != Mode.UNCOMMITTED and self._chance.random() < 0.6
-        one = replace(one, cut=self._chance.getrandbits(53) if cut else 0)
+        one = replace(one, cut=secrets.randbits(53) if cut else 0)
         result = await self._client.multi_get(
             JOB_NAME, one.state, keys, one_cut=cut, consistency=consistency_of(one)
         )
@@ -193,7 +194,7 @@ class Asker:
         if chance.random() < 0.5 and one.mode != Mode.UNCOMMITTED:
             span = span._replace(limit=chance.randrange(1, 30))
         going_on = span.limit is not None and chance.random() < 0.7
-        one = replace(one, cut=chance.getrandbits(53) if going_on else 0)
+        one = replace(one, cut=secrets.randbits(53) if going_on else 0)
         reads: list[Read] = []
         token = b""
         while not reads or (going_on and token):

@@ -98,9 +98,7 @@ class KnownJob:
         stop = asyncio.Event()
         async with asyncio.TaskGroup() as askers:
             for direct in (True, False):
-                client = QueryableStateClient(
-                    host, int(port), direct=direct, timeout_s=_TIMEOUT_S
-                )
+                client = QueryableStateClient(host, int(port), direct=direct, timeout_s=_TIMEOUT_S)
                 askers.create_task(self._ask_on(client, stop))
             try:
                 yield

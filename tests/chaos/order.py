@@ -84,7 +84,9 @@ def _oldest(keys: Iterable[Key], shown: dict[Key, Read]) -> Read | None:
 def _show(read: Read, shown: dict[Key, Read]) -> None:
     if read.mode == Mode.UNCOMMITTED or read.version is None:
         return
-    keys = [(read.state, key) for key, _ in read.value[0]] if read.span else [(read.state, read.key)]
+    keys = (
+        [(read.state, key) for key, _ in read.value[0]] if read.span else [(read.state, read.key)]
+    )
     for key in keys:
         known = shown.get(key)
         if known is None or version_of(known) < read.version:

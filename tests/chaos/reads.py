@@ -115,9 +115,7 @@ _FIELDS = tuple(field.name for field in fields(Read))
 
 def to_lines(reads: Iterable[Read]) -> str:
     """Reads as lines of JSON."""
-    return "".join(
-        json.dumps([getattr(read, name) for name in _FIELDS]) + "\n" for read in reads
-    )
+    return "".join(json.dumps([getattr(read, name) for name in _FIELDS]) + "\n" for read in reads)
 
 
 def read_file(path: Path) -> Iterator[Read]:

@@ -131,7 +131,5 @@ def newest_batch(log: Path) -> int:
 def commit_times(log: Path) -> dict[int, float]:
     """When each batch of a log was written, in seconds since the epoch."""
     return {
-        int(path.name): path.stat().st_mtime
-        for path in log.glob("[0-9]*")
-        if path.name.isdigit()
+        int(path.name): path.stat().st_mtime for path in log.glob("[0-9]*") if path.name.isdigit()
     }

@@ -150,7 +150,7 @@ def test_a_key_outside_of_the_span_is_found(history: History) -> None:
 
 def test_a_scan_with_values_of_two_batches_is_found(history: History) -> None:
     old, new = page(history, 12), page(history, 20)
-    mixed = [new.value[0][0], *[item for item in new.value[0][1:]]]
+    mixed = list(new.value[0])
     place = next(i for i, item in enumerate(new.value[0]) if item not in old.value[0])
     key = mixed[place][0]
     mixed[place] = [key, history.value(TOTALS, key, 12)]

@@ -19,8 +19,11 @@ from queryable_state.streaming import StreamExecutionEnvironment
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tests.spark.feed import Feed
+
 cloudpickle.register_pickle_by_value(functions)  # type: ignore[no-untyped-call]
 
+SENSORS = [f"sensor_{number}" for number in range(40)]
 _WORK = Path(pyspark.__file__).parent / "work"
 
 
@@ -73,3 +76,20 @@ def executors(spark: SparkSession) -> dict[str, int]:
         if "--executor-id" in command and application in command:
             found[command[command.index("--executor-id") + 1]] = process.pid
     return found
+
+
+def feed_all(source: Feed) -> None:
+    """One reading of every sensor."""
+    source.add(*({"sensor": sensor, "temperature": 1.0} for sensor in SENSORS))
+
+
+def start_servers(env: StreamExecutionEnvironment, source: Feed) -> None:
+    """Runs batches until each executor has a server: a subtask waits for one, but not long."""
+    env.from_dataframe(source.dataframe()).key_by("sensor").as_queryable_state("warm").uid("warm")
+    job = env.execute_async("warm-up")
+    feed_all(source)
+    job.process_all_available()
+    while len(job.proxy_addresses()) < 2:
+        feed_all(source)
+        job.process_all_available()
+    job.cancel()

@@ -9,7 +9,7 @@ from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.cluster.conftest import executors
+from tests.cluster.conftest import SENSORS, executors, feed_all, start_servers
 from tests.spark.feed import Feed
 from tests.spark.functions import COUNTS, READINGS, CountPerKey
 from tests.spark.waiting import until
@@ -24,17 +24,10 @@ if TYPE_CHECKING:
 
     from queryable_state.streaming import JobClient, StreamExecutionEnvironment
 
-SENSORS = [f"sensor_{number}" for number in range(40)]
-
 
 def client_of(address: str) -> QueryableStateClient:
     host, _, port = address.rpartition(":")
     return QueryableStateClient(host, int(port), timeout_s=30)
-
-
-def feed_all(source: Feed) -> None:
-    """One reading of every sensor."""
-    source.add(*({"sensor": sensor, "temperature": 1.0} for sensor in SENSORS))
 
 
 def owners_of(env: StreamExecutionEnvironment, job: JobClient) -> set[str]:
@@ -57,18 +50,6 @@ def start_counting(env: StreamExecutionEnvironment, source: Feed) -> JobClient:
     job = env.execute_async("counting")
     job.process_all_available()
     return job
-
-
-def start_servers(env: StreamExecutionEnvironment, source: Feed) -> None:
-    """Runs batches until each executor has a server: a subtask waits for one, but not long."""
-    env.from_dataframe(source.dataframe()).key_by("sensor").as_queryable_state("warm").uid("warm")
-    job = env.execute_async("warm-up")
-    feed_all(source)
-    job.process_all_available()
-    while len(job.proxy_addresses()) < 2:
-        feed_all(source)
-        job.process_all_available()
-    job.cancel()
 
 
 def test_a_killed_executor_loses_its_range_and_says_so(
