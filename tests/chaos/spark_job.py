@@ -67,7 +67,9 @@ class KnownSparkJob:
 
     def asking(self) -> Asking:
         """Clients that ask while the `with` lasts; `keep` what they were told."""
-        return Asking(self.seed + len(self.reads), self._job.proxy_addresses, lambda: self.committed)
+        return Asking(
+            self.seed + len(self.reads), self._job.proxy_addresses, lambda: self.committed
+        )
 
     def keep(self, asking: Asking) -> None:
         """Takes what was answered for what is judged."""

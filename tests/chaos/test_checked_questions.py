@@ -56,14 +56,15 @@ def with_items(read: Read, items: list[Any]) -> Read:
 
 
 def test_right_answers_of_every_kind_pass(history: History) -> None:
+    asked: list[tuple[What, dict[str, Any]]] = [
+        *((what, {}) for what in What if what not in (What.SCAN, What.ENTRY)),
+        *((what, {"element": 3}) for what in (What.ENTRY, What.EXISTS)),
+        *((What.SCAN, {"span": span}) for span in (Span(), Span(prefix="key_2", limit=3))),
+    ]
     reads = [
         right(history, version, what, **fields)
         for version in range(10, NEWEST + 1)
-        for what, fields in (
-            *((what, {}) for what in What if what not in (What.SCAN, What.ENTRY)),
-            *((what, {"element": 3}) for what in (What.ENTRY, What.EXISTS)),
-            *((What.SCAN, {"span": span}) for span in (Span(), Span(prefix="key_2", limit=3))),
-        )
+        for what, fields in asked
     ]
     assert not kinds(history, *reads, calm=ALWAYS)
 
@@ -80,7 +81,7 @@ def test_right_answers_of_every_kind_pass(history: History) -> None:
     ],
 )
 def test_a_wrong_answer_of_any_kind_is_found(history: History, what: What, wrong: object) -> None:
-    fields = {"element": 3} if what == What.ENTRY else {}
+    fields: dict[str, Any] = {"element": 3} if what == What.ENTRY else {}
     read = dataclasses.replace(right(history, 20, what, **fields), value=wrong)
     assert kinds(history, read) == [Kind.WRONG_VALUE]
 
@@ -116,7 +117,7 @@ def test_a_cut_may_be_as_old_as_its_oldest_owner_and_no_older(history: History) 
     """One owner knew of the newer batch: that alone does not make the cut too old."""
     one = right(history, 21, key=KEYS[0], ended=121.3)
     other = right(history, 20, key=KEYS[1])
-    later = {"started": 125.0, "ended": 125.1, "cut": 7}
+    later: dict[str, Any] = {"started": 125.0, "ended": 125.1, "cut": 7}
     cut = [right(history, 20, key=key, **later) for key in KEYS[:2]]
     assert not kinds(history, one, other, *cut)
     both = right(history, 21, key=KEYS[1], ended=121.3)
@@ -183,7 +184,7 @@ def test_pages_with_a_gap_an_overlap_or_two_batches_are_found(history: History) 
 
 def test_a_scan_that_goes_back_is_found_and_one_that_goes_on_may(history: History) -> None:
     whole = page(history, 22)
-    later = {"started": 130.0, "ended": 130.1}
+    later: dict[str, Any] = {"started": 130.0, "ended": 130.1}
     assert kinds(history, whole, page(history, 21, **later)) == [Kind.WENT_BACK]
     rest = page(history, 21, span=Span(after=KEYS[3]), **later)
     assert not kinds(history, whole, rest)
@@ -220,11 +221,11 @@ def _entry(history: History, version: int) -> object:
 
 def test_a_batch_older_than_asked_for_is_found(history: History) -> None:
     """Who has committed batch 21 reads it."""
-    asked = {"mode": Mode.AT_LEAST, "bound": 21.0, "started": 125.0, "ended": 125.1}
+    asked: dict[str, Any] = {"mode": Mode.AT_LEAST, "bound": 21.0, "started": 125.0, "ended": 125.1}
     assert not kinds(history, right(history, 21, **asked))
     assert kinds(history, right(history, 20, **asked)) == [Kind.TOO_OLD]
     assert kinds(history, page(history, 20, **asked)) == [Kind.TOO_OLD]
-    stale = {"mode": Mode.WITHIN, "started": 125.0, "ended": 125.1}
+    stale: dict[str, Any] = {"mode": Mode.WITHIN, "started": 125.0, "ended": 125.1}
     assert not kinds(history, right(history, 21, bound=4.5, **stale))
     assert kinds(history, right(history, 20, bound=4.5, **stale)) == [Kind.TOO_OLD]
 
@@ -237,7 +238,7 @@ def test_uncommitted_answers_are_of_the_batch_or_the_one_before(history: History
         and history.value(TOTALS, KEY, version - 1) != history.value(TOTALS, KEY, version - 2)
     )
     # Before the commit, too.
-    asked = {"mode": Mode.UNCOMMITTED, "started": 50.0, "ended": 50.1}
+    asked: dict[str, Any] = {"mode": Mode.UNCOMMITTED, "started": 50.0, "ended": 50.1}
     named = right(history, changing, **asked)
     before, long_before = (
         dataclasses.replace(named, value=history.value(TOTALS, KEY, changing - back))

@@ -42,3 +42,9 @@ def test_buckets_split_and_empty_without_losing_a_key() -> None:
         if number % 1000:
             keys.remove(b"%05d" % number)
     assert keys.slice(b"", None, 20_000) == [b"%05d" % number for number in range(0, 10_007, 1000)]
+
+
+def test_many_keys_are_put_in_order_at_once() -> None:
+    numbers = [number * 7919 % 10_007 for number in range(10_007)]
+    keys = SortedKeys(b"%05d" % number for number in numbers)
+    assert keys.slice(b"", None, 20_000) == [b"%05d" % number for number in range(10_007)]

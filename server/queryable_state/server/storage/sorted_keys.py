@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from heapq import merge
+from itertools import islice
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -10,6 +12,8 @@ if TYPE_CHECKING:
 
 _BUCKET_KEYS = 1024
 """A bucket splits in two at twice this many keys: an insert moves at most so many pointers."""
+_RUN_KEYS = 4096
+"""Sorted in one step, which holds the interpreter."""
 
 
 class SortedKeys:
@@ -18,7 +22,7 @@ class SortedKeys:
     __slots__ = ("_buckets", "_last_keys")
 
     def __init__(self, keys: Iterable[bytes] = ()) -> None:
-        ordered = sorted(keys)
+        ordered = _sorted(keys)
         self._buckets = [
             ordered[first : first + _BUCKET_KEYS] for first in range(0, len(ordered), _BUCKET_KEYS)
         ]
@@ -75,3 +79,10 @@ class SortedKeys:
                 break
             place += 1
         return found
+
+
+def _sorted(keys: Iterable[bytes]) -> list[bytes]:
+    """Keys in order; no single step is longer than that of one run."""
+    left = iter(keys)
+    runs = list(iter(lambda: sorted(islice(left, _RUN_KEYS)), []))
+    return runs[0] if len(runs) == 1 else list(merge(*runs))
