@@ -55,16 +55,17 @@ class StateOverlay:
     def keys_from(self, start: bytes, end: bytes | None, limit: int) -> Sequence[bytes]:
         """The first `limit` keys of the own records with start <= key < end, in order."""
         self.sort()
-        pieces: list[list[bytes]] = []
+        pieces: list[tuple[list[bytes], range]] = []
         for run in self._runs or ():
             first = bisect_left(run, start)
             last = len(run) if end is None else bisect_left(run, end, first)
             if first < last:
-                pieces.append(run[first : min(last, first + limit)])
-        if sum(map(len, pieces)) <= _RUN_KEYS:
-            return sorted(chain.from_iterable(pieces))[:limit]
-        # Of many runs most keys are not wanted, and sorting them all is one long step.
-        return list(islice(merge(*pieces), limit))
+                pieces.append((run, range(first, min(last, first + limit))))
+        if sum(len(places) for _, places in pieces) <= _RUN_KEYS:
+            found = [run[places.start : places.stop] for run, places in pieces]
+            return sorted(chain.from_iterable(found))[:limit]
+        # Of many runs most keys are not wanted: sorting them all is one long step.
+        return list(islice(merge(*(map(run.__getitem__, places) for run, places in pieces)), limit))
 
 
 class Overlay:
