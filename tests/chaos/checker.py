@@ -187,7 +187,8 @@ def _check_bound(history: History, read: Read, newest: int) -> list[Violation]:
     """Whether the batch is as new as it was asked for."""
     if read.mode == Mode.AT_LEAST and not fits(history, read, int(read.bound), newest):
         return [Violation(Kind.TOO_OLD, str(read))]
-    oldest_s = read.started - read.bound - _CLOCKS_S
-    if read.mode == Mode.WITHIN and read.version is not None and read.commit_s < oldest_s:
+    if read.mode != Mode.WITHIN or read.version is None or read.goes_on:
+        return []
+    if read.commit_s < read.started - read.bound - _CLOCKS_S:
         return [Violation(Kind.TOO_OLD, f"{read}; committed at {read.commit_s:.3f}")]
     return []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from tests.chaos.asker import Asker
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
     from queryable_state.server.testing.cluster import InProcessCluster
 
-_DEADLINE_S = 30.0
-_TIMEOUT_S = 3.0
+_DEADLINE_S = 60.0
 _ASKERS = 3
 """Questions a client has under way."""
 
@@ -91,30 +90,34 @@ class KnownJob:
                 await asyncio.sleep(0.005)
 
     @asynccontextmanager
-    async def asking(self) -> AsyncIterator[None]:
-        """Has clients ask at random: one that goes to owners, one that stays on a proxy."""
+    async def asking(self, *, timeout_s: float = 3.0) -> AsyncIterator[None]:
+        """Has clients ask at random: one that goes to owners, one that stays on a proxy.
+
+        What is under way at the end is given up: it may wait for a batch that does not come.
+        """
         proxy = await self.cluster.add_proxy()
         host, _, port = proxy.address.rpartition(":")
-        stop = asyncio.Event()
-        async with asyncio.TaskGroup() as askers:
+        async with AsyncExitStack() as clients:
+            askers: list[asyncio.Task[None]] = []
             for direct in (True, False):
-                client = QueryableStateClient(host, int(port), direct=direct, timeout_s=_TIMEOUT_S)
-                askers.create_task(self._ask_on(client, stop))
+                client = QueryableStateClient(host, int(port), direct=direct, timeout_s=timeout_s)
+                await clients.enter_async_context(client)
+                askers += [asyncio.create_task(self._ask_on(client)) for _ in range(_ASKERS)]
             try:
                 yield
             finally:
-                stop.set()
+                for asker in askers:
+                    asker.cancel()
+                outcomes = await asyncio.gather(*askers, return_exceptions=True)
+            for outcome in outcomes:
+                if not isinstance(outcome, asyncio.CancelledError):
+                    raise RuntimeError("who asks has ended by itself") from outcome
 
-    async def _ask_on(self, client: QueryableStateClient, stop: asyncio.Event) -> None:
-        async def ask() -> None:
-            chance = random.Random(self.chance.random())
-            asker = Asker(client, STATES, chance, committed=lambda: self.committed)
-            while not stop.is_set():
-                self.reads += await asker.ask()
-
-        async with client, asyncio.TaskGroup() as asking:
-            for _ in range(_ASKERS):
-                asking.create_task(ask())
+    async def _ask_on(self, client: QueryableStateClient) -> None:
+        chance = random.Random(self.chance.random())
+        asker = Asker(client, STATES, chance, committed=lambda: self.committed)
+        while True:
+            self.reads += await asker.ask()
 
 
 async def stop_a_server(job: KnownJob) -> None:

@@ -61,10 +61,9 @@ def version_of(read: Read) -> int:
 
 
 def _keys(history: History, read: Read, cuts: dict[int, list[Key]]) -> Iterable[Key]:
+    if read.goes_on:
+        return ()
     if read.what == What.SCAN:
-        assert read.span is not None
-        if read.span.after is not None:
-            return ()
         return [(read.state, key) for key in history.keys_of(read.state)]
     return cuts[read.cut] if read.cut else [(read.state, read.key)]
 

@@ -96,6 +96,11 @@ class Read:
         """Whether there was no answer."""
         return bool(self.error)
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether it is a page behind another one, as of whose batch it is."""
+        return self.span is not None and self.span.after is not None
+
     def __str__(self) -> str:
         what = f"{self.error}: {self.message}" if self.refused else f"{self.value}"
         at = "" if self.version is None else f" at batch {self.version} of {self.server}"

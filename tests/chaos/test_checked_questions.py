@@ -228,6 +228,8 @@ def test_a_batch_older_than_asked_for_is_found(history: History) -> None:
     stale: dict[str, Any] = {"mode": Mode.WITHIN, "started": 125.0, "ended": 125.1}
     assert not kinds(history, right(history, 21, bound=4.5, **stale))
     assert kinds(history, right(history, 20, bound=4.5, **stale)) == [Kind.TOO_OLD]
+    # A page that goes on is of the batch of the one before, however old that has become.
+    assert not kinds(history, page(history, 20, bound=4.5, span=Span(after=KEYS[3]), **stale))
 
 
 def test_uncommitted_answers_are_of_the_batch_or_the_one_before(history: History) -> None:
