@@ -192,7 +192,7 @@ class Asker:
         chance = self._chance
         span = self._span(one.state)
         if chance.random() < 0.5 and one.mode != Mode.UNCOMMITTED:
-            span = span._replace(limit=chance.randrange(1, 30))
+            span = span._replace(limit=chance.randrange(4, 30))
         going_on = span.limit is not None and chance.random() < 0.7
         one = replace(one, cut=secrets.randbits(53) if going_on else 0)
         reads: list[Read] = []
