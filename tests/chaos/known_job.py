@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 _DEADLINE_S = 60.0
 _ASKERS = 3
-"""Questions a client has under way."""
+"""Each has a question under way, of a client, beside those that wait."""
+_PATIENCE_S = 0.1
+_MOST_WAITING = 8
 
 
 class KnownJob:
@@ -114,10 +116,23 @@ class KnownJob:
                     raise RuntimeError("who asks has ended by itself") from outcome
 
     async def _ask_on(self, client: QueryableStateClient) -> None:
+        """Asks one question after the other; one that waits for a batch holds up no others."""
         chance = random.Random(self.chance.random())
         asker = Asker(client, STATES, chance, committed=lambda: self.committed)
-        while True:
-            self.reads += await asker.ask()
+        waiting: set[asyncio.Task[list[Read]]] = set()
+        try:
+            while True:
+                waiting.add(asyncio.create_task(asker.ask()))
+                patience_s = _PATIENCE_S if len(waiting) < _MOST_WAITING else None
+                done, waiting = await asyncio.wait(
+                    waiting, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED
+                )
+                for question in done:
+                    self.reads += question.result()
+        finally:
+            for question in waiting:
+                question.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
 
 
 async def stop_a_server(job: KnownJob) -> None:
