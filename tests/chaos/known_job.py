@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from tests.chaos.asker import Asker
@@ -14,6 +14,7 @@ from tests.chaos.history import History
 from tests.chaos.workload import JOB_NAME, STATES
 
 from queryable_state.client import QueryableStateClient
+from queryable_state.wire.errors import CheckpointError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -188,8 +189,9 @@ async def kill_the_servers_of_a_batch_that_is_written_again(job: KnownJob) -> No
 
 
 async def take_a_checkpoint(job: KnownJob) -> None:
-    """Restores after this one begin at it."""
-    await job.checkpoint()
+    """Restores begin at it; one that a lost lease interrupts leaves those there are."""
+    with suppress(CheckpointError):
+        await job.checkpoint()
 
 
 MOVES = {

@@ -51,7 +51,7 @@ async def test_answers_are_right_and_nothing_is_refused_while_batches_commit(
 async def test_answers_are_right_while_servers_come_and_go(backend: str, tmp_path: Path) -> None:
     """Killed or stopped, before and after the seal; refusals are allowed, wrong answers are not."""
     job = KnownJob(seed=11)
-    async with InProcessCluster(tmp_path, servers=2, lease_ms=1_000, backend=backend) as cluster:
+    async with InProcessCluster(tmp_path, servers=2, lease_ms=1_500, backend=backend) as cluster:
         job.start(cluster)
         await job.run(6)
         async with job.asking():
