@@ -22,7 +22,7 @@ pytestmark = pytest.mark.parametrize("backend", ["heap", "rocksdb"])
 
 KEYS = [f"key_{number:05}" for number in range(4_000)]
 # More in all than a connection holds of what an owner has sent before it went.
-LARGE = "x" * 6_000
+LARGE = "x" * 10_000
 
 
 def wide(cluster: InProcessCluster, query_id: bytes | None = None) -> InProcessJob:
