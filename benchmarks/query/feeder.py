@@ -13,7 +13,7 @@ import json
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from benchmarks.query.dataset import Dataset
 
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 INTERVAL_S = 0.2
+FLINK_BACKENDS: dict[str, Literal["hashmap", "rocksdb"]] = {
+    "flink-heap": "hashmap",
+    "flink-rocksdb": "rocksdb",
+}
 
 
 def updates_per_interval(updates_per_second: int) -> int:
@@ -82,6 +86,12 @@ def open_target(options: argparse.Namespace, dataset: Dataset) -> Iterator[Targe
 
         yield RedisTarget(options.port, dataset)
         return
+    if options.kind in FLINK_BACKENDS:
+        from benchmarks.query.flink_target import FlinkTarget
+
+        with FlinkTarget(dataset, backend=FLINK_BACKENDS[options.kind]) as flink:
+            yield flink
+        return
     from benchmarks.query.job_target import JobTarget
 
     with JobTarget(dataset, backend=options.kind, servers=options.servers) as target:
@@ -90,7 +100,7 @@ def open_target(options: argparse.Namespace, dataset: Dataset) -> Iterator[Targe
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("kind", choices=("heap", "rocksdb", "redis"))
+    parser.add_argument("kind", choices=("heap", "rocksdb", "redis", *FLINK_BACKENDS))
     parser.add_argument("--keys", type=int, required=True)
     parser.add_argument("--updates-per-second", type=int, required=True)
     parser.add_argument("--servers", type=int, default=1, help="state servers the keys are over")

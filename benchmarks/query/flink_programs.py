@@ -1,0 +1,110 @@
+"""The two Java programs of the Flink peer: built once by Maven, then started as processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+PROJECT = Path(__file__).resolve().parents[1] / "peers" / "flink"
+TARGET = PROJECT / "target"
+HOW_TO_GET_IT = (
+    "no Flink rows: they need Maven and a JDK of Java 17 "
+    "(apt-get install maven openjdk-17-jdk-headless)"
+)
+OPENED = (
+    "java.base/java.lang",
+    "java.base/java.lang.invoke",
+    "java.base/java.lang.reflect",
+    "java.base/java.io",
+    "java.base/java.net",
+    "java.base/java.nio",
+    "java.base/java.text",
+    "java.base/java.time",
+    "java.base/java.util",
+    "java.base/java.util.concurrent",
+    "java.base/java.util.concurrent.atomic",
+    "java.base/java.util.concurrent.locks",
+    "java.base/sun.net.util",
+)
+"""Packages Flink reflects into, as its own configuration opens them on Java 17."""
+
+
+def build() -> str | None:
+    """Builds the programs where they are older than their sources; else says what is missing."""
+    if shutil.which("mvn") is None or shutil.which("javac") is None:
+        return HOW_TO_GET_IT
+    sources = [PROJECT / "pom.xml", *PROJECT.glob("src/**/*.java")]
+    built = TARGET / "flink-peer-1.jar"
+    newest = max(source.stat().st_mtime for source in sources)
+    if not built.exists() or built.stat().st_mtime < newest:
+        ended = subprocess.run(
+            ["mvn", "-q", "-B", "package"], cwd=PROJECT, capture_output=True, text=True, check=False
+        )
+        if ended.returncode:
+            return f"no Flink rows: mvn package in {PROJECT} failed:\n{ended.stdout[-2000:]}"
+    return None
+
+
+class FlinkProgram:
+    """One JVM that is told what to do in lines and answers each with one line of JSON."""
+
+    def __init__(self, name: str, *arguments: str) -> None:
+        self._name = name
+        java_home = os.environ.get("JAVA_HOME")
+        self._process = subprocess.Popen(
+            [
+                str(Path(java_home, "bin", "java")) if java_home else "java",
+                "-Xmx1g",
+                "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
+                *(f"--add-opens={package}=ALL-UNNAMED" for package in OPENED),
+                "-cp",
+                f"{TARGET / 'classes'}:{TARGET / 'lib'}/*",
+                f"queryablestate.benchmarks.{name}",
+                *arguments,
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process.stdout.close()
+
+    def command(self, line: str) -> dict[str, Any]:
+        """Sends one line; returns the answer to it."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{line}\n")
+        self._process.stdin.flush()
+        return self.read()
+
+    def read(self) -> dict[str, Any]:
+        """The next line it says."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{self._name} ended; its error stands above")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
