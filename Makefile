@@ -7,11 +7,11 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test chaos check format proto bench flights-matrix lock clean
+.PHONY: help setup demo test chaos check format proto bench plots flights-matrix lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo 'ARGS="..." passes options on to demo, test, chaos, bench, flights-matrix and lock.'
+	@echo 'ARGS="..." passes options on to demo, test, chaos, bench, plots, flights-matrix and lock.'
 
 setup: ## Bring .venv up to date (PYTHON=... names the Python to use)
 	@PYTHON="$(PYTHON)" scripts/setup.sh
@@ -42,10 +42,11 @@ format: setup ## Format the code and fix what the linter can fix
 proto: setup ## Generate the code of the .proto files
 	$(PY) scripts/generate_protos.py
 
-bench: setup ## Measure queries, streaming and recovery
-	$(RUN) python -m benchmarks.query $(ARGS)
-	$(RUN) python -m benchmarks.streaming $(ARGS)
-	$(RUN) python -m benchmarks.recovery $(ARGS)
+bench: setup ## Measure it all beside its peers (ARGS="query --quick --json FILE", ARGS="--help")
+	$(RUN) python -m benchmarks $(ARGS)
+
+plots: setup ## Draw docs/plots from figures of make bench (ARGS="FILE ...")
+	$(PY) -m benchmarks.plots $(ARGS)
 
 flights-matrix: setup ## Compare flights with pandas: each backend, one and two executors
 	@set -e; for backend in heap rocksdb; do \
@@ -65,6 +66,7 @@ lock: | $(PY) ## Refresh requirements.lock within pyproject.toml's bounds (ARGS=
 
 clean: ## Remove what builds, tests and Spark leave behind; .venv stays
 	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf benchmarks/peers/flink/target
 	rm -rf spark-warehouse metastore_db derby.log .venv/lib/python3.*/site-packages/pyspark/work
 	find client server streaming proto tests examples benchmarks scripts \
 	  -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -38,9 +38,11 @@ async def closed_loop(
     in_flight: int,
     warm_up_s: float,
     seconds: float,
+    answering_errors: tuple[type[Exception], ...] = (),
 ) -> LoopSample:
     """Asks for `order`'s items round and round and checks each answer.
 
+    Errors of the types in `answering_errors` are answers.
     Answers given during the warm-up are checked, not counted. Raises
     `WrongAnswerError` at the first wrong one.
     """
@@ -65,7 +67,10 @@ async def closed_loop(
             position += 1
             if position == size:
                 position = 0
-            answer = await ask(item)
+            try:
+                answer = await ask(item)
+            except answering_errors as error:
+                answer = error
             answered = clock()
             if not check(item, answer):
                 raise WrongAnswerError(f"item {item}: {answer!r}")

@@ -25,6 +25,11 @@ class Dataset:
         return [f"sensor_{number}" for number in range(self.size)]
 
     @cached_property
+    def missing_keys(self) -> list[str]:
+        """As many keys as there are, none of them there."""
+        return [f"absent_{number}" for number in range(self.size)]
+
+    @cached_property
     def stems(self) -> list[str]:
         """What a key's value begins with at every revision; distinct by key."""
         lengths = random.Random(7)

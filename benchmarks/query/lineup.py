@@ -1,73 +1,119 @@
-"""Starts what is asked: redis, jobs with their state servers, proxies; and a client of each."""
+"""Starts what is asked: Flink, redis, jobs with their state servers, proxies; and who asks each."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING
 
+from benchmarks.query import flink_programs
+from benchmarks.query.asking import AsyncioAsking, Measured
 from benchmarks.query.feeding import Feeding
-from benchmarks.query.measuring import Measured
-from benchmarks.query.peers import RedisPeer, StatePeer
+from benchmarks.query.flink_asking import FlinkAsking
+from benchmarks.query.redis_peer import RedisPeer
 from benchmarks.query.redis_server import HOW_TO_GET_IT, redis_server
+from benchmarks.query.state_peer import StatePeer
 
 if TYPE_CHECKING:
     import contextlib
     from collections.abc import Sequence
 
     from benchmarks.query.dataset import Dataset
-    from benchmarks.query.peers import Peer
+    from benchmarks.query.peer import Peer
+
+TITLES = {
+    "heap": "direct, heap",
+    "rocksdb": "direct, RocksDB",
+    "proxy": "proxy, RocksDB",
+    "split": "proxy, 2 RocksDB",
+    "flink-heap": "Flink, heap",
+    "flink-rocksdb": "Flink, RocksDB",
+    "redis": "redis-py asyncio",
+    "redis-16": "redis-py, 16 connections",
+    "redis-64": "redis-py, 64 connections",
+}
+"""The peers in the order of the tables."""
+OPEN_LOOPED = ("rocksdb", "redis-16", "redis-64")
+"""Who is asked in open loops: ours, and redis-py over pools of a size a good user would choose."""
 
 
-async def lineup(
-    stack: contextlib.AsyncExitStack,
-    names: Sequence[str],
-    dataset: Dataset,
-    updates_per_second: int,
-) -> tuple[list[Measured], list[str]]:
-    """The peers by name, loaded and connected, in the order of the tables; and remarks on them.
+class Lineup:
+    """The peers by name, loaded and connected; everything ends with the stack."""
 
-    Everything ends with the stack.
-    """
-    arguments = ["--keys", str(dataset.size), "--updates-per-second", str(updates_per_second)]
-    measured: list[Measured] = []
-    remarks: list[str] = []
+    def __init__(
+        self, stack: contextlib.AsyncExitStack, dataset: Dataset, updates_per_second: int
+    ) -> None:
+        self.measured: list[Measured] = []
+        self.remarks: list[str] = []
+        self._stack = stack
+        self._dataset = dataset
+        self._feeder_arguments = (
+            *("--keys", str(dataset.size)),
+            *("--updates-per-second", str(updates_per_second)),
+        )
 
-    async def feeding(kind: str, *more: str) -> Feeding:
-        return stack.enter_context(await asyncio.to_thread(Feeding, kind, *arguments, *more))
+    async def add(self, names: Sequence[str], *, jvm_warm_up_s: float) -> None:
+        """Starts the peers of these names."""
+        if "heap" in names:
+            heap = await self._feeding("heap")
+            await self._add_state("heap", heap, heap.description["proxies"][0], direct=True)
+        if "rocksdb" in names or "proxy" in names:
+            one = await self._feeding("rocksdb")
+            if "rocksdb" in names:
+                await self._add_state("rocksdb", one, one.description["proxies"][0], direct=True)
+            if "proxy" in names:
+                alone = one.description["stand_alone_proxy"]
+                await self._add_state("proxy", one, alone, direct=False)
+        if "split" in names:
+            two = await self._feeding("rocksdb", "--servers", "2")
+            alone = two.description["stand_alone_proxy"]
+            await self._add_state("split", two, alone, direct=False)
+        await self._add_flink([name for name in names if "flink" in name], jvm_warm_up_s)
+        await self._add_redis([name for name in names if "redis" in name])
 
-    async def add(peer: Peer, feeder: Feeding) -> None:
-        measured.append(Measured(await stack.enter_async_context(peer), feeder))
+    async def _feeding(self, kind: str, *arguments: str) -> Feeding:
+        feeder = await asyncio.to_thread(Feeding, kind, *self._feeder_arguments, *arguments)
+        return self._stack.enter_context(feeder)
 
-    def state_peer(name: str, feeder: Feeding, address: str, *, direct: bool) -> StatePeer:
-        job_id = feeder.description["job_id"]
-        return StatePeer(name, dataset, address=address, job_id=job_id, direct=direct)
+    async def _add_state(self, name: str, feeding: Feeding, address: str, *, direct: bool) -> None:
+        job_id = feeding.description["job_id"]
+        peer = StatePeer(TITLES[name], self._dataset, address=address, job_id=job_id, direct=direct)
+        await self._add_peer(peer, feeding)
 
-    if "heap" in names:
-        heap = await feeding("heap")
-        proxy = heap.description["proxies"][0]
-        await add(state_peer("direct, heap", heap, proxy, direct=True), heap)
-    if "rocksdb" in names or "proxy" in names:
-        rocksdb = await feeding("rocksdb")
-        if "rocksdb" in names:
-            proxy = rocksdb.description["proxies"][0]
-            await add(state_peer("direct, RocksDB", rocksdb, proxy, direct=True), rocksdb)
-        if "proxy" in names:
-            alone = rocksdb.description["stand_alone_proxy"]
-            await add(state_peer("proxy, RocksDB", rocksdb, alone, direct=False), rocksdb)
-    if "split" in names:
-        two = await feeding("rocksdb", "--servers", "2")
-        alone = two.description["stand_alone_proxy"]
-        await add(state_peer("proxy, 2 RocksDB", two, alone, direct=False), two)
-    if "redis" in names or "redis-pool" in names:
-        port = stack.enter_context(redis_server())
+    async def _add_peer(self, peer: Peer, feeding: Feeding) -> None:
+        await self._stack.enter_async_context(peer)
+        self.measured.append(Measured(AsyncioAsking(peer, self._dataset), feeding))
+
+    async def _add_flink(self, names: Sequence[str], jvm_warm_up_s: float) -> None:
+        if not names:
+            return
+        if missing := await asyncio.to_thread(flink_programs.build):
+            self.remarks.append(missing)
+            return
+        for name in names:
+            feeding = await self._feeding(name)
+            asking = await self._stack.enter_async_context(
+                FlinkAsking(
+                    TITLES[name],
+                    self._dataset,
+                    port=feeding.description["port"],
+                    job_id=feeding.description["job_id"],
+                )
+            )
+            await asyncio.to_thread(feeding.run)
+            await asking.warm_up(jvm_warm_up_s)
+            await asyncio.to_thread(feeding.pause)
+            self.measured.append(Measured(asking, feeding))
+
+    async def _add_redis(self, names: Sequence[str]) -> None:
+        if not names:
+            return
+        port = self._stack.enter_context(redis_server())
         if port is None:
-            remarks.append(HOW_TO_GET_IT)
-        else:
-            fed = await feeding("redis", "--port", str(port))
-            remarks.append(f"redis-server {fed.description['version']}")
-            if "redis" in names:
-                await add(RedisPeer("redis-py asyncio", dataset, port), fed)
-            if "redis-pool" in names:
-                pooled = RedisPeer("redis-py, 16 connections", dataset, port, connections=16)
-                await add(pooled, fed)
-    return measured, remarks
+            self.remarks.append(HOW_TO_GET_IT)
+            return
+        feeding = await self._feeding("redis", "--port", str(port))
+        self.remarks.append(f"redis-server {feeding.description['version']}")
+        for name in names:
+            _, _, connections = name.partition("-")
+            peer = RedisPeer(TITLES[name], self._dataset, port, connections=int(connections or 0))
+            await self._add_peer(peer, feeding)

@@ -1,46 +1,41 @@
-"""Takes the peers in turn through the closed loops, and proves each answer right."""
+"""Takes the peers in turn through closed and open loops, and proves each answer right."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import sys
-import time
 from collections import defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from benchmarks.closed_loop import LoopSample, WrongAnswerError, closed_loop
 from benchmarks.figures import thousands
-from benchmarks.query.dataset import BATCH_KEYS
+from benchmarks.open_loop import OpenLoopSample, open_loop
+from benchmarks.query.asking import AsyncioAsking
+from benchmarks.rate_search import RateSearch
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Sequence
 
+    from benchmarks.closed_loop import LoopSample
+    from benchmarks.query.asking import Measured
     from benchmarks.query.dataset import Dataset
     from benchmarks.query.feeding import Feeding
-    from benchmarks.query.peers import Peer
+    from benchmarks.query.question import Question
 
-
-SETTLE_S = 20.0
-"""How long after the last write its commit may take to reach all servers."""
-
-
-@dataclass(frozen=True)
-class Measured:
-    """A peer and who writes to it while it is asked."""
-
-    peer: Peer
-    feeding: Feeding
+HELD_P99_US = 5_000.0
+"""An open loop's rate is held while its p99 is below this."""
+FIRST_RATE = 4_000.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """How long and how often."""
 
-    in_flight: tuple[int, ...]
-    many_in_flight: tuple[int, ...]
-    """For the answers of `BATCH_KEYS` keys."""
+    in_flight: dict[Question, tuple[int, ...]]
+    """What is asked in closed loops, and how many await their answers at once."""
+    open_loops: bool
     rounds: int
     seconds: float
     warm_up_s: float
@@ -50,94 +45,114 @@ class Plan:
 
 @dataclass
 class Samples:
-    """All loops of a run, by peer and awaits in flight."""
+    """All loops of a run, by peer."""
 
-    single: dict[tuple[str, int], list[LoopSample]] = field(
-        default_factory=lambda: defaultdict(list)
+    closed: dict[Question, dict[tuple[str, int], list[LoopSample]]] = field(
+        default_factory=lambda: defaultdict(lambda: defaultdict(list))
     )
-    many: dict[tuple[str, int], list[LoopSample]] = field(default_factory=lambda: defaultdict(list))
-    """`per_second` and `cpu_us` by key, latencies of the whole answer."""
+    """By question, then by peer and awaits in flight."""
+    open: dict[str, list[OpenLoopSample]] = field(default_factory=lambda: defaultdict(list))
+    """Every try at every rate."""
+    highest_rate: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    """The highest rate held in each search."""
 
 
-async def measure(measured: Sequence[Measured], dataset: Dataset, plan: Plan) -> Samples:
+async def measure(
+    measured: Sequence[Measured], open_looped: Sequence[str], dataset: Dataset, plan: Plan
+) -> Samples:
     """Runs every loop of the plan; the peers alternate, every other round backwards.
 
     Raises `WrongAnswerError` where any answer, or at the end any of all values, is wrong.
     """
     samples = Samples()
-    order = dataset.order()
-    starts = list(range(0, dataset.size - BATCH_KEYS + 1, BATCH_KEYS))
     for number in range(plan.rounds):
         turn = list(measured) if number % 2 == 0 else list(reversed(measured))
-        for in_flight in plan.in_flight:
-            for one in turn:
-                sample = await _loop(one, order, in_flight, plan, many=False)
-                samples.single[one.peer.name, in_flight].append(sample)
-                _say(number, one, f"{in_flight:5}", sample)
-        for in_flight in plan.many_in_flight:
-            for one in turn:
-                sample = await _loop(one, starts, in_flight, plan, many=True)
-                samples.many[one.peer.name, in_flight].append(sample)
-                _say(number, one, f"{in_flight:2}x{BATCH_KEYS}", sample)
+        for question, counts in plan.in_flight.items():
+            for in_flight in counts:
+                for one in turn:
+                    if question in one.asking.questions:
+                        sample = await _closed_loop(one, question, in_flight, plan)
+                        samples.closed[question][one.asking.name, in_flight].append(sample)
+                        _say(number, one.asking.name, f"{question} {in_flight:5} in flight", sample)
+        if plan.open_loops:
+            await _search_rates(
+                [one for one in turn if one.asking.name in open_looped], plan, samples
+            )
     for one in measured:
-        await _check_all(one, dataset, plan)
+        truth = dataset.values_at(one.feeding.revision, plan.updates)
+        await one.asking.check_all(truth, one.feeding.revision)
+        print(
+            f"{one.asking.name}: all {dataset.size:,} values as written last, "
+            f"revision {one.feeding.revision}",
+            file=sys.stderr,
+        )
     return samples
 
 
-async def _loop(
-    one: Measured, order: Sequence[int], in_flight: int, plan: Plan, *, many: bool
-) -> LoopSample:
-    await asyncio.to_thread(one.feeding.run)
+async def _closed_loop(one: Measured, question: Question, in_flight: int, plan: Plan) -> LoopSample:
+    async with _fed_and_frozen(one.feeding):
+        return await one.asking.closed_loop(
+            question, in_flight, warm_up_s=plan.warm_up_s, seconds=plan.seconds
+        )
+
+
+async def _search_rates(turn: Sequence[Measured], plan: Plan, samples: Samples) -> None:
+    """One search for each peer, all in step: each in turn tries the next rate of its own."""
+    searches = {one.asking.name: RateSearch(FIRST_RATE) for one in turn}
+    while searches:
+        for one in turn:
+            name = one.asking.name
+            if name not in searches:
+                continue
+            search = searches[name]
+            rate = search.next_rate()
+            if rate is None:
+                samples.highest_rate[name].append(search.highest)
+                del searches[name]
+                continue
+            sample = await _open_loop(one, rate, plan)
+            search.record(sample.holds(HELD_P99_US))
+            samples.open[name].append(sample)
+            print(
+                f"open loop: {name:24} {thousands(rate):>6}/s  p50 {sample.p50_us:.0f} us  "
+                f"p99 {sample.p99_us:.0f} us{'' if sample.kept_up else '  did not keep up'}",
+                file=sys.stderr,
+                flush=True,
+            )
+
+
+async def _open_loop(one: Measured, rate: float, plan: Plan) -> OpenLoopSample:
+    asking = one.asking
+    assert isinstance(asking, AsyncioAsking)
+    async with _fed_and_frozen(one.feeding):
+        return await open_loop(
+            asking.peer.ask,
+            asking.peer.is_right,
+            asking.order,
+            rate=rate,
+            warm_up_s=plan.warm_up_s / 2,
+            seconds=plan.seconds,
+        )
+
+
+@contextlib.asynccontextmanager
+async def _fed_and_frozen(feeding: Feeding) -> AsyncIterator[None]:
+    """Updates are written meanwhile; what was there before is not looked through for garbage."""
+    await asyncio.to_thread(feeding.run)
     gc.collect()
     gc.freeze()
     try:
-        sample = await closed_loop(
-            one.peer.ask_many if many else one.peer.ask,
-            one.peer.are_right if many else one.peer.is_right,
-            order,
-            in_flight=in_flight,
-            warm_up_s=plan.warm_up_s,
-            seconds=plan.seconds,
-        )
+        yield
     finally:
         gc.unfreeze()
-        await asyncio.to_thread(one.feeding.pause)
-    if many:
-        return replace(
-            sample,
-            per_second=sample.per_second * BATCH_KEYS,
-            cpu_us=sample.cpu_us / BATCH_KEYS,
-        )
-    return sample
+        await asyncio.to_thread(feeding.pause)
 
 
-async def _check_all(one: Measured, dataset: Dataset, plan: Plan) -> None:
-    """Every key has exactly the value written last."""
-    deadline = time.monotonic() + SETTLE_S
-    truth = dataset.values_at(one.feeding.revision, plan.updates)
-    for start in range(0, dataset.size - BATCH_KEYS + 1, BATCH_KEYS):
-        answers = await one.peer.ask_many(start)
-        while not one.peer.is_at(one.feeding.revision, answers):
-            if time.monotonic() > deadline:
-                raise WrongAnswerError(f"{one.peer.name} is behind {one.feeding.revision}")
-            await asyncio.sleep(0.01)
-            answers = await one.peer.ask_many(start)
-        found = one.peer.texts(answers)
-        wanted = truth[start : start + BATCH_KEYS]
-        if found != wanted:
-            raise WrongAnswerError(f"{one.peer.name}, keys from {start}: {found}, not {wanted}")
+def _say(number: int, name: str, loop: str, sample: LoopSample) -> None:
     print(
-        f"{one.peer.name}: all {dataset.size:,} values as written last, "
-        f"revision {one.feeding.revision}",
-        file=sys.stderr,
-    )
-
-
-def _say(number: int, one: Measured, loop: str, sample: LoopSample) -> None:
-    print(
-        f"round {number + 1}: {one.peer.name:24} {loop} in flight "
-        f"{thousands(sample.per_second):>6} keys/s  p50 {sample.p50_us:.0f} us  "
-        f"p99 {sample.p99_us:.0f} us  client CPU {sample.cpu_us:.2f} us a key",
+        f"round {number + 1}: {name:24} {loop} {thousands(sample.per_second):>6} keys/s  "
+        f"p50 {sample.p50_us:.0f} us  p99 {sample.p99_us:.0f} us  "
+        f"CPU of who asks {sample.cpu_us:.2f} us a key",
         file=sys.stderr,
         flush=True,
     )

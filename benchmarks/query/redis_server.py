@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
 from typing import TYPE_CHECKING
 
 import redis
+
+from benchmarks.query.free_port import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +28,7 @@ def redis_server() -> Iterator[int | None]:
         yield None
         return
     with tempfile.TemporaryDirectory(prefix="benchmark-redis-") as folder:
-        port = _free_port()
+        port = free_port()
         process = subprocess.Popen(
             [executable, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", folder],
             stdout=subprocess.DEVNULL,
@@ -52,9 +53,3 @@ def _wait(port: int, process: subprocess.Popen[bytes]) -> None:
             if process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"redis-server did not start on port {port}") from refusal
             time.sleep(0.02)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

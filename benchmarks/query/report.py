@@ -6,105 +6,145 @@ from typing import TYPE_CHECKING
 
 from benchmarks.figures import Spread, table, thousands
 from benchmarks.query.dataset import BATCH_KEYS
+from benchmarks.query.measuring import HELD_P99_US
+from benchmarks.query.question import Question
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from benchmarks.closed_loop import LoopSample
     from benchmarks.query.measuring import Samples
 
-FACTS_DIRECT = {1: 4_800, 4: 19_000, 16: 64_000, 64: 153_000, 256: 270_000, 1024: 532_000}
-"""Keys a second of the prototype, direct to a RocksDB server, on two quiet CPUs."""
+    Loops = dict[tuple[str, int], list[LoopSample]]
+
+TITLES = {
+    Question.HITS: "single keys",
+    Question.MISSES: "single keys that are not there",
+    Question.HUNDREDS: f"answers of {BATCH_KEYS} keys",
+}
 
 
-def report(samples: Samples, names: Sequence[str], reference: str) -> str:
-    """Keys a second, latencies, and ratios to the reference peer where it was run."""
-    parts = ["Keys a second (median of rounds), single keys:", _rates(samples.single, names)]
-    parts += ["Lowest to highest round:", _ranges(samples.single, names)]
-    parts += ["p50 / p99 in us, single keys:", _latencies(samples.single, names)]
-    parts += ["CPU of the asking process in us a key:", _cpu(samples.single, names)]
-    if reference in names:
-        parts += [f"Against {reference}:", _ratios(samples.single, names, reference)]
-    if samples.many:
-        parts += [f"Keys a second, answers of {BATCH_KEYS} keys:", _rates(samples.many, names)]
-        parts += [f"p50 / p99 in us, answers of {BATCH_KEYS} keys:"]
-        parts += [_latencies(samples.many, names)]
-        if reference in names:
-            parts += [f"Against {reference}:", _ratios(samples.many, names, reference)]
+def report(samples: Samples, names: Sequence[str], references: Sequence[str]) -> str:
+    """Rates, latencies, and ratios to the reference peers where they were run."""
+    parts: list[str] = []
+    for question, loops in samples.closed.items():
+        title = TITLES[question]
+        asked = [name for name in names if any(name == peer for peer, _ in loops)]
+        parts += [f"Keys a second (median of rounds), {title}:", _table(loops, asked, _rate)]
+        if question is Question.HITS:
+            parts += ["Lowest to highest round:", _table(loops, asked, _range)]
+        parts += [f"p50 / p99 in us, {title}:", _table(loops, asked, _latency)]
+        if question is Question.HITS:
+            parts += ["CPU of the asking process in us a key:", _table(loops, asked, _cpu)]
+        for reference in references:
+            if reference in asked:
+                parts += [f"Keys a second against {reference}, {title}:"]
+                parts += [_against(loops, asked, reference)]
+    if Question.MISSES in samples.closed and Question.HITS in samples.closed:
+        parts += ["Misses a second against hits a second:", _misses_against_hits(samples, names)]
+    if samples.highest_rate:
+        limit = f"{HELD_P99_US / 1000:g} ms"
+        parts += [f"Open loop: highest rate held at a p99 under {limit}:", _held(samples, names)]
     return "\n\n".join(parts)
 
 
-def to_json(samples: Samples) -> list[dict[str, object]]:
+def to_json(samples: Samples) -> dict[str, object]:
     """Every loop of the run."""
-    return [
-        {"peer": peer, "in_flight": in_flight, "keys_an_answer": keys, **vars(sample)}
-        for keys, loops in ((1, samples.single), (BATCH_KEYS, samples.many))
-        for (peer, in_flight), taken in loops.items()
-        for sample in taken
-    ]
+    return {
+        "loops": [
+            {"peer": peer, "question": question, "in_flight": in_flight, **vars(sample)}
+            for question, loops in samples.closed.items()
+            for (peer, in_flight), taken in loops.items()
+            for sample in taken
+        ],
+        "open_loops": [
+            {"peer": peer, **vars(sample)}
+            for peer, taken in samples.open.items()
+            for sample in taken
+        ],
+        "highest_rates": dict(samples.highest_rate),
+    }
 
 
-Loops = dict[tuple[str, int], list["LoopSample"]]
+def _median_rate(taken: Sequence[LoopSample]) -> float:
+    return Spread.of([sample.per_second for sample in taken]).median
+
+
+def _rate(taken: Sequence[LoopSample]) -> str:
+    return thousands(_median_rate(taken))
+
+
+def _range(taken: Sequence[LoopSample]) -> str:
+    spread = Spread.of([sample.per_second for sample in taken])
+    return f"{thousands(spread.lowest)}-{thousands(spread.highest)}"
+
+
+def _latency(taken: Sequence[LoopSample]) -> str:
+    p50 = Spread.of([sample.p50_us for sample in taken]).median
+    p99 = Spread.of([sample.p99_us for sample in taken]).median
+    return f"{p50:.0f}/{p99:.0f}"
+
+
+def _cpu(taken: Sequence[LoopSample]) -> str:
+    return f"{Spread.of([sample.cpu_us for sample in taken]).median:.1f}"
 
 
 def _columns(loops: Loops) -> list[int]:
     return sorted({in_flight for _, in_flight in loops})
 
 
-def _header(loops: Loops) -> list[str]:
-    return ["in flight", *map(str, _columns(loops))]
+def _table(loops: Loops, names: Sequence[str], cell: Callable[[Sequence[LoopSample]], str]) -> str:
+    columns = _columns(loops)
+    rows = [[name, *(cell(loops[name, n]) for n in columns)] for name in names]
+    return table(["in flight", *map(str, columns)], rows)
 
 
-def _rate(loops: Loops, name: str, in_flight: int) -> Spread:
-    return Spread.of([sample.per_second for sample in loops[name, in_flight]])
+def _against(loops: Loops, names: Sequence[str], reference: str) -> str:
+    columns = _columns(loops)
+    base = {n: _median_rate(loops[reference, n]) for n in columns}
+    rows = [
+        [name, *(f"{_median_rate(loops[name, n]) / base[n]:.2f}" for n in columns)]
+        for name in names
+        if name != reference
+    ]
+    return table(["in flight", *map(str, columns)], rows)
 
 
-def _rates(loops: Loops, names: Sequence[str]) -> str:
-    return table(
-        _header(loops),
+def _misses_against_hits(samples: Samples, names: Sequence[str]) -> str:
+    hits, misses = samples.closed[Question.HITS], samples.closed[Question.MISSES]
+    columns = [n for n in _columns(misses) if n in _columns(hits)]
+    rows = [
         [
-            [name, *(thousands(_rate(loops, name, n).median) for n in _columns(loops))]
-            for name in names
+            name,
+            *(
+                f"{_median_rate(misses[name, n]) / _median_rate(hits[name, n]):.2f}"
+                for n in columns
+            ),
+        ]
+        for name in names
+        if all((name, n) in misses for n in columns)
+    ]
+    return table(["in flight", *map(str, columns)], rows)
+
+
+def _held(samples: Samples, names: Sequence[str]) -> str:
+    held = {
+        name: Spread.of(samples.highest_rate[name])
+        for name in names
+        if samples.highest_rate.get(name)
+    }
+    best_redis = max(
+        (spread.median for name, spread in held.items() if name.startswith("redis")), default=0.0
+    )
+    return table(
+        ["", "median", "lowest-highest", "against the best of redis-py"],
+        [
+            [
+                name,
+                f"{thousands(spread.median)}/s",
+                f"{thousands(spread.lowest)}-{thousands(spread.highest)}",
+                f"{spread.median / best_redis:.1f}" if best_redis else "",
+            ]
+            for name, spread in held.items()
         ],
     )
-
-
-def _ranges(loops: Loops, names: Sequence[str]) -> str:
-    def cell(spread: Spread) -> str:
-        return f"{thousands(spread.lowest)}-{thousands(spread.highest)}"
-
-    return table(
-        _header(loops),
-        [[name, *(cell(_rate(loops, name, n)) for n in _columns(loops))] for name in names],
-    )
-
-
-def _latencies(loops: Loops, names: Sequence[str]) -> str:
-    def cell(taken: list[LoopSample]) -> str:
-        p50 = Spread.of([sample.p50_us for sample in taken]).median
-        p99 = Spread.of([sample.p99_us for sample in taken]).median
-        return f"{p50:.0f}/{p99:.0f}"
-
-    return table(
-        _header(loops), [[name, *(cell(loops[name, n]) for n in _columns(loops))] for name in names]
-    )
-
-
-def _cpu(loops: Loops, names: Sequence[str]) -> str:
-    def cell(taken: list[LoopSample]) -> str:
-        return f"{Spread.of([sample.cpu_us for sample in taken]).median:.1f}"
-
-    return table(
-        _header(loops), [[name, *(cell(loops[name, n]) for n in _columns(loops))] for name in names]
-    )
-
-
-def _ratios(loops: Loops, names: Sequence[str], reference: str) -> str:
-    def cell(name: str, in_flight: int) -> str:
-        mine = _rate(loops, name, in_flight).median
-        return f"{mine / _rate(loops, reference, in_flight).median:.2f}"
-
-    rows = [
-        [name, *(cell(name, n) for n in _columns(loops))] for name in names if name != reference
-    ]
-    return table(_header(loops), rows)

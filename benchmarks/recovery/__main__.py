@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.figures import write_json
+from benchmarks.arguments import add_common_arguments, chosen, write_run
 from benchmarks.machine import Machine, NoiseMeter
 from benchmarks.recovery.changelogs import measure_changelogs
 from benchmarks.recovery.report import changelogs, restores, sizes, slowdown
@@ -27,22 +27,21 @@ PARTS = ("restore", "sizes", "slowdown", "changelog")
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.recovery", description=__doc__)
     parser.add_argument("--keys", type=int, default=1_000_000)
-    parser.add_argument("--rounds", type=int, default=3, help="of restores, and of Spark runs")
-    parser.add_argument("--seconds", type=float, default=20.0, help="of batches beside snapshots")
     parser.add_argument("--keys-per-batch", type=int, default=5_000, help="beside snapshots")
     parser.add_argument("--rows", type=int, default=2_000_000, help="of each Spark run")
     parser.add_argument("--warm-up", type=int, default=3, help="batches not counted in a run")
     parser.add_argument("--variant", default="sums", help="of benchmarks.streaming")
     parser.add_argument("--parts", default=",".join(PARTS), help="some of: %(default)s")
-    parser.add_argument("--json", type=Path, help="file for all figures")
-    parser.add_argument("--quick", action="store_true", help="a tenth of it all, one round")
+    add_common_arguments(
+        parser,
+        rounds="of restores, and of Spark runs",
+        seconds=(20.0, "of batches beside snapshots"),
+        quick="a tenth of it all, one round",
+    )
     options = parser.parse_args()
     if options.quick:
         options.keys, options.rows, options.rounds, options.seconds = 100_000, 200_000, 1, 5.0
-    parts = options.parts.split(",")
-    unknown = set(parts) - set(PARTS)
-    if unknown:
-        parser.error(f"no such part: {', '.join(sorted(unknown))}")
+    parts = chosen(parser, options.parts, PARTS, "part")
 
     machine, meter = Machine.here(), NoiseMeter()
     tables: list[str] = []
@@ -85,16 +84,7 @@ def main() -> int:
     print()
     print("\n".join([*machine.lines(), meter.line()]))
     print("\n" + "\n\n".join(tables))
-    if options.json:
-        write_json(
-            options.json,
-            {
-                "machine": machine.to_json(),
-                "noise": meter.note(),
-                "options": {name: str(value) for name, value in vars(options).items()},
-                **figures,
-            },
-        )
+    write_run(options, machine, meter, figures)
     return 0
 
 

@@ -21,9 +21,9 @@ import org.apache.flink.queryablestate.exceptions.UnknownKeyOrNamespaceException
 /**
  * The process that asks Flink: the JVM's counterpart of the asyncio process that asks the others.
  *
- * <p>Arguments: port of the proxy, job id, file with a line "key TAB beginning of every value" for
- * each key, in the order they are asked for; length of what follows the beginning. Commands on
- * standard input, each answered by one JSON line:
+ * <p>Arguments: port of the proxy, job id, file with a line "key TAB beginning of every value TAB
+ * key that is not there" for each key, in the order they are asked for; length of what follows the
+ * beginning. Commands on standard input, each answered by one JSON line:
  *
  * <ul>
  *   <li>{@code hits IN_FLIGHT WARM_UP_S SECONDS}: a closed loop over the keys
@@ -50,7 +50,7 @@ public final class FlinkAsking {
         this.tail = tail;
         this.keys = lines.stream().map(line -> line.split("\t")[0]).toArray(String[]::new);
         this.beginnings = lines.stream().map(line -> line.split("\t")[1]).toArray(String[]::new);
-        this.missing = lines.stream().map(line -> "no_" + line.split("\t")[0]).toArray(String[]::new);
+        this.missing = lines.stream().map(line -> line.split("\t")[2]).toArray(String[]::new);
         this.order = IntStream.range(0, keys.length).toArray();
     }
 

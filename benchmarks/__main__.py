@@ -1,0 +1,60 @@
+"""`python -m benchmarks [PROGRAM ...]`: the programs in turn, all of them where none is named.
+
+Each runs in a process of its own and prints its tables; their figures go into one file, by
+program. What this does not know itself goes on to the programs: name the one that knows it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks.arguments import add_common_arguments
+from benchmarks.figures import write_json
+
+PROGRAMS = ("query", "streaming", "mixed", "recovery", "capacity")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("programs", nargs="*", metavar="PROGRAM", help=f"of {', '.join(PROGRAMS)}")
+    add_common_arguments(parser, quick="a look at each, some minutes in all")
+    options, passed_on = parser.parse_known_args()
+    if unknown := set(options.programs) - set(PROGRAMS):
+        parser.error(
+            f"no such program: {', '.join(sorted(unknown))}; there are {', '.join(PROGRAMS)}"
+        )
+    if options.quick:
+        passed_on.append("--quick")
+    figures: dict[str, object] = {}
+    failed: list[str] = []
+    for program in options.programs or PROGRAMS:
+        print(f"== {program}", flush=True)
+        found = run(program, passed_on)
+        if found is None:
+            failed.append(program)
+        else:
+            figures[program] = found
+    if options.json:
+        write_json(options.json, figures)
+    if failed:
+        print(f"failed: {', '.join(failed)}; what they said stands above", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def run(program: str, arguments: list[str]) -> object:
+    """The figures of a program that runs to its end; None where it fails."""
+    with tempfile.TemporaryDirectory(prefix="benchmarks-") as folder:
+        file = Path(folder) / "figures.json"
+        command = [sys.executable, "-m", f"benchmarks.{program}", "--json", str(file), *arguments]
+        if subprocess.run(command, check=False).returncode:
+            return None
+        return json.loads(file.read_text())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

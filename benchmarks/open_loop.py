@@ -1,0 +1,124 @@
+"""The open loop: questions come when they come, whether or not the last one is answered.
+
+Arrivals are drawn ahead, and a latency counts from the intended arrival, so that an asking process
+that falls behind pays for it instead of asking less.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from benchmarks.closed_loop import WrongAnswerError
+from benchmarks.figures import percentile
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+
+@dataclass(frozen=True)
+class OpenLoopSample:
+    """One open loop of some seconds."""
+
+    rate: float
+    """Arrivals a second, as asked for."""
+    p50_us: float
+    p99_us: float
+    answers: int
+    kept_up: bool
+    """Whether every question was answered; if not, the latencies are of those that were."""
+
+    def holds(self, p99_us: float) -> bool:
+        """Whether all were answered with their p99 below this."""
+        return self.kept_up and self.p99_us < p99_us
+
+
+def poisson_arrivals(rate: float, seconds: float, seed: int) -> list[int]:
+    """When questions arrive, in ns from the start: exponential gaps, `rate` a second on average."""
+    draw = random.Random(seed).expovariate
+    arrivals: list[int] = []
+    at_s = draw(rate)
+    while at_s < seconds:
+        arrivals.append(int(at_s * 1e9))
+        at_s += draw(rate)
+    return arrivals
+
+
+async def open_loop(
+    ask: Callable[[int], Awaitable[object]],
+    check: Callable[[int, object], bool],
+    order: Sequence[int],
+    *,
+    rate: float,
+    warm_up_s: float,
+    seconds: float,
+    seed: int = 3,
+    give_up_s: float = 1.0,
+) -> OpenLoopSample:
+    """Asks for `order`'s items at Poisson arrivals and checks each answer.
+
+    Ends early when a question has waited for its answer longer than `give_up_s`. Raises `WrongAnswerError` at the end where one was wrong. Questions that arrive during the
+    warm-up are not counted.
+    """
+    arrivals = poisson_arrivals(rate, warm_up_s + seconds, seed)
+    counted_from = int(warm_up_s * 1e9)
+    latencies: list[int] = []
+    wrong: list[str] = []
+    unanswered: dict[asyncio.Future[object], int] = {}
+    clock = time.perf_counter_ns
+    start = clock()
+
+    def answered(question: asyncio.Future[object]) -> None:
+        now = clock() - start
+        position = unanswered.pop(question)
+        arrival = arrivals[position]
+        if question.cancelled():
+            return
+        if error := question.exception():
+            wrong.append(repr(error))
+        elif not check(order[position % len(order)], question.result()):
+            wrong.append(f"item {order[position % len(order)]}: {question.result()!r}")
+        elif arrival >= counted_from:
+            latencies.append(now - arrival)
+
+    def is_behind(now: int) -> bool:
+        oldest = next(iter(unanswered.values()), None)
+        return oldest is not None and now - arrivals[oldest] > give_up_s * 1e9
+
+    position = 0
+    kept_up = True
+    while position < len(arrivals) and kept_up and not wrong:
+        now = clock() - start
+        while position < len(arrivals) and arrivals[position] <= now:
+            question = asyncio.ensure_future(ask(order[position % len(order)]))
+            unanswered[question] = position
+            question.add_done_callback(answered)
+            position += 1
+        if position < len(arrivals):
+            await asyncio.sleep(max(0, arrivals[position] - (clock() - start)) / 1e9)
+        kept_up = not is_behind(clock() - start)
+    while unanswered and kept_up:
+        await asyncio.wait(unanswered, timeout=0.1, return_when=asyncio.FIRST_COMPLETED)
+        kept_up = not is_behind(clock() - start)
+    await _abandon(unanswered)
+    if wrong:
+        raise WrongAnswerError(wrong[0])
+    latencies.sort()
+    return OpenLoopSample(
+        rate=rate,
+        p50_us=percentile(latencies, 0.50) / 1000,
+        p99_us=percentile(latencies, 0.99) / 1000,
+        answers=len(latencies),
+        kept_up=kept_up,
+    )
+
+
+async def _abandon(unanswered: dict[asyncio.Future[object], int]) -> None:
+    questions = list(unanswered)
+    for question in questions:
+        question.cancel()
+    if questions:
+        await asyncio.wait(questions)

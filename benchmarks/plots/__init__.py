@@ -1,0 +1,1 @@
+"""Figures of a run as pictures: `python -m benchmarks.plots FILE ...`."""
