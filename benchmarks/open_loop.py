@@ -60,8 +60,8 @@ async def open_loop(
 ) -> OpenLoopSample:
     """Asks for `order`'s items at Poisson arrivals and checks each answer.
 
-    Ends early when a question has waited for its answer longer than `give_up_s`. Raises `WrongAnswerError` at the end where one was wrong. Questions that arrive during the
-    warm-up are not counted.
+    Ends early when a question has waited for its answer longer than `give_up_s`. Questions that
+    arrive during the warm-up are not counted. Raises `WrongAnswerError` at a wrong answer.
     """
     arrivals = poisson_arrivals(rate, warm_up_s + seconds, seed)
     counted_from = int(warm_up_s * 1e9)
