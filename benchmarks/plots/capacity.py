@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from matplotlib.ticker import FuncFormatter
 
-from benchmarks.plots.style import BLUE, GREY, SKY, Line, name_lines, new_figure, short
+from benchmarks.plots.style import BLUE, SKY, Line, name_lines, new_figure, short
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from matplotlib.figure import Figure
 
-LINES = {"heap": Line(SKY, "s"), "rocksdb": Line(BLUE, "o")}
+LINES = {"heap": ("heap", Line(SKY, "s")), "rocksdb": ("RocksDB", Line(BLUE, "o"))}
 PANELS = (
     ("bytes_per_key", 1.0, "Server memory, bytes a key"),
     ("p50_us", 1e-3, "Look-up of one key, p50 in ms"),
@@ -28,13 +28,13 @@ def capacity(figures: Mapping[str, Any]) -> Figure | None:
     picture = new_figure(9.0, 3.6)
     for axes, (figure, unit, title) in zip(picture.subplots(1, len(PANELS)), PANELS, strict=True):
         ends = []
-        for backend, line in LINES.items():
+        for backend, (name, line) in LINES.items():
             points = sorted(
                 (row["keys"], row[figure] * unit) for row in rows if row["backend"] == backend
             )
             if points:
                 axes.plot(*zip(*points, strict=True), **line.keywords())
-                ends.append((backend, *points[-1], line.color if backend in LINES else GREY))
+                ends.append((name, *points[-1], line.color))
         axes.set_xscale("log")
         axes.set_ylim(bottom=0)
         axes.xaxis.set_major_formatter(FuncFormatter(short))

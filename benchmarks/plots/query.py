@@ -135,15 +135,5 @@ def open_loop(figures: Mapping[str, Any]) -> Figure | None:
     )
     axes.set_xlabel("arrivals a second")
     axes.set_ylabel("ms")
-    for name, x, y, color in ends:
-        axes.annotate(
-            name,
-            (x, y),
-            xytext=(6, 0),
-            textcoords="offset points",
-            color=color,
-            fontsize=9,
-            va="center",
-        )
-    axes.margins(x=0.18)
+    name_lines(axes, ends)
     return picture

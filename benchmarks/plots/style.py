@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,20 +65,20 @@ def short(value: float, _position: object = None) -> str:
     """`1.5k`, `20k`, `1M`: a number on an axis."""
     for unit, name in ((1e6, "M"), (1e3, "k")):
         if value >= unit:
-            return f"{value / unit:g}{name}"
+            return f"{value / unit:.3g}{name}"
     return f"{value:g}"
 
 
 def log_axes(axes: Axes, in_flight: Sequence[int] | None = None) -> None:
     """Both axes logarithmic with plain numbers, the first ticked at the counts in flight."""
-    axes.set_xscale("log", base=2 if in_flight else 10)
+    axes.set_xscale("log")
     axes.set_yscale("log")
-    axes.yaxis.set_major_formatter(FuncFormatter(short))
-    axes.yaxis.set_minor_formatter(NullFormatter())
-    axes.xaxis.set_major_formatter(FuncFormatter(short))
-    axes.xaxis.set_minor_formatter(NullFormatter())
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=20))
+        axis.set_major_formatter(FuncFormatter(short))
+        axis.set_minor_locator(NullLocator())
     if in_flight:
-        axes.set_xticks(list(in_flight))
+        axes.set_xticks(list(in_flight), [str(count) for count in in_flight])
 
 
 def apart(values: Sequence[float], gap: float) -> list[float]:
@@ -102,14 +102,19 @@ def apart(values: Sequence[float], gap: float) -> list[float]:
 
 
 def name_lines(axes: Axes, ends: Sequence[tuple[str, float, float, str]]) -> None:
-    """Writes each name (name, x, y, colour) right of the axes, at its line's end or near it."""
+    """Writes each name (name, x, y, colour) right of its line's end, or near it.
+
+    The axes have their limits by now.
+    """
     to_share = axes.transData + axes.transAxes.inverted()
     heights = [float(to_share.transform((x, y))[1]) for _, x, y, _ in ends]
-    for (name, _, _, color), height in zip(ends, apart(heights, 0.058), strict=True):
+    for (name, x, _, color), height in zip(ends, apart(heights, 0.058), strict=True):
         axes.annotate(
             name,
-            (1.01, height),
-            xycoords="axes fraction",
+            (x, height),
+            xycoords=("data", "axes fraction"),
+            xytext=(8, 0),
+            textcoords="offset points",
             color=color,
             va="center",
             ha="left",
