@@ -11,7 +11,7 @@ class RateSearch:
     The caller asks for `next_rate()`, tries it, tells `record()`, until there is none.
     """
 
-    def __init__(self, first: float, *, resolution: float = 1.1, lowest: float = 100.0) -> None:
+    def __init__(self, first: float, *, resolution: float, lowest: float = 100.0) -> None:
         self._rate = first
         self._resolution = resolution
         self._lowest = lowest

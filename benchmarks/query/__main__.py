@@ -52,8 +52,8 @@ def main() -> int:
     )
     options = parser.parse_args()
     if options.quick:
-        options.keys, options.rounds, options.seconds, options.warm_up = 10_000, 1, 0.3, 0.1
-        options.jvm_warm_up = 3.0
+        options.keys, options.rounds, options.seconds, options.warm_up = 10_000, 1, 0.2, 0.1
+        options.in_flight, options.jvm_warm_up = "1,64,1024", 2.0
     peers = chosen(parser, options.peers, PEERS, "peer")
     parts = chosen(parser, options.parts, PARTS, "part")
     if not 100 <= options.keys <= 100_000:
@@ -68,12 +68,13 @@ def main() -> int:
 
     in_flight = {
         Question.HITS: tuple(int(count) for count in options.in_flight.split(",")),
-        Question.MISSES: (1, 64),
-        Question.HUNDREDS: (1, 4, 16),
+        Question.MISSES: (64,) if options.quick else (1, 64),
+        Question.HUNDREDS: (4,) if options.quick else (1, 4, 16),
     }
     plan = Plan(
         in_flight={question: in_flight[question] for question in Question if question in parts},
         open_loops=OPEN in parts,
+        rate_resolution=2.0 if options.quick else 1.1,
         rounds=options.rounds,
         seconds=options.seconds,
         warm_up_s=options.warm_up,

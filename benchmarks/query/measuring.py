@@ -36,6 +36,8 @@ class Plan:
     in_flight: dict[Question, tuple[int, ...]]
     """What is asked in closed loops, and how many await their answers at once."""
     open_loops: bool
+    rate_resolution: float
+    """How close held and failed rates come before a search ends, as a ratio."""
     rounds: int
     seconds: float
     warm_up_s: float
@@ -98,7 +100,9 @@ async def _closed_loop(one: Measured, question: Question, in_flight: int, plan: 
 
 async def _search_rates(turn: Sequence[Measured], plan: Plan, samples: Samples) -> None:
     """One search for each peer, all in step: each in turn tries the next rate of its own."""
-    searches = {one.asking.name: RateSearch(FIRST_RATE) for one in turn}
+    searches = {
+        one.asking.name: RateSearch(FIRST_RATE, resolution=plan.rate_resolution) for one in turn
+    }
     while searches:
         for one in turn:
             name = one.asking.name

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def search(holds: Callable[[float], bool], first: float) -> tuple[float, list[float]]:
     """The outcome, and every rate tried."""
-    rates = RateSearch(first)
+    rates = RateSearch(first, resolution=1.1)
     tried = []
     while (rate := rates.next_rate()) is not None:
         tried.append(rate)
