@@ -10,6 +10,7 @@ import asyncio
 import random
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from benchmarks.closed_loop import WrongAnswerError
@@ -67,43 +68,47 @@ async def open_loop(
     counted_from = int(warm_up_s * 1e9)
     latencies: list[int] = []
     wrong: list[str] = []
-    unanswered: dict[asyncio.Future[object], int] = {}
+    questions: list[asyncio.Future[object] | None] = []  # by arrival; None once it is answered
+    oldest = 0
     clock = time.perf_counter_ns
     start = clock()
 
-    def answered(question: asyncio.Future[object]) -> None:
+    def answered(position: int, question: asyncio.Future[object]) -> None:
         now = clock() - start
-        position = unanswered.pop(question)
-        arrival = arrivals[position]
+        questions[position] = None
         if question.cancelled():
             return
+        item = order[position % len(order)]
         if error := question.exception():
-            wrong.append(repr(error))
-        elif not check(order[position % len(order)], question.result()):
-            wrong.append(f"item {order[position % len(order)]}: {question.result()!r}")
-        elif arrival >= counted_from:
-            latencies.append(now - arrival)
+            wrong.append(f"item {item}: {error!r}")
+        elif not check(item, question.result()):
+            wrong.append(f"item {item}: {question.result()!r}")
+        elif arrivals[position] >= counted_from:
+            latencies.append(now - arrivals[position])
 
-    def is_behind(now: int) -> bool:
-        oldest = next(iter(unanswered.values()), None)
-        return oldest is not None and now - arrivals[oldest] > give_up_s * 1e9
+    def keeps_up() -> bool:
+        nonlocal oldest
+        while oldest < len(questions) and questions[oldest] is None:
+            oldest += 1
+        if oldest == len(questions):
+            return True
+        return clock() - start - arrivals[oldest] <= give_up_s * 1e9
 
-    position = 0
     kept_up = True
-    while position < len(arrivals) and kept_up and not wrong:
+    while len(questions) < len(arrivals) and kept_up and not wrong:
         now = clock() - start
-        while position < len(arrivals) and arrivals[position] <= now:
+        while len(questions) < len(arrivals) and arrivals[len(questions)] <= now:
+            position = len(questions)
             question = asyncio.ensure_future(ask(order[position % len(order)]))
-            unanswered[question] = position
-            question.add_done_callback(answered)
-            position += 1
-        if position < len(arrivals):
-            await asyncio.sleep(max(0, arrivals[position] - (clock() - start)) / 1e9)
-        kept_up = not is_behind(clock() - start)
-    while unanswered and kept_up:
-        await asyncio.wait(unanswered, timeout=0.1, return_when=asyncio.FIRST_COMPLETED)
-        kept_up = not is_behind(clock() - start)
-    await _abandon(unanswered)
+            questions.append(question)
+            question.add_done_callback(partial(answered, position))
+        if len(questions) < len(arrivals):
+            await asyncio.sleep(max(0, arrivals[len(questions)] - (clock() - start)) / 1e9)
+        kept_up = keeps_up()
+    while kept_up and not wrong and oldest < len(questions):
+        await asyncio.sleep(0.01)
+        kept_up = keeps_up()
+    await _abandon([question for question in questions if question is not None])
     if wrong:
         raise WrongAnswerError(wrong[0])
     latencies.sort()
@@ -116,8 +121,7 @@ async def open_loop(
     )
 
 
-async def _abandon(unanswered: dict[asyncio.Future[object], int]) -> None:
-    questions = list(unanswered)
+async def _abandon(questions: list[asyncio.Future[object]]) -> None:
     for question in questions:
         question.cancel()
     if questions:
