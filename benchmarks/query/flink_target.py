@@ -39,7 +39,7 @@ class FlinkTarget:
                     "FlinkJob", self._backend, folder, str(self._proxy_port), str(feed_port)
                 )
             )
-            self._job_id = self._job.read()["job_id"]
+            self._description = self._job.read()
             connection, _ = listening.accept()
             self._feed = stack.enter_context(connection)
             self._stack = stack.pop_all()
@@ -54,8 +54,8 @@ class FlinkTarget:
         self._stack.close()
 
     def describe(self) -> dict[str, object]:
-        """Job id and the proxy's port."""
-        return {"job_id": self._job_id, "port": self._proxy_port}
+        """Job id, the versions of Flink and Java, and the proxy's port."""
+        return {**self._description, "port": self._proxy_port}
 
     def write(self, revision: int, numbers: list[int]) -> None:
         """Sends keys at a revision and waits until the job has put them into its state."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.query import flink_programs
 from benchmarks.query.asking import AsyncioAsking, Measured
@@ -89,20 +89,23 @@ class Lineup:
         if missing := await asyncio.to_thread(flink_programs.build):
             self.remarks.append(missing)
             return
+        about: dict[str, Any] = {}
         for name in names:
             feeding = await self._feeding(name)
+            about = feeding.description
             asking = await self._stack.enter_async_context(
                 FlinkAsking(
                     TITLES[name],
                     self._dataset,
-                    port=feeding.description["port"],
-                    job_id=feeding.description["job_id"],
+                    port=about["port"],
+                    job_id=about["job_id"],
                 )
             )
             await asyncio.to_thread(feeding.run)
             await asking.warm_up(jvm_warm_up_s)
             await asyncio.to_thread(feeding.pause)
             self.measured.append(Measured(asking, feeding))
+        self.remarks.append(f"Apache Flink {about['version']}, Java {about['java']}")
 
     async def _add_redis(self, names: Sequence[str]) -> None:
         if not names:

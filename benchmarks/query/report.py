@@ -39,7 +39,10 @@ def report(samples: Samples, names: Sequence[str], references: Sequence[str]) ->
         for reference in references:
             if reference in asked:
                 parts += [f"Keys a second against {reference}, {title}:"]
-                parts += [_against(loops, asked, reference)]
+                parts += [_against(loops, asked, reference, _median_rate)]
+            if reference in asked and question is Question.HITS:
+                parts += [f"p99 against {reference} (lower is better), {title}:"]
+                parts += [_against(loops, asked, reference, _median_p99)]
     if Question.MISSES in samples.closed and Question.HITS in samples.closed:
         parts += ["Misses a second against hits a second:", _misses_against_hits(samples, names)]
     if samples.highest_rate:
@@ -70,6 +73,10 @@ def _median_rate(taken: Sequence[LoopSample]) -> float:
     return Spread.of([sample.per_second for sample in taken]).median
 
 
+def _median_p99(taken: Sequence[LoopSample]) -> float:
+    return Spread.of([sample.p99_us for sample in taken]).median
+
+
 def _rate(taken: Sequence[LoopSample]) -> str:
     return thousands(_median_rate(taken))
 
@@ -81,8 +88,7 @@ def _range(taken: Sequence[LoopSample]) -> str:
 
 def _latency(taken: Sequence[LoopSample]) -> str:
     p50 = Spread.of([sample.p50_us for sample in taken]).median
-    p99 = Spread.of([sample.p99_us for sample in taken]).median
-    return f"{p50:.0f}/{p99:.0f}"
+    return f"{p50:.0f}/{_median_p99(taken):.0f}"
 
 
 def _cpu(taken: Sequence[LoopSample]) -> str:
@@ -99,11 +105,16 @@ def _table(loops: Loops, names: Sequence[str], cell: Callable[[Sequence[LoopSamp
     return table(["in flight", *map(str, columns)], rows)
 
 
-def _against(loops: Loops, names: Sequence[str], reference: str) -> str:
+def _against(
+    loops: Loops,
+    names: Sequence[str],
+    reference: str,
+    figure: Callable[[Sequence[LoopSample]], float],
+) -> str:
     columns = _columns(loops)
-    base = {n: _median_rate(loops[reference, n]) for n in columns}
+    base = {n: figure(loops[reference, n]) for n in columns}
     rows = [
-        [name, *(f"{_median_rate(loops[name, n]) / base[n]:.2f}" for n in columns)]
+        [name, *(f"{figure(loops[name, n]) / base[n]:.2f}" for n in columns)]
         for name in names
         if name != reference
     ]

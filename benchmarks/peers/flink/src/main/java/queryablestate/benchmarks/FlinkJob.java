@@ -17,6 +17,7 @@ import org.apache.flink.configuration.QueryableStateOptions;
 import org.apache.flink.runtime.jobgraph.JobGraph;
 import org.apache.flink.runtime.minicluster.MiniCluster;
 import org.apache.flink.runtime.minicluster.MiniClusterConfiguration;
+import org.apache.flink.runtime.util.EnvironmentInformation;
 import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
 import org.apache.flink.streaming.api.functions.KeyedProcessFunction;
 import org.apache.flink.streaming.api.functions.sink.v2.DiscardingSink;
@@ -73,7 +74,11 @@ public final class FlinkJob {
             while (flink.getJobStatus(graph.getJobID()).get() != JobStatus.RUNNING) {
                 Thread.sleep(20);
             }
-            System.out.printf("{\"job_id\": \"%s\"}%n", graph.getJobID());
+            System.out.printf(
+                    "{\"job_id\": \"%s\", \"version\": \"%s\", \"java\": \"%s\"}%n",
+                    graph.getJobID(),
+                    EnvironmentInformation.getVersion(),
+                    System.getProperty("java.version"));
             answer();
         }
         System.exit(0);
