@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 HELD_P99_US = 5_000.0
 """An open loop's rate is held while its p99 is below this."""
-FIRST_RATE = 4_000.0
+FIRST_RATE = 2_000.0
 
 
 @dataclass(frozen=True, kw_only=True)
