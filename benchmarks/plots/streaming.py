@@ -5,50 +5,55 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from matplotlib.ticker import FuncFormatter
+
 from benchmarks.plots.style import BLUE, GREY, new_figure, short
-from benchmarks.streaming.runs import VARIANTS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
 def streaming(figures: Mapping[str, Any]) -> Figure | None:
-    """Rows a second of each variant, the range of its runs' medians as a whisker."""
-    by_variant = {
-        name: [median(run["rows_per_second"]) for run in runs]
-        for name, runs in figures["runs"].items()
-        if runs
-    }
-    if not by_variant:
+    """Rows a second of each variant, a panel for each workload."""
+    workloads = {name: each["variants"] for name, each in figures["workloads"].items()}
+    counts = [len(variants) for variants in workloads.values()]
+    if not all(counts) or not counts:
         return None
-    titles = {variant.name: variant.title for variant in VARIANTS}
-    names = list(by_variant)
-    middles = [
-        median(rate for run in figures["runs"][name] for rate in run["rows_per_second"])
-        for name in names
-    ]
-    picture = new_figure(8.0, 0.9 + 0.42 * len(names))
-    axes = picture.subplots()
-    places = range(len(names))
-    colors = [BLUE if titles.get(name, name).startswith("ours") else GREY for name in names]
+    picture = new_figure(8.6, sum(0.9 + 0.4 * count for count in counts))
+    panels = picture.subplots(len(counts), 1, squeeze=False, height_ratios=[n + 1 for n in counts])
+    for axes, (name, variants) in zip(panels[:, 0], workloads.items(), strict=True):
+        of = figures["workloads"][name]["of"]
+        axes.set_title(
+            f"Rows a second, {of['rows']:,} rows, {of['keys']:,} keys (ours blue; whisker: "
+            "medians of runs)",
+            loc="left",
+            fontsize=11,
+        )
+        _bars(axes, variants)
+    return picture
+
+
+def _bars(axes: Axes, variants: Sequence[Mapping[str, Any]]) -> None:
+    places = range(len(variants))
+    middles = [variant["rows_per_second"]["median"] for variant in variants]
+    colors = [BLUE if variant["title"].startswith("ours") else GREY for variant in variants]
     axes.barh(places, middles, color=colors, height=0.62)
-    for place, name, middle in zip(places, names, middles, strict=True):
-        lowest, highest = min(by_variant[name]), max(by_variant[name])
-        axes.plot([lowest, highest], [place, place], color="black", linewidth=1.2, marker="|")
+    for place, variant, middle in zip(places, variants, middles, strict=True):
+        by_run = [median(run["rows_per_second"]) for run in variant["runs"]]
+        axes.plot([min(by_run), max(by_run)], [place, place], color="black", marker="|")
         axes.annotate(
-            short(round(middle, -3)),
-            (max(middle, highest), place),
+            short(middle),
+            (max(middle, *by_run), place),
             xytext=(6, 0),
             textcoords="offset points",
             va="center",
             fontsize=9,
         )
-    axes.set_yticks(list(places), [titles.get(name, name) for name in names])
+    axes.set_yticks(list(places), [variant["title"] for variant in variants])
     axes.invert_yaxis()
     axes.grid(visible=False, axis="y")
-    axes.xaxis.set_major_formatter(short)
+    axes.xaxis.set_major_formatter(FuncFormatter(short))
     axes.margins(x=0.09)
-    axes.set_title("Rows a second (ours blue; whisker: range of runs)", loc="left", fontsize=11)
-    return picture

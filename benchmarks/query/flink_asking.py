@@ -43,7 +43,12 @@ class FlinkAsking:
             )
             self._program = stack.enter_context(
                 FlinkProgram(
-                    "FlinkAsking", str(self._port), self._job_id, expected, str(REVISION_LENGTH)
+                    "FlinkAsking",
+                    str(self._port),
+                    self._job_id,
+                    expected,
+                    str(REVISION_LENGTH),
+                    is_server=False,
                 )
             )
             await asyncio.to_thread(self._program.read)

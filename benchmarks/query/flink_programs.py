@@ -55,7 +55,7 @@ def build() -> str | None:
 class FlinkProgram:
     """One JVM that is told what to do in lines and answers each with one line of JSON."""
 
-    def __init__(self, name: str, *arguments: str) -> None:
+    def __init__(self, name: str, *arguments: str, is_server: bool) -> None:
         self._name = name
         java_home = os.environ.get("JAVA_HOME")
         self._process = subprocess.Popen(
@@ -72,6 +72,8 @@ class FlinkProgram:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            # A server has a scheduling group of its own, as state servers have.
+            start_new_session=is_server,
         )
 
     def __enter__(self) -> Self:

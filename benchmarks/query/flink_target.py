@@ -36,7 +36,12 @@ class FlinkTarget:
             feed_port = listening.getsockname()[1]
             self._job = stack.enter_context(
                 FlinkProgram(
-                    "FlinkJob", self._backend, folder, str(self._proxy_port), str(feed_port)
+                    "FlinkJob",
+                    self._backend,
+                    folder,
+                    str(self._proxy_port),
+                    str(feed_port),
+                    is_server=True,
                 )
             )
             self._description = self._job.read()
