@@ -23,14 +23,14 @@ def streaming(figures: Mapping[str, Any]) -> Figure | None:
     if not all(counts) or not counts:
         return None
     picture = new_figure(8.6, sum(0.9 + 0.4 * count for count in counts))
+    picture.suptitle(
+        "Rows a second (ours blue; whisker: medians of runs)", x=0.01, ha="left", fontsize=11
+    )
     panels = picture.subplots(len(counts), 1, squeeze=False, height_ratios=[n + 1 for n in counts])
     for axes, (name, variants) in zip(panels[:, 0], workloads.items(), strict=True):
         of = figures["workloads"][name]["of"]
         axes.set_title(
-            f"Rows a second, {of['rows']:,} rows, {of['keys']:,} keys (ours blue; whisker: "
-            "medians of runs)",
-            loc="left",
-            fontsize=11,
+            f"{short(of['rows'])} rows, {short(of['keys'])} keys", loc="left", fontsize=10
         )
         _bars(axes, variants)
     return picture
