@@ -198,7 +198,11 @@ class Dispatcher:
                     end = min(count, start + step)
                     chunk = range(start, end) if whole else positions[start:end]
                     batch = Batch(
-                        lane, codecs, [keys[at] for at in chunk], waiters.pick(chunk), deadline
+                        lane,
+                        codecs,
+                        list(map(keys.__getitem__, chunk)),
+                        waiters.pick(chunk),
+                        deadline,
                     )
                 batch.attempts = attempts
                 batch.failure = failure

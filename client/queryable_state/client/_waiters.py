@@ -89,8 +89,7 @@ class FutureWaiters(Waiters):
                 future.set_exception(afresh(error))
 
     def pick(self, positions: Sequence[int]) -> FutureWaiters:
-        futures = self.futures
-        return type(self)([futures[position] for position in positions])
+        return type(self)(list(map(self.futures.__getitem__, positions)))
 
     def join(self, others: Waiters) -> bool:
         if not isinstance(others, FutureWaiters):
