@@ -87,10 +87,21 @@ class Dataset:
         sums = np.zeros(self.keys, dtype=np.int64)
         maxima = np.full(self.keys, np.iinfo(np.int64).min, dtype=np.int64)
         for batch in range(batches):
-            numbers, values = self._batch(batch)
-            np.add.at(counts, numbers, 1)
-            np.add.at(sums, numbers, values)
-            np.maximum.at(maxima, numbers, values)
+            added = self.additions(batch)
+            counts += added.counts
+            sums += added.sums
+            np.maximum(maxima, added.maxima, out=maxima)
+        return Totals(key_names(self.keys), counts, sums, maxima)
+
+    def additions(self, batch: int) -> Totals:
+        """What one batch adds."""
+        counts = np.zeros(self.keys, dtype=np.int64)
+        sums = np.zeros(self.keys, dtype=np.int64)
+        maxima = np.full(self.keys, np.iinfo(np.int64).min, dtype=np.int64)
+        numbers, values = self._batch(batch)
+        np.add.at(counts, numbers, 1)
+        np.add.at(sums, numbers, values)
+        np.maximum.at(maxima, numbers, values)
         return Totals(key_names(self.keys), counts, sums, maxima)
 
     def _batch(self, batch: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

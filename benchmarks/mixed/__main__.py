@@ -1,0 +1,160 @@
+"""`python -m benchmarks.mixed`: a streaming job at full load and queries at full load, at once.
+
+Two sums over 10,000 keys by a Structured Streaming job that never lacks data, and one asyncio
+process that asks for keys in closed loops: our job with queryable state and our client, and, as it
+is done without, Spark's native aggregation whose `foreachBatch` writes to Redis, and redis-py. Each
+run is a fresh JVM, taken through windows without queries and with them once it is warm; the jobs
+take turns. Every answer is checked against what its key was after whole batches, and at the end
+every key.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gc
+import os
+import sys
+import tempfile
+import time
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.figures import thousands, write_json
+from benchmarks.machine import Machine, NoiseMeter
+from benchmarks.mixed.cpu_times import MARK
+from benchmarks.query.redis_server import HOW_TO_GET_IT, redis_server
+from benchmarks.streaming.dataset import Dataset, key_names
+
+if TYPE_CHECKING:
+    from benchmarks.mixed.measuring import Plan, Window
+
+EXPERIMENTS = "-event_engine_client,-event_engine_listener"
+"""What our clients are advised to set before gRPC is imported; the servers do it themselves."""
+KINDS = ("ours", "redis")
+CYCLE = 10
+"""Batches of the dataset, which the supply repeats."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.mixed", description=__doc__)
+    parser.add_argument("--keys", type=int, default=10_000)
+    parser.add_argument("--rows-per-batch", type=int, default=200_000)
+    parser.add_argument("--in-flight", default="1,64", help="awaits, comma-separated")
+    parser.add_argument("--rounds", type=int, default=3, help="runs of each job")
+    parser.add_argument("--seconds", type=float, default=5.0, help="of each window, of two a run")
+    parser.add_argument("--warm-up", type=int, default=12, help="batches before the first window")
+    parser.add_argument("--jobs", default=",".join(KINDS), help="some of: %(default)s")
+    parser.add_argument("--json", type=Path, help="file for all figures")
+    parser.add_argument("--quick", action="store_true", help="one round of short windows")
+    options = parser.parse_args()
+    if options.quick:
+        options.rounds, options.seconds, options.warm_up = 1, 2.0, 4
+    kinds = options.jobs.split(",")
+    if unknown := set(kinds) - set(KINDS):
+        parser.error(f"no such job: {', '.join(sorted(unknown))}")
+
+    # Before the first import of gRPC, in this process and in those it starts.
+    os.environ.setdefault("GRPC_EXPERIMENTS", EXPERIMENTS)
+    os.environ[MARK] = uuid.uuid4().hex
+    import uvloop
+
+    from benchmarks.mixed.measuring import Plan
+
+    plan = Plan(
+        in_flight=(0, *(int(count) for count in options.in_flight.split(","))),
+        seconds=options.seconds,
+        settle_s=1.0,
+    )
+    return uvloop.run(run(options, kinds, plan))
+
+
+async def run(options: argparse.Namespace, kinds: list[str], plan: Plan) -> int:
+    """Measures, prints, writes."""
+    from benchmarks.mixed.report import report, to_json
+
+    gc.set_threshold(100_000, 50, 1000)
+    machine, meter = Machine.here(), NoiseMeter()
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="benchmark-mixed-")))
+        port = stack.enter_context(redis_server()) if "redis" in kinds else None
+        remarks = [HOW_TO_GET_IT] if "redis" in kinds and port is None else []
+        if remarks:
+            kinds = [kind for kind in kinds if kind != "redis"]
+        dataset = Dataset(folder / "all", CYCLE, options.rows_per_batch, options.keys)
+        dataset.write()
+        runs = await measure(kinds, dataset, folder, plan, options, port or 0)
+    print("\n".join(["", *machine.lines(), meter.line(), *remarks]))
+    print(
+        f"{options.keys:,} keys, {options.rows_per_batch:,} rows a batch; {options.rounds} rounds "
+        f"of two windows of {plan.seconds:g} s, {options.warm_up} batches of warm-up in each; "
+        "every answer and every end right\n"
+    )
+    print(report(runs))
+    if options.json:
+        write_json(
+            options.json,
+            {
+                "machine": machine.to_json(),
+                "noise": meter.note(),
+                "options": {name: str(value) for name, value in vars(options).items()},
+                "windows": to_json(runs),
+            },
+        )
+    return 0
+
+
+async def measure(
+    kinds: list[str],
+    dataset: Dataset,
+    folder: Path,
+    plan: Plan,
+    options: argparse.Namespace,
+    port: int,
+) -> dict[str, list[list[Window]]]:
+    """The windows of every run, by kind; the jobs alternate, every other round backwards."""
+    from benchmarks.mixed.askers import Asker, OwnAsker, RedisAsker
+    from benchmarks.mixed.history import History
+    from benchmarks.mixed.measuring import measure_run
+    from benchmarks.mixed.running import RunningJob
+
+    history, keys = History.of(dataset), key_names(dataset.keys)
+    runs: dict[str, list[list[Window]]] = {kind: [] for kind in kinds}
+    for number in range(options.rounds):
+        for kind in kinds if number % 2 == 0 else reversed(kinds):
+            began = time.monotonic()
+            work = folder / "run"
+            with RunningJob(kind, dataset, work, warm_up=options.warm_up, port=port) as job:
+                where = job.read()
+                asker: Asker = (
+                    OwnAsker(keys, where["address"], where["job_id"])
+                    if kind == "ours"
+                    else RedisAsker(keys, where["port"])
+                )
+                async with asker:
+                    windows = await measure_run(job, asker, history, plan, number)
+            runs[kind].append(windows)
+            _say(number, kind, windows, time.monotonic() - began)
+    return runs
+
+
+def _say(number: int, kind: str, windows: list[Window], passed_s: float) -> None:
+    print(f"round {number + 1}: {kind}, all right ({passed_s:.0f} s)", file=sys.stderr)
+    for window in windows:
+        queries = ""
+        if (sample := window.queries) is not None:
+            queries = (
+                f", {thousands(sample.per_second):>6} queries/s  p50 {sample.p50_us:.0f} us  "
+                f"p99 {sample.p99_us:.0f} us"
+            )
+        print(
+            f"  {window.in_flight:3} in flight: {thousands(window.rows_per_second):>6} rows/s"
+            f"{queries}",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

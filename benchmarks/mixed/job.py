@@ -1,0 +1,124 @@
+"""One streaming job at full load, in a process of its own with a fresh JVM.
+
+`python -m benchmarks.mixed.job KIND ...` prints a JSON line with where to ask, another once the
+JVM is warm. It obeys `finish` on its standard input, with a line about all batches when the last
+is processed and readable, and ends with its standard input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.mixed import redis_job
+from benchmarks.mixed.supply import Supply
+from benchmarks.streaming import own_variants
+from benchmarks.streaming.dataset import Dataset
+from benchmarks.streaming.session import start_session
+from queryable_state.streaming import StreamExecutionEnvironment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+CHECKPOINT = "checkpoint"
+"""As `own_variants.start` names the folder in its work folder."""
+_POLL_S = 0.2
+
+
+@dataclass(frozen=True)
+class Job:
+    """A running job of either kind."""
+
+    query: StreamingQuery
+    where: dict[str, Any]
+    """Where to ask."""
+    process_all: Callable[[], None]
+    """Returns when all that was supplied is processed and readable."""
+
+
+@contextlib.contextmanager
+def own_job(spark: SparkSession, supply: Supply, work: Path) -> Iterator[Job]:
+    """Our built-in sums: RocksDB, queryable, every batch durable before it commits."""
+    with StreamExecutionEnvironment.get_execution_environment(spark) as environment:
+        job = own_variants.start("sums", environment, spark, supply.pattern, work)
+        where = {"address": job.proxy_address(), "job_id": job.job_id}
+        yield Job(job.query, where, job.process_all_available)
+        job.cancel()
+
+
+@contextlib.contextmanager
+def peer_job(spark: SparkSession, supply: Supply, work: Path, port: int) -> Iterator[Job]:
+    """Spark's native sums, sent to Redis."""
+    query = redis_job.start(spark, supply.pattern, work / CHECKPOINT, port)
+    yield Job(query, {"port": port}, query.processAllAvailable)
+    query.stop()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("kind", choices=("ours", "redis"))
+    parser.add_argument("--data", type=Path, required=True, help="folder of the dataset")
+    parser.add_argument("--batches", type=int, required=True, help="of the dataset")
+    parser.add_argument("--rows-per-batch", type=int, required=True)
+    parser.add_argument("--keys", type=int, required=True)
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--warm-up", type=int, required=True, help="batches until it is warm")
+    parser.add_argument("--port", type=int, default=0, help="of redis")
+    options = parser.parse_args()
+    dataset = Dataset(options.data, options.batches, options.rows_per_batch, options.keys)
+    work = options.work
+    supply = Supply(dataset, work / "supply", work / CHECKPOINT)
+    with contextlib.ExitStack() as stack:
+        backend = {"spark.queryable_state.backend": "rocksdb"} if options.kind == "ours" else {}
+        spark = start_session(work, backend)
+        stack.callback(spark.stop)
+        stack.callback(supply.stop)
+        supply.start()
+        job = stack.enter_context(
+            own_job(spark, supply, work)
+            if options.kind == "ours"
+            else peer_job(spark, supply, work, options.port)
+        )
+        _say(job.where)
+        while (job.query.lastProgress or {"batchId": -1})["batchId"] < options.warm_up:
+            if job.query.exception() is not None:
+                raise RuntimeError(f"the job failed: {job.query.exception()}")
+            time.sleep(_POLL_S)
+        _say({})
+        if sys.stdin.readline().strip() == "finish":
+            supply.stop()
+            job.process_all()
+            _say({"given": supply.given, "batches": _batches(job.query)})
+            # Its state is asked for until the other side closes its end.
+            sys.stdin.read()
+
+
+def _batches(query: StreamingQuery) -> list[dict[str, float]]:
+    """Beginning and rows of each batch, in order."""
+    return [
+        {
+            "began_s": datetime.fromisoformat(progress["timestamp"]).timestamp(),
+            "ms": progress["durationMs"]["triggerExecution"],
+            "rows": progress["numInputRows"],
+        }
+        for progress in query.recentProgress
+        if progress["numInputRows"]
+    ]
+
+
+def _say(content: dict[str, Any]) -> None:
+    print(json.dumps(content), flush=True)
+
+
+if __name__ == "__main__":
+    main()
