@@ -45,6 +45,8 @@ class RunningJob:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
+                # A scheduling group of its own, as redis-server and state servers have.
+                start_new_session=True,
             )
 
     def __enter__(self) -> Self:

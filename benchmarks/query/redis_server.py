@@ -33,6 +33,8 @@ def redis_server() -> Iterator[int | None]:
             [executable, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", folder],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
+            # A scheduling group of its own, as state servers have.
+            start_new_session=True,
         )
         try:
             _wait(port, process)
