@@ -29,13 +29,14 @@ def part_of(command: Sequence[str]) -> str:
 
 
 def cpu_by_part(mark: str) -> Mapping[str, float]:
-    """CPU seconds so far of this process, and of all that carry the mark, by part."""
+    """CPU seconds so far of this process, its children, and all that carry the mark, by part."""
     seconds: defaultdict[str, float] = defaultdict(float)
     for process in psutil.process_iter():
         try:
             if process.pid == os.getpid():
                 part = "asking"
-            elif process.environ().get(MARK) == mark:
+            # redis-server writes its title over its environment.
+            elif process.ppid() == os.getpid() or process.environ().get(MARK) == mark:
                 part = part_of(process.cmdline())
             else:
                 continue
