@@ -99,6 +99,21 @@ def test_what_is_set_is_what_the_database_runs_with(tmp_path: Path) -> None:
         assert f"\n  {line}\n" in family
 
 
+def test_indexes_and_filters_are_in_parts_that_the_cache_can_keep(tmp_path: Path) -> None:
+    """The filter of a full table is larger than what a shard of the cache holds."""
+    with RocksDBStateStore(tmp_path / "store") as store:
+        store.add_state(7)
+        options = max((tmp_path / "store" / "db").glob("OPTIONS-*")).read_text()
+    family = options.partition('[TableOptions/BlockBasedTable "7"]')[2]
+    for line in (
+        "cache_index_and_filter_blocks=true",
+        "index_type=kTwoLevelIndexSearch",
+        "partition_filters=true",
+        "metadata_block_size=4096",
+    ):
+        assert f"\n  {line}\n" in family
+
+
 def test_settings_are_checked_without_rocksdict() -> None:
     """A driver checks them before any server is there."""
     script = (

@@ -5,7 +5,14 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from rocksdict import BlockBasedOptions, Cache, DBCompressionType, Options, WriteOptions
+from rocksdict import (
+    BlockBasedIndexType,
+    BlockBasedOptions,
+    Cache,
+    DBCompressionType,
+    Options,
+    WriteOptions,
+)
 
 if TYPE_CHECKING:
     from typing import Final
@@ -13,6 +20,7 @@ if TYPE_CHECKING:
     from queryable_state.server.storage.rocksdb_settings import RocksDBSettings
 
 _BLOOM_BITS: Final = 10
+_METADATA_BLOCK_BYTES: Final = 4096
 _MEMTABLE_BLOOM_RATIO: Final = 0.1
 _KEPT_LOG_FILES: Final = 2
 
@@ -26,7 +34,14 @@ def database_options(settings: RocksDBSettings, *, new: bool = True) -> Options:
     table.set_block_cache(_block_cache(settings.block_cache_bytes))
     table.set_block_size(settings.block_bytes)
     table.set_bloom_filter(_BLOOM_BITS, False)
+    # Index and filters count against the cache, and so memory is what the setting says. In parts:
+    # the whole filter of a table is larger than what a shard of the cache keeps, and every read
+    # of a store that the cache does not hold would load it anew.
     table.set_cache_index_and_filter_blocks(True)
+    table.set_index_type(BlockBasedIndexType.two_level_index_search())
+    table.set_partition_filters(True)
+    table.set_metadata_block_size(_METADATA_BLOCK_BYTES)
+    table.set_pin_top_level_index_and_filter(True)
     table.set_pin_l0_filter_and_index_blocks_in_cache(True)
     options = Options(raw_mode=True)
     options.create_if_missing(new)
