@@ -142,9 +142,20 @@ class Peer(backend_pb2_grpc.StateBackendServicer):
         return list(self.ask("RegisterStates", request).states)
 
     def locate(self, job: str, state: str) -> registration_pb2.StateLocation:
-        request = query_pb2.LocateStateRequest(job=job, state_name=state)
-        location: registration_pb2.StateLocation = self.ask("LocateState", request).location
-        return location
+        return self.relocate(job, state, registration_pb2.StateLocation()).location
+
+    def relocate(
+        self, job: str, state: str, known: registration_pb2.StateLocation
+    ) -> query_pb2.LocateStateResponse:
+        """Asks for a location of which one is known."""
+        request = query_pb2.LocateStateRequest(
+            job=job,
+            state_name=state,
+            known_state_id=known.registration.state_id,
+            known_version=known.placement_version,
+        )
+        response: query_pb2.LocateStateResponse = self.ask("LocateState", request)
+        return response
 
     def seal(
         self,

@@ -56,6 +56,26 @@ def test_a_job_is_found_by_id_with_and_without_dashes_and_by_name(
     assert {peer.locate(text, "last").registration.job_id for text in texts} == {query_id}
 
 
+def test_owners_that_are_known_are_told_again_only_where_they_have_changed(
+    engine: InMemoryEngine, peer: Peer, subtask_of: SubtaskOf
+) -> None:
+    query_id = start_job(engine, peer, subtask_of, "sensors", "last", "first")
+    known = peer.locate("sensors", "last")
+    again = peer.relocate("sensors", "last", known)
+    assert again.unchanged
+    assert again.location.registration == known.registration
+    assert again.location.placement_version == known.placement_version
+    assert not again.location.owners
+    other = peer.relocate("sensors", "first", known)
+    assert other.location.registration.queryable_name == "first"
+    assert other.location.owners
+    assert peer.assign(subtask_of(query_id)) == peer.server_id
+    moved = peer.relocate("sensors", "last", known)
+    assert not moved.unchanged
+    assert moved.location.owners[0].server_id == peer.server_id
+    assert moved.location == peer.locate("sensors", "last")
+
+
 def test_no_job_need_be_named_where_one_has_the_state(
     engine: InMemoryEngine, peer: Peer, subtask_of: SubtaskOf
 ) -> None:

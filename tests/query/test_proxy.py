@@ -18,6 +18,7 @@ from tests.query.streams import (
 
 from queryable_state.internal.v1 import backend_pb2, coordinator_pb2
 from queryable_state.server.coordinator_link import CoordinatorLink
+from queryable_state.server.query.location_table import LocationTable
 from queryable_state.server.testing.cluster import declare
 from queryable_state.v1 import query_pb2, registration_pb2
 from queryable_state.wire.errors import InvalidRequestError, Reason
@@ -282,3 +283,29 @@ async def test_an_idle_stream_is_ended_at_once_by_a_proxy_that_closes(
         async with asyncio.timeout(10):
             await proxy.aclose()
             assert await stream.call.code() == grpc.StatusCode.UNAVAILABLE
+
+
+async def test_owners_that_have_not_changed_do_not_travel_again(
+    cluster: InProcessCluster, job: InProcessJob
+) -> None:
+    """A name is asked again after a while, and answered with what is known of the owners."""
+    request = query_pb2.LocateStateRequest(job="sensors", state_name="last")
+    async with CoordinatorLink(cluster.coordinator.address, cluster.coordinator.secret) as link:
+        said: list[query_pb2.LocateStateResponse] = []
+        locate_state = link.locate_state
+
+        async def noted(
+            request: query_pb2.LocateStateRequest, *, timeout_s: float | None = None
+        ) -> query_pb2.LocateStateResponse:
+            said.append(await locate_state(request, timeout_s=timeout_s))
+            return said[-1]
+
+        link.locate_state = noted  # type: ignore[method-assign]
+        locations = LocationTable(link)
+        first = await locations.locate(request)
+        # Asked for a newer one, it always asks.
+        request.newer_than = first.placement_version
+        assert await locations.locate(request) is first
+        await locations.aclose()
+    assert [response.unchanged for response in said] == [False, True]
+    assert not said[1].location.owners

@@ -1209,20 +1209,29 @@ class LocateStateRequest(_message.Message):
     JOB_FIELD_NUMBER: _builtins.int
     STATE_NAME_FIELD_NUMBER: _builtins.int
     NEWER_THAN_FIELD_NUMBER: _builtins.int
+    KNOWN_STATE_ID_FIELD_NUMBER: _builtins.int
+    KNOWN_VERSION_FIELD_NUMBER: _builtins.int
     job: _builtins.str
     state_name: _builtins.str
     newer_than: _builtins.int
     """Ask the coordinator again when the cached placement is not newer; 0: any will do."""
+    known_state_id: _builtins.int
+    """The state the asker knows the owners of, and the placement they are of: while both hold, the
+    answer leaves the owners out. 0: the asker knows none.
+    """
+    known_version: _builtins.int
     def __init__(
         self,
         *,
         job: _builtins.str = ...,
         state_name: _builtins.str = ...,
         newer_than: _builtins.int = ...,
+        known_state_id: _builtins.int = ...,
+        known_version: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "newer_than", b"newer_than", "state_name", b"state_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "known_state_id", b"known_state_id", "known_version", b"known_version", "newer_than", b"newer_than", "state_name", b"state_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1233,16 +1242,20 @@ class LocateStateResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     LOCATION_FIELD_NUMBER: _builtins.int
+    UNCHANGED_FIELD_NUMBER: _builtins.int
+    unchanged: _builtins.bool
+    """The owners are those the asker knows, and are left out."""
     @_builtins.property
     def location(self) -> _registration_pb2.StateLocation: ...
     def __init__(
         self,
         *,
         location: _registration_pb2.StateLocation | None = ...,
+        unchanged: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["location", b"location"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["location", b"location"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["location", b"location", "unchanged", b"unchanged"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -136,5 +136,23 @@ class LocatedState:
                 )
 
 
+def location_answer(
+    request: query_pb2.LocateStateRequest, location: registration_pb2.StateLocation
+) -> query_pb2.LocateStateResponse:
+    """The answer to a request, without the owners where the asker knows them."""
+    registration = location.registration
+    if (request.known_state_id, request.known_version) != (
+        registration.state_id,
+        location.placement_version,
+    ):
+        return query_pb2.LocateStateResponse(location=location)
+    return query_pb2.LocateStateResponse(
+        location=registration_pb2.StateLocation(
+            registration=registration, placement_version=location.placement_version
+        ),
+        unchanged=True,
+    )
+
+
 def _kind_name(kind: registration_pb2.StateKind.ValueType) -> str:
     return registration_pb2.StateKind.Name(kind)

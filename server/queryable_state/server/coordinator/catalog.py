@@ -57,6 +57,8 @@ class Catalog:
 
     def __init__(self, books: Books) -> None:
         self._books = books
+        # By state id, until anything of it changes: thousands of owners, and every proxy asks.
+        self._locations: dict[int, registration_pb2.StateLocation] = {}
 
     def register_states(
         self, request: coordinator_pb2.RegisterStatesRequest, info: QueryInfo
@@ -79,7 +81,7 @@ class Catalog:
         keep_registrations(self._books, root)
 
     def locate(self, job_text: str, state_name: str) -> registration_pb2.StateLocation:
-        """A state's registration and the owners of all its key groups."""
+        """A state's registration and the owners of all its key groups; not to be changed."""
         books = self._books
         with books.changed:
             books.now_ms()
@@ -89,11 +91,19 @@ class Catalog:
                 _check_known([job])
                 raise _unknown_state(state_name, f"job {job.label}", list(states))
             registration = states[state_name]
-            return registration_pb2.StateLocation(
-                registration=registration,
-                placement_version=books.placement.version,
-                owners=self._owners(registration),
-            )
+            version = books.placement.version
+            known = self._locations.get(registration.state_id)
+            if (
+                known is None
+                or known.placement_version != version
+                or known.registration != registration
+            ):
+                known = self._locations[registration.state_id] = registration_pb2.StateLocation(
+                    registration=registration,
+                    placement_version=version,
+                    owners=self._owners(registration),
+                )
+            return known
 
     def list_jobs(self) -> list[JobView]:
         """Every job, by first contact."""
@@ -135,13 +145,17 @@ class Catalog:
             job = self._books.jobs.resolve(query_id.hex())
             if job.status == RUNNING:
                 raise InvalidRequestError(f"job {job.label} is running: stop it before its state")
-            return list(self._books.drop(job).values())
+            return self._dropped(job)
 
     def drop_beyond(self, retained: int) -> dict[bytes, Sequence[str]]:
         """Forgets the oldest ended jobs; answers the servers to tell, by query."""
         with self._books.changed:
             beyond = self._books.jobs.beyond(retained)
-            return {job.query_id: list(self._books.drop(job).values()) for job in beyond}
+            return {job.query_id: self._dropped(job) for job in beyond}
+
+    def _dropped(self, job: Job) -> Sequence[str]:
+        self._locations.clear()
+        return list(self._books.drop(job).values())
 
     def _job_of(self, job_text: str, state_name: str) -> Job:
         jobs = self._books.jobs

@@ -19,6 +19,7 @@ from queryable_state.wire.errors import (
     QueryableStateError,
     RetryLaterError,
 )
+from queryable_state.wire.located_state import location_answer
 from queryable_state.wire.status import status_of, trailing_metadata
 
 if TYPE_CHECKING:
@@ -199,8 +200,7 @@ class CoordinatorService(coordinator_pb2_grpc.CoordinatorServicer):
     def _locate(self, request: query_pb2.LocateStateRequest) -> query_pb2.LocateStateResponse:
         if not request.state_name:
             raise InvalidRequestError("no state is named: state_name is its queryable name")
-        location = self._catalog.locate(request.job, request.state_name)
-        return query_pb2.LocateStateResponse(location=location)
+        return location_answer(request, self._catalog.locate(request.job, request.state_name))
 
 
 def _answer(

@@ -116,14 +116,30 @@ class LocationTable:
         return await asyncio.shield(task)
 
     async def _ask(self, request: query_pb2.LocateStateRequest) -> LocatedState:
-        response = await self._link.locate_state(request)
-        located = LocatedState.of(response.location)
+        located = await self._asked_for(request)
         known = self._by_id.get(located.state_id)
         if known is not None and known.placement_version > located.placement_version:
             located = known
         self._by_id[located.state_id] = located
         self._by_name[(request.job, request.state_name)] = _Named(located, time.monotonic())
         return located
+
+    async def _asked_for(self, request: query_pb2.LocateStateRequest) -> LocatedState:
+        """The coordinator's word; the owners travel only where they are others than before."""
+        named = self._by_name.get((request.job, request.state_name))
+        known = None if named is None else self._by_id.get(named.located.state_id)
+        asked = query_pb2.LocateStateRequest(job=request.job, state_name=request.state_name)
+        if known is not None:
+            asked.known_state_id = known.state_id
+            asked.known_version = known.placement_version
+        response = await self._link.locate_state(asked)
+        if known is None or not response.unchanged:
+            return LocatedState.of(response.location)
+        location = response.location
+        if location.registration == known.registration:
+            return known
+        location.owners.extend(known.location.owners)
+        return LocatedState.of(location)
 
     async def _ask_id(self, state_id: int, newer_than: int) -> LocatedState:
         known = self._by_id.get(state_id)

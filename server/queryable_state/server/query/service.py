@@ -28,6 +28,7 @@ from queryable_state.wire.errors import (
     QueryableStateError,
     RetryLaterError,
 )
+from queryable_state.wire.located_state import location_answer
 from queryable_state.wire.status import status_of, trailing_metadata
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ class QueryableStateService:
     ) -> query_pb2.LocateStateResponse:
         async with self._ending_with_status(context):
             located = await self._router.locate(request)
-            return query_pb2.LocateStateResponse(location=located.location)
+            return location_answer(request, located.location)
 
     async def ListJobs(
         self, request: query_pb2.ListJobsRequest, context: _Context
