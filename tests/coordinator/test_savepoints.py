@@ -246,7 +246,8 @@ def test_cancelling_gives_up_the_checkpoint_under_way(tmp_path: Path) -> None:
         job.run(0)
         job.a.may_cut.clear()
         made = threads.submit(job.coordinator.trigger_checkpoint, QUERY, LONG_S)
-        until(lambda: bool(job.a.snapshots))
+        # The other one has written: what it has not by then it may still write.
+        until(lambda: bool(job.a.snapshots) and job.b.writes == 1)
         job.engine.end(QUERY)
         job.coordinator.job_cancelled(QUERY)
         with pytest.raises(CheckpointError, match="is cancelled"):

@@ -40,7 +40,7 @@ class Leases:
             books.sweep(now)
             for known in request.committed:
                 books.commits.confirm(known.query_id, server.server_id, known.version)
-                books.commits.refresh_stable(known.query_id, books.holders(known.query_id))
+                books.refresh_stable(known.query_id)
             return self._lease(server)
 
     def deregister(self, server_id: str) -> None:
@@ -58,10 +58,10 @@ class Leases:
             for gone in books.servers.remove_long_lapsed(books.now_ms()):
                 books.forget_server(gone.server_id)
 
-    def backend_addresses(self) -> list[str]:
+    def backend_addresses(self) -> set[str]:
         """HOST:PORT of `StateBackend` of every server known."""
         with self._books.changed:
-            return [server.backend_address for server in self._books.servers]
+            return {server.backend_address for server in self._books.servers}
 
     def proxy_addresses(self) -> list[str]:
         """HOST:PORT of the proxies of the servers that hold a lease."""
