@@ -105,6 +105,28 @@ def test_a_version_is_stable_once_every_owner_has_confirmed_it(
     assert (told.version, told.stable_version) == (1, 1)
 
 
+def test_a_version_is_stable_without_those_who_are_lost(
+    running: InProcessCoordinator,
+    engine: InMemoryEngine,
+    start_peer: StartPeer,
+    subtask_of: SubtaskOf,
+) -> None:
+    """A heartbeat that brings no news finds it out."""
+    a, b = start_peer("a"), start_peer("b")
+    query_id, run_id = engine.start()
+    begin(engine, a, query_id, run_id, 0)
+    own(a, subtask_of(query_id, 0))
+    own(b, subtask_of(query_id, 1))
+    b.die()
+    begin(engine, a, query_id, run_id, 1)
+    (told,) = a.heartbeat((query_id, 0)).committed
+    assert (told.version, told.stable_version) == (0, -1)
+    for _ in range(6):
+        running.advance(1_000)
+        (told,) = a.heartbeat((query_id, 0)).committed
+    assert told.stable_version == 0
+
+
 def test_a_lost_push_is_repaired_by_the_heartbeat(
     engine: InMemoryEngine, start_peer: StartPeer, subtask_of: SubtaskOf
 ) -> None:

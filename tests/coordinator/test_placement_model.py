@@ -178,6 +178,23 @@ class PlacementMachine(RuleBasedStateMachine):
         self.version = version
         assert self.owners.setdefault(version, owners) == owners
 
+    @invariant()
+    def what_is_known_by_server_is_what_each_subtask_says(self) -> None:
+        operator = self.books.placement.operator(QUERY, "op")
+        if operator is None:
+            return
+        subtasks = operator.subtasks.items()
+        for server in [f"s{number}" for number in range(self.started)]:
+            owned = {index for index, subtask in subtasks if subtask.server_id == server}
+            assert operator.owned_by(server) == owned
+        assert operator.holders == {subtask.server_id for _, subtask in subtasks if subtask.opened}
+
+    @invariant()
+    def who_has_lapsed_is_known_without_looking_at_everybody(self) -> None:
+        self.books.now_ms()
+        for server in self.books.servers:
+            assert server.lapsed == (self.now_ms >= self.books.servers.freed_at_ms(server))
+
 
 TestPlacement = PlacementMachine.TestCase
 TestPlacement.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)

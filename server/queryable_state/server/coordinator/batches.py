@@ -202,7 +202,7 @@ class Batches:
                 return []
             for server_id in seals:
                 books.commits.confirm(query_id, server_id, commit_round.commit.version)
-            books.commits.refresh_stable(query_id, books.holders(query_id))
+            books.refresh_stable(query_id)
             findings = check_batches(
                 commit_round,
                 seals,

@@ -49,6 +49,8 @@ class Books:
         # Placement versions of a driver must be above those of an older one at its address.
         self.placement = Placement(self.servers, version=wall_ms())
         self.commits = Commits()
+        # What the stable version of each query was worked out of.
+        self._stable_of: dict[bytes, tuple[int, int]] = {}
         self._clock_ms = clock_ms
         self._looked_at_ms = clock_ms()
 
@@ -121,6 +123,14 @@ class Books:
         servers = (self.servers.find(holder) for holder in self.placement.holders(query_id))
         return {s.server_id: s.backend_address for s in servers if s and not s.lapsed}
 
+    def refresh_stable(self, query_id: bytes) -> None:
+        """Moves the stable version of a query up to what all its holders confirmed."""
+        # Every heartbeat asks, and most bring no news.
+        of = (self.placement.version, self.commits.changes)
+        if self._stable_of.get(query_id) != of:
+            self._stable_of[query_id] = of
+            self.commits.refresh_stable(query_id, self.holders(query_id))
+
     def forget_server(self, server_id: str) -> None:
         """Frees what a server that is gone did own."""
         self.placement.free(server_id)
@@ -135,6 +145,7 @@ class Books:
         self.placement.drop_query(job.query_id)
         self.states.drop(job.query_id)
         self.commits.drop(job.query_id)
+        self._stable_of.pop(job.query_id, None)
         job.first_batch = None
         self.changed.notify_all()
 
@@ -144,6 +155,7 @@ class Books:
         self.placement.drop_query(job.query_id)
         self.states.drop(job.query_id)
         self.commits.drop(job.query_id)
+        self._stable_of.pop(job.query_id, None)
         self.jobs.drop(job.query_id)
         self.changed.notify_all()
         return holders

@@ -58,12 +58,15 @@ class Commits:
 
     def __init__(self) -> None:
         self._queries: dict[bytes, _QueryCommits] = {}
+        self.changes = 0
+        """Grows with everything a stable version depends on, but the holders."""
 
     def enter(self, query_id: bytes, commit: Commit) -> None:
         """The first contact with a query, and its newest commit then; may be repeated."""
         if query_id not in self._queries:
             version = commit.version
             self._queries[query_id] = _QueryCommits(newest=commit, settled=commit, stable=version)
+            self.changes += 1
 
     def version(self, query_id: bytes) -> int:
         """Newest committed version; -1: none."""
@@ -76,6 +79,7 @@ class Commits:
         if commits is None or commit.version <= commits.newest.version:
             return False
         commits.newest = commit
+        self.changes += 1
         return True
 
     def begin_round(self, query_id: bytes, addresses: dict[str, str]) -> CommitRound | None:
@@ -101,6 +105,7 @@ class Commits:
         if commits is not None:
             commits.pushing = False
             commits.settled = commit_round.commit
+            self.changes += 1
 
     def abandon_round(self, commit_round: CommitRound) -> None:
         """What had to be written of the commit is not: it stays unsettled, and due again."""
@@ -116,9 +121,9 @@ class Commits:
     def confirm(self, query_id: bytes, server_id: str, version: int) -> None:
         """A server has committed up to `version`."""
         commits = self._queries.get(query_id)
-        if commits is not None:
-            known = commits.confirmed.get(server_id, -1)
-            commits.confirmed[server_id] = max(known, version)
+        if commits is not None and version > commits.confirmed.get(server_id, -1):
+            commits.confirmed[server_id] = version
+            self.changes += 1
 
     def refresh_stable(self, query_id: bytes, holders: Iterable[str]) -> None:
         """Moves the stable version up to what all `holders` confirmed."""
@@ -150,6 +155,7 @@ class Commits:
         if cap.version < 0:
             return None
         commits.caps.add(cap)
+        self.changes += 1
         return cap
 
     def settled_commit(self, query_id: bytes) -> Commit:
@@ -162,6 +168,7 @@ class Commits:
         commits = self._queries.get(cap.query_id)
         if commits is not None:
             commits.caps.discard(cap)
+            self.changes += 1
 
     def told(self, query_id: bytes) -> coordinator_pb2.QueryVersion | None:
         """What a lease or a begin carries; None where nothing is known of the query."""
@@ -180,6 +187,7 @@ class Commits:
         """Forgets what a server that is gone has confirmed."""
         for commits in self._queries.values():
             commits.confirmed.pop(server_id, None)
+        self.changes += 1
 
     def drop(self, query_id: bytes) -> None:
         """Forgets a query."""

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +44,11 @@ class Ownership:
 
 @dataclass(kw_only=True)
 class Operator:
-    """The subtasks of one stateful operator, at one parallelism."""
+    """The subtasks of one stateful operator, at one parallelism.
+
+    Owners change by its methods alone, which also keep what is asked for by server: every lease
+    and every commit asks, and must not look at each subtask of a thousand servers.
+    """
 
     query_id: bytes
     uid: str
@@ -56,6 +64,61 @@ class Operator:
     """Of a subtask never opened; None: no subtask was opened yet."""
     over_quota_since_ms: int | None = None
     subtasks: dict[int, Ownership] = field(default_factory=dict)
+    _owned: dict[str, set[int]] = field(default_factory=dict)
+    """The subtasks of each server that owns any."""
+    _opened: dict[str, int] = field(default_factory=dict)
+    """How many of them it has opened; none: not in it."""
+
+    def owned_by(self, server_id: str) -> AbstractSet[int]:
+        """The subtasks of a server, opened or not."""
+        return self._owned.get(server_id, frozenset())
+
+    @property
+    def holders(self) -> AbstractSet[str]:
+        """The servers that own and opened subtasks."""
+        return self._opened.keys()
+
+    def assign(self, index: int, server_id: str) -> Ownership:
+        """Makes a server the owner of a subtask, which it has not opened."""
+        ownership = self.subtasks.setdefault(index, Ownership())
+        self.close(index)
+        ownership.restoring = False
+        if ownership.server_id:
+            self._release(ownership.server_id, index)
+        ownership.server_id = server_id
+        self._owned.setdefault(server_id, set()).add(index)
+        return ownership
+
+    def open(self, index: int) -> None:
+        """The owner has opened its store."""
+        ownership = self.subtasks[index]
+        if not ownership.opened:
+            ownership.opened = True
+            self._opened[ownership.server_id] = self._opened.get(ownership.server_id, 0) + 1
+
+    def close(self, index: int) -> None:
+        """What the owner had opened is worth nothing; it stays the owner."""
+        ownership = self.subtasks[index]
+        if ownership.opened:
+            ownership.opened = False
+            left = self._opened.pop(ownership.server_id) - 1
+            if left:
+                self._opened[ownership.server_id] = left
+
+    def free(self, server_id: str) -> int:
+        """Takes all subtasks from a server; how many it had."""
+        indexes = sorted(self.owned_by(server_id))
+        for index in indexes:
+            self.close(index)
+            self.subtasks[index].server_id = ""
+            self._release(server_id, index)
+        return len(indexes)
+
+    def _release(self, server_id: str, index: int) -> None:
+        owned = self._owned[server_id]
+        owned.discard(index)
+        if not owned:
+            del self._owned[server_id]
 
     @property
     def first_opened(self) -> int | None:

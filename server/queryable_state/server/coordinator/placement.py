@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from queryable_state.server.coordinator.operators import Opening, Operator, Ownership
@@ -124,23 +123,20 @@ class Placement:
         `executors` may be more than have a server yet: a subtask beyond every
         quota then waits a moment for them (NO_OWNER), before the least loaded takes it.
         """
-        holding = self._servers.holding(now_ms)
-        if asker not in holding:
+        if now_ms >= asker.expires_ms:
             raise PlacementError(
                 f"server {asker.server_id} asks for a subtask with an expired lease; renew it",
                 reason=Reason.LEASE_EXPIRED,
             )
+        holding = self._servers.holding(now_ms)
         live = max(len(holding), executors)
         quota = -(-operator.parallelism // live)
-        count = Counter(ownership.server_id for ownership in operator.subtasks.values())
         chosen = asker
-        if count[asker.server_id] >= quota:
-            chosen = min(holding, key=lambda server: count[server.server_id])
-            if count[chosen.server_id] >= quota and len(holding) < live:
+        if _load(operator, asker) >= quota:
+            chosen = min(holding, key=lambda server: _load(operator, server))
+            if _load(operator, chosen) >= quota and len(holding) < live:
                 self._await_executors(operator, index, live - len(holding), now_ms)
-        ownership = operator.subtasks.setdefault(index, Ownership())
-        ownership.server_id = chosen.server_id
-        ownership.opened = ownership.restoring = False
+        ownership = operator.assign(index, chosen.server_id)
         self.version += 1
         ownership.assigned_version = self.version
         return chosen
@@ -173,7 +169,7 @@ class Placement:
             sealed_elsewhere = True
         if sealed_elsewhere:
             ownership.unsealed_batch = batch_id
-        self._opened(ownership, batch_id)
+        self._opened(operator, index, batch_id)
         return Opening(ownership.complete_since, lost)
 
     def open_restored(
@@ -192,7 +188,7 @@ class Placement:
             operator.complete_since, operator.before = complete_since, None
         ownership.complete_since = complete_since
         ownership.unsealed_batch = -1
-        self._opened(ownership, batch_id)
+        self._opened(operator, index, batch_id)
         return Opening(complete_since, lost=False)
 
     def close(self, operator: Operator, index: int) -> None:
@@ -200,7 +196,7 @@ class Placement:
 
         It stays the owner, and opens a store anew for the next batch.
         """
-        operator.subtasks[index].opened = False
+        operator.close(index)
         self.version += 1
 
     def assigned(self, operator: Operator, index: int, server_id: str) -> Ownership:
@@ -214,18 +210,15 @@ class Placement:
             )
         return ownership
 
-    def _opened(self, ownership: Ownership, batch_id: int) -> None:
-        ownership.opened_batch = batch_id
-        ownership.opened = True
+    def _opened(self, operator: Operator, index: int, batch_id: int) -> None:
+        operator.subtasks[index].opened_batch = batch_id
+        operator.open(index)
         self.version += 1
 
     def free(self, server_id: str) -> None:
         """Takes everything from a server that is known to be gone."""
         for operator in self._operators.values():
-            for ownership in operator.subtasks.values():
-                if ownership.server_id == server_id:
-                    ownership.server_id, ownership.opened = "", False
-                    self.version += 1
+            self.version += operator.free(server_id)
 
     def drop_query(self, query_id: bytes, *, but: Container[str] = ()) -> None:
         """Forgets the operators of a query, but those of these uids."""
@@ -236,24 +229,20 @@ class Placement:
     def opened_by(self, server_id: str) -> Iterator[tuple[Operator, int]]:
         """The subtasks the server owns and has opened."""
         for operator in self._operators.values():
-            for index, ownership in operator.subtasks.items():
-                if ownership.opened and ownership.server_id == server_id:
+            for index in sorted(operator.owned_by(server_id)):
+                if operator.subtasks[index].opened:
                     yield operator, index
 
     def holders(self, query_id: bytes) -> set[str]:
         """Ids of the servers that own and opened subtasks of the query."""
-        return {
-            ownership.server_id
-            for operator in self.operators(query_id)
-            for ownership in operator.subtasks.values()
-            if ownership.opened
-        }
+        return {holder for operator in self.operators(query_id) for holder in operator.holders}
 
     def _await_former_owners(self, operator: Operator, server_id: str) -> None:
         """Refuses a first opening until no other server can answer from a former parallelism."""
-        former, before = set(), operator.before
+        former: set[str] = set()
+        before = operator.before
         while before is not None:
-            former |= {owned.server_id for owned in before.subtasks.values() if owned.opened}
+            former |= before.holders
             before = before.before
         for server in map(self._servers.find, sorted(former - {server_id})):
             if server and not server.lapsed and server.taken_version < operator.declared_version:
@@ -279,6 +268,10 @@ class Placement:
             retry_after_ms=retry_after_ms,
             placement_version=self.version,
         )
+
+
+def _load(operator: Operator, server: Server) -> int:
+    return len(operator.owned_by(server.server_id))
 
 
 def _complete_since(before: Operator | None, batch_id: int, first_batch: int) -> int:

@@ -285,8 +285,7 @@ class Reopening:
         holding = books.servers.holding(now_ms)
         if not holding:
             raise RetryLaterError("no state server holds a lease")
-        owners = [owned.server_id for owned in operator.subtasks.values()]
-        asker = min(holding, key=lambda server: owners.count(server.server_id))
+        asker = min(holding, key=lambda server: len(operator.owned_by(server.server_id)))
         return books.placement.assign(operator, index, asker, executors, now_ms)
 
     def _check_newest(self, run: _Run) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -55,6 +56,8 @@ class ServerTable:
         self._margin_ms = margin_ms
         self._servers: dict[str, Server] = {}
         self._replaced_by: dict[str, str] = {}
+        # Nobody lapses before, and nobody who lapsed has come back: a lease only gets longer.
+        self._settled_until_ms: float = 0
 
     def __iter__(self) -> Iterator[Server]:
         """Every server, by registration."""
@@ -101,6 +104,9 @@ class ServerTable:
             lapsed=known is not None and known.lapsed,
         )
         self._servers[server.server_id] = server
+        self._settled_until_ms = (
+            now_ms if server.lapsed else min(self._settled_until_ms, self.freed_at_ms(server))
+        )
         return server, gone
 
     def renew(self, server_id: str, now_ms: int) -> Server:
@@ -108,6 +114,8 @@ class ServerTable:
         server = self.get(server_id)
         server.renewed_ms = now_ms
         server.expires_ms = now_ms + self.lease_ms
+        if server.lapsed:
+            self._settled_until_ms = now_ms
         return server
 
     def remove(self, server_id: str) -> Server | None:
@@ -139,12 +147,19 @@ class ServerTable:
 
     def sweep(self, now_ms: int) -> bool:
         """Marks who lapsed and who came back; whether anyone did."""
+        if now_ms < self._settled_until_ms:
+            return False
         changed = False
         for server in self:
             lapsed = now_ms >= self.freed_at_ms(server)
             changed |= lapsed != server.lapsed
             server.lapsed = lapsed
+        self._settled_until_ms = min(map(self._changes_at_ms, self), default=math.inf)
         return changed
+
+    def _changes_at_ms(self, server: Server) -> float:
+        """When a server lapses unless it renews; one that has lapsed stays so until it does."""
+        return math.inf if server.lapsed else self.freed_at_ms(server)
 
     def remove_long_lapsed(self, now_ms: int) -> list[Server]:
         """Forgets, and answers, the servers that lapsed so long ago that none comes back."""

@@ -101,7 +101,7 @@ class Snapshots:
         books = self._books
         with books.changed:
             books.commits.lift_cap(plan.cap)
-            books.commits.refresh_stable(plan.query_id, books.holders(plan.query_id))
+            books.refresh_stable(plan.query_id)
 
     def await_settled(self, query_id: bytes, timeout_s: float) -> None:
         """Waits until all servers were told of the newest commit, or the time is over."""
@@ -117,7 +117,7 @@ class Snapshots:
         deadline_s = time.monotonic() + timeout_s
         with books.changed:
             while True:
-                books.commits.refresh_stable(plan.query_id, books.holders(plan.query_id))
+                books.refresh_stable(plan.query_id)
                 if books.commits.stable(plan.query_id) >= plan.version:
                     return
                 if time.monotonic() >= deadline_s:
