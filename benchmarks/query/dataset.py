@@ -5,11 +5,28 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 QUERYABLE_NAME = "benchmark"
 REVISION_LENGTH = 3
 REVISIONS = 16**REVISION_LENGTH
 BATCH_KEYS = 100
+
+
+class Records(Protocol):
+    """What a job writes: keys by number, and the value of each at every revision."""
+
+    @property
+    def keys(self) -> Sequence[str]:
+        """Key by number, all distinct."""
+        ...
+
+    def value(self, number: int, revision: int) -> str:
+        """The value of a key at a revision."""
+        ...
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import psutil
@@ -25,7 +25,7 @@ from queryable_state.streaming import Types, ValueStateDescriptor
 from queryable_state.streaming.runtime.operators import LatestValueSink
 from queryable_state.streaming.runtime.spec import OperatorSpec, TaskIdentity
 from queryable_state.streaming.runtime.task import OperatorTask
-from queryable_state.wire.key_groups import KeyGroups, subtask_of
+from queryable_state.wire.key_groups import KeyGroups
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from benchmarks.query.dataset import Dataset
+    from benchmarks.query.dataset import Records
+    from queryable_state.server.settings import Backend
     from queryable_state.server.state_server.server_directory import ServerAddresses
 
 PARALLELISM = 2
@@ -47,18 +48,14 @@ class JobTarget:
     a Spark worker, then the engine commits.
     """
 
-    def __init__(
-        self, dataset: Dataset, *, backend: Literal["heap", "rocksdb"], servers: int
-    ) -> None:
+    def __init__(self, dataset: Records, *, backend: Backend, servers: int) -> None:
         self._dataset = dataset
         self._backend = backend
         self._servers = servers
         self._stack = contextlib.ExitStack()
         groups = KeyGroups(Types.STRING(), MAX_PARALLELISM)
         self._groups = np.array([groups.of(key) for key in dataset.keys], dtype=np.int32)
-        self._subtasks = np.array(
-            [subtask_of(int(group), PARALLELISM, MAX_PARALLELISM) for group in self._groups]
-        )
+        self._subtasks = self._groups * PARALLELISM // MAX_PARALLELISM
         self._addresses: list[ServerAddresses] = []
         self._attempts = itertools.count(1)
 
@@ -96,10 +93,11 @@ class JobTarget:
         psutil.wait_procs(ending, timeout=20)
 
     def describe(self) -> dict[str, object]:
-        """Job id, the servers' proxies and the stand-alone one."""
+        """Job id, the servers' proxies and processes, and the stand-alone proxy."""
         return {
             "job_id": self._query_id.hex(),
             "proxies": [address.proxy for address in self._addresses],
+            "pids": [address.pid for address in self._addresses],
             "stand_alone_proxy": self._proxy,
         }
 

@@ -1,0 +1,1 @@
+"""What many keys, and many servers, cost: `python -m benchmarks.capacity`."""

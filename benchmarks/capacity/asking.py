@@ -1,0 +1,94 @@
+"""Looks keys up at random, those that are there and those that are not."""
+
+from __future__ import annotations
+
+import gc
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self, cast
+
+from benchmarks.capacity.dataset import key_of, value_of
+from benchmarks.closed_loop import closed_loop
+from benchmarks.query.dataset import QUERYABLE_NAME
+from queryable_state.client import QueryableStateClient, UnknownKeyOrNamespaceError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from benchmarks.capacity.dataset import DerivedRecords
+    from benchmarks.closed_loop import LoopSample
+    from queryable_state.client import KvState
+
+_SAMPLE = 200_000
+_WARM_UP_S = 1.5
+
+
+@dataclass(frozen=True)
+class Lookups:
+    """One closed loop of look-ups."""
+
+    in_flight: int
+    found: bool
+    """Whether the keys asked for are there."""
+    sample: LoopSample
+
+
+class Asking:
+    """A client of the server that holds the records; every answer is checked."""
+
+    def __init__(self, records: DerivedRecords, proxy: str, job_id: str) -> None:
+        self._records = records
+        host, _, port = proxy.rpartition(":")
+        self._client = QueryableStateClient(host, int(port), timeout_s=30.0)
+        self._job_id = job_id
+        chosen = random.Random(records.size)
+        count = min(_SAMPLE, records.size)
+        self._present = chosen.sample(range(records.size), count)
+        self._absent = [number + records.size for number in self._present]
+
+    async def __aenter__(self) -> Self:
+        await self._client.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._client.__aexit__(kind, error, trace)
+
+    async def loop(self, *, in_flight: int, found: bool, seconds: float) -> Lookups:
+        """Asks for one kind of keys for so long; raises `WrongAnswerError` at a wrong answer."""
+        gc.collect()
+        gc.freeze()
+        try:
+            sample = await closed_loop(
+                self._ask if found else self._ask_absent,
+                self._is_right if found else self._is_absent,
+                self._present if found else self._absent,
+                in_flight=in_flight,
+                warm_up_s=_WARM_UP_S,
+                seconds=seconds,
+            )
+        finally:
+            gc.unfreeze()
+        return Lookups(in_flight, found, sample)
+
+    async def _ask(self, number: int) -> KvState:
+        return await self._client.get_kv_state(self._job_id, QUERYABLE_NAME, key_of(number))
+
+    async def _ask_absent(self, number: int) -> KvState | None:
+        try:
+            return await self._client.get_kv_state(self._job_id, QUERYABLE_NAME, key_of(number))
+        except UnknownKeyOrNamespaceError:
+            return None
+
+    def _is_right(self, number: int, answer: object) -> bool:
+        """Whether it is the value of the load, or of the batch that wrote all anew."""
+        found = cast("KvState", answer).value()
+        rewritten = value_of(number, self._records.loads)
+        return bool(found in (self._records.loaded(number), rewritten))
+
+    def _is_absent(self, _: int, answer: object) -> bool:
+        return answer is None

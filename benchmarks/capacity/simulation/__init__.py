@@ -1,0 +1,1 @@
+"""A thousand state servers against one coordinator: `python -m benchmarks.capacity.simulation`."""
