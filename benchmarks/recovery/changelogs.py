@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from benchmarks.streaming.dataset import Dataset
-from benchmarks.streaming.runs import VARIANTS, VariantRun, run_variant
+from benchmarks.streaming.runs import VariantRun, run_variant
+from benchmarks.streaming.workloads import VARIANTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,9 +1,10 @@
 """`python -m benchmarks.streaming`: rows a second of keyed aggregations, ours beside Spark's.
 
-Every variant reads the same parquet files in batches of equal size into a noop sink on local[2,4],
-state in RocksDB, each time in a fresh JVM; rounds take the variants in turn, every other round
-backwards. A batch's rows a second are its rows over Spark's own trigger duration; the first
-batches of a run are not counted. The state each run ends with is compared with the sums.
+Every variant of a workload reads the same parquet files in batches of equal size into a noop sink
+on local[2,4], state in RocksDB with changelogs, each time in a fresh JVM; rounds take the variants
+in turn, every other round backwards. A batch's rows a second are its rows over Spark's own trigger
+duration; the first batches of a run are not counted. The state each run ends with is compared with
+the sums.
 """
 
 from __future__ import annotations
@@ -12,83 +13,89 @@ import argparse
 import sys
 import tempfile
 import time
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import TypeVar
 
 from benchmarks.figures import Spread, table, thousands, write_json
 from benchmarks.machine import Machine, NoiseMeter
 from benchmarks.streaming.dataset import Dataset
-from benchmarks.streaming.runs import VARIANTS, Variant, VariantRun, run_variant
+from benchmarks.streaming.runs import VariantRun, run_variant
+from benchmarks.streaming.workloads import REFERENCES, VARIANTS, WORKLOADS, Variant, Workload
 
-REFERENCES = ("native", "native-sums", "tws-row")
+_T = TypeVar("_T")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.streaming", description=__doc__)
-    parser.add_argument("--rows", type=int, default=2_000_000)
-    parser.add_argument("--rows-per-batch", type=int, default=200_000)
-    parser.add_argument("--keys", type=int, default=10_000)
-    parser.add_argument("--rounds", type=int, default=3, help="runs of each variant")
-    parser.add_argument("--warm-up", type=int, default=3, help="batches not counted in a run")
+    parser.add_argument("--workloads", help="comma-separated; all of them without it")
     parser.add_argument("--variants", help="comma-separated; all of them without it")
+    parser.add_argument("--rows", type=int, help="of each workload, with as many batches")
+    parser.add_argument("--rounds", type=int, default=2, help="runs of each variant")
     parser.add_argument("--json", type=Path, help="file for all figures")
     parser.add_argument("--quick", action="store_true", help="a tenth of the rows, one round")
     options = parser.parse_args()
+    workloads = _named(parser, "workload", options.workloads, {w.name: w for w in WORKLOADS})
+    variants = _named(parser, "variant", options.variants, {v.name: v for v in VARIANTS})
     if options.quick:
-        options.rows, options.rows_per_batch, options.rounds = 200_000, 40_000, 1
-    names = options.variants.split(",") if options.variants else [v.name for v in VARIANTS]
-    unknown = set(names) - {variant.name for variant in VARIANTS}
-    if unknown:
-        parser.error(f"no such variant: {', '.join(sorted(unknown))}")
-    chosen = [variant for variant in VARIANTS if variant.name in names]
+        options.rounds = 1
+        workloads = [workload.quick() for workload in workloads]
+    if options.rows:
+        workloads = [_of_rows(workload, options.rows) for workload in workloads]
 
     machine, meter = Machine.here(), NoiseMeter()
+    measured = {}
     with tempfile.TemporaryDirectory(prefix="benchmark-streaming-") as folder:
-        dataset = Dataset(
-            Path(folder) / "all",
-            batches=-(-options.rows // options.rows_per_batch),
-            rows_per_batch=options.rows_per_batch,
-            keys=options.keys,
-        )
-        dataset.write()
-        runs = measure(chosen, dataset, Path(folder), options.rounds, options.warm_up)
-
-    medians = {
-        name: Spread.of([rate for run in of_one for rate in run.rows_per_second])
-        for name, of_one in runs.items()
-    }
+        for workload in workloads:
+            chosen = [variant for variant in variants if variant.name in workload.variants]
+            measured[workload] = measure(workload, chosen, Path(folder), options.rounds)
     print()
     print("\n".join(machine.lines()))
     print(meter.line())
-    print(
-        f"{options.rows:,} rows, {options.keys:,} keys, {options.rows_per_batch:,} rows a batch; "
-        f"{options.rounds} rounds, {options.warm_up} batches of warm-up in each"
-    )
-    print(report(chosen, runs, medians))
+    for workload, runs in measured.items():
+        print(
+            f"\n{workload.name}: {workload.rows:,} rows, {workload.keys:,} keys, "
+            f"{workload.rows_per_batch:,} rows a batch; {options.rounds} rounds, "
+            f"{workload.warm_up} batches of warm-up in each"
+        )
+        print(report(runs))
     if options.json:
         write_json(
             options.json,
             {
                 "machine": machine.to_json(),
                 "noise": meter.note(),
-                "options": {name: str(value) for name, value in vars(options).items()},
-                "runs": {name: [vars(run) for run in of_one] for name, of_one in runs.items()},
+                "workloads": {
+                    workload.name: {"of": asdict(workload), "variants": figures(runs)}
+                    for workload, runs in measured.items()
+                },
             },
         )
     return 0
 
 
 def measure(
-    chosen: list[Variant], dataset: Dataset, folder: Path, rounds: int, warm_up: int
-) -> dict[str, list[VariantRun]]:
-    """The runs of each variant, by name."""
-    runs: dict[str, list[VariantRun]] = {variant.name: [] for variant in chosen}
+    workload: Workload, chosen: list[Variant], folder: Path, rounds: int
+) -> dict[Variant, list[VariantRun]]:
+    """The runs of each variant."""
+    dataset = Dataset(
+        folder / workload.name,
+        batches=workload.batches,
+        rows_per_batch=workload.rows_per_batch,
+        keys=workload.keys,
+    )
+    dataset.write()
+    conf = {}
+    if workload.checkpoint_interval_ms:
+        conf["execution.checkpointing.interval"] = f"{workload.checkpoint_interval_ms} ms"
+    runs: dict[Variant, list[VariantRun]] = {variant: [] for variant in chosen}
     for number in range(rounds):
         for variant in chosen if number % 2 == 0 else reversed(chosen):
             began = time.monotonic()
-            run = run_variant(variant, dataset, folder / "run", warm_up=warm_up)
-            runs[variant.name].append(run)
+            run = run_variant(variant, dataset, folder / "run", warm_up=workload.warm_up, conf=conf)
+            runs[variant].append(run)
             print(
-                f"round {number + 1}: {variant.name:14} "
+                f"{workload.name}, round {number + 1}: {variant.name:14} "
                 f"{thousands(Spread.of(run.rows_per_second).median):>6} rows/s, state right "
                 f"({time.monotonic() - began:.0f} s)",
                 file=sys.stderr,
@@ -97,26 +104,70 @@ def measure(
     return runs
 
 
-def report(
-    chosen: list[Variant], runs: dict[str, list[VariantRun]], medians: dict[str, Spread]
-) -> str:
-    """Rows a second of each variant, and against the references that were run."""
+def figures(runs: dict[Variant, list[VariantRun]]) -> list[dict[str, object]]:
+    """Of each variant: rows a second of its warm batches, and against the references."""
+    medians = _medians(runs)
+    return [
+        {
+            "name": variant.name,
+            "title": variant.title,
+            "rows_per_second": asdict(medians[variant.name]),
+            "ratios": _ratios(medians, variant.name),
+            "runs": [asdict(run) for run in of_one],
+        }
+        for variant, of_one in runs.items()
+    ]
+
+
+def report(runs: dict[Variant, list[VariantRun]]) -> str:
+    """The same as a table, with the range of the runs' medians."""
+    medians = _medians(runs)
     references = [name for name in REFERENCES if name in medians]
     header = ["variant", "rows/s", "runs", "batches", *(f"/ {name}" for name in references)]
     rows = []
-    for variant in chosen:
+    for variant, of_one in runs.items():
+        by_run = [Spread.of(run.rows_per_second).median for run in of_one]
         spread = medians[variant.name]
-        by_run = [Spread.of(run.rows_per_second).median for run in runs[variant.name]]
         rows.append(
             [
                 f"{variant.title} (`{variant.name}`)",
                 thousands(spread.median),
                 f"{thousands(min(by_run))}-{thousands(max(by_run))}",
                 str(spread.count),
-                *(f"{spread.median / medians[name].median:.2f}" for name in references),
+                *(f"{ratio:.2f}" for ratio in _ratios(medians, variant.name).values()),
             ]
         )
     return table(header, rows)
+
+
+def _medians(runs: dict[Variant, list[VariantRun]]) -> dict[str, Spread]:
+    return {
+        variant.name: Spread.of([rate for run in of_one for rate in run.rows_per_second])
+        for variant, of_one in runs.items()
+    }
+
+
+def _ratios(medians: dict[str, Spread], name: str) -> dict[str, float]:
+    return {
+        reference: medians[name].median / medians[reference].median
+        for reference in REFERENCES
+        if reference in medians
+    }
+
+
+def _of_rows(workload: Workload, rows: int) -> Workload:
+    keys = rows if workload.keys == workload.rows else workload.keys
+    return replace(workload, rows=rows, rows_per_batch=-(-rows // workload.batches), keys=keys)
+
+
+def _named(
+    parser: argparse.ArgumentParser, what: str, names: str | None, known: dict[str, _T]
+) -> list[_T]:
+    wanted = names.split(",") if names else list(known)
+    unknown = set(wanted) - known.keys()
+    if unknown:
+        parser.error(f"no such {what}: {', '.join(sorted(unknown))}")
+    return [value for name, value in known.items() if name in wanted]
 
 
 if __name__ == "__main__":

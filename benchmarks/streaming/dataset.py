@@ -33,12 +33,16 @@ class Totals:
     sums: npt.NDArray[np.int64]
     maxima: npt.NDArray[np.int64]
 
-    def rows(self) -> dict[str, tuple[int, int, int]]:
-        """Count, sum and maximum by key."""
+    def rows(self, step: int) -> dict[str, tuple[int, int, int]]:
+        """Count, sum and maximum by key, of each `step`th key."""
         return {
             key: (int(count), int(total), int(highest))
             for key, count, total, highest in zip(
-                self.keys, self.counts, self.sums, self.maxima, strict=True
+                self.keys[::step],
+                self.counts[::step],
+                self.sums[::step],
+                self.maxima[::step],
+                strict=True,
             )
             if count
         }
@@ -52,6 +56,7 @@ class Dataset:
     batches: int
     rows_per_batch: int
     keys: int
+    """Rows have keys at random; as many keys as rows: each row another."""
 
     def write(self) -> None:
         """Writes the files, whose modification times give Spark their order."""
@@ -106,5 +111,9 @@ class Dataset:
 
     def _batch(self, batch: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         random = np.random.default_rng(batch)
-        numbers = random.integers(0, self.keys, self.rows_per_batch)
+        if self.keys == self.batches * self.rows_per_batch:
+            first = batch * self.rows_per_batch
+            numbers = random.permutation(np.arange(first, first + self.rows_per_batch))
+        else:
+            numbers = random.integers(0, self.keys, self.rows_per_batch)
         return numbers, random.integers(-1_000, 1_000_000, self.rows_per_batch)

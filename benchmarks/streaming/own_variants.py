@@ -13,7 +13,7 @@ from queryable_state.streaming import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         DataStream,
         JobClient,
         OperatorStream,
+        QueryableStateStream,
         RuntimeContext,
         StreamExecutionEnvironment,
     )
@@ -73,10 +74,28 @@ def state_alone(rows: DataStream) -> OperatorStream:
     return rows.key_by("key").process(Totals(yields=False), OUTPUT)
 
 
-VARIANTS: dict[str, Callable[[DataStream], OperatorStream]] = {
+def latest(rows: DataStream) -> QueryableStateStream:
+    """The last row of each key, by a queryable sink."""
+    return rows.key_by("key").as_queryable_state(QUERYABLE_NAME)
+
+
+VARIANTS: dict[str, Callable[[DataStream], OperatorStream | QueryableStateStream]] = {
     "sums": sums,
+    "latest": latest,
     "process-row": row_a_row,
     "process-state": state_alone,
+}
+
+
+def _value(state: Any) -> Iterable[int]:
+    values: Iterable[int] = state.value()
+    return values
+
+
+_READS: dict[str, Callable[[Any], Iterable[int]]] = {
+    "sums": lambda state: state.get(),
+    # Which row of a key is the last one of a batch is not fixed.
+    "latest": lambda _: (),
 }
 
 
@@ -90,13 +109,12 @@ def start(
     return environment.execute_async(name, checkpoint_location=str(work / "checkpoint"))
 
 
-def state_of(name: str, job: JobClient, keys: list[str]) -> dict[str, list[int]]:
+def state_of(name: str, job: JobClient, keys: Sequence[str]) -> dict[str, list[int]]:
     """The state of the keys that have one, asked for as any client asks."""
     host, port = job.proxy_address().rsplit(":", 1)
     with blocking.QueryableStateClient(host, int(port)) as client:
         states = client.get_kv_states(job.job_id, QUERYABLE_NAME, keys)
+    read = _READS.get(name, _value)
     return {
-        key: list(state.get() if name == "sums" else state.value())
-        for key, state in zip(keys, states, strict=True)
-        if state is not None
+        key: list(read(state)) for key, state in zip(keys, states, strict=True) if state is not None
     }

@@ -14,37 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from benchmarks.streaming.dataset import Dataset, Totals
+    from benchmarks.streaming.dataset import Dataset
+    from benchmarks.streaming.workloads import Variant
 
-
-@dataclass(frozen=True)
-class Variant:
-    """One row of the table."""
-
-    name: str
-    """As `benchmarks.streaming.variant` knows it."""
-    title: str
-    """For people."""
-    share: float
-    """Share of the batches it gets: the slow ones would take minutes."""
-    columns: tuple[str, ...]
-    """What its state holds of `Totals`."""
-
-    def batches(self, whole: int, warm_up: int) -> int:
-        """The number of its batches: two at least to be measured."""
-        return min(whole, max(int(whole * self.share), warm_up + 2))
-
-
-ALL = ("counts", "sums", "maxima")
-VARIANTS = (
-    Variant("native", "Spark groupBy().agg: count, sum, max", 1.0, ALL),
-    Variant("native-sums", "Spark groupBy().agg: two sums", 1.0, ALL[:2]),
-    Variant("sums", "ours, built-in: two sums (vectorised)", 1.0, ALL[:2]),
-    Variant("process-state", "ours, Python function, no output row", 1.0, ALL),
-    Variant("process-row", "ours, Python function, a row for each row", 1.0, ALL),
-    Variant("tws-row", "Spark transformWithState, rows", 0.5, ALL),
-    Variant("tws-pandas", "Spark transformWithStateInPandas", 0.2, ALL),
-)
+_CHECKED_KEYS = 20_000
 
 
 @dataclass(frozen=True)
@@ -73,13 +46,15 @@ def run_variant(
 
     `folder` is made and removed.
     """
-    batches = variant.batches(dataset.batches, warm_up)
+    batches = variant.batches(dataset.batches)
+    # Of a million keys a part is looked at.
+    step = -(-dataset.keys // _CHECKED_KEYS)
     folder.mkdir()
     try:
         data = dataset.first(batches, folder / "data")
-        result = _in_own_process(variant, data, folder / "work", dataset.keys, conf)
-        _check(variant, dataset.totals(batches), result["state"])
-        measured = result["batches"][warm_up:]
+        result = _in_own_process(variant, data, folder / "work", (dataset.keys, step), conf)
+        _check(variant, dataset.totals(batches).rows(step), result["state"])
+        measured = result["batches"][min(warm_up, batches // 2) :]
         if len(result["batches"]) != batches:
             raise WrongTotalsError(f"{variant.name} ran {len(result['batches'])} of {batches}")
         return VariantRun(
@@ -91,11 +66,16 @@ def run_variant(
 
 
 def _in_own_process(
-    variant: Variant, data: Path, work: Path, keys: int, conf: Mapping[str, str]
+    variant: Variant,
+    data: Path,
+    work: Path,
+    keys_and_step: tuple[int, int],
+    conf: Mapping[str, str],
 ) -> dict[str, Any]:
     work.mkdir()
     log = work / "stderr"
-    arguments = ["--data", str(data), "--work", str(work), "--keys", str(keys)]
+    keys, step = map(str, keys_and_step)
+    arguments = ["--data", str(data), "--work", str(work), "--keys", keys, "--step", step]
     for name, value in conf.items():
         arguments += ["--conf", f"{name}={value}"]
     with log.open("w") as stderr:
@@ -113,8 +93,9 @@ def _in_own_process(
     return result
 
 
-def _check(variant: Variant, totals: Totals, state: Mapping[str, list[int]]) -> None:
-    truth = totals.rows()
+def _check(
+    variant: Variant, truth: Mapping[str, tuple[int, ...]], state: Mapping[str, list[int]]
+) -> None:
     width = len(variant.columns)
     wrong = {
         key: (state.get(key), row[:width])

@@ -6,6 +6,7 @@ its own subclass, made once.
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, SupportsIndex, overload
@@ -60,17 +61,12 @@ def make_row(names: Sequence[str], values: Iterable[Any]) -> Row:
 def row_class(names: tuple[str, ...]) -> type[Row]:
     """The class of rows with these fields; calling it with an iterable makes a row."""
     members: dict[str, Any] = {"__slots__": (), "_fields": names}
+    # A namedtuple's attributes read any tuple by position, without a Python call.
+    positions = namedtuple("positions", [f"f{position}" for position in range(len(names))])  # type: ignore[misc]
     for position, name in enumerate(names):
         if name.isidentifier() and not name.startswith("_"):
-            members[name] = property(_getter(position))
+            members[name] = vars(positions)[f"f{position}"]
     return type("Row", (Row,), members)
-
-
-def _getter(position: int) -> Callable[[Row], Any]:
-    def get(row: Row) -> Any:
-        return tuple.__getitem__(row, position)
-
-    return get
 
 
 def row_values(

@@ -38,7 +38,6 @@ class InFlight:
 
     query_id: bytes
     batch_id: int
-    age_ms: int
 
 
 class Batches:
@@ -63,7 +62,6 @@ class Batches:
         """A batch begins, which proves the one before it committed."""
         books = self._books
         with books.changed:
-            now = books.now_ms()
             job = books.enter(request.query_id, info)
             self._check_run(job, request)
             books.contact(job, request.batch_id)
@@ -72,7 +70,7 @@ class Batches:
             if job.first_batch_of_run is None:
                 job.first_batch_of_run = request.batch_id
             if request.batch_id > job.begun:
-                job.begun, job.begun_at_ms = request.batch_id, now
+                job.begun = request.batch_id
             books.advance_commit(job, request.batch_id - 1)
 
     def begun(
@@ -124,9 +122,8 @@ class Batches:
         """The batches whose commit is to be found out."""
         books = self._books
         with books.changed:
-            now = books.now_ms()
             return [
-                InFlight(job.query_id, job.begun, now - job.begun_at_ms)
+                InFlight(job.query_id, job.begun)
                 for job in books.jobs
                 if job.status == RUNNING and job.begun > books.commits.version(job.query_id)
             ]

@@ -46,8 +46,6 @@ class Job:
     """Newest batch begun in this run."""
     reopening: bool = False
     """Whether what the job has stored is about to be opened, without a batch."""
-    begun_at_ms: int = 0
-    """Monotonic milliseconds of that begin."""
     clocks: dict[int, BatchClocks] = field(default_factory=dict)
     """Of this run's newest batches and the ones before them."""
     partial_batches: int = 0

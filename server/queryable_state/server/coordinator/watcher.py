@@ -25,8 +25,9 @@ _SHORTEST_S = 0.01
 _LONGEST_S = 0.1
 _IDLE_S = 0.25
 _ENDS_S = 1.0
-# A batch that has run for so long is looked at this much less often.
-_PART_OF_AGE = 20
+# Looks take this part of a thread's time at most: a file on a disk is looked at more often than
+# one in an object store.
+_PART_OF_TIME = 20
 
 
 class Watcher:
@@ -129,6 +130,7 @@ class Watcher:
 
     def _look(self, batch: InFlight) -> float:
         """Looks whether the batch is committed; answers after how long to look again."""
+        began_s = time.monotonic()
         try:
             committed = self._engine.is_committed(batch.query_id, batch.batch_id)
         except QueryableStateError as failure:
@@ -138,7 +140,8 @@ class Watcher:
             self._batches.commit(batch.query_id, batch.batch_id)
             self._announcer.announce(batch.query_id)
             return _IDLE_S
-        return min(max(batch.age_ms / 1000 / _PART_OF_AGE, _SHORTEST_S), _LONGEST_S)
+        took_s = time.monotonic() - began_s
+        return min(max(took_s * _PART_OF_TIME, _SHORTEST_S), _LONGEST_S)
 
     def _look_for_commits(self, query_id: bytes) -> None:
         for batch in self._batches.in_flight():

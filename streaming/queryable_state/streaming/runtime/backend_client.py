@@ -55,6 +55,11 @@ _CALL_TIMEOUT_S = 20.0
 """A call without an answer for so long is taken as lost, and made again. Where a task has long, a
 call has a part of it: what takes longer could not succeed, however much time is given."""
 _CALL_PART = 1 / 3
+_MOST_OWNERS = 4096
+
+# By address of the executor's server, and subtask: an owner hardly ever changes. What it cannot
+# answer makes the task ask the executor's server again.
+_owners: dict[tuple[str, bytes], backend_pb2.LocateSubtaskResponse] = {}
 
 
 class BackendClient:
@@ -83,6 +88,8 @@ class BackendClient:
             parallelism=spec.parallelism,
             max_parallelism=spec.max_parallelism,
         )
+        self._subtask_bytes = self._subtask.SerializeToString(deterministic=True)
+        self._place = ("", self._subtask_bytes)
         self._owner: backend_pb2.LocateSubtaskResponse | None = None
         self._token: Token | None = None
 
@@ -171,6 +178,7 @@ class BackendClient:
         ends_at_s: float,
     ) -> None:
         """Before begin: forget the owner. After: make sure that it still is the owner."""
+        _owners.pop(self._place, None)
         if self._token is None:
             self._owner = None
             if error.reason in (Reason.UNAVAILABLE, Reason.NOT_OWNER):
@@ -202,13 +210,21 @@ class BackendClient:
             subtask=self._subtask, not_server_id=not_server_id
         )
         address = self._address if isinstance(self._address, str) else self._address()
-        return self._called(
+        self._place = (address, self._subtask_bytes)
+        known = None if not_server_id else _owners.get(self._place)
+        if known is not None:
+            return known
+        owner = self._called(
             address,
             lambda stub, timeout_s: stub.LocateSubtask(
                 request, timeout=timeout_s, metadata=self._metadata
             ),
             ends_at_s,
         )
+        if len(_owners) >= _MOST_OWNERS:
+            _owners.clear()
+        _owners[self._place] = owner
+        return owner
 
     def _called(
         self, address: str, call: Callable[[StateBackendStub, float], _T], ends_at_s: float

@@ -10,6 +10,7 @@ import pyarrow as pa
 from queryable_state.streaming.runtime.accumulators import accumulator
 from queryable_state.streaming.runtime.arrow_types import arrow_schema, to_arrow_value
 from queryable_state.streaming.runtime.column_state import ColumnState
+from queryable_state.streaming.runtime.gathering import gathered
 from queryable_state.streaming.runtime.key_table import shown_key
 from queryable_state.streaming.runtime.task_states import TaskStates
 from queryable_state.streaming.runtime.value_columns import cast_column
@@ -46,7 +47,7 @@ def run_aggregate(
         )
 
     columns = [accumulator(field, overflow_of(field)) for field in aggregate.fields]
-    for batch in batches:
+    for batch in gathered(batches, spec.settings.chunk_rows):
         slots = owned.start_chunk(batch)
         for field, sums in zip(aggregate.fields, columns, strict=True):
             sums.grow(len(owned.keys))
@@ -115,7 +116,7 @@ def run_latest(
         )
     kept_slots: list[Slots] = []
     kept: list[list[pa.Array]] = []
-    for batch in batches:
+    for batch in gathered(batches, spec.settings.chunk_rows):
         slots = owned.start_chunk(batch)
         distinct, rows = _last_rows(slots)
         kept_slots.append(distinct)

@@ -45,6 +45,9 @@ class KeyTable:
         self._first_group, self._last_group = key_group_range(
             subtask, spec.parallelism, spec.max_parallelism
         )
+        self._group_bytes = {
+            group: group.to_bytes(2) for group in range(self._first_group, self._last_group + 1)
+        }
         self._encode = KeyCodec(spec.key_type).encode
         self._slot_of: dict[bytes, int] = {}
         # Keys of one type that are equal to Python have equal bytes; not the other way round (NaN).
@@ -73,29 +76,37 @@ class KeyTable:
             if self._make_key is None
             else [self._make_key(key) for key in zip(*distinct, strict=True)]
         )
-        found = zip(map(self._known.get, keys), keys, groups[firsts].tolist(), strict=True)
-        slots = [self._slot(key, group) if slot is None else slot for slot, key, group in found]
+        slots = self._slots(keys, groups[firsts])
         self.chunk_slots = list(dict.fromkeys(slots))
         slot_of_code: Slots = np.array(slots, dtype=np.int64)
         return slot_of_code[codes]
 
-    def _slot(self, key: Any, group: int) -> int:
-        try:
-            wire_key = group.to_bytes(2, "big") + self._encode(key)
-        except KeyTypeError as problem:
-            raise KeyTypeError(f"{self._where}: {problem}", reason=problem.reason) from None
-        slot = self._slot_of.get(wire_key)
-        if slot is None:
-            if len(wire_key) > self._spec.settings.key_bytes:
-                raise LimitExceededError(
-                    f"{self._where}: a key is {len(wire_key)} bytes long, "
-                    f"{self._spec.settings.key_bytes} are allowed: {repr(key)[:60]}..."
-                )
-            slot = self._slot_of[wire_key] = len(self.keys)
-            self.keys.append(key)
-            self.wire_keys.append(wire_key)
-        self._known[key] = slot
-        return slot
+    def _slots(self, keys: Sequence[Any], groups: Slots) -> list[int]:
+        """The slot of each key, a new one where it has none."""
+        found = list(map(self._known.get, keys))
+        slot_of, known, encode = self._slot_of, self._known, self._encode
+        group_bytes = self._group_bytes
+        longest = self._spec.settings.key_bytes
+        slots = []
+        for slot, key, group in zip(found, keys, groups.tolist(), strict=True):
+            if slot is None:
+                try:
+                    wire_key = group_bytes[group] + encode(key)
+                except KeyTypeError as problem:
+                    raise KeyTypeError(f"{self._where}: {problem}", reason=problem.reason) from None
+                slot = slot_of.get(wire_key)
+                if slot is None:
+                    if len(wire_key) > longest:
+                        raise LimitExceededError(
+                            f"{self._where}: a key is {len(wire_key)} bytes long, "
+                            f"{longest} are allowed: {repr(key)[:60]}..."
+                        )
+                    slot = slot_of[wire_key] = len(self.keys)
+                    self.keys.append(key)
+                    self.wire_keys.append(wire_key)
+                known[key] = slot
+            slots.append(slot)
+        return slots
 
     def _key_column(self, batch: pa.RecordBatch, name: str) -> pa.Array:
         column = batch.column(name)

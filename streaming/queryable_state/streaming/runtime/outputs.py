@@ -54,7 +54,7 @@ class Outputs:
     def _batch(self, rows: list[Any]) -> pa.RecordBatch:
         columns: Sequence[Sequence[Any]]
         if self._is_row:
-            columns = list(zip(*self._ordered(rows), strict=True))
+            columns = self._columns(rows)
         else:
             columns = [rows]
         arrays = [self._array(position, column) for position, column in enumerate(columns)]
@@ -62,16 +62,20 @@ class Outputs:
             return pa.RecordBatch.from_struct_array(pa.array([{}] * len(rows), pa.struct([])))
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
-    def _ordered(self, rows: list[Any]) -> list[Any]:
-        """The rows as sequences in the order of the output's fields."""
-        if set(map(type, rows)) <= self._ordered_types and set(map(len, rows)) == {
-            len(self._names)
-        }:
-            return rows
+    def _columns(self, rows: list[Any]) -> list[tuple[Any, ...]]:
+        """The columns of rows, in the order of the output's fields."""
+        if set(map(type, rows)) <= self._ordered_types:
+            try:
+                columns = list(zip(*rows, strict=True))
+            except ValueError:
+                # Not all of one length.
+                columns = []
+            if len(columns) == len(self._names):
+                return columns
         in_order = self._in_order
         assert in_order is not None
         try:
-            return [in_order(row) for row in rows]
+            return list(zip(*map(in_order, rows), strict=True))
         except SerializationError as problem:
             raise UserFunctionError(
                 f"{self._where}: the function put out what is not a row of its output type "
@@ -85,10 +89,15 @@ class Outputs:
         try:
             if convert is not None:
                 column = [None if value is None else convert(value) for value in column]
-            elif field.type.kind in _INTEGERS and float in set(map(type, column)):
-                # Arrow would cut the fraction off in silence.
-                raise TypeError("a float is no integer")
-            return pa.array(column, type=self._schema.field(position).type)
+            wanted = self._schema.field(position).type
+            if field.type.kind in _INTEGERS:
+                found = pa.array(column)
+                if pa.types.is_int64(found.type):
+                    return found.cast(wanted)
+                if pa.types.is_floating(found.type):
+                    # Arrow would cut the fraction off in silence.
+                    raise TypeError("a float is no integer")
+            return pa.array(column, type=wanted)
         except (pa.ArrowException, TypeError, ValueError, AttributeError, OverflowError) as problem:
             raise UserFunctionError(
                 f"{self._where}: the output column {field.name!r} is {field.type}, and one of "

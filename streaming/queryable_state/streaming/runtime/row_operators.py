@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from queryable_state.streaming.functions import UserFunctionError
 from queryable_state.streaming.runtime.context import DeclaringContext, ElementContext
 from queryable_state.streaming.runtime.elements import element_reader
+from queryable_state.streaming.runtime.gathering import gathered
 from queryable_state.streaming.runtime.key_table import shown_key
 from queryable_state.streaming.runtime.outputs import Outputs
 from queryable_state.streaming.runtime.task_states import TaskStates, where
@@ -76,7 +77,7 @@ def _process(
         cursor, owned.keys, owned.batch_timestamp_ms, owned.watermark_ms
     )
     process = function.process_element
-    for batch in batches:
+    for batch in gathered(batches, spec.settings.chunk_rows):
         slots = owned.start_chunk(batch).tolist()
         elements = read(batch)
         for state in context.states.values():
@@ -120,7 +121,7 @@ def run_reduce(
     read = element_reader(spec)
     reduce = descriptor.reduce
     cursor = owned.cursor
-    for batch in batches:
+    for batch in gathered(batches, spec.settings.chunk_rows):
         slots = owned.start_chunk(batch).tolist()
         cells = state.load_chunk()
         emitted = outputs.rows.append if emit else _drop

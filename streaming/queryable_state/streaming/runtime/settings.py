@@ -18,6 +18,8 @@ class RuntimeSettings:
     """Longest encoded value, list chunk or map entry."""
     fetch_keys: int = 16_384
     """Most keys of one fetch; more are fetched in several."""
+    chunk_rows: int = 65_536
+    """Rows whose keys are looked for together: of as many Arrow batches as make so many."""
     map_prefetch_entries: int = 1000
     """Entries of one key's map state fetched at once; a map with more is read entry by entry."""
     output_rows: int = 10_000

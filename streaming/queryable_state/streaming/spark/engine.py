@@ -25,6 +25,7 @@ from queryable_state.wire.errors import (
 )
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     from queryable_state.server.checkpoint.storage import CheckpointStorage
@@ -57,6 +58,7 @@ class SparkEngine:
         self._context = spark.sparkContext
         self._lock = threading.Lock()
         self._seen: dict[bytes, _SeenQuery] = {}
+        self._uuid_class: Any = None
 
     def query(self, query_id: bytes) -> QueryInfo | None:
         """The query of this id, also after it ended."""
@@ -224,13 +226,19 @@ class SparkEngine:
         if context._jsc is None:
             return None
         try:
-            jvm: Any = context._jvm
-            jvm_id = jvm.java.util.UUID.fromString(str(uuid.UUID(bytes=query_id)))
+            jvm_id = self._uuids(context).fromString(str(uuid.UUID(bytes=query_id)))
             return self._spark._jsparkSession.sharedState().activeStreamingQueries().get(jvm_id)
         except (Py4JError, AttributeError, OSError) as problem:
             raise RetryLaterError(
                 f"Spark does not answer: {problem}", retry_after_ms=_RETRY_AFTER_MS
             ) from problem
+
+    def _uuids(self, context: SparkContext) -> Any:
+        """The JVM's class UUID. To look a class up by its name takes the JVM milliseconds."""
+        if self._uuid_class is None:
+            jvm: Any = context._jvm
+            self._uuid_class = jvm.java.util.UUID
+        return self._uuid_class
 
     def _observe(self, query_id: bytes, execution: Any) -> _SeenQuery:
         try:

@@ -13,6 +13,7 @@ from queryable_state.streaming.restart_strategy import RestartDecision
 from queryable_state.streaming.spark.checkpoint_files import is_temporary
 from queryable_state.streaming.spark.compile import Compiler
 from queryable_state.streaming.spark.job_checks import check_place
+from queryable_state.streaming.spark.plan_settings import set_plan
 from queryable_state.streaming.spark.savepoint_start import SavepointStart, declarations
 from queryable_state.streaming.spark.session import default_location
 from queryable_state.streaming.spark.stored_state import open_stored
@@ -151,6 +152,7 @@ class JobLaunch:
 
         def start() -> StreamingQuery:
             query = writer.start()
+            set_plan(query, self.graph.operators)
             open_stored(self.application, query, identity, operators)
             return query
 

@@ -116,7 +116,7 @@ class KeyedOperatorHarness:
             operator=operator,
             output_type=None if output_type is None else type_info(output_type),
             secret=self.backend.secret,
-            settings=settings or RuntimeSettings(),
+            settings=replace(settings or RuntimeSettings(), chunk_rows=chunk_rows),
         )
         self._key_groups = KeyGroups(self.spec.key_type, max_parallelism)
 

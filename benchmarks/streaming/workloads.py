@@ -1,0 +1,86 @@
+"""What is measured: workloads, and the variants that run them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One row of the table."""
+
+    name: str
+    """As `benchmarks.streaming.variant` knows it."""
+    title: str
+    """For people."""
+    share: float
+    """Share of the batches it gets: the slow ones would take minutes."""
+    columns: tuple[str, ...]
+    """What its state holds of `Totals`."""
+
+    def batches(self, whole: int) -> int:
+        """The number of its batches, half of them warm at least."""
+        return min(whole, max(int(whole * self.share), 4))
+
+
+ALL = ("counts", "sums", "maxima")
+VARIANTS = (
+    Variant("native", "Spark groupBy().agg: count, sum, max", 1.0, ALL),
+    Variant("native-sums", "Spark groupBy().agg: two sums", 1.0, ALL[:2]),
+    Variant("sums", "ours, built-in: two sums (vectorised)", 1.0, ALL[:2]),
+    Variant("latest", "ours, queryable sink: the last row (vectorised)", 1.0, ()),
+    Variant("process-state", "ours, Python function, no output row", 1.0, ALL),
+    Variant("process-row", "ours, Python function, a row for each row", 1.0, ALL),
+    Variant("tws-row", "Spark transformWithState, rows", 0.2, ALL),
+    Variant("tws-pandas", "Spark transformWithStateInPandas", 0.1, ALL),
+)
+REFERENCES = ("native-sums", "native", "tws-row", "tws-pandas")
+"""What the others are held against, where they run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """Rows, in batches of equal size."""
+
+    name: str
+    rows: int
+    rows_per_batch: int
+    keys: int
+    warm_up: int
+    """Batches of a run that are not counted; of a variant with few, half of them."""
+    variants: tuple[str, ...]
+    checkpoint_interval_ms: int = 0
+    """Of our state; 0: only the changelog. Spark's store makes its snapshots as it likes."""
+
+    @property
+    def batches(self) -> int:
+        """All of them."""
+        return -(-self.rows // self.rows_per_batch)
+
+    def quick(self) -> Workload:
+        """A tenth of the rows, in smaller batches."""
+        batch = self.rows_per_batch // 4
+        rows = max(self.rows // 10, 5 * batch)
+        keys = rows if self.keys == self.rows else self.keys
+        return replace(self, rows=rows, rows_per_batch=batch, keys=keys, warm_up=3)
+
+
+WORKLOADS = (
+    Workload(
+        name="keys",
+        rows=8_000_000,
+        rows_per_batch=200_000,
+        keys=10_000,
+        warm_up=15,
+        variants=tuple(variant.name for variant in VARIANTS),
+    ),
+    Workload(
+        name="distinct",
+        rows=1_000_000,
+        rows_per_batch=50_000,
+        keys=1_000_000,
+        warm_up=8,
+        variants=("native-sums", "sums"),
+        checkpoint_interval_ms=5_000,
+    ),
+)

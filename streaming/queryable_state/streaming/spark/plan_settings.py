@@ -1,0 +1,61 @@
+"""How Spark plans the batches of a job: settings of its query alone."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JError
+
+from queryable_state.streaming.runtime.value_columns import DTYPES
+from queryable_state.wire.types import Kind, TypeInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from queryable_state.streaming.graph import OperatorNode
+
+_log = logging.getLogger("queryable_state.streaming")
+
+# Planning a batch anew after its shuffle costs more than it can gain: a keyed operator has its
+# partitions by number. As Spark itself has it in queries with operators of its own that keep state.
+_REPLANNING = "spark.sql.adaptive.streaming.stateless.enabled"
+# With a limit Spark measures what it has gathered for Python after each row, a quarter of the
+# time of a task of narrow rows; this value is the one that says that there is none.
+_BYTES_AT_ONCE = "spark.sql.execution.arrow.maxBytesPerBatch"
+_NO_LIMIT = str((1 << 31) - 1)
+
+
+def set_plan(query: StreamingQuery, operators: Iterable[OperatorNode]) -> None:
+    """Sets on a started query what its user has not set; nothing on the user's session.
+
+    A batch that is planned meanwhile has what it had: the settings change how long a batch takes,
+    not what comes of it.
+    """
+    settings = {_REPLANNING: "false"}
+    if all(map(_is_narrow, operators)):
+        settings[_BYTES_AT_ONCE] = _NO_LIMIT
+    execution: Any = query._jsq.streamingQuery()
+    try:
+        own = execution.sparkSessionForStream().conf()
+        for name, value in settings.items():
+            if not own.contains(name):
+                own.set(name, value)
+    except Py4JError as problem:
+        _log.info("query %s keeps Spark's settings: %s", query.name, problem)
+
+
+def _is_narrow(node: OperatorNode) -> bool:
+    """Whether a row of the operator is bounded: keys have a limit of their own."""
+    info = node.value_type
+    types = [field.type for field in info.fields] if info.kind == Kind.ROW else [info]
+    return all(
+        name in node.keys.columns or _has_fixed_width(of)
+        for name, of in zip(node.value_columns, types, strict=True)
+    )
+
+
+def _has_fixed_width(info: TypeInfo) -> bool:
+    return info.kind in DTYPES or info.kind == Kind.DECIMAL
