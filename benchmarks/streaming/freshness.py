@@ -109,6 +109,8 @@ def run(folder: Path, arrivals: int, rows: int) -> list[Arrival]:
                 "freshness", checkpoint_location=str(folder / "checkpoint")
             )
             arrive(source, 0, rows)
+            # What is not there yet cannot be waited for.
+            job.process_all_available()
             with Reader(job.proxy_address(), job.job_id, NAME, KEY) as reader:
                 reader.wait_for("committed", 0)
                 arrived_us = {}

@@ -30,6 +30,7 @@ class Reader:
         self.seen: dict[str, dict[int, Seen]] = {"committed": {}, "uncommitted": {}}
         """By consistency and value."""
         self._changed = threading.Condition()
+        self._ended = False
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.streaming.freshness_reader", proxy, job, name, key],
             stdin=subprocess.PIPE,
@@ -42,11 +43,12 @@ class Reader:
     def wait_for(self, consistency: str, value: int) -> None:
         """Waits until a value at least as new was read."""
         with self._changed:
-            found = self._changed.wait_for(
-                lambda: max(self.seen[consistency], default=-1) >= value, _WAIT_S
+            self._changed.wait_for(
+                lambda: self._ended or max(self.seen[consistency], default=-1) >= value, _WAIT_S
             )
-        if not found:
-            raise TimeoutError(f"no {consistency} answer with {value} in {_WAIT_S:g} s")
+            if max(self.seen[consistency], default=-1) < value:
+                why = "the reader has ended" if self._ended else f"none in {_WAIT_S:g} s"
+                raise TimeoutError(f"no {consistency} answer with {value}: {why}")
 
     def _gather(self) -> None:
         assert self._process.stdout is not None
@@ -56,6 +58,9 @@ class Reader:
                 seen = Seen(told["batch"], told["seen_us"])
                 self.seen[told["of"]].setdefault(told["value"], seen)
                 self._changed.notify_all()
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
 
     def __enter__(self) -> Self:
         return self

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,6 +58,13 @@ class CountWithFailures(CountPerKey):
         task = TaskContext.get()
         if task is not None and task.attemptNumber() == 0:
             raise RuntimeError("the first attempt always fails")
+
+
+class CollectionSize(KeyedProcessFunction):
+    """Puts out how many objects a collection in the worker would look at, and how many not."""
+
+    def process_element(self, value: Any, ctx: Context) -> Iterator[tuple[str, int, int]]:
+        yield value.sensor, len(gc.get_objects()), gc.get_freeze_count()
 
 
 class RaisingOn(KeyedProcessFunction):

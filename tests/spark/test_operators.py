@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.spark.functions import COUNTS, READINGS, CountPerKey, EveryState
+from tests.spark.functions import COUNTS, READINGS, CollectionSize, CountPerKey, EveryState
 
 from queryable_state.streaming import (
     ReducingStateDescriptor,
@@ -43,6 +43,24 @@ def test_the_state_of_a_process_function_is_answered_batch_by_batch(
     job.process_all_available()
     found = client.get_kv_states(job.job_id, "count", ["a", "b", "c", "d"])
     assert [None if state is None else state.value() for state in found] == [3, 1, 1, None]
+
+
+def test_collections_in_a_worker_leave_out_what_it_has_imported(
+    env: StreamExecutionEnvironment, feed: MakeFeed
+) -> None:
+    """Spark has a worker collect after each task."""
+    source, rows = feed(READINGS), []
+    output = Types.ROW_NAMED(
+        ["sensor", "objects", "frozen"], [Types.STRING(), Types.LONG(), Types.LONG()]
+    )
+    stream = env.from_dataframe(source.dataframe()).key_by("sensor")
+    stream.process(CollectionSize(), output).uid("sizes").add_sink(
+        lambda batch, batch_id: rows.extend(batch.collect())
+    )
+    source.add(reading("a", 1.0), reading("b", 2.0))
+    env.execute_async("collections").process_all_available()
+    assert all(row.frozen > row.objects for row in rows)
+    assert len(rows) == 2
 
 
 def test_all_kinds_of_keyed_state_are_answered(

@@ -57,6 +57,10 @@ class OperatorTask:
             # This process is Spark's worker and ours alone while the task runs. Rows by the
             # hundred thousand make the collector run in vain at its default thresholds.
             gc.set_threshold(*_GC_THRESHOLDS)
+        if not gc.get_freeze_count():
+            # Spark has everything collected after each task, which costs more than many a task
+            # unless what is imported and stays is left out.
+            gc.freeze()
         _check_identity(self.spec, task)
         yield from self.run(batches, task, BackendClient(self.spec, task, backend_address))
 
