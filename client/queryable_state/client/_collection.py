@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.client._errors import afresh
-from queryable_state.client._waiters import Waiters
+from queryable_state.client._waiters import Waiters, picked
 
 if TYPE_CHECKING:
     import asyncio
@@ -32,6 +33,13 @@ class Collection:
         if not self._left and not self.future.done():
             self.future.set_result(self._states)
 
+    def put_run(self, start: int, states: Sequence[KvState]) -> None:
+        """Settles the keys from a position on; all of them have a value."""
+        self._states[start : start + len(states)] = states
+        self._left -= len(states)
+        if not self._left and not self.future.done():
+            self.future.set_result(self._states)
+
     def fail(self, error: QueryableStateError) -> None:
         """One key that cannot be read fails the whole call."""
         if not self.future.done():
@@ -50,9 +58,14 @@ class CollectionWaiters(Waiters):
     def found_all(
         self, answer: Callable[[bytes, Reading], Any], values: Iterable[bytes], reading: Reading
     ) -> None:
+        positions = self._positions
+        states = list(map(answer, values, repeat(reading)))
+        if isinstance(positions, range):
+            self._collection.put_run(positions.start, states)
+            return
         put = self._collection.put
-        for position, value in zip(self._positions, values, strict=True):
-            put(position, answer(value, reading))
+        for position, state in zip(positions, states, strict=True):
+            put(position, state)
 
     def found(self, position: int, state: Any) -> None:
         self._collection.put(self._positions[position], state)
@@ -66,8 +79,7 @@ class CollectionWaiters(Waiters):
             break
 
     def pick(self, positions: Sequence[int]) -> CollectionWaiters:
-        own = self._positions
-        return CollectionWaiters(self._collection, [own[position] for position in positions])
+        return CollectionWaiters(self._collection, picked(self._positions, positions))
 
-    def join(self, others: Waiters) -> bool:
-        return False
+    def __len__(self) -> int:
+        return len(self._positions)

@@ -18,7 +18,7 @@ from queryable_state.wire.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
     from queryable_state.client._handle import StateHandle
     from queryable_state.client._lane import Lane
@@ -59,6 +59,10 @@ class Dispatcher:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+    def call_soon(self, call: Callable[[], None]) -> None:
+        """Calls at the end of this turn of the client's loop."""
+        self._loop.call_soon(call)
 
     def new_future(self) -> asyncio.Future[Any]:
         """A future of the client's loop."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.client._errors import ClientClosedError, afresh
 from queryable_state.client._state import KvState, Reading
-from queryable_state.client._waiters import Waiters
+from queryable_state.client._waiters import Waiters, picked
 from queryable_state.wire.errors import (
     AmbiguousJobError,
     AuthenticationError,
@@ -55,6 +56,13 @@ class Gathering:
         if not self._left and not self.future.done():
             self.future.set_result(None)
 
+    def put_run(self, start: int, outcomes: Sequence[Outcome]) -> None:
+        """Settles the keys from a position on."""
+        self.outcomes[start : start + len(outcomes)] = outcomes
+        self._left -= len(outcomes)
+        if not self._left and not self.future.done():
+            self.future.set_result(None)
+
     def whole(self) -> list[Outcome]:
         """All outcomes, once `future` is done."""
         return [known for known in self.outcomes if known is not None]
@@ -84,9 +92,14 @@ class GatheringWaiters(Waiters):
     def found_all(
         self, answer: Callable[[bytes, Reading], Any], values: Iterable[bytes], reading: Reading
     ) -> None:
+        positions = self._positions
+        states = list(map(answer, values, repeat(reading)))
+        if isinstance(positions, range):
+            self._gathering.put_run(positions.start, states)
+            return
         put = self._gathering.put
-        for position, value in zip(self._positions, values, strict=True):
-            put(position, answer(value, reading))
+        for position, state in zip(positions, states, strict=True):
+            put(position, state)
 
     def found(self, position: int, state: Any) -> None:
         self._gathering.put(self._positions[position], state)
@@ -99,32 +112,35 @@ class GatheringWaiters(Waiters):
             self._gathering.put(self._positions[position], error)
 
     def pick(self, positions: Sequence[int]) -> GatheringWaiters:
-        own = self._positions
-        return GatheringWaiters(self._gathering, [own[position] for position in positions])
+        return GatheringWaiters(self._gathering, picked(self._positions, positions))
 
-    def join(self, others: Waiters) -> bool:
-        return False
+    def __len__(self) -> int:
+        return len(self._positions)
 
 
-def gather(lane: Lane, keys: Sequence[Any], deadline: float) -> Gathering:
-    """Asks for keys as the caller gave them; the outcomes gather."""
+def gather(lane: Lane, keys: Sequence[Any], deadline: float | None = None) -> Gathering:
+    """Asks for keys as the caller gave them; the outcomes gather.
+
+    Without a deadline, together with what else is asked for in this turn of the loop.
+    """
     gathering = Gathering(lane.new_future(), len(keys))
     encode = lane.encode
+    encoded: list[Any] = []
+    positions: Sequence[int] = range(len(keys))
     if encode is None:
-        if keys:
-            waiters = GatheringWaiters(gathering, range(len(keys)))
-            lane.submit(list(keys), waiters, deadline)
-        return gathering
-    encoded, positions = [], []
-    for position, key in enumerate(keys):
-        try:
-            encoded.append(encode(key))
-        except QueryableStateError as error:
-            gathering.put(position, lane.key_error(error))
-        else:
-            positions.append(position)
+        encoded = list(keys)
+    else:
+        refused = []
+        for position, key in enumerate(keys):
+            try:
+                encoded.append(encode(key))
+            except QueryableStateError as error:
+                gathering.put(position, lane.key_error(error))
+                refused.append(position)
+        if refused:
+            positions = [position for position in positions if position not in set(refused)]
     if encoded:
-        lane.submit(encoded, GatheringWaiters(gathering, positions), deadline)
+        lane.gather_all(encoded, GatheringWaiters(gathering, positions), deadline)
     return gathering
 
 

@@ -10,6 +10,7 @@ from queryable_state.client._consistency import Consistency
 from queryable_state.client._errors import afresh
 from queryable_state.client._question import VALUE, Question
 from queryable_state.client._state import KvState
+from queryable_state.client._waiters import JoinedWaiters
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import QueryableStateError, UnknownKeyOrNamespaceError
 from queryable_state.wire.store_keys import VOID_NAMESPACE
@@ -66,6 +67,7 @@ class Lane:
         "answer_type",
         "encode",
         "futures",
+        "groups",
         "handle",
         "is_plain",
         "keys",
@@ -85,6 +87,8 @@ class Lane:
         """Whether its answers may take their time: a commit, or a look into an older batch."""
         self.keys: list[Any] = []
         self.futures: list[asyncio.Future[Any]] = []
+        self.groups: list[tuple[list[Any], Waiters]] = []
+        """The keys of calls for many, with who waits for them."""
         self.scheduled = False
         self.encode: Callable[[Any], bytes] | None = None
         self.answer_type: Callable[[bytes, Reading], Any] = KvState
@@ -117,19 +121,40 @@ class Lane:
             self.scheduled = True
             future.get_loop().call_soon(self.flush)
 
+    def gather_all(self, keys: list[Any], waiters: Waiters, deadline: float | None = None) -> None:
+        """Takes the keys of one call, sent at the end of this turn too; at once with a deadline."""
+        if deadline is not None:
+            self._dispatcher.submit(self, keys, waiters, deadline)
+            return
+        self.groups.append((keys, waiters))
+        if not self.scheduled:
+            self.scheduled = True
+            self._dispatcher.call_soon(self.flush)
+
     def flush(self) -> None:
         """Sends what was gathered."""
         self.scheduled = False
         keys = self.keys
-        if keys:
+        if self.groups:
+            self._flush_groups()
+        elif keys:
             waiters = self.options.question.waiters(self.futures)
             self.keys = []
             self.futures = []
             self._dispatcher.submit(self, keys, waiters)
 
-    def submit(self, keys: list[Any], waiters: Waiters, deadline: float) -> None:
-        """Sends keys at once; as `encode` makes them, as they are where there is none."""
-        self._dispatcher.submit(self, keys, waiters, deadline)
+    def _flush_groups(self) -> None:
+        groups, self.groups = self.groups, []
+        if self.keys:
+            # In front: who waits for one key does not wait for the many of others.
+            groups.insert(0, (self.keys, self.options.question.waiters(self.futures)))
+            self.keys = []
+            self.futures = []
+        keys, waiters = groups[0]
+        if len(groups) > 1:
+            keys = [key for each, _ in groups for key in each]
+            waiters = JoinedWaiters(each for _, each in groups)
+        self._dispatcher.submit(self, keys, waiters)
 
     def at(self, version: int) -> Lane:
         """The lane that asks the same as of one committed batch."""

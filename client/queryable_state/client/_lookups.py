@@ -113,7 +113,7 @@ class KeyLookups(ClientBase):
             future.set_result([])
             return future
         collection = Collection(future, len(encoded))
-        self._dispatcher().submit(lane, encoded, CollectionWaiters(collection, range(len(encoded))))
+        lane.gather_all(encoded, CollectionWaiters(collection, range(len(encoded))))
         return future
 
     def multi_get(
@@ -139,7 +139,7 @@ class KeyLookups(ClientBase):
         asked = list(keys)
         if one_cut:
             return self._run(self._multi_get_of_one_cut(lane, asked))
-        return self._run(self._gathered(lane, asked, gather(lane, asked, self._deadline(lane))))
+        return self._run(self._gathered(lane, asked, gather(lane, asked)))
 
     def get_map_entry(
         self, job: Job, state_name: str, key: Any, map_key: Any, **options: Unpack[ReadOptions]

@@ -118,9 +118,9 @@ class Peer:
                 and not batch.attempts
                 and len(last.keys) + len(batch.keys) <= self.batch_keys
                 and batch.deadline - last.deadline < _JOIN_S
-                and last.waiters.join(batch.waiters)
             ):
                 last.keys.extend(batch.keys)
+                last.waiters = last.waiters.joined(batch.waiters)
                 return False
         batch.peer = self
         queue.append(batch)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from queryable_state.client._elements import Presence
@@ -50,8 +51,12 @@ class Waiters(ABC):
         """Those at some positions, as the positions 0, 1, ... of a new batch."""
 
     @abstractmethod
-    def join(self, others: Waiters) -> bool:
-        """Puts others of the same kind behind these; False where they cannot be."""
+    def __len__(self) -> int:
+        """For how many keys they wait."""
+
+    def joined(self, others: Waiters) -> Waiters:
+        """Those of a batch that has the keys of others behind these; these may be part of it."""
+        return JoinedWaiters([self, others])
 
 
 class FutureWaiters(Waiters):
@@ -91,11 +96,14 @@ class FutureWaiters(Waiters):
     def pick(self, positions: Sequence[int]) -> FutureWaiters:
         return type(self)(list(map(self.futures.__getitem__, positions)))
 
-    def join(self, others: Waiters) -> bool:
+    def __len__(self) -> int:
+        return len(self.futures)
+
+    def joined(self, others: Waiters) -> Waiters:
         if not isinstance(others, FutureWaiters):
-            return False
+            return super().joined(others)
         self.futures.extend(others.futures)
-        return True
+        return self
 
 
 class PresenceWaiters(FutureWaiters):
@@ -107,3 +115,71 @@ class PresenceWaiters(FutureWaiters):
         self, position: int, reading: Reading, error: Callable[[], QueryableStateError]
     ) -> None:
         self.found(position, Presence(None, reading))
+
+
+class JoinedWaiters(Waiters):
+    """Those of several calls whose keys stand one behind the other in a batch."""
+
+    __slots__ = ("_groups", "_starts")
+
+    def __init__(self, groups: Iterable[Waiters]) -> None:
+        self._groups: list[Waiters] = []
+        # Where each group's keys begin, and behind the last one where they end.
+        self._starts = [0]
+        for group in groups:
+            self._groups.append(group)
+            self._starts.append(self._starts[-1] + len(group))
+
+    def found_all(
+        self, answer: Callable[[bytes, Reading], Any], values: Iterable[bytes], reading: Reading
+    ) -> None:
+        given = list(values)
+        for group, start, end in zip(self._groups, self._starts, self._starts[1:], strict=False):
+            group.found_all(answer, given[start:end], reading)
+
+    def found(self, position: int, state: Any) -> None:
+        group, start = self._group(position)
+        group.found(position - start, state)
+
+    def missing(
+        self, position: int, reading: Reading, error: Callable[[], QueryableStateError]
+    ) -> None:
+        group, start = self._group(position)
+        group.missing(position - start, reading, error)
+
+    def fail(self, positions: Iterable[int], error: QueryableStateError) -> None:
+        for position in positions:
+            group, start = self._group(position)
+            group.fail((position - start,), error)
+
+    def pick(self, positions: Sequence[int]) -> Waiters:
+        own: list[tuple[Waiters, list[int]]] = []
+        for position in positions:
+            group, start = self._group(position)
+            if not own or own[-1][0] is not group:
+                own.append((group, []))
+            own[-1][1].append(position - start)
+        picks = [group.pick(within) for group, within in own]
+        return picks[0] if len(picks) == 1 else JoinedWaiters(picks)
+
+    def __len__(self) -> int:
+        return self._starts[-1]
+
+    def joined(self, others: Waiters) -> JoinedWaiters:
+        self._groups.append(others)
+        self._starts.append(self._starts[-1] + len(others))
+        return self
+
+    def _group(self, position: int) -> tuple[Waiters, int]:
+        """Whose key stands at a position, and where that group's keys begin."""
+        at = bisect_right(self._starts, position) - 1
+        return self._groups[at], self._starts[at]
+
+
+def picked(own: Sequence[int], positions: Sequence[int]) -> Sequence[int]:
+    """Some of `own`, by their positions there; a range where that says it."""
+    if isinstance(own, range) and positions:
+        run = range(positions[0], positions[-1] + 1)
+        if list(positions) == list(run):
+            return own[run.start : run.stop]
+    return [own[position] for position in positions]
