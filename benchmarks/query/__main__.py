@@ -31,7 +31,8 @@ PEERS = (
     *("redis", "redis-16", "redis-64"),
 )
 OPEN = "open"
-PARTS = (*Question, OPEN)
+UNARY = "unary"
+PARTS = (*Question, OPEN, UNARY)
 REFERENCES = ("Flink, heap", "Flink, RocksDB", "redis-py asyncio")
 
 
@@ -80,14 +81,15 @@ def main() -> int:
         warm_up_s=options.warm_up,
         updates=updates_per_interval(options.updates_per_second),
     )
-    return uvloop.run(run(options, peers, plan))
+    return uvloop.run(run(options, peers, plan, unary=UNARY in parts))
 
 
-async def run(options: argparse.Namespace, names: list[str], plan: Plan) -> int:
+async def run(options: argparse.Namespace, names: list[str], plan: Plan, *, unary: bool) -> int:
     """Starts the peers, measures, prints, writes."""
     from benchmarks.query.lineup import OPEN_LOOPED, TITLES, Lineup
     from benchmarks.query.measuring import measure
     from benchmarks.query.report import report, to_json
+    from benchmarks.query.unary import measure_unary
 
     gc.set_threshold(100_000, 50, 1000)
     machine, meter = Machine.here(), NoiseMeter()
@@ -99,14 +101,26 @@ async def run(options: argparse.Namespace, names: list[str], plan: Plan) -> int:
             print(remark, file=sys.stderr)
         open_looped = [TITLES[name] for name in OPEN_LOOPED]
         samples = await measure(lineup.measured, open_looped, dataset, plan)
-    order = [one.asking.name for one in lineup.measured]
+        figures = to_json(samples)
+        texts = [report(samples, [one.asking.name for one in lineup.measured], REFERENCES)]
+        owner = lineup.owner
+        if unary and owner is not None:
+            called = await measure_unary(
+                owner["proxies"][0],
+                owner["job_id"],
+                dataset,
+                warm_up_s=plan.warm_up_s,
+                seconds=plan.seconds,
+            )
+            figures = {**figures, "unary": called.to_json()}
+            texts.append(called.report())
     print("\n".join([*machine.lines(), meter.line(), *lineup.remarks]))
     print(
         f"{options.keys:,} string keys, values of 8 to 50 bytes, {options.updates_per_second:,} "
         f"updates/s meanwhile; {plan.rounds} rounds of {plan.seconds:g} s, every answer right\n"
     )
-    print(report(samples, order, REFERENCES))
-    write_run(options, machine, meter, to_json(samples))
+    print("\n\n".join(texts))
+    write_run(options, machine, meter, figures)
     return 0
 
 

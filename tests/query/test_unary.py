@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -152,3 +153,23 @@ async def test_every_server_tells_of_jobs_states_and_owners(
             assert [listed.name for listed in jobs.jobs] == ["sensors"]
             states = await _call(stub.ListStates, query_pb2.ListStatesRequest(job="sensors"))
             assert [state.queryable_name for state in states.states] == ["last", "seen"]
+
+
+async def test_a_thousand_calls_at_once_are_all_answered(
+    channel: grpc.aio.Channel, job: InProcessJob
+) -> None:
+    """With the defaults of gRPC some of so many fail."""
+    stub: Any = query_pb2_grpc.QueryableStateStub(channel)
+    calls = [
+        stub.GetKvState(
+            query_pb2.GetKvStateRequest(
+                job="sensors", state_name="last", key_json=f'"sensor_{number % 100}"'
+            ),
+            timeout=60,
+        )
+        for number in range(1000)
+    ]
+    responses = await asyncio.gather(*calls)
+    assert [json.loads(response.value_json) for response in responses] == [
+        float(number % 100) for number in range(1000)
+    ]
