@@ -31,8 +31,8 @@ DEFECTS = frozenset({"InternalError", "CorruptDataError", "StateLostError"})
 """Refusals no fault of a round may lead to."""
 GONE = "VersionGoneError"
 """A page or a cut of a batch that is folded away meanwhile; needs no fault."""
-SLOW = "QueryTimeoutError"
-"""Of a machine that has other things to do; needs no fault either."""
+BEHIND = frozenset({"RetryLaterError", "QueryTimeoutError"})
+"""What is asked for did not come in time."""
 _CLOCKS_S = 0.005
 """By how much times of two processes, in whole milliseconds, may be apart."""
 
@@ -75,7 +75,7 @@ def check_reads(
 
     `committed_at` has the time of each commit that is still known, `newest` is the newest batch
     that was given to the job. In a `calm` time, from its begin to its end, nothing is refused but
-    what is gone, not there yet, or took too long.
+    what is gone.
     """
     found: list[Violation] = []
     answers: list[Read] = []
@@ -116,7 +116,7 @@ def _check_refusal(
 ) -> list[Violation]:
     known = isinstance(getattr(errors, read.error, None), type)
     in_calm = any(begin <= read.started and read.ended <= end for begin, end in calm)
-    excused = not in_calm or read.error in (GONE, SLOW) or _may_be_behind(read, committed_at)
+    excused = not in_calm or read.error == GONE or _may_be_behind(read, committed_at)
     if known and excused and read.error not in DEFECTS:
         return []
     return [Violation(Kind.REFUSED, str(read))]
@@ -124,7 +124,7 @@ def _check_refusal(
 
 def _may_be_behind(read: Read, committed_at: Mapping[int, float]) -> bool:
     """Whether a batch was asked for that was not committed in time."""
-    if read.error != "RetryLaterError":
+    if read.error not in BEHIND:
         return False
     if read.mode == Mode.AT_LEAST:
         return committed_at.get(int(read.bound), read.ended) > read.started

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from queryable_state.server.testing.cluster import InProcessCluster
 
 _DEADLINE_S = 60.0
-_ASKERS = 2
+_ASKERS = 3
 """Each has a question under way, of a client, beside those that wait."""
-_PATIENCE_S = 0.3
-_MOST_WAITING = 4
+_PATIENCE_S = 0.1
+_MOST_WAITING = 8
 
 
 class KnownJob:
