@@ -121,6 +121,7 @@ class JoinedWaiters(Waiters):
     """Those of several calls whose keys stand one behind the other in a batch."""
 
     __slots__ = ("_groups", "_starts")
+    each_alone = True
 
     def __init__(self, groups: Iterable[Waiters]) -> None:
         self._groups: list[Waiters] = []
