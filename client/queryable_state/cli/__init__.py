@@ -40,15 +40,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"queryable-state: {error}", file=sys.stderr)
         return NOT_THERE if isinstance(error, UnknownKeyOrNamespaceError) else REFUSED
     except BrokenPipeError:
-        # Whoever read has enough, as `head`; the interpreter would complain when it flushes.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Whoever read has enough, as `head`.
+        _give_up_output()
         return PIPE_CLOSED
     except OSError as problem:
         # A disk that is full, a terminal that is gone.
+        _give_up_output()
         print(f"queryable-state: {problem}", file=sys.stderr)
         return REFUSED
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def _give_up_output() -> None:
+    """Nobody takes what is still to be written; the interpreter would complain at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def parser() -> argparse.ArgumentParser:
