@@ -33,6 +33,8 @@ def main() -> int:
     figures: dict[str, dict[str, object]] = {}
     for file in options.files:
         figures |= json.loads(file.read_text())
+    if not PICTURES.keys() & figures.keys():
+        parser.error("no figures to draw: give files of `python -m benchmarks PROGRAM --json FILE`")
     options.folder.mkdir(parents=True, exist_ok=True)
     for program, pictures in PICTURES.items():
         if program not in figures:
