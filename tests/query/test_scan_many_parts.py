@@ -15,17 +15,10 @@ from queryable_state.wire.errors import RetryLaterError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from pathlib import Path
 
 LARGE = {f"sensor_{number}": "x" * 5_000 for number in range(3_000)}
 # Connections hold little of what was sent and not taken.
 NARROW = (("grpc.http2.bdp_probe", 0),)
-
-
-@pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[InProcessCluster]:
-    async with InProcessCluster(tmp_path, servers=2) as running:
-        yield running
 
 
 @pytest.fixture

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.client._errors import ClientClosedError, afresh
+from queryable_state.client._outcomes import Outcomes, OutcomeWaiters
 from queryable_state.client._state import KvState, Reading
-from queryable_state.client._waiters import Waiters, picked
 from queryable_state.wire.errors import (
     AmbiguousJobError,
     AuthenticationError,
@@ -19,7 +18,7 @@ from queryable_state.wire.errors import (
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from queryable_state.client._lane import Lane
 
@@ -37,30 +36,26 @@ _OF_THE_CALL = (
 )
 
 
-class Gathering:
+class Gathering(Outcomes):
     """The outcomes of many keys, by position; `future` is done with the last of them."""
 
-    __slots__ = ("_left", "future", "outcomes")
+    __slots__ = ("future",)
+    outcomes: list[Outcome | None]
 
     def __init__(self, future: asyncio.Future[None], count: int) -> None:
+        super().__init__(count)
         self.future = future
-        self.outcomes: list[Outcome | None] = [None] * count
-        self._left = count
         if not count:
             future.set_result(None)
 
-    def put(self, position: int, outcome: Outcome) -> None:
-        """Settles one key."""
-        self.outcomes[position] = outcome
-        self._left -= 1
-        if not self._left and not self.future.done():
-            self.future.set_result(None)
+    def missing(self, position: int, reading: Reading) -> None:
+        self.put(position, reading)
 
-    def put_run(self, start: int, outcomes: Sequence[Outcome]) -> None:
-        """Settles the keys from a position on."""
-        self.outcomes[start : start + len(outcomes)] = outcomes
-        self._left -= len(outcomes)
-        if not self._left and not self.future.done():
+    def fail(self, position: int, error: QueryableStateError) -> None:
+        self.put(position, error)
+
+    def _complete(self) -> None:
+        if not self.future.done():
             self.future.set_result(None)
 
     def whole(self) -> list[Outcome]:
@@ -78,44 +73,6 @@ class Gathering:
             for position, known in enumerate(self.outcomes)
             if isinstance(known, KvState | Reading)
         }
-
-
-class GatheringWaiters(Waiters):
-    """The keys of a gathering, by their positions there."""
-
-    __slots__ = ("_gathering", "_positions")
-
-    def __init__(self, gathering: Gathering, positions: Sequence[int]) -> None:
-        self._gathering = gathering
-        self._positions = positions
-
-    def found_all(
-        self, answer: Callable[[bytes, Reading], Any], values: Iterable[bytes], reading: Reading
-    ) -> None:
-        positions = self._positions
-        states = list(map(answer, values, repeat(reading)))
-        if isinstance(positions, range):
-            self._gathering.put_run(positions.start, states)
-            return
-        put = self._gathering.put
-        for position, state in zip(positions, states, strict=True):
-            put(position, state)
-
-    def found(self, position: int, state: Any) -> None:
-        self._gathering.put(self._positions[position], state)
-
-    def missing(self, position: int, reading: Reading, error: Any) -> None:
-        self._gathering.put(self._positions[position], reading)
-
-    def fail(self, positions: Iterable[int], error: QueryableStateError) -> None:
-        for position in positions:
-            self._gathering.put(self._positions[position], error)
-
-    def pick(self, positions: Sequence[int]) -> GatheringWaiters:
-        return GatheringWaiters(self._gathering, picked(self._positions, positions))
-
-    def __len__(self) -> int:
-        return len(self._positions)
 
 
 def gather(lane: Lane, keys: Sequence[Any], deadline: float | None = None) -> Gathering:
@@ -140,7 +97,7 @@ def gather(lane: Lane, keys: Sequence[Any], deadline: float | None = None) -> Ga
         if refused:
             positions = [position for position in positions if position not in set(refused)]
     if encoded:
-        lane.gather_all(encoded, GatheringWaiters(gathering, positions), deadline)
+        lane.gather_all(encoded, OutcomeWaiters(gathering, positions), deadline)
     return gathering
 
 

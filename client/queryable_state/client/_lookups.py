@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from queryable_state.client._client_base import ClientBase
-from queryable_state.client._collection import Collection, CollectionWaiters
+from queryable_state.client._collection import Collection
 from queryable_state.client._errors import afresh
 from queryable_state.client._gathering import gather, raise_if_refused
 from queryable_state.client._multi_get import MultiGet
 from queryable_state.client._one_cut import read_one_cut
+from queryable_state.client._outcomes import OutcomeWaiters
 from queryable_state.client._question import ENTRY, ENTRY_EXISTS, EXISTS, SIZE
 from queryable_state.client._state import KvState
 from queryable_state.wire.errors import QueryableStateError
@@ -113,7 +114,7 @@ class KeyLookups(ClientBase):
             future.set_result([])
             return future
         collection = Collection(future, len(encoded))
-        lane.gather_all(encoded, CollectionWaiters(collection, range(len(encoded))))
+        lane.gather_all(encoded, OutcomeWaiters(collection, range(len(encoded))))
         return future
 
     def multi_get(

@@ -7,16 +7,15 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 import grpc.aio
-from google.protobuf.message import DecodeError
 
-from queryable_state.v1 import query_pb2, query_pb2_grpc
+from queryable_state.v1 import query_pb2_grpc
 from queryable_state.wire.errors import (
-    CorruptDataError,
     QueryableStateError,
     Reason,
     RetryLaterError,
 )
 from queryable_state.wire.query_stream import CHANNEL_OPTIONS, open_query_stream
+from queryable_state.wire.stream_hello import response_of
 
 if TYPE_CHECKING:
     from queryable_state.client._batch import Batch
@@ -266,10 +265,7 @@ class Peer:
             self._window -= 1
 
     def _on_frame(self, frame: bytes) -> None:
-        try:
-            answer = query_pb2.StreamKvStateResponse.FromString(frame).answer
-        except DecodeError as problem:
-            raise CorruptDataError(f"{self.address} sent what is no answer: {problem}") from problem
+        answer = response_of(frame, self.address).answer
         self._frame_at = self._loop.time()
         batch = self._in_flight.get(answer.id)
         if batch is None:

@@ -7,12 +7,10 @@ import contextlib
 import socket
 from typing import TYPE_CHECKING, Any
 
-from google.protobuf.message import DecodeError
-
 from queryable_state.v1 import query_pb2
-from queryable_state.wire.errors import CorruptDataError, QueryableStateError, RetryLaterError
+from queryable_state.wire.errors import QueryableStateError, RetryLaterError
 from queryable_state.wire.framing import PREAMBLE, FrameReader, framed
-from queryable_state.wire.stream_hello import client_hello, gone, server_hello
+from queryable_state.wire.stream_hello import client_hello, gone, response_of, server_hello
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,7 +106,7 @@ class FramedStream(asyncio.Protocol):
                 if self._greeting is not None:
                     self._greeted(frame)
                 elif frame.startswith(_ERROR_TAG):
-                    raise _refusal(frame, self._address)
+                    raise QueryableStateError.from_proto(response_of(frame, self._address).error)
                 else:
                     self._on_frame(frame)
         except QueryableStateError as error:
@@ -140,12 +138,3 @@ class FramedStream(asyncio.Protocol):
             self._ended = True
             self._transport.abort()
             self._on_end(error)
-
-
-def _refusal(frame: bytes, address: str) -> QueryableStateError:
-    """Why the server ends the stream."""
-    try:
-        response = query_pb2.StreamKvStateResponse.FromString(frame)
-    except DecodeError as problem:
-        return CorruptDataError(f"{address} sent what is no answer: {problem}")
-    return QueryableStateError.from_proto(response.error)

@@ -1,4 +1,4 @@
-"""How a stream of queries begins, over whichever connection."""
+"""How a stream of queries begins, goes on and ends, over whichever connection."""
 
 from __future__ import annotations
 
@@ -22,12 +22,17 @@ def client_hello(client: str) -> bytes:
     return query_pb2.StreamKvStateRequest(hello=hello).SerializeToString()
 
 
-def server_hello(frame: bytes, address: str) -> query_pb2.ServerHello:
-    """What the first frame of the answering side says; raises the refusal where it is one."""
+def response_of(frame: bytes, address: str) -> query_pb2.StreamKvStateResponse:
+    """A frame of the answering side at HOST:PORT."""
     try:
-        response = query_pb2.StreamKvStateResponse.FromString(frame)
+        return query_pb2.StreamKvStateResponse.FromString(frame)
     except DecodeError as problem:
         raise CorruptDataError(f"{address} sent what is no answer: {problem}") from problem
+
+
+def server_hello(frame: bytes, address: str) -> query_pb2.ServerHello:
+    """What the first frame of the answering side says; raises the refusal where it is one."""
+    response = response_of(frame, address)
     if response.WhichOneof("frame") == "error":
         raise QueryableStateError.from_proto(response.error)
     if response.WhichOneof("frame") != "hello":

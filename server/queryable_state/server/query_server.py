@@ -17,21 +17,19 @@ from queryable_state.server.query.service import QueryableStateService
 
 if TYPE_CHECKING:
     from queryable_state.server.query.router import Router, ServiceInfo
+    from queryable_state.server.settings import Limits
 
 _SERVICE = "queryable_state.v1.QueryableState"
 
-# What does not fit in one frame beside keys and values.
-_FRAME_BYTES = 1 << 20
 
-
-def server_options(message_bytes: int) -> list[tuple[str, int]]:
+def server_options(limits: Limits) -> list[tuple[str, int]]:
     """Channel options of every server of ours."""
     return [
         # Who is gone without a word holds no scan's version for long.
         ("grpc.keepalive_time_ms", 20_000),
         ("grpc.keepalive_timeout_ms", 10_000),
         EXCLUSIVE_PORT_OPTION,
-        ("grpc.max_receive_message_length", message_bytes + _FRAME_BYTES),
+        ("grpc.max_receive_message_length", limits.frame_bytes),
         ("grpc.max_send_message_length", -1),
         # With the defaults a server fails some of about a thousand calls that wait.
         ("grpc.server.max_pending_requests", 1_000_000),
@@ -47,7 +45,7 @@ class QueryServer:
     """
 
     def __init__(self, router: Router, info: ServiceInfo) -> None:
-        self._server = grpc.aio.server(options=server_options(info.limits.message_bytes))
+        self._server = grpc.aio.server(options=server_options(info.limits))
         self._streams = OpenStreams(info)
         self._frames = FrameServer(router, info, self._streams)
         self._service = QueryableStateService(router, info, self._streams)

@@ -49,6 +49,11 @@ class Limits:
     max_staged_bytes: int = 1024 * 1024 * 1024
     """Bytes prepared and not yet committed on one state server; what is beyond is refused."""
 
+    @property
+    def frame_bytes(self) -> int:
+        """Bytes of one serialized message, with what is in it beside keys and values."""
+        return self.message_bytes + (1 << 20)
+
     def to_proto(self) -> query_pb2.Limits:
         """The limits as told in hello."""
         return query_pb2.Limits(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import grpc.aio
 
+from queryable_state.server.query.open_streams import stopping
 from queryable_state.server.query.stream_dialog import StreamDialog
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class AnswerStream:
         frame_port: int = 0,
     ) -> None:
         self._context = context
+        self._info = info
         self._dialog = StreamDialog(router, info, self._deliver, frame_port=frame_port)
         self._outbox: deque[bytes] = deque()
         self._unsent_bytes = 0
@@ -62,7 +64,7 @@ class AnswerStream:
         except asyncio.CancelledError:
             if self._ended and self._reader is not None:
                 self._reader.uncancel()
-                raise dialog.stopping() from None
+                raise stopping(self._info) from None
             raise
         finally:
             self._reader = None

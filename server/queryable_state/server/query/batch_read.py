@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from queryable_state.server.query.answer_positions import value_positions
-from queryable_state.server.query.point_read import read_of
+from queryable_state.server.query.asked_query import query_of
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import (
     InternalError,
@@ -38,18 +38,7 @@ class BatchRead:
         keys: Sequence[bytes] = request.keys
         if request.keys_json:
             keys = [located.json.wire_key(text) for text in request.keys_json]
-        query = query_pb2.Query(
-            state_id=located.state_id,
-            placement_version=located.placement_version,
-            consistency=request.consistency,
-            namespace=request.namespace,
-            read=read_of(request.read, located),
-            keys=keys,
-            allow_incomplete=request.allow_incomplete,
-            min_version=request.min_version,
-            max_staleness_ms=request.max_staleness_ms,
-            elements=request.elements,
-        )
+        query = query_of(request, located, keys, request.elements)
         return cls(located, query, tuple(request.keys_json))
 
     def response(self, answers: Sequence[query_pb2.Answer]) -> query_pb2.BatchGetKvStateResponse:

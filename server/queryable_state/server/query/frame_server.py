@@ -8,6 +8,7 @@ import socket
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.server.query.answer_stream import MOST_UNSENT_BYTES
+from queryable_state.server.query.open_streams import stopping
 from queryable_state.server.query.stream_dialog import StreamDialog
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import InternalError, InvalidRequestError, QueryableStateError
@@ -26,9 +27,6 @@ _FRAMES_A_TURN = 16
 
 # An answer of more bytes leaves before the next frame is answered: who asked goes on meanwhile.
 _LONG_ANSWER_BYTES = 512
-
-# What does not fit in one frame beside keys and values.
-_BESIDE_BYTES = 1 << 20
 
 
 class FrameServer:
@@ -96,7 +94,7 @@ class _Connection(asyncio.Protocol):
         self._streams = streams
         self._connections = connections
         self._dialog = StreamDialog(router, info, self._deliver)
-        self._frames = FrameReader(info.limits.message_bytes + _BESIDE_BYTES)
+        self._frames = FrameReader(info.limits.frame_bytes)
         self._preamble = b""
         self._greeted = False
         self._loop = asyncio.get_running_loop()
@@ -152,7 +150,7 @@ class _Connection(asyncio.Protocol):
 
     def end(self) -> None:
         """Tells the client that it goes on elsewhere, and hangs up."""
-        self._refuse(self._dialog.stopping())
+        self._refuse(stopping(self._info))
 
     async def aclose(self) -> None:
         """Hangs up at once, and returns once nothing of the connection runs."""

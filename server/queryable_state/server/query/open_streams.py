@@ -10,6 +10,11 @@ if TYPE_CHECKING:
     from queryable_state.server.query.router import ServiceInfo
 
 
+def stopping(info: ServiceInfo) -> RetryLaterError:
+    """Why a stream, or a query, is refused by a server that is about to end."""
+    return RetryLaterError(f"server {info.server_id} is stopping: ask another", retry_after_ms=200)
+
+
 class OpenStream(Protocol):
     """A stream that can be brought to its end."""
 
@@ -33,9 +38,7 @@ class OpenStreams:
     def check_serving(self) -> None:
         """Raises once the server is about to end."""
         if self._draining:
-            raise RetryLaterError(
-                f"server {self._info.server_id} is stopping: ask another", retry_after_ms=200
-            )
+            raise stopping(self._info)
 
     def add(self, stream: OpenStream) -> None:
         """Counts a stream in, until `discard`; raises where no more is taken."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from queryable_state.server.query.asked_query import query_of
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import (
     InternalError,
@@ -19,14 +20,6 @@ if TYPE_CHECKING:
     from queryable_state.wire.located_state import LocatedState
 
 _ENTRY_READS = frozenset({query_pb2.ENTRY, query_pb2.EXISTS})
-_WHOLE_READS = frozenset({query_pb2.POINT, query_pb2.PREFIX})
-
-
-def read_of(
-    asked: query_pb2.ReadKind.ValueType, located: LocatedState
-) -> query_pb2.ReadKind.ValueType:
-    """How a key is read: all there is under it the way its state keeps that."""
-    return located.read_kind if asked in _WHOLE_READS else asked
 
 
 @dataclass(frozen=True)
@@ -49,18 +42,7 @@ class PointRead:
         as_json = given == "key_json"
         key = located.json.wire_key(request.key_json) if as_json else request.encoded_key
         element = _element(request, located)
-        query = query_pb2.Query(
-            state_id=located.state_id,
-            placement_version=located.placement_version,
-            consistency=request.consistency,
-            namespace=request.namespace,
-            read=read_of(request.read, located),
-            keys=[key],
-            allow_incomplete=request.allow_incomplete,
-            min_version=request.min_version,
-            max_staleness_ms=request.max_staleness_ms,
-            elements=() if element is None else (element,),
-        )
+        query = query_of(request, located, [key], () if element is None else (element,))
         entry_text = request.map_key_json or ("" if element is None else element.hex())
         return cls(located, query, request.key_json if as_json else None, entry_text)
 

@@ -9,6 +9,7 @@ from google.protobuf.message import DecodeError
 
 from queryable_state.server.query.answer_frames import refusal_of
 from queryable_state.server.query.checks import check_query
+from queryable_state.server.query.open_streams import stopping
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import (
     InvalidRequestError,
@@ -86,12 +87,6 @@ class StreamDialog:
         self._draining = True
         await self._idle.wait()
 
-    def stopping(self) -> RetryLaterError:
-        """Why a stream, or a query, is refused by a server that is about to end."""
-        return RetryLaterError(
-            f"server {self._info.server_id} is stopping: ask another", retry_after_ms=200
-        )
-
     async def aclose(self) -> None:
         """Gives up what is pending."""
         await self._session.aclose()
@@ -99,7 +94,7 @@ class StreamDialog:
     def _admit(self, query: query_pb2.Query, frame_bytes: int) -> None:
         limits = self._info.limits
         if self._draining:
-            raise self.stopping()
+            raise stopping(self._info)
         if self._unanswered >= limits.queries_in_flight:
             raise RetryLaterError(
                 f"{self._unanswered} queries of this stream wait for their answer, as many as "

@@ -6,16 +6,16 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import grpc.aio
-from google.protobuf.message import DecodeError
 
-from queryable_state.v1 import query_pb2
-from queryable_state.wire.errors import CorruptDataError, QueryableStateError
+from queryable_state.wire.errors import QueryableStateError
 from queryable_state.wire.query_stream import CHANNEL_OPTIONS, open_query_stream
+from queryable_state.wire.stream_hello import response_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from queryable_state.server.query.proxied_query import Part
+    from queryable_state.v1 import query_pb2
     from queryable_state.wire.located_state import Owner
     from queryable_state.wire.query_stream import QueryStream
 
@@ -118,10 +118,7 @@ class Upstream:
         self._backlog.clear()
 
     def _on_frame(self, frame: bytes) -> None:
-        try:
-            answer = query_pb2.StreamKvStateResponse.FromString(frame).answer
-        except DecodeError as problem:
-            raise CorruptDataError(f"{self.address} sent what is no answer: {problem}") from problem
+        answer = response_of(frame, self.address).answer
         part = self.asked.get(answer.id)
         if part is not None:
             if answer.last:

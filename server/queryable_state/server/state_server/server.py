@@ -136,7 +136,7 @@ class StateServer:
 
             backend = grpc.aio.server(
                 interceptors=(SecretInterceptor(settings.secret),),
-                options=server_options(settings.limits.message_bytes),
+                options=server_options(settings.limits),
             )
             addresses, public = self._bind(stack, link, backend)
 

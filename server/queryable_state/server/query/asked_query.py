@@ -1,0 +1,38 @@
+"""What unary calls ask for, as a query of the router."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from queryable_state.v1 import query_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from queryable_state.wire.located_state import LocatedState
+
+_WHOLE_READS = frozenset({query_pb2.POINT, query_pb2.PREFIX})
+
+
+def query_of(
+    request: query_pb2.GetKvStateRequest | query_pb2.BatchGetKvStateRequest,
+    located: LocatedState,
+    keys: Sequence[bytes],
+    elements: Sequence[bytes],
+) -> query_pb2.Query:
+    """The query for encoded keys, and elements, with all else as the request has it.
+
+    All there is under a key is read the way its state keeps that.
+    """
+    return query_pb2.Query(
+        state_id=located.state_id,
+        placement_version=located.placement_version,
+        consistency=request.consistency,
+        namespace=request.namespace,
+        read=located.read_kind if request.read in _WHOLE_READS else request.read,
+        keys=keys,
+        allow_incomplete=request.allow_incomplete,
+        min_version=request.min_version,
+        max_staleness_ms=request.max_staleness_ms,
+        elements=elements,
+    )
