@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     from benchmarks.machine import Machine, NoiseMeter
 
 
+EXPERIMENTS = "-event_engine_client,-event_engine_listener"
+"""`GRPC_EXPERIMENTS` that our clients are advised to set before gRPC is imported; the servers do
+it themselves."""
+
+
 def add_common_arguments(
     parser: argparse.ArgumentParser,
     *,

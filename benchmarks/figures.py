@@ -26,11 +26,6 @@ class Spread:
         """The spread of at least one sample."""
         return cls(statistics.median(samples), min(samples), max(samples), len(samples))
 
-    @property
-    def half_width(self) -> float:
-        """Half the distance from lowest to highest as a share of the median."""
-        return (self.highest - self.lowest) / 2 / self.median if self.median else 0.0
-
 
 def percentile(ordered: Sequence[int], share: float) -> int:
     """The value below which `share` of the ascending samples lie; 0 of none."""

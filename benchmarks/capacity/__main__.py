@@ -10,11 +10,9 @@ import argparse
 import gc
 import os
 import sys
-from pathlib import Path
 
-from benchmarks.figures import write_json
+from benchmarks.arguments import EXPERIMENTS, add_common_arguments, chosen, write_run
 from benchmarks.machine import Machine, NoiseMeter
-from benchmarks.query.__main__ import EXPERIMENTS
 
 BACKENDS = ("heap", "rocksdb")
 SIZES = (100_000, 1_000_000)
@@ -28,19 +26,19 @@ def main() -> int:
     parser.add_argument("--backends", default=",".join(BACKENDS), help="some of: %(default)s")
     parser.add_argument("--keys", help="comma-separated; 100000,1000000 unless given")
     parser.add_argument("--long", action="store_true", help="also 10,000,000 keys; some 15 minutes")
-    parser.add_argument("--quick", action="store_true", help="100,000 keys, one short round")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=3.0, help="of each loop, after warm-up")
-    parser.add_argument("--json", type=Path, help="file for all figures")
+    add_common_arguments(
+        parser,
+        rounds="of all loops",
+        seconds=(3.0, "of each loop, after warm-up"),
+        quick="100,000 keys, one short round",
+    )
     options = parser.parse_args()
     sizes = tuple(map(int, options.keys.split(","))) if options.keys else SIZES
     if options.long:
         sizes = (*sizes, LONG)
     if options.quick:
         sizes, options.rounds, options.seconds = SIZES[:1], 1, 0.5
-    backends = options.backends.split(",")
-    if unknown := set(backends) - set(BACKENDS):
-        parser.error(f"no such backend: {', '.join(sorted(unknown))}")
+    backends = chosen(parser, options.backends, BACKENDS, "backend")
 
     # Before the first import of gRPC, in this process and in those it starts.
     os.environ.setdefault("GRPC_EXPERIMENTS", EXPERIMENTS)
@@ -70,16 +68,7 @@ async def run(options: argparse.Namespace, backends: list[str], sizes: tuple[int
     print("\n".join([*machine.lines(), meter.line()]))
     print()
     print(report(rows))
-    if options.json:
-        write_json(
-            options.json,
-            {
-                "machine": machine.to_json(),
-                "noise": meter.note(),
-                "options": {name: str(value) for name, value in vars(options).items()},
-                "rows": to_json(rows),
-            },
-        )
+    write_run(options, machine, meter, {"rows": to_json(rows)})
     return 0
 
 

@@ -13,8 +13,6 @@ from benchmarks.query.dataset import QUERYABLE_NAME
 from queryable_state.client import QueryableStateClient, UnknownKeyOrNamespaceError
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from benchmarks.capacity.dataset import DerivedRecords
     from benchmarks.closed_loop import LoopSample
     from queryable_state.client import KvState
@@ -50,13 +48,8 @@ class Asking:
         await self._client.__aenter__()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._client.__aexit__(kind, error, trace)
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self._client.__aexit__(*exc_info)
 
     async def loop(self, *, in_flight: int, found: bool, seconds: float) -> Lookups:
         """Asks for one kind of keys for so long; raises `WrongAnswerError` at a wrong answer."""

@@ -21,7 +21,8 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.figures import thousands, write_json
+from benchmarks.arguments import EXPERIMENTS, add_common_arguments, chosen, write_run
+from benchmarks.figures import thousands
 from benchmarks.machine import Machine, NoiseMeter
 from benchmarks.mixed.cpu_times import MARK
 from benchmarks.query.redis_server import HOW_TO_GET_IT, redis_server
@@ -30,8 +31,6 @@ from benchmarks.streaming.dataset import Dataset, key_names
 if TYPE_CHECKING:
     from benchmarks.mixed.measuring import Plan, Window
 
-EXPERIMENTS = "-event_engine_client,-event_engine_listener"
-"""What our clients are advised to set before gRPC is imported; the servers do it themselves."""
 KINDS = ("ours", "redis")
 CYCLE = 10
 """Batches of the dataset, which the supply repeats."""
@@ -42,18 +41,18 @@ def main() -> int:
     parser.add_argument("--keys", type=int, default=10_000)
     parser.add_argument("--rows-per-batch", type=int, default=200_000)
     parser.add_argument("--in-flight", default="1,64", help="awaits, comma-separated")
-    parser.add_argument("--rounds", type=int, default=3, help="runs of each job")
-    parser.add_argument("--seconds", type=float, default=5.0, help="of each window, of two a run")
     parser.add_argument("--warm-up", type=int, default=12, help="batches before the first window")
     parser.add_argument("--jobs", default=",".join(KINDS), help="some of: %(default)s")
-    parser.add_argument("--json", type=Path, help="file for all figures")
-    parser.add_argument("--quick", action="store_true", help="one round of short windows")
+    add_common_arguments(
+        parser,
+        rounds="runs of each job",
+        seconds=(5.0, "of each window, of two a run"),
+        quick="one round of short windows",
+    )
     options = parser.parse_args()
     if options.quick:
         options.rounds, options.seconds, options.warm_up = 1, 2.0, 4
-    kinds = options.jobs.split(",")
-    if unknown := set(kinds) - set(KINDS):
-        parser.error(f"no such job: {', '.join(sorted(unknown))}")
+    kinds = chosen(parser, options.jobs, KINDS, "job")
 
     # Before the first import of gRPC, in this process and in those it starts.
     os.environ.setdefault("GRPC_EXPERIMENTS", EXPERIMENTS)
@@ -92,16 +91,7 @@ async def run(options: argparse.Namespace, kinds: list[str], plan: Plan) -> int:
         "every answer and every end right\n"
     )
     print(report(runs))
-    if options.json:
-        write_json(
-            options.json,
-            {
-                "machine": machine.to_json(),
-                "noise": meter.note(),
-                "options": {name: str(value) for name, value in vars(options).items()},
-                "windows": to_json(runs),
-            },
-        )
+    write_run(options, machine, meter, {"windows": to_json(runs)})
     return 0
 
 

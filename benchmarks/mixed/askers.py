@@ -11,7 +11,6 @@ from queryable_state.client import QueryableStateClient
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
-    from types import TracebackType
 
     from queryable_state.client import KvState
 
@@ -20,12 +19,7 @@ class Asker(Protocol):
     """A client of one job's sums; `async with` opens and closes it."""
 
     async def __aenter__(self) -> Self: ...
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
+    async def __aexit__(self, *exc_info: object) -> None: ...
     def ask(self, number: int) -> Awaitable[object]:
         """Asks for one key."""
         ...
@@ -52,13 +46,8 @@ class OwnAsker:
         await self._client.__aenter__()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._client.__aexit__(kind, error, trace)
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self._client.__aexit__(*exc_info)
 
     def ask(self, number: int) -> Awaitable[KvState]:
         return self._client.get_kv_state(self._job_id, QUERYABLE_NAME, self._keys[number])
@@ -84,12 +73,7 @@ class RedisAsker:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc_info: object) -> None:
         await self._client.aclose()
 
     def ask(self, number: int) -> Awaitable[Any]:

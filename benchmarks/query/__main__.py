@@ -15,7 +15,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from benchmarks.arguments import add_common_arguments, chosen, write_run
+from benchmarks.arguments import EXPERIMENTS, add_common_arguments, chosen, write_run
 from benchmarks.machine import Machine, NoiseMeter
 from benchmarks.query.dataset import Dataset
 from benchmarks.query.question import Question
@@ -23,8 +23,6 @@ from benchmarks.query.question import Question
 if TYPE_CHECKING:
     from benchmarks.query.measuring import Plan
 
-EXPERIMENTS = "-event_engine_client,-event_engine_listener"
-"""What our clients are advised to set before gRPC is imported; the servers do it themselves."""
 PEERS = (
     *("heap", "rocksdb", "proxy", "split"),
     *("flink-heap", "flink-rocksdb"),

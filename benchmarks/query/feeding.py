@@ -2,76 +2,39 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
-if TYPE_CHECKING:
-    from types import TracebackType
+from benchmarks.line_process import LineProcess
 
 
-class Feeding:
+class Feeding(LineProcess):
     """One feeder process, until the block is left."""
 
     def __init__(self, kind: str, *arguments: str) -> None:
+        super().__init__(
+            f"the feeder of {kind}",
+            [sys.executable, "-m", "benchmarks.query.feeder", kind, *arguments],
+            end_timeout_s=30,
+        )
         self.kind = kind
         self.description: dict[str, Any] = {}
         """What the feeder said about where to ask."""
         self.revision = 0
         """The revision written last, as of the last command."""
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.query.feeder", kind, *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
 
     def __enter__(self) -> Self:
         try:
-            self.description = self._read()
+            self.description = self.read()
         except BaseException:
-            self._end()
+            self.__exit__()
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._end()
-
     def run(self) -> None:
         """Begins to write."""
-        self._command("run")
+        self.revision = self.command("run")["revision"]
 
     def pause(self) -> None:
         """Ends writing; `revision` is then what can be read."""
-        self._command("pause")
-
-    def _command(self, word: str) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{word}\n")
-        self._process.stdin.flush()
-        self.revision = self._read()["revision"]
-
-    def _read(self) -> dict[str, Any]:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"the feeder of {self.kind} ended; its error stands above")
-        answer: dict[str, Any] = json.loads(line)
-        return answer
-
-    def _end(self) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        try:
-            self._process.wait(timeout=30)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._process.stdout.close()
+        self.revision = self.command("pause")["revision"]

@@ -14,8 +14,6 @@ from benchmarks.query.flink_programs import FlinkProgram
 from benchmarks.query.question import Question
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from benchmarks.query.dataset import Dataset
 
 
@@ -55,12 +53,7 @@ class FlinkAsking:
             self._stack = stack.pop_all()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc_info: object) -> None:
         await asyncio.to_thread(self._stack.close)
 
     async def warm_up(self, seconds: float) -> None:

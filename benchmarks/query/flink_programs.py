@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
 
-if TYPE_CHECKING:
-    from types import TracebackType
+from benchmarks.line_process import LineProcess
 
 PROJECT = Path(__file__).resolve().parents[1] / "peers" / "flink"
 TARGET = PROJECT / "target"
@@ -52,13 +49,13 @@ def build() -> str | None:
     return None
 
 
-class FlinkProgram:
+class FlinkProgram(LineProcess):
     """One JVM that is told what to do in lines and answers each with one line of JSON."""
 
     def __init__(self, name: str, *arguments: str, is_server: bool) -> None:
-        self._name = name
         java_home = os.environ.get("JAVA_HOME")
-        self._process = subprocess.Popen(
+        super().__init__(
+            name,
             [
                 str(Path(java_home, "bin", "java")) if java_home else "java",
                 "-Xmx1g",
@@ -69,44 +66,6 @@ class FlinkProgram:
                 f"queryablestate.benchmarks.{name}",
                 *arguments,
             ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            # A server has a scheduling group of its own, as state servers have.
-            start_new_session=is_server,
+            end_timeout_s=10,
+            own_session=is_server,
         )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        try:
-            self._process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._process.stdout.close()
-
-    def command(self, line: str) -> dict[str, Any]:
-        """Sends one line; returns the answer to it."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{line}\n")
-        self._process.stdin.flush()
-        return self.read()
-
-    def read(self) -> dict[str, Any]:
-        """The next line it says."""
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"{self._name} ended; its error stands above")
-        answer: dict[str, Any] = json.loads(line)
-        return answer

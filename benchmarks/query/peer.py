@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
-    from types import TracebackType
 
 
 class Peer(Protocol):
@@ -15,12 +14,7 @@ class Peer(Protocol):
     name: str
 
     async def __aenter__(self) -> Self: ...
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
+    async def __aexit__(self, *exc_info: object) -> None: ...
     def ask(self, number: int) -> Awaitable[object]:
         """Asks for one key."""
         ...

@@ -10,7 +10,6 @@ from benchmarks.query.dataset import BATCH_KEYS, REVISION_LENGTH
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
-    from types import TracebackType
 
     from benchmarks.query.dataset import Dataset
 
@@ -40,12 +39,7 @@ class RedisPeer:
             self._client = Redis(port=self._port, max_connections=4096)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc_info: object) -> None:
         await self._client.aclose()
 
     def ask(self, number: int) -> Awaitable[Any]:

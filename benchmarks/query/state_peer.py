@@ -9,7 +9,6 @@ from queryable_state.client import QueryableStateClient, UnknownKeyOrNamespaceEr
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
-    from types import TracebackType
 
     from benchmarks.query.dataset import Dataset
     from queryable_state.client import KvState
@@ -36,13 +35,8 @@ class StatePeer:
         await self._client.__aenter__()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._client.__aexit__(kind, error, trace)
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self._client.__aexit__(*exc_info)
 
     def ask(self, number: int) -> Awaitable[KvState]:
         """`get_kv_state`."""

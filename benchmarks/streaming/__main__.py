@@ -17,7 +17,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TypeVar
 
-from benchmarks.figures import Spread, table, thousands, write_json
+from benchmarks.arguments import add_common_arguments, write_run
+from benchmarks.figures import Spread, table, thousands
 from benchmarks.machine import Machine, NoiseMeter
 from benchmarks.streaming.dataset import Dataset
 from benchmarks.streaming.runs import VariantRun, run_variant
@@ -32,8 +33,7 @@ def main() -> int:
     parser.add_argument("--variants", help="comma-separated; all of them without it")
     parser.add_argument("--rows", type=int, help="of each workload, with as many batches")
     parser.add_argument("--rounds", type=int, default=2, help="runs of each variant")
-    parser.add_argument("--json", type=Path, help="file for all figures")
-    parser.add_argument("--quick", action="store_true", help="a tenth of the rows, one round")
+    add_common_arguments(parser, quick="a tenth of the rows, one round")
     options = parser.parse_args()
     workloads = _named(parser, "workload", options.workloads, {w.name: w for w in WORKLOADS})
     variants = _named(parser, "variant", options.variants, {v.name: v for v in VARIANTS})
@@ -59,18 +59,11 @@ def main() -> int:
             f"{workload.warm_up} batches of warm-up in each"
         )
         print(report(runs))
-    if options.json:
-        write_json(
-            options.json,
-            {
-                "machine": machine.to_json(),
-                "noise": meter.note(),
-                "workloads": {
-                    workload.name: {"of": asdict(workload), "variants": figures(runs)}
-                    for workload, runs in measured.items()
-                },
-            },
-        )
+    by_workload = {
+        workload.name: {"of": asdict(workload), "variants": figures(runs)}
+        for workload, runs in measured.items()
+    }
+    write_run(options, machine, meter, {"workloads": by_workload})
     return 0
 
 

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.figures import percentile, table, write_json
+from benchmarks.arguments import add_common_arguments, write_run
+from benchmarks.figures import percentile, table
 from benchmarks.machine import Machine, NoiseMeter
 from benchmarks.streaming.reader_process import Reader, Seen
 from benchmarks.streaming.session import start_session
@@ -70,8 +71,7 @@ def main() -> int:
     parser.add_argument("--arrivals", type=int, default=100)
     parser.add_argument("--warm-up", type=int, default=20, help="arrivals not counted")
     parser.add_argument("--rows", type=int, default=10_000, help="of a file, each of another key")
-    parser.add_argument("--json", type=Path, help="file for all figures")
-    parser.add_argument("--quick", action="store_true", help="a fifth of the arrivals")
+    add_common_arguments(parser, quick="a fifth of the arrivals")
     options = parser.parse_args()
     if options.quick:
         options.arrivals, options.warm_up = 20, 8
@@ -83,15 +83,7 @@ def main() -> int:
     print(meter.line())
     print(f"{len(arrivals)} arrivals of {options.rows:,} rows, {options.warm_up} of warm-up")
     print(report(arrivals))
-    if options.json:
-        write_json(
-            options.json,
-            {
-                "machine": machine.to_json(),
-                "noise": meter.note(),
-                "arrivals": [asdict(arrival) for arrival in arrivals],
-            },
-        )
+    write_run(options, machine, meter, {"arrivals": [asdict(each) for each in arrivals]})
     return 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Self
 
+from queryable_state.server.query.router import QuerySession, Router
 from queryable_state.v1 import query_pb2, query_pb2_grpc
 from queryable_state.wire.key_groups import KeyGroups
 from queryable_state.wire.types import Types
@@ -13,6 +14,7 @@ from queryable_state.wire.values import ValueCodec
 if TYPE_CHECKING:
     import grpc.aio
 
+    from queryable_state.server.query.router import Deliver
     from queryable_state.server.testing.cluster import InProcessCluster
 
 DEADLINE_S = 20.0
@@ -98,3 +100,19 @@ def keys_of_server(cluster: InProcessCluster, server_number: int, name: str = "l
         for key in (f"sensor_{number}" for number in range(100))
         if any(KEYS.of(key) in groups for groups in owned)
     ]
+
+
+class OneSession(Router, QuerySession):
+    """A router of one session, for streams: they ask for nothing else."""
+
+    deliver: Deliver
+
+    def session(self, deliver: Deliver) -> QuerySession:
+        self.deliver = deliver
+        return self
+
+    answers = scan = measure = explain = known = None  # type: ignore[assignment]
+    locate = list_jobs = list_states = None  # type: ignore[assignment]
+
+    async def aclose(self) -> None:
+        """Holds nothing."""

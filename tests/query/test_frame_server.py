@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import grpc.aio
 import pytest
-from tests.query.streams import RawStream, state_id_of, wire_keys
+from tests.query.streams import OneSession, RawStream, state_id_of, wire_keys
 
 from queryable_state.server.query.frame_server import FrameServer
 from queryable_state.server.query.open_streams import OpenStreams
-from queryable_state.server.query.router import QuerySession, Router, ServiceInfo
+from queryable_state.server.query.router import ServiceInfo
 from queryable_state.server.settings import Limits
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import QueryableStateError, Reason
@@ -202,25 +202,15 @@ async def test_a_server_that_stops_says_so_and_asks_nobody_to_wait(
     frames.writer.close()
 
 
-class Echo(Router, QuerySession):
+class Echo(OneSession):
     """Answers every query with many bytes, at once."""
 
     asked = 0
-
-    def session(self, deliver: Callable[[bytes, bool], None]) -> QuerySession:
-        return self
 
     def ask(self, query: query_pb2.Query, frame: bytes) -> bytes | None:
         self.asked += 1
         answer = query_pb2.Answer(id=query.id, last=True, values=[b"x" * 100_000])
         return query_pb2.StreamKvStateResponse(answer=answer).SerializeToString()
-
-    # A stream asks for sessions alone.
-    answers = scan = measure = explain = known = None  # type: ignore[assignment]
-    locate = list_jobs = list_states = None  # type: ignore[assignment]
-
-    async def aclose(self) -> None:
-        """Holds nothing."""
 
 
 async def test_no_more_is_answered_than_a_client_takes() -> None:

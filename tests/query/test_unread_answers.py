@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc.aio
+from tests.query.streams import OneSession
 
 from queryable_state.server.query.answer_frames import frame_of
 from queryable_state.server.query.answer_stream import AnswerStream
-from queryable_state.server.query.router import QuerySession, Router, ServiceInfo
+from queryable_state.server.query.router import ServiceInfo
 from queryable_state.server.settings import Limits
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.stream_hello import PROTOCOL_VERSION
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 QUERIES = 600
 ANSWER = b"x" * 100_000
@@ -49,27 +47,13 @@ class Call:
         self.answered += 1
 
 
-class Later(Router, QuerySession):
+class Later(OneSession):
     """Answers each query in the next turn of the loop, as a proxy does."""
-
-    def __init__(self) -> None:
-        self._deliver: Callable[[bytes, bool], None]
-
-    def session(self, deliver: Callable[[bytes, bool], None]) -> QuerySession:
-        self._deliver = deliver
-        return self
 
     def ask(self, query: query_pb2.Query, frame: bytes) -> bytes | None:
         answer = frame_of(query_pb2.Answer(id=query.id, last=True, values=[ANSWER]))
-        asyncio.get_running_loop().call_soon(self._deliver, answer, True)
+        asyncio.get_running_loop().call_soon(self.deliver, answer, True)
         return None
-
-    # A stream asks for sessions alone.
-    answers = scan = measure = explain = known = None  # type: ignore[assignment]
-    locate = list_jobs = list_states = None  # type: ignore[assignment]
-
-    async def aclose(self) -> None:
-        """Holds nothing."""
 
 
 async def test_no_more_is_read_from_a_client_that_does_not_take_its_answers() -> None:

@@ -12,11 +12,9 @@ import asyncio
 import gc
 import os
 import sys
-from pathlib import Path
 
-from benchmarks.figures import write_json
+from benchmarks.arguments import EXPERIMENTS, add_common_arguments, write_run
 from benchmarks.machine import Machine, NoiseMeter
-from benchmarks.query.__main__ import EXPERIMENTS
 
 QUICK = 50
 
@@ -30,8 +28,7 @@ def main() -> int:
     parser.add_argument("--key-groups", type=int, default=32767)
     parser.add_argument("--batches", type=int, default=3)
     parser.add_argument("--idle-s", type=float, default=10.0, help="of heartbeats alone")
-    parser.add_argument("--quick", action="store_true", help="50 servers, 200 subtasks")
-    parser.add_argument("--json", type=Path, help="file for all figures")
+    add_common_arguments(parser, quick="50 servers, 200 subtasks")
     options = parser.parse_args()
     if options.quick:
         options.servers, options.subtasks, options.idle_s = QUICK, 4 * QUICK, 2.0
@@ -89,17 +86,8 @@ async def run(options: argparse.Namespace) -> int:
     print("\n".join([*machine.lines(), meter.line()]))
     print()
     print(report(phases, options.servers, options.subtasks, options.key_groups, rss))
-    if options.json:
-        write_json(
-            options.json,
-            {
-                "machine": machine.to_json(),
-                "noise": meter.note(),
-                "options": {name: str(value) for name, value in vars(options).items()},
-                "coordinator_rss_bytes": rss,
-                "phases": to_json(phases),
-            },
-        )
+    figures = {"coordinator_rss_bytes": rss, "phases": to_json(phases)}
+    write_run(options, machine, meter, figures)
     return 0
 
 
