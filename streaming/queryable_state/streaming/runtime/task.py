@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -26,6 +27,16 @@ if TYPE_CHECKING:
     from queryable_state.streaming.runtime.spec import OperatorSpec, TaskIdentity
 
 _GC_THRESHOLDS = (100_000, 50, 1000)
+
+
+@functools.cache
+def _freeze_what_is_imported() -> None:
+    """Leaves what is there by the process's first task out of collections.
+
+    Spark has everything collected after each task, which costs more than many a task. To ask
+    `gc.get_freeze_count` instead of remembering walks all of it.
+    """
+    gc.freeze()
 
 
 @dataclass(frozen=True)
@@ -57,10 +68,7 @@ class OperatorTask:
             # This process is Spark's worker and ours alone while the task runs. Rows by the
             # hundred thousand make the collector run in vain at its default thresholds.
             gc.set_threshold(*_GC_THRESHOLDS)
-        if not gc.get_freeze_count():
-            # Spark has everything collected after each task, which costs more than many a task
-            # unless what is imported and stays is left out.
-            gc.freeze()
+        _freeze_what_is_imported()
         _check_identity(self.spec, task)
         yield from self.run(batches, task, BackendClient(self.spec, task, backend_address))
 
