@@ -11,6 +11,7 @@ from benchmarks.capacity.dataset import key_of, value_of
 from benchmarks.closed_loop import closed_loop
 from benchmarks.query.dataset import QUERYABLE_NAME
 from queryable_state.client import QueryableStateClient, UnknownKeyOrNamespaceError
+from queryable_state.wire.addresses import host_and_port
 
 if TYPE_CHECKING:
     from benchmarks.capacity.dataset import DerivedRecords
@@ -36,8 +37,7 @@ class Asking:
 
     def __init__(self, records: DerivedRecords, proxy: str, job_id: str) -> None:
         self._records = records
-        host, _, port = proxy.rpartition(":")
-        self._client = QueryableStateClient(host, int(port), timeout_s=30.0)
+        self._client = QueryableStateClient(*host_and_port(proxy), timeout_s=30.0)
         self._job_id = job_id
         chosen = random.Random(records.size)
         count = min(_SAMPLE, records.size)

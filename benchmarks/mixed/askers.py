@@ -8,6 +8,7 @@ from redis.asyncio import Redis
 
 from benchmarks.streaming.own_variants import QUERYABLE_NAME
 from queryable_state.client import QueryableStateClient
+from queryable_state.wire.addresses import host_and_port
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
@@ -39,8 +40,7 @@ class OwnAsker:
     def __init__(self, keys: Sequence[str], address: str, job_id: str) -> None:
         self._keys = keys
         self._job_id = job_id
-        host, _, port = address.rpartition(":")
-        self._client = QueryableStateClient(host, int(port), timeout_s=30.0)
+        self._client = QueryableStateClient(*host_and_port(address), timeout_s=30.0)
 
     async def __aenter__(self) -> Self:
         await self._client.__aenter__()

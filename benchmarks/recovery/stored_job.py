@@ -28,6 +28,7 @@ from queryable_state.streaming import Types, ValueStateDescriptor
 from queryable_state.streaming.runtime.operators import LatestValueSink
 from queryable_state.streaming.runtime.spec import OperatorSpec, TaskIdentity
 from queryable_state.streaming.runtime.task import OperatorTask
+from queryable_state.wire.addresses import host_and_port
 from queryable_state.wire.key_groups import KeyGroups
 
 if TYPE_CHECKING:
@@ -218,8 +219,7 @@ class StoredJob:
         numbers = np.random.default_rng(self.batch).choice(
             self._keys, min(self._keys, _CHECKED_KEYS), replace=False
         )
-        host, _, port = self._server.proxy.rpartition(":")
-        with QueryableStateClient(host, int(port), timeout_s=30) as client:
+        with QueryableStateClient(*host_and_port(self._server.proxy), timeout_s=30) as client:
             states = client.get_kv_states(
                 self._query_id.hex(), NAME, [key_of(int(n)) for n in numbers]
             )

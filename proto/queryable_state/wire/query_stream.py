@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Protocol
 
+from queryable_state.wire.addresses import host_and_port
 from queryable_state.wire.errors import QueryableStateError
 from queryable_state.wire.framed_stream import FramedStream
 from queryable_state.wire.grpc_stream import GrpcStream, open_call
@@ -79,7 +80,7 @@ async def open_query_stream(
     if hello.frame_port:
         try:
             framed = await FramedStream.open(
-                address.rpartition(":")[0].strip("[]"),
+                host_and_port(address)[0],
                 hello.frame_port,
                 server_id=hello.server_id,
                 client=client,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from queryable_state.streaming.job_runs import JobRuns
 from queryable_state.streaming.spark.failure import failure_of
 from queryable_state.streaming.state_place import absolute
+from queryable_state.wire.addresses import host_and_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -254,5 +255,4 @@ class JobClient:
         """A client of the job's state, to be closed by the caller; made on its event loop."""
         from queryable_state.client import QueryableStateClient
 
-        host, _, port = self.proxy_address(timeout_s).rpartition(":")
-        return QueryableStateClient(host.strip("[]"), int(port))
+        return QueryableStateClient(*host_and_port(self.proxy_address(timeout_s)))

@@ -11,6 +11,7 @@ from queryable_state.server.query.answer_stream import MOST_UNSENT_BYTES
 from queryable_state.server.query.open_streams import stopping
 from queryable_state.server.query.stream_dialog import StreamDialog
 from queryable_state.v1 import query_pb2
+from queryable_state.wire.addresses import host_and_port
 from queryable_state.wire.errors import InternalError, InvalidRequestError, QueryableStateError
 from queryable_state.wire.framing import PREAMBLE, FrameReader, framed
 
@@ -42,11 +43,10 @@ class FrameServer:
 
     def add_port(self, address: str) -> int:
         """Binds HOST:PORT and returns the port; `RuntimeError` where it is taken."""
-        host, _, port = address.rpartition(":")
-        host = host.strip("[]")
+        host, port = host_and_port(address)
         try:
             family, _, _, _, where = socket.getaddrinfo(
-                host, int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+                host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
             )[0]
             self._listening = socket.create_server(
                 where[:2],
