@@ -23,6 +23,7 @@ from queryable_state.server.state_server.launch import ensure_server
 from queryable_state.server.testing import InMemoryEngine
 from queryable_state.streaming import Types, ValueStateDescriptor
 from queryable_state.streaming.runtime.operators import LatestValueSink
+from queryable_state.streaming.runtime.row_check import row_check
 from queryable_state.streaming.runtime.spec import OperatorSpec, TaskIdentity
 from queryable_state.streaming.runtime.task import OperatorTask
 from queryable_state.wire.key_groups import KeyGroups
@@ -54,7 +55,7 @@ class JobTarget:
         self._servers = servers
         self._stack = contextlib.ExitStack()
         groups = KeyGroups(Types.STRING(), MAX_PARALLELISM)
-        self._groups = np.array([groups.of(key) for key in dataset.keys], dtype=np.int32)
+        self._groups = np.array([groups.of(key) for key in dataset.keys], dtype=np.int64)
         self._subtasks = self._groups * PARALLELISM // MAX_PARALLELISM
         self._addresses: list[ServerAddresses] = []
         self._attempts = itertools.count(1)
@@ -127,8 +128,7 @@ class JobTarget:
             {
                 "key": [self._dataset.keys[number] for number in numbers],
                 "value": [value(int(number), revision) for number in numbers],
-                "group": pa.array(self._groups[numbers]),
-                "fingerprint": pa.array(numbers.astype(np.int64)),
+                "check": pa.array(row_check(numbers.astype(np.int64) << 15, self._groups[numbers])),
             }
         )
 
@@ -144,8 +144,7 @@ class JobTarget:
             job_name="benchmark",
             key_columns=("key",),
             key_type=Types.STRING(),
-            key_group_column="group",
-            fingerprint_column="fingerprint",
+            check_column="check",
             value_columns=("value",),
             value_type=Types.STRING(),
             operator=LatestValueSink(descriptor),

@@ -26,9 +26,9 @@ from queryable_state.server.state_server.launch import ensure_server
 from queryable_state.server.testing import InMemoryEngine
 from queryable_state.streaming import Types, ValueStateDescriptor
 from queryable_state.streaming.runtime.operators import LatestValueSink
+from queryable_state.streaming.runtime.row_check import row_check
 from queryable_state.streaming.runtime.spec import OperatorSpec, TaskIdentity
 from queryable_state.streaming.runtime.task import OperatorTask
-from queryable_state.wire.addresses import host_and_port
 from queryable_state.wire.key_groups import KeyGroups
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class StoredJob:
         )
         self.parallelism = parallelism
         groups = KeyGroups(Types.STRING(), MAX_PARALLELISM)
-        self._groups = np.array([groups.of(key_of(n)) for n in range(keys)], dtype=np.int32)
+        self._groups = np.array([groups.of(key_of(n)) for n in range(keys)], dtype=np.int64)
         self._revisions = np.zeros(keys, dtype=np.int64)
         self._attempts = itertools.count(1)
         self._stack = contextlib.ExitStack()
@@ -219,7 +219,8 @@ class StoredJob:
         numbers = np.random.default_rng(self.batch).choice(
             self._keys, min(self._keys, _CHECKED_KEYS), replace=False
         )
-        with QueryableStateClient(*host_and_port(self._server.proxy), timeout_s=30) as client:
+        host, _, port = self._server.proxy.rpartition(":")
+        with QueryableStateClient(host, int(port), timeout_s=30) as client:
             states = client.get_kv_states(
                 self._query_id.hex(), NAME, [key_of(int(n)) for n in numbers]
             )
@@ -255,15 +256,13 @@ class StoredJob:
                         numbers.tolist(), self._revisions[numbers].tolist(), strict=True
                     )
                 ],
-                "group": pa.array(self._groups[numbers]),
-                "fingerprint": pa.array(numbers),
+                "check": pa.array(row_check(numbers << 15, self._groups[numbers])),
             },
             schema=pa.schema(
                 [
                     ("key", pa.string()),
                     ("value", pa.string()),
-                    ("group", pa.int32()),
-                    ("fingerprint", pa.int64()),
+                    ("check", pa.int64()),
                 ]
             ),
         )
@@ -280,8 +279,7 @@ class StoredJob:
             job_name=NAME,
             key_columns=("key",),
             key_type=Types.STRING(),
-            key_group_column="group",
-            fingerprint_column="fingerprint",
+            check_column="check",
             value_columns=("value",),
             value_type=Types.STRING(),
             operator=LatestValueSink(descriptor),

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from queryable_state.streaming.runtime.arrow_types import to_python
+from queryable_state.streaming.runtime.row_check import key_group_of
 from queryable_state.wire.errors import InternalError, KeyTypeError, LimitExceededError
 from queryable_state.wire.key_codec import KeyCodec
 from queryable_state.wire.key_groups import key_group_range
@@ -118,8 +119,8 @@ class KeyTable:
         return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
     def _key_groups(self, batch: pa.RecordBatch) -> Slots:
-        column = batch.column(self._spec.key_group_column)
-        groups: Slots = column.to_numpy(zero_copy_only=False).astype(np.int64)
+        checks: Slots = batch.column(self._spec.check_column).to_numpy(zero_copy_only=False)
+        groups = key_group_of(checks)
         if groups.min() < self._first_group or groups.max() > self._last_group:
             raise InternalError(
                 f"{self._where}: rows of key groups {groups.min()} to {groups.max()} arrived where "

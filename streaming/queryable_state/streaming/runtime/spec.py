@@ -49,10 +49,8 @@ class OperatorSpec:
     """Input columns of the key. One column is a bare key, several make a tuple."""
     key_type: TypeInfo
     """Type of the one key column; of several a ROW or TUPLE with a field a column, in order."""
-    key_group_column: str
-    """Input column with the key group (int), computed by the JVM."""
-    fingerprint_column: str
-    """Input column with a hash of the row (long), computed by the JVM."""
+    check_column: str
+    """Input column (long) with the row's check, see `row_check`, computed by the JVM."""
     value_columns: tuple[str, ...]
     """Input columns of the element, in order. A column may be a key column too."""
     value_type: TypeInfo

@@ -102,9 +102,8 @@ class TaskStates:
 
     def start_chunk(self, batch: pa.RecordBatch) -> Slots:
         """The slot of each row; fetches ahead the states that earlier chunks read."""
-        fingerprints = batch.column(self._spec.fingerprint_column).fill_null(0)
-        numbers = fingerprints.to_numpy(zero_copy_only=False).astype(np.int64).view(np.uint64)
-        self._fingerprint += int(numbers.sum(dtype=np.uint64))
+        checks = batch.column(self._spec.check_column).to_numpy(zero_copy_only=False)
+        self._fingerprint += int(checks.view(np.uint64).sum(dtype=np.uint64))
         self._row_count += batch.num_rows
         slots = self.keys.add_chunk(batch)
         for state in self._states:

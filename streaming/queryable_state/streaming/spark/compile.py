@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from queryable_state.server.coordinator import OperatorLayout
 from queryable_state.streaming.elements import free_name
 from queryable_state.streaming.graph import OperatorNode, SinkNode, SourceNode
+from queryable_state.streaming.runtime.row_check import GROUP_BITS
 from queryable_state.streaming.runtime.settings import RuntimeSettings
 from queryable_state.streaming.runtime.spec import OperatorSpec
 from queryable_state.streaming.spark.task import SubtaskFunction
@@ -108,17 +109,13 @@ class Compiler:
         parallelism = self.parallelism(node)
         max_parallelism = self.max_parallelism(node)
         needed = tuple(dict.fromkeys((*node.keys.columns, *node.value_columns)))
-        key_group, fingerprint = (
-            free_name(name, needed) for name in ("__key_group", "__fingerprint")
-        )
-        group = F.pmod(F.xxhash64(*map(_column, node.keys.columns)), F.lit(max_parallelism))
+        check = free_name("__check", needed)
+        group = f"(`{check}` & {GROUP_BITS})"
         shuffled = keyed.select(
-            *map(_column, needed),
-            group.cast("int").alias(key_group),
-            _fingerprint(node).alias(fingerprint),
+            *map(_column, needed), _row_check(node, max_parallelism).alias(check)
         ).repartitionById(
             parallelism,
-            F.expr(f"cast(`{key_group}` * {parallelism} div {max_parallelism} as int)"),
+            F.expr(f"cast({group} * {parallelism} div {max_parallelism} as int)"),
         )
         spec = OperatorSpec(
             uid=node.uid,
@@ -129,8 +126,7 @@ class Compiler:
             job_name=self._job_name,
             key_columns=node.keys.columns,
             key_type=node.keys.key_type,
-            key_group_column=key_group,
-            fingerprint_column=fingerprint,
+            check_column=check,
             value_columns=node.value_columns,
             value_type=node.value_type,
             operator=node.operator,
@@ -221,13 +217,21 @@ def _with_key(node: OperatorNode, upstream: DataFrame) -> DataFrame:
     return keyed.withColumns(parts)
 
 
-def _fingerprint(node: OperatorNode) -> Column:
-    """A hash of what the operator sees of a row; a column with maps is left out."""
-    types = {field.name: field.type for field in node.keys.fields}
-    for name in node.value_columns:
-        types.setdefault(name, node.upstream.columns.type_of(name, node.kind))
-    hashable = [_column(name) for name, info in types.items() if is_hashable(info)]
-    return F.xxhash64(*hashable)
+def _row_check(node: OperatorNode, max_parallelism: int) -> Column:
+    """The key group, and a hash of what the operator sees of a row but for columns with maps.
+
+    The key, often the longest column, is hashed once for both.
+    """
+    key_hash = F.xxhash64(*map(_column, node.keys.columns))
+    others = [name for name in node.value_columns if name not in node.keys.columns]
+    hashable = [
+        _column(name)
+        for name in others
+        if is_hashable(node.upstream.columns.type_of(name, node.kind))
+    ]
+    row_hash = F.xxhash64(key_hash, *hashable)
+    group = F.pmod(key_hash, F.lit(max_parallelism))
+    return row_hash.bitwiseAND(F.lit(~GROUP_BITS)).bitwiseOR(group)
 
 
 def _column(name: str) -> Column:

@@ -13,6 +13,7 @@ from xxhash import xxh64_intdigest
 from queryable_state.streaming.functions import KeyedProcessFunction
 from queryable_state.streaming.runtime.arrow_types import arrow_type, to_python
 from queryable_state.streaming.runtime.operators import KeyedProcess
+from queryable_state.streaming.runtime.row_check import row_check
 from queryable_state.streaming.runtime.settings import RuntimeSettings
 from queryable_state.streaming.runtime.spec import VALUE_COLUMN, OperatorSpec, TaskIdentity
 from queryable_state.streaming.runtime.task import OperatorTask
@@ -33,8 +34,7 @@ if TYPE_CHECKING:
     from queryable_state.streaming.runtime.operators import Operator
     from queryable_state.v1.query_pb2 import Records
 
-KEY_GROUP_COLUMN = "__key_group"
-FINGERPRINT_COLUMN = "__fingerprint"
+CHECK_COLUMN = "__check"
 
 _SIGN = 1 << 63
 
@@ -109,8 +109,7 @@ class KeyedOperatorHarness:
             max_parallelism=max_parallelism,
             key_columns=key_columns,
             key_type=_key_type(key_columns, fields),
-            key_group_column=KEY_GROUP_COLUMN,
-            fingerprint_column=FINGERPRINT_COLUMN,
+            check_column=CHECK_COLUMN,
             value_columns=tuple(f.name for f in fields if value_column in (None, f.name)),
             value_type=next((f.type for f in fields if f.name == value_column), value_type),
             operator=operator,
@@ -179,11 +178,11 @@ class KeyedOperatorHarness:
             key = [values[position] for position in positions]
             # As in Spark a null is hashed like nothing; the operator is who refuses it.
             group = 0 if None in key else self._key_groups.of(key[0] if len(key) == 1 else key)
-            fingerprint = xxh64_intdigest(repr(values).encode())
-            by_subtask[self._subtask(group)].append((*values, group, fingerprint - _SIGN))
+            row_hash = xxh64_intdigest(repr(values).encode()) - _SIGN
+            by_subtask[self._subtask(group)].append((*values, row_check(row_hash, group)))
         schema = pa.schema(
             [(field.name, arrow_type(field.type)) for field in self._input_fields]
-            + [(KEY_GROUP_COLUMN, pa.int32()), (FINGERPRINT_COLUMN, pa.int64())]
+            + [(CHECK_COLUMN, pa.int64())]
         )
         return [
             [
