@@ -85,7 +85,7 @@ async def test_a_wrong_value_ends_a_loop_and_is_a_failure_of_calls_at_once(
         )
 
     server = grpc.aio.server()
-    handler = grpc.unary_unary_rpc_method_handler(
+    handler: grpc.RpcMethodHandler[Any, Any] = grpc.unary_unary_rpc_method_handler(
         answer, response_serializer=query_pb2.GetKvStateResponse.SerializeToString
     )
     server.add_generic_rpc_handlers(

@@ -15,7 +15,7 @@ import pytest
 from queryable_state.server.grpc_core import GrpcServer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator
 
     from queryable_state.server.grpc_core.server_call import ServerCall
 
@@ -49,7 +49,8 @@ class Echo:
 
     async def wait(self, _request: bytes, _call: ServerCall) -> bytes:
         try:
-            return await asyncio.Event().wait() and b""
+            await asyncio.Event().wait()
+            return b""
         except asyncio.CancelledError:
             self.cancelled.set()
             raise
@@ -69,7 +70,7 @@ class Echo:
         async for request in requests:
             yield request
 
-    def handlers(self) -> Mapping[str, grpc.RpcMethodHandler[Any, Any]]:
+    def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
         unary, stream = grpc.unary_unary_rpc_method_handler, grpc.stream_stream_rpc_method_handler
         return {
             "Answer": unary(self.answer),
@@ -153,7 +154,8 @@ async def test_what_cannot_be_answered_has_a_status(
 
 async def test_a_stream_of_answers_ends_with_its_servicer() -> None:
     async with _serving(Echo()) as (_, channel):
-        call: Any = channel.unary_stream("/test.Echo/Count")(b"100", timeout=_DEADLINE_S)
+        count: Any = channel.unary_stream("/test.Echo/Count")
+        call = count(b"100", timeout=_DEADLINE_S)
         assert dict(await call.initial_metadata())["made"] == "early"
         assert [message async for message in call] == [b"%d" % number for number in range(100)]
 
