@@ -66,7 +66,7 @@ lock: | $(PY) ## Refresh requirements.lock within pyproject.toml's bounds (ARGS=
 
 clean: ## Remove what builds, tests and Spark leave behind; .venv stays
 	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	rm -rf benchmarks/peers/flink/target
+	rm -rf benchmarks/peers/flink/target benchmarks/peers/go/build
 	rm -rf spark-warehouse metastore_db derby.log .venv/lib/python3.*/site-packages/pyspark/work
 	find client server streaming proto tests examples benchmarks scripts \
 	  -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -9,6 +9,7 @@ is checked while it is measured, and at the end every value. The peers alternate
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 import gc
 import os
@@ -21,7 +22,9 @@ from benchmarks.query.dataset import Dataset
 from benchmarks.query.question import Question
 
 if TYPE_CHECKING:
+    from benchmarks.query.feeding import Feeding
     from benchmarks.query.measuring import Plan
+    from benchmarks.query.unary import UnaryFigures
 
 PEERS = (
     *("heap", "rocksdb", "proxy", "split"),
@@ -87,7 +90,7 @@ async def run(options: argparse.Namespace, names: list[str], plan: Plan, *, unar
     from benchmarks.query.lineup import OPEN_LOOPED, TITLES, Lineup
     from benchmarks.query.measuring import measure
     from benchmarks.query.report import report, to_json
-    from benchmarks.query.unary import measure_unary
+    from benchmarks.query.unary import unary_report
 
     gc.set_threshold(100_000, 50, 1000)
     machine, meter = Machine.here(), NoiseMeter()
@@ -101,17 +104,10 @@ async def run(options: argparse.Namespace, names: list[str], plan: Plan, *, unar
         samples = await measure(lineup.measured, open_looped, dataset, plan)
         figures = to_json(samples)
         texts = [report(samples, [one.asking.name for one in lineup.measured], REFERENCES)]
-        owner = lineup.owner
-        if unary and owner is not None:
-            called = await measure_unary(
-                owner["proxies"][0],
-                owner["job_id"],
-                dataset,
-                warm_up_s=plan.warm_up_s,
-                seconds=plan.seconds,
-            )
-            figures = {**figures, "unary": called.to_json()}
-            texts.append(called.report())
+        if unary and lineup.owner is not None:
+            called, missing = await _unary(lineup.owner, dataset, plan)
+            figures = {**figures, "unary": [one.to_json() for one in called]}
+            texts.append("\n\n".join([unary_report(called), *missing]))
     print("\n".join([*machine.lines(), meter.line(), *lineup.remarks]))
     print(
         f"{options.keys:,} string keys, values of 8 to 50 bytes, {options.updates_per_second:,} "
@@ -120,6 +116,27 @@ async def run(options: argparse.Namespace, names: list[str], plan: Plan, *, unar
     print("\n\n".join(texts))
     write_run(options, machine, meter, figures)
     return 0
+
+
+async def _unary(
+    feeding: Feeding, dataset: Dataset, plan: Plan
+) -> tuple[list[UnaryFigures], list[str]]:
+    """What each client measures, and which one is missing and why."""
+    from benchmarks.query import go_asking
+    from benchmarks.query.measuring import fed_and_frozen
+    from benchmarks.query.unary import measure_unary
+    from benchmarks.query.unary_clients import GoClient, PythonClient, UnaryKeys
+
+    about = feeding.description
+    asked = about["proxies"][0], UnaryKeys(about["job_id"], dataset), dataset.order()
+    missing = await asyncio.to_thread(go_asking.build)
+    called = []
+    for kind in (PythonClient, GoClient)[: 1 if missing else 2]:
+        async with kind(*asked) as client, fed_and_frozen(feeding):
+            called.append(
+                await measure_unary(client, warm_up_s=plan.warm_up_s, seconds=plan.seconds)
+            )
+    return called, [missing] if missing else []
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from benchmarks.query.state_peer import StatePeer
 
 if TYPE_CHECKING:
     import contextlib
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from benchmarks.query.dataset import Dataset
     from benchmarks.query.peer import Peer
@@ -44,8 +44,8 @@ class Lineup:
     ) -> None:
         self.measured: list[Measured] = []
         self.remarks: list[str] = []
-        self.owner: Mapping[str, Any] | None = None
-        """What is told of the one RocksDB server with all keys, where it was started."""
+        self.owner: Feeding | None = None
+        """Who writes to the one RocksDB server with all keys, where it was started."""
         self._stack = stack
         self._dataset = dataset
         self._feeder_arguments = (
@@ -60,7 +60,7 @@ class Lineup:
             await self._add_state("heap", heap, heap.description["proxies"][0], direct=True)
         if "rocksdb" in names or "proxy" in names:
             one = await self._feeding("rocksdb")
-            self.owner = one.description
+            self.owner = one
             if "rocksdb" in names:
                 await self._add_state("rocksdb", one, one.description["proxies"][0], direct=True)
             if "proxy" in names:

@@ -92,7 +92,7 @@ async def measure(
 
 
 async def _closed_loop(one: Measured, question: Question, in_flight: int, plan: Plan) -> LoopSample:
-    async with _fed_and_frozen(one.feeding):
+    async with fed_and_frozen(one.feeding):
         return await one.asking.closed_loop(
             question, in_flight, warm_up_s=plan.warm_up_s, seconds=plan.seconds
         )
@@ -128,7 +128,7 @@ async def _search_rates(turn: Sequence[Measured], plan: Plan, samples: Samples) 
 async def _open_loop(one: Measured, rate: float, plan: Plan) -> OpenLoopSample:
     asking = one.asking
     assert isinstance(asking, AsyncioAsking)
-    async with _fed_and_frozen(one.feeding):
+    async with fed_and_frozen(one.feeding):
         return await open_loop(
             asking.peer.ask,
             asking.peer.is_right,
@@ -140,7 +140,7 @@ async def _open_loop(one: Measured, rate: float, plan: Plan) -> OpenLoopSample:
 
 
 @contextlib.asynccontextmanager
-async def _fed_and_frozen(feeding: Feeding) -> AsyncIterator[None]:
+async def fed_and_frozen(feeding: Feeding) -> AsyncIterator[None]:
     """Updates are written meanwhile; what was there before is not looked through for garbage."""
     await asyncio.to_thread(feeding.run)
     gc.collect()

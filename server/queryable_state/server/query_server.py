@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import grpc.aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
+from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
+from queryable_state.server.grpc_core import GrpcServer
 from queryable_state.server.ports import EXCLUSIVE_PORT_OPTION, PortSpec, bind, join_address
 from queryable_state.server.query.frame_server import FrameServer
 from queryable_state.server.query.open_streams import OpenStreams
@@ -45,16 +45,20 @@ class QueryServer:
     """
 
     def __init__(self, router: Router, info: ServiceInfo) -> None:
-        self._server = grpc.aio.server(options=server_options(info.limits))
+        self._server = GrpcServer(server_options(info.limits))
         self._streams = OpenStreams(info)
         self._frames = FrameServer(router, info, self._streams)
         self._service = QueryableStateService(router, info, self._streams)
         self._service.add_to(self._server)
         self._health = health.aio.HealthServicer()
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
-        reflection.enable_server_reflection(
-            (_SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), self._server
+        # Generated code takes any server that has the two methods it calls.
+        server: Any = self._server
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        reflected = reflection.aio.ReflectionServicer(
+            (_SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME)
         )
+        add_reflection: Any = reflection_pb2_grpc.add_ServerReflectionServicer_to_server
+        add_reflection(reflected, server)
 
     def bind(
         self,

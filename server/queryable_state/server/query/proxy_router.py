@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from queryable_state.server.query.own_answer import own_answer
 from queryable_state.server.query.owner_calls import OwnerCalls
 from queryable_state.server.query.proxied_explain import ProxiedExplain
 from queryable_state.server.query.proxied_measure import measured_by_owners
@@ -67,6 +68,12 @@ class ProxyRouter(Router):
         return session
 
     async def answers(self, query: query_pb2.Query) -> list[query_pb2.Answer]:
+        located = self._locations.cached(query.state_id)
+        if located is not None:
+            by_owner = located.split(query.keys)
+            answer = own_answer(query, by_owner, self._engine, self._server_id)
+            if answer is not None:
+                return [answer]
         may_wait = bool(query.min_version or query.max_staleness_ms)
         session = self._unary.get(may_wait)
         if session is None:

@@ -33,7 +33,9 @@ from queryable_state.wire.status import status_of, trailing_metadata
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from types import TracebackType
 
+    from queryable_state.server.grpc_core import GrpcServer
     from queryable_state.server.query.open_streams import OpenStreams
     from queryable_state.server.query.router import Router, ServiceInfo
     from queryable_state.wire.located_state import LocatedState
@@ -51,7 +53,7 @@ _IDLE_S = 60.0
 class QueryableStateService:
     """Serves `QueryableState` from one router.
 
-    `add_to(server)` before the `grpc.aio` server starts; before it stops, the
+    `add_to(server)` before the server starts; before it stops, the
     `streams` are drained. The router stays the caller's to close.
     """
 
@@ -62,7 +64,7 @@ class QueryableStateService:
         self.frame_port = 0
         """Where streams may go without gRPC, as told in hello; 0: nowhere."""
 
-    def add_to(self, server: grpc.aio.Server) -> None:
+    def add_to(self, server: GrpcServer) -> None:
         """Registers the RPCs; `StreamKvState` as raw bytes, to relay frames unread."""
         handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
             "StreamKvState": grpc.stream_stream_rpc_method_handler(self.StreamKvState)
@@ -86,7 +88,7 @@ class QueryableStateService:
     async def GetKvState(
         self, request: query_pb2.GetKvStateRequest, context: _Context
     ) -> query_pb2.GetKvStateResponse:
-        async with self._ending_with_status(context):
+        async with _EndingWithStatus(context, self._info.server_id):
             read = PointRead.of(request, await self._locate(request.job, request.state_name))
             self._admit(read.query, context)
             return read.response(await self._router.answers(read.query))
@@ -94,7 +96,7 @@ class QueryableStateService:
     async def BatchGetKvState(
         self, request: query_pb2.BatchGetKvStateRequest, context: _Context
     ) -> query_pb2.BatchGetKvStateResponse:
-        async with self._ending_with_status(context):
+        async with _EndingWithStatus(context, self._info.server_id):
             read = BatchRead.of(request, await self._locate(request.job, request.state_name))
             self._admit(read.query, context)
             if request.one_cut:
@@ -105,7 +107,7 @@ class QueryableStateService:
         self, request: query_pb2.GetKvStateRequest, context: _Context
     ) -> query_pb2.ExplainKvStateResponse:
         arrived_ns = time.perf_counter_ns()
-        async with self._ending_with_status(context):
+        async with _EndingWithStatus(context, self._info.server_id):
             named = query_pb2.LocateStateRequest(job=request.job, state_name=request.state_name)
             cache_hit = self._router.known(named) is not None
             located = await self._router.locate(named)
@@ -128,7 +130,7 @@ class QueryableStateService:
             return explained_response(read, explained, located, arrived_ns)
 
     async def ScanKvState(self, request: query_pb2.ScanKvStateRequest, context: _Context) -> None:
-        async with self._ending_with_status(context):
+        async with _EndingWithStatus(context, self._info.server_id):
             self._streams.check_serving()
             located = await self._locate(request.job, request.state_name)
             most_ms = request.page_timeout_ms or self._info.default_deadline_ms
@@ -146,7 +148,7 @@ class QueryableStateService:
     async def MeasureState(
         self, request: query_pb2.MeasureStateRequest, context: _Context
     ) -> query_pb2.MeasureStateResponse:
-        async with self._ending_with_status(context):
+        async with _EndingWithStatus(context, self._info.server_id):
             located = await self._locate(request.job, request.state_name)
             timeout_ms = _time_ms(context, self._info.default_deadline_ms)
             return await self._router.measure(
@@ -154,7 +156,7 @@ class QueryableStateService:
             )
 
     async def StreamKvState(self, _requests: object, context: _Context) -> None:
-        async with self._ending_with_status(context):
+        async with _EndingWithStatus(context, self._info.server_id):
             stream = AnswerStream(context, self._router, self._info, frame_port=self.frame_port)
             self._streams.add(stream)
             try:
@@ -165,20 +167,20 @@ class QueryableStateService:
     async def LocateState(
         self, request: query_pb2.LocateStateRequest, context: _Context
     ) -> query_pb2.LocateStateResponse:
-        async with self._ending_with_status(context):
+        async with _EndingWithStatus(context, self._info.server_id):
             located = await self._router.locate(request)
             return location_answer(request, located.location)
 
     async def ListJobs(
         self, request: query_pb2.ListJobsRequest, context: _Context
     ) -> query_pb2.ListJobsResponse:
-        async with self._ending_with_status(context):
+        async with _EndingWithStatus(context, self._info.server_id):
             return await self._router.list_jobs(request)
 
     async def ListStates(
         self, request: query_pb2.ListStatesRequest, context: _Context
     ) -> query_pb2.ListStatesResponse:
-        async with self._ending_with_status(context):
+        async with _EndingWithStatus(context, self._info.server_id):
             return await self._router.list_states(request)
 
     async def _locate(self, job: str, state_name: str) -> LocatedState:
@@ -191,21 +193,40 @@ class QueryableStateService:
         check_query(query, self._info.limits, query.ByteSize())
         query.deadline_ms = _time_ms(context, self._info.default_deadline_ms)
 
-    @asynccontextmanager
-    async def _ending_with_status(self, context: _Context) -> AsyncIterator[None]:
-        try:
-            yield
-        except QueryableStateError as error:
-            await context.abort(status_of(error), error.message, trailing_metadata(error))
-        except grpc.aio.BaseError:
-            raise
-        except Exception as defect:  # noqa: BLE001 - the boundary: a defect becomes a status
-            _log.exception("a query RPC failed")
-            internal = InternalError(
-                f"server {self._info.server_id} failed to answer: {type(defect).__name__}; "
+
+class _EndingWithStatus:
+    """Ends a call with the status of the error that its block raises; a defect is logged, too.
+
+    A class: `asynccontextmanager` makes a generator for every call.
+    """
+
+    __slots__ = ("_context", "_server_id")
+
+    def __init__(self, context: _Context, server_id: str) -> None:
+        self._context = context
+        self._server_id = server_id
+
+    async def __aenter__(self) -> None:
+        """Nothing is to be done before."""
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None or isinstance(error, grpc.aio.BaseError):
+            return
+        if not isinstance(error, Exception):
+            return
+        refusal = error
+        if not isinstance(refusal, QueryableStateError):
+            _log.error("a query RPC failed", exc_info=error)
+            refusal = InternalError(
+                f"server {self._server_id} failed to answer: {type(error).__name__}; "
                 "its log has the trace"
             )
-            await context.abort(status_of(internal), internal.message, trailing_metadata(internal))
+        await self._context.abort(status_of(refusal), refusal.message, trailing_metadata(refusal))
 
 
 def _time_ms(context: _Context, most_ms: int) -> int:

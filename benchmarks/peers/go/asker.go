@@ -1,0 +1,89 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+const (
+	callTimeout = 60 * time.Second
+
+	// Fields of queryable_state.v1: GetKvStateResponse.records, Records.values.
+	recordsField = 2
+	valuesField  = 2
+)
+
+// Key is what is asked for one key, and what is right of its value.
+type Key struct {
+	request   []byte
+	beginning []byte
+	tail      int // bytes of the value behind its beginning
+}
+
+// Asker asks for keys over one channel; any number of goroutines may.
+type Asker struct {
+	channel *grpc.ClientConn
+	method  string
+	keys    []Key
+}
+
+// ask asks for one key and checks the answer.
+func (asker *Asker) ask(number int) error {
+	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	defer cancel()
+	key := &asker.keys[number]
+	var response []byte
+	err := asker.channel.Invoke(
+		ctx, asker.method, key.request, &response, grpc.ForceCodec(serialized{}))
+	if err != nil {
+		return err
+	}
+	value, err := field(response, recordsField)
+	if err == nil {
+		value, err = field(value, valuesField)
+	}
+	if err != nil {
+		return fmt.Errorf("wrong answer %x: %w", response, err)
+	}
+	if len(value) != len(key.beginning)+key.tail || !bytes.HasPrefix(value, key.beginning) {
+		return fmt.Errorf("wrong value %x, not one that begins with %x", value, key.beginning)
+	}
+	return nil
+}
+
+// field is the first field of this number, a message or bytes, of a serialized message.
+func field(message []byte, wanted protowire.Number) ([]byte, error) {
+	for len(message) > 0 {
+		number, kind, length := protowire.ConsumeTag(message)
+		if length < 0 {
+			return nil, protowire.ParseError(length)
+		}
+		message = message[length:]
+		if number == wanted && kind == protowire.BytesType {
+			content, length := protowire.ConsumeBytes(message)
+			return content, protowire.ParseError(min(length, 0))
+		}
+		if length = protowire.ConsumeFieldValue(number, kind, message); length < 0 {
+			return nil, protowire.ParseError(length)
+		}
+		message = message[length:]
+	}
+	return nil, fmt.Errorf("no field %d", wanted)
+}
+
+// serialized is the codec of messages that are bytes already.
+type serialized struct{}
+
+func (serialized) Name() string { return "proto" }
+
+func (serialized) Marshal(message any) ([]byte, error) { return message.([]byte), nil }
+
+func (serialized) Unmarshal(content []byte, message any) error {
+	*message.(*[]byte) = content
+	return nil
+}

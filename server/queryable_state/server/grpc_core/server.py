@@ -1,0 +1,177 @@
+"""The server: its ports, and the calls it takes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import logging
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import grpc
+import grpc.aio
+
+from queryable_state.server.grpc_core.completions import Completions
+from queryable_state.server.grpc_core.core import cygrpc
+from queryable_state.server.grpc_core.server_call import ServerCall
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from queryable_state.server.grpc_core.server_call import Metadata
+
+_log = logging.getLogger(__name__)
+
+
+class _Details(NamedTuple):
+    """What a generic handler looks a method up by."""
+
+    method: str
+    invocation_metadata: Metadata
+
+
+class GrpcServer:
+    """Answers calls on the running loop with the asyncio servicers that `grpc.aio` has, too.
+
+    Unary calls, and streams either way that end with the servicer. Handlers and ports first,
+    then `start`; `stop` may be called without it and more than once.
+    """
+
+    def __init__(self, options: Sequence[tuple[str, int]]) -> None:
+        self._server: Any = cygrpc.Server(tuple(options), False)
+        self._completions = Completions()
+        self._server.register_completion_queue(self._completions.queue)
+        self._generic_handlers: list[grpc.GenericRpcHandler] = []
+        self._handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
+        """By full name, of methods that were called."""
+        self._calls: set[asyncio.Task[None]] = set()
+        self._serving = False
+        self._ended = False
+
+    def add_generic_rpc_handlers(self, handlers: Iterable[grpc.GenericRpcHandler]) -> None:
+        """As generated code calls it."""
+        self._generic_handlers.extend(handlers)
+
+    def add_registered_method_handlers(
+        self, service: str, handlers: Mapping[str, grpc.RpcMethodHandler[Any, Any]]
+    ) -> None:
+        """As generated code calls it, after it has told the same as generic handlers."""
+
+    def add_insecure_port(self, address: str) -> int:
+        """Listens at HOST:PORT; returns the port. `RuntimeError` where it is taken."""
+        port: int = self._server.add_http2_port(address.encode())
+        if not port:
+            raise RuntimeError(f"cannot listen on {address}")
+        return port
+
+    async def start(self) -> None:
+        """Answers from here on."""
+        self._loop = asyncio.get_running_loop()
+        self._shut_down, self._expects_none = self._loop.create_future(), self._loop.create_future()
+        self._completions.start()
+        self._server.start()
+        self._serving = True
+        self._expect_call()
+
+    async def stop(self, grace_s: float) -> None:
+        """Takes no more calls, waits so long for those there are, cancels the rest. Idempotent."""
+        if not self._serving:
+            return
+        self._serving = False
+        hand = self._completions.hand
+        self._server.shutdown(
+            self._completions.queue, lambda _event: hand(self._shut_down.set_result, None)
+        )
+        if self._calls:
+            await asyncio.wait(self._calls, timeout=grace_s)
+        self._server.cancel_all_calls()
+        # The core shuts down when its connections are gone; calls may still be on their way here.
+        await self._shut_down
+        await self._expects_none
+        while self._calls:
+            await asyncio.wait(self._calls)
+        self._ended = True
+        await self._completions.aclose()
+        self._server.destroy()
+
+    def _expect_call(self) -> None:
+        queue = self._completions.queue
+        self._server.request_call(queue, queue, self._on_call)
+
+    def _on_call(self, event: Any) -> None:
+        """On the thread of the completions."""
+        if not self._expects_next():
+            self._completions.hand(self._expects_none.set_result, None)
+        if not event.success:
+            return
+        call = ServerCall(event, self._completions)
+        call.handler = self._handler(call)
+        if call.handler is None or call.handler.request_streaming:
+            self._completions.hand(self._begin, call)
+        else:
+            call.receive_request(self._begin)
+
+    def _expects_next(self) -> bool:
+        if self._serving:
+            # Refused where the server shuts down at this moment.
+            with contextlib.suppress(ValueError):
+                self._expect_call()
+                return True
+        return False
+
+    def _handler(self, call: ServerCall) -> grpc.RpcMethodHandler[Any, Any] | None:
+        known = self._handlers.get(call.method)
+        if known is not None:
+            return known
+        details: Any = _Details(call.method, call.invocation_metadata())
+        for handlers in self._generic_handlers:
+            found = handlers.service(details)
+            if found is not None:
+                self._handlers[call.method] = found
+                return found
+        return None
+
+    def _begin(self, call: ServerCall) -> None:
+        if self._ended:
+            return
+        task = call.task = self._loop.create_task(_answer(call))
+        self._calls.add(task)
+        task.add_done_callback(self._calls.discard)
+        # After the task's first step, with which most calls are answered and need no watching.
+        self._loop.call_soon(call.watch)
+
+
+async def _answer(call: ServerCall) -> None:
+    """Never raises but for cancellation: what goes wrong is the call's status."""
+    handler = call.handler
+    if handler is None:
+        call.end(grpc.StatusCode.UNIMPLEMENTED, f"there is no method {call.method}")
+        return
+    servicer = _servicer(handler)
+    try:
+        request = call.requests() if handler.request_streaming else call.deserialized(call.request)
+        if not handler.response_streaming:
+            response = await servicer(request, call)
+            call.end(response=call.serialized(response))
+            return
+        if inspect.isasyncgenfunction(servicer):
+            async for response in servicer(request, call):
+                await call.write(response)
+        else:
+            await servicer(request, call)
+        call.end()
+    except asyncio.CancelledError:
+        call.end(grpc.StatusCode.CANCELLED, "the server has cancelled the call")
+        raise
+    except grpc.aio.BaseError:
+        # It was aborted, or the client is gone; a call that goes on has been used wrongly.
+        call.end(grpc.StatusCode.UNKNOWN, f"{call.method} was not answered")
+    except Exception as defect:  # noqa: BLE001 - the boundary: a defect becomes a status
+        _log.exception("%s failed", call.method)
+        call.end(grpc.StatusCode.UNKNOWN, f"{call.method} failed: {type(defect).__name__}")
+
+
+def _servicer(handler: grpc.RpcMethodHandler[Any, Any]) -> Any:
+    if handler.request_streaming:
+        return handler.stream_stream if handler.response_streaming else handler.stream_unary
+    return handler.unary_stream if handler.response_streaming else handler.unary_unary

@@ -1,0 +1,176 @@
+"""One call of a client."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import grpc
+import grpc.aio
+
+from queryable_state.server.grpc_core.core import cygrpc
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+
+    from queryable_state.server.grpc_core.completions import Completions
+
+    Metadata = Sequence[tuple[str, str | bytes]]
+
+_NO_FLAGS = 0
+# The core's "never" is 2**63 seconds; the longest time a client can state is 2**39.
+_NEVER_S = 2.0**62
+
+
+class ServerCall:
+    """What a servicer is given as its context: the part of `grpc.aio`'s that servicers here use.
+
+    On the event loop only. Whoever ends the call drops the core's: a server is not down before
+    every one of them is gone.
+    """
+
+    def __init__(self, event: Any, completions: Completions) -> None:
+        details = event.call_details
+        self.method: str = details.method.decode()
+        self.request: bytes = b""
+        """The first message; of a stream of them none is read yet."""
+        self.handler: grpc.RpcMethodHandler[Any, Any] | None = None
+        self.task: asyncio.Task[None] | None = None
+        """What answers it, cancelled when the client gives up or its deadline has passed."""
+        self._metadata: Metadata = event.invocation_metadata
+        self._deadline: float = details.deadline
+        self._call: Any = event.call
+        self._completions = completions
+        self._metadata_sent = False
+
+    def invocation_metadata(self) -> Metadata:
+        """What the client sent before its request."""
+        return self._metadata
+
+    def time_remaining(self) -> float | None:
+        """Seconds until the client gives up; None: it never does."""
+        return None if self._deadline > _NEVER_S else max(0.0, self._deadline - time.time())
+
+    async def send_initial_metadata(self, metadata: Metadata) -> None:
+        """Sends what comes before the first message."""
+        self._metadata_sent = True
+        await self._done(cygrpc.SendInitialMetadataOperation(tuple(metadata), _NO_FLAGS))
+
+    async def read(self) -> Any:
+        """The next request, or `grpc.aio.EOF`; one read at a time."""
+        operation = cygrpc.ReceiveMessageOperation(_NO_FLAGS)
+        await self._done(operation)
+        message = operation.message()
+        if message is None:
+            return grpc.aio.EOF
+        return self.deserialized(message)
+
+    async def requests(self) -> AsyncIterator[Any]:
+        """Every request until the client ends its side."""
+        while (request := await self.read()) is not grpc.aio.EOF:
+            yield request
+
+    async def write(self, message: Any) -> None:
+        """Sends a message as far as the client takes it; one write at a time.
+
+        Raises `grpc.aio.UsageError` where the call has ended.
+        """
+        await self._done(
+            *self._initial_metadata(),
+            cygrpc.SendMessageOperation(self.serialized(message), _NO_FLAGS),
+        )
+
+    async def abort(
+        self, code: grpc.StatusCode, details: str = "", trailing_metadata: Metadata = ()
+    ) -> NoReturn:
+        """Ends the call with a status and raises `grpc.aio.AbortError`."""
+        self.end(code, details, trailing_metadata)
+        raise grpc.aio.AbortError("the call was aborted")
+
+    def end(
+        self,
+        code: grpc.StatusCode = grpc.StatusCode.OK,
+        details: str = "",
+        trailing_metadata: Metadata = (),
+        *,
+        response: bytes | None = None,
+    ) -> None:
+        """Sends the status, after the only response where there is one; nothing once ended."""
+        if self._call is None:
+            return
+        operations = [*self._initial_metadata()]
+        if response is not None:
+            operations.append(cygrpc.SendMessageOperation(response, _NO_FLAGS))
+        operations.append(
+            cygrpc.SendStatusFromServerOperation(
+                tuple(trailing_metadata), code.value[0], details.encode(), _NO_FLAGS
+            )
+        )
+        with contextlib.suppress(grpc.aio.UsageError):
+            self._begin(operations, _ignore)
+        self._call = None
+
+    def watch(self) -> None:
+        """Cancels the task once the client is gone; nothing where the call has ended already."""
+        if self._call is not None:
+            self._begin([cygrpc.ReceiveCloseOnServerOperation(_NO_FLAGS)], self._on_closed)
+
+    def receive_request(self, begin: Callable[[ServerCall], None]) -> None:
+        """Has `begin` called on the loop once the only request is there; from the thread."""
+
+        def received(event: Any) -> None:
+            message = event.batch_operations[0].message()
+            # None: the client gave up first.
+            if message is not None:
+                self.request = message
+                self._completions.hand(begin, self)
+
+        self._begin([cygrpc.ReceiveMessageOperation(_NO_FLAGS)], received)
+
+    def deserialized(self, message: bytes) -> Any:
+        """A request as its servicer takes it."""
+        deserialize = self.handler and self.handler.request_deserializer
+        return deserialize(message) if deserialize else message
+
+    def serialized(self, message: Any) -> bytes:
+        """A response as it is sent."""
+        serialize = self.handler and self.handler.response_serializer
+        return serialize(message) if serialize else message
+
+    def _initial_metadata(self) -> tuple[Any, ...]:
+        if self._metadata_sent:
+            return ()
+        self._metadata_sent = True
+        return (cygrpc.SendInitialMetadataOperation((), _NO_FLAGS),)
+
+    def _begin(self, operations: Sequence[Any], tag: Callable[[Any], None]) -> None:
+        """Raises `grpc.aio.UsageError` where it is too late."""
+        if self._call is None or self._call.start_server_batch(tuple(operations), tag):
+            raise grpc.aio.UsageError(f"the call of {self.method} has ended")
+
+    async def _done(self, *operations: Any) -> None:
+        """Returns when the operations are done."""
+        done = asyncio.get_running_loop().create_future()
+
+        def settle(success: bool) -> None:
+            if not done.done():
+                done.set_result(success)
+
+        self._begin(operations, lambda event: self._completions.hand(settle, event.success))
+        if not await done:
+            raise grpc.aio.UsageError(f"the call of {self.method} has ended")
+
+    def _on_closed(self, _event: Any) -> None:
+        self._completions.hand(ServerCall._close, self)
+
+    def _close(self) -> None:
+        if self._call is not None:
+            self._call = None
+            if self.task is not None:
+                self.task.cancel()
+
+
+def _ignore(_event: Any) -> None:
+    """Of what nobody waits for."""
