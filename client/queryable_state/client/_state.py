@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from queryable_state.client._errors import afresh
@@ -15,7 +16,7 @@ from queryable_state.wire.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import ItemsView, Iterator, KeysView, ValuesView
+    from collections.abc import Callable, ItemsView, Iterator, KeysView, ValuesView
 
     from queryable_state.wire.records import StateCodecs
 
@@ -67,10 +68,10 @@ class KvState:
 
     kind: ClassVar[str] = "state"
 
-    def __init__(self, data: bytes, reading: Reading) -> None:
+    def __init__(self, data: bytes, reading: Reading, decoded: Any = _NOT_DECODED) -> None:
         self._data = data
         self._reading = reading
-        self._decoded = _NOT_DECODED
+        self._decoded = decoded
 
     @property
     def info(self) -> ReadInfo:
@@ -172,7 +173,8 @@ class ValueState(KvState):
 
     def value(self) -> Any:
         """The value."""
-        return self._decode()
+        decoded = self._decoded
+        return self._decode() if decoded is _NOT_DECODED else decoded
 
 
 class ReducingState(KvState):
@@ -273,6 +275,18 @@ class MapState(_RecordsState):
     def __contains__(self, key: object) -> bool:
         return key in self._decode()
 
+
+def states_of(answer: Callable[..., Any], values: list[bytes], reading: Reading) -> list[Any]:
+    """What `answer` makes of each value; states of one value decoded, where that pays at once."""
+    decoded = None
+    if answer in _OF_ONE_VALUE:
+        decoded = reading.codecs.value.decode_all(values)
+    if decoded is None:
+        return list(map(answer, values, repeat(reading)))
+    return list(map(answer, values, repeat(reading), decoded))
+
+
+_OF_ONE_VALUE: frozenset[object] = frozenset((ValueState, ReducingState, AggregatingState))
 
 STATE_TYPES: dict[registration_pb2.StateKind.ValueType, type[KvState]] = {
     registration_pb2.VALUE: ValueState,
