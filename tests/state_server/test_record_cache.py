@@ -88,13 +88,30 @@ def test_room_is_not_lost_by_writing_or_by_keeping_twice() -> None:
     assert None not in cache.get_all([b"a", b"b"])
 
 
-def test_a_commit_of_very_many_keys_drops_all() -> None:
+def test_what_a_commit_changes_stays_known() -> None:
     cache = RecordCache()
     cache.keep(b"a", VALUE)
-    cache.keep(b"b", VALUE)
-    changes: dict[bytes, bytes | None] = {b"%d" % number: VALUE for number in range(10_000)}
-    cache.wrote(StateOverlay({**changes, b"a": None}))
+    cache.wrote(StateOverlay({b"a": VALUE + b"2", b"never read": VALUE}))
+    assert cache.get_all([b"a", b"never read"]) == [VALUE + b"2", None]
+
+
+def test_a_value_that_may_expire_takes_the_place_of_none() -> None:
+    cache = RecordCache()
+    cache.keep(b"a", VALUE)
+    cache.wrote(StateOverlay({b"a": EXPIRING}))
     assert cache.get(b"a") is None
+
+
+@pytest.mark.parametrize("read", [2, 10_000])
+def test_a_commit_of_very_many_keys_leaves_nothing_older(read: int) -> None:
+    cache = RecordCache()
+    names = [b"%d" % number for number in range(10_000)]
+    for name in names[:read]:
+        cache.keep(name, VALUE)
+    changes: dict[bytes, bytes | None] = dict.fromkeys(names, VALUE + b"2")
+    cache.wrote(StateOverlay({**changes, b"0": None}))
+    assert cache.get(b"0") is None
+    assert cache.get(b"1") in (None, VALUE + b"2")
 
 
 def values(owner: Owner, *names: str, **fields: object) -> list[int]:

@@ -13,7 +13,7 @@ from queryable_state.wire.store_keys import VOID_NAMESPACE
 from queryable_state.wire.values import HAS_EXPIRY, is_expired
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from queryable_state.server.settings import Limits
     from queryable_state.server.state_server.answer_failures import AnswerFailures
@@ -108,20 +108,14 @@ def read_points(
     namespace = repeat(query.namespace or VOID_NAMESPACE)
     store_keys = cast("list[bytes]", list(map(concat, keys, namespace)))
     records = readers.records
-    known: Iterable[bytes | None] = repeat(None)
-    if records is not None:
-        known = kept = records.get_all(store_keys)
-        # No value is empty: it has a header.
-        if all(kept):
-            found = cast("list[bytes]", kept)
-            if sum(map(len, found)) <= limits.answer_bytes:
-                return found, []
-    points, slots = readers.points(), route.slots
-    left = limits.answer_bytes
-    values: list[bytes] = []
+    found: list[bytes | None]
+    found = [None] * len(keys) if records is None else records.get_all(store_keys)
     missing: list[int] = []
-    for position, (key, store_key, value) in enumerate(zip(keys, store_keys, known, strict=False)):
-        if value is None:
+    # No value is empty: it has a header.
+    if not all(found):
+        points, slots = readers.points(), route.slots
+        for position in [position for position, value in enumerate(found) if value is None]:
+            key, store_key = keys[position], store_keys[position]
             try:
                 read = points[slots[(key[0] << 8) | key[1]]]
             except IndexError:
@@ -144,12 +138,25 @@ def read_points(
                     continue
             elif records is not None:
                 records.keep(store_key, value)
-        left -= len(value)
-        if left < 0:
-            failures.add_too_large(position)
-            continue
-        values.append(value)
-    return values, missing
+            found[position] = value
+    values = [value for value in found if value is not None] if missing or failures else found
+    fitting = cast("list[bytes]", values)
+    if sum(map(len, fitting)) > limits.answer_bytes:
+        fitting = _fitting(found, limits.answer_bytes, failures)
+    return fitting, missing
+
+
+def _fitting(found: Sequence[bytes | None], left: int, failures: AnswerFailures) -> list[bytes]:
+    """The first values that fit in an answer of so many bytes; the others fail."""
+    values: list[bytes] = []
+    for position, value in enumerate(found):
+        if value is not None:
+            left -= len(value)
+            if left < 0:
+                failures.add_too_large(position)
+            else:
+                values.append(value)
+    return values
 
 
 def read_prefixes(

@@ -16,8 +16,8 @@ CAPACITY_BYTES = 64 * 1024 * 1024
 _RECORD_OVERHEAD_BYTES = 300
 """Two `bytes` objects and their place in the dictionary, about."""
 
-# To drop more keys one by one takes longer than to read what is asked for anew.
-_MOST_DROPPED_SINGLY = 4096
+# To go through more keys in one turn holds everybody up.
+_MOST_CHANGED_SINGLY = 4096
 
 
 class RecordCache:
@@ -53,26 +53,36 @@ class RecordCache:
             return
         records[key] = value
         self._bytes += _size_of(key, value)
-        while self._bytes > self._capacity_bytes:
-            self._bytes -= _size_of(*records.popitem(last=False))
+        self._make_room()
 
     def wrote(self, changes: StateOverlay) -> None:
-        """Drops what a commit has changed, in the turn in which it does."""
-        if not self._records:
-            return
-        if changes.cleared or len(changes.records) > _MOST_DROPPED_SINGLY:
+        """Takes over what a commit has changed, in the turn in which it does."""
+        records, written = self._records, changes.records
+        if changes.cleared or min(len(records), len(written)) > _MOST_CHANGED_SINGLY:
             self.clear()
             return
-        drop = self._records.pop
-        for key in changes.records:
-            value = drop(key, None)
-            if value is not None:
-                self._bytes -= _size_of(key, value)
+        if len(records) < len(written):
+            changed = [key for key in records if key in written]
+        else:
+            changed = [key for key in written if key in records]
+        for key in changed:
+            before, value = records[key], written[key]
+            if value is None or value[0] & HAS_EXPIRY:
+                del records[key]
+                self._bytes -= _size_of(key, before)
+            else:
+                records[key] = value
+                self._bytes += len(value) - len(before)
+        self._make_room()
 
     def clear(self) -> None:
         """Drops everything."""
         self._records = OrderedDict()
         self._bytes = 0
+
+    def _make_room(self) -> None:
+        while self._bytes > self._capacity_bytes:
+            self._bytes -= _size_of(*self._records.popitem(last=False))
 
 
 def _size_of(key: bytes, value: bytes) -> int:
