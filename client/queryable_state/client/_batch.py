@@ -6,7 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from queryable_state.client._question import EntryKey
-from queryable_state.client._state import Reading, states_of
+from queryable_state.client._reading import Reading
+from queryable_state.client._state import states_of
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import (
     CorruptDataError,

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from queryable_state.client._errors import ClientClosedError, afresh
 from queryable_state.client._outcomes import Outcomes, OutcomeWaiters
-from queryable_state.client._state import KvState, Reading
+from queryable_state.client._reading import Reading
+from queryable_state.client._state import KvState
 from queryable_state.wire.errors import (
     AmbiguousJobError,
     AuthenticationError,

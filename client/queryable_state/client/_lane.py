@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from queryable_state.client._dispatcher import Dispatcher
     from queryable_state.client._expectation import Expectation
     from queryable_state.client._handle import StateHandle
-    from queryable_state.client._state import Reading
+    from queryable_state.client._reading import Reading
     from queryable_state.client._waiters import Waiters
 
 

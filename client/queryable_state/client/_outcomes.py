@@ -10,7 +10,7 @@ from queryable_state.client._waiters import Waiters, picked
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from queryable_state.client._state import Reading
+    from queryable_state.client._reading import Reading
     from queryable_state.wire.errors import QueryableStateError
 
 

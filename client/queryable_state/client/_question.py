@@ -14,7 +14,7 @@ from queryable_state.wire.errors import InvalidRequestError, Reason
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from queryable_state.client._state import Reading
+    from queryable_state.client._reading import Reading
     from queryable_state.wire.located_state import LocatedState
     from queryable_state.wire.records import StateCodecs
 
