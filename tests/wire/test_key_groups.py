@@ -43,6 +43,22 @@ def test_a_wire_key_is_the_key_group_and_the_encoded_key() -> None:
     assert groups.decode_key(groups.wire_key("a\x00")) == "a\x00"
 
 
+@pytest.mark.parametrize("max_parallelism", [1, 100, 128, 32767])
+@given(st.lists(st.text()))
+def test_many_wire_keys_are_those_of_each(max_parallelism: int, texts: list[str]) -> None:
+    groups = KeyGroups(Types.STRING(), max_parallelism)
+    assert groups.wire_keys(texts) == [groups.wire_key(text) for text in texts]
+
+
+def test_many_wire_keys_of_any_type_are_those_of_each() -> None:
+    groups = KeyGroups(type_info("a int, b string"), 128)
+    assert groups.wire_keys([(1, "x"), (2, "")]) == [
+        groups.wire_key(k) for k in ((1, "x"), (2, ""))
+    ]
+    with pytest.raises(KeyTypeError):
+        groups.wire_keys([(1, "x"), 7])
+
+
 def test_keys_that_are_equal_are_in_one_group() -> None:
     doubles = KeyGroups(Types.DOUBLE(), 32767)
     assert doubles.wire_key(-0.0) == doubles.wire_key(0.0) == doubles.wire_key(0)
@@ -56,6 +72,8 @@ def test_a_key_of_another_type_is_refused() -> None:
             KeyGroups(Types.STRING()).wire_key(value)
         with pytest.raises(KeyTypeError):
             KeyGroups(Types.STRING()).of(value)
+        with pytest.raises(KeyTypeError):
+            KeyGroups(Types.STRING()).wire_keys(["a", value])
 
 
 def test_a_wire_key_too_short_or_too_long_is_corrupt() -> None:

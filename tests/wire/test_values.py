@@ -29,6 +29,8 @@ from queryable_state.wire.values import (
 if TYPE_CHECKING:
     from tests.wire.conftest import Wire
 
+    from queryable_state.wire.type_model import TypeInfo
+
 # A busy machine stalls: a slow example is no failure.
 PROPERTY = settings(deadline=None, max_examples=80)
 
@@ -45,6 +47,27 @@ def test_a_value_comes_back_whole(data: st.DataObject, values: Wire) -> None:
     codec = ValueCodec.of(info)
     # NaN is not equal to itself; the repr tells all values apart.
     assert repr(codec.decode(codec.encode(value))) == repr(value)
+
+
+@PROPERTY
+@given(data=st.data())
+def test_many_values_decoded_at_once_are_those_of_each(data: st.DataObject, values: Wire) -> None:
+    info, *pair = data.draw(values.typed_pairs)
+    codec = ValueCodec.of(info)
+    encoded = [codec.encode(each) for each in pair]
+    decoded = codec.decode_all(encoded)
+    assert decoded is None or repr(decoded) == repr([codec.decode(each) for each in encoded])
+
+
+@pytest.mark.parametrize("info", [Types.STRING(), Types.LONG(), Types.DOUBLE()])
+def test_values_of_which_one_is_special_are_not_decoded_at_once(info: TypeInfo) -> None:
+    value: Any = "x" if info == Types.STRING() else 1
+    codec = ValueCodec({1: info, 2: info}, 2)
+    plain = codec.encode(value)
+    assert codec.decode_all([plain, plain]) == [value, value]
+    older = ValueCodec.of(info).encode(value)
+    for special in (codec.encode(value, 5), older, b"", plain[:2] + b"\xff"):
+        assert codec.decode_all([plain, special]) is None
 
 
 @PROPERTY

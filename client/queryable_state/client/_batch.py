@@ -6,7 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from queryable_state.client._question import EntryKey
-from queryable_state.client._state import Reading
+from queryable_state.client._reading import Reading
+from queryable_state.client._state import states_of
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import (
     CorruptDataError,
@@ -103,7 +104,7 @@ class Batch:
         if self.pending is None and len(values) == len(self.keys) and not answer.indexes:
             assert self.codecs is not None
             reading = Reading(self.codecs, answer.info)
-            self.waiters.found_all(self.lane.answer_type, values, reading)
+            self.waiters.found_all(states_of(self.lane.answer_type, list(values), reading))
             return ()
         return self._settle_part(answer)
 

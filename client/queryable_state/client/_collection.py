@@ -10,7 +10,8 @@ from queryable_state.client._outcomes import Outcomes
 if TYPE_CHECKING:
     import asyncio
 
-    from queryable_state.client._state import KvState, Reading
+    from queryable_state.client._reading import Reading
+    from queryable_state.client._state import KvState
     from queryable_state.wire.errors import QueryableStateError
 
 

@@ -9,7 +9,7 @@ from queryable_state.v1 import query_pb2
 
 if TYPE_CHECKING:
     from queryable_state.client._info import ReadInfo
-    from queryable_state.client._state import Reading
+    from queryable_state.client._reading import Reading
 
 
 class MapEntry(KvState):

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from queryable_state.client._explanation import ExplainStep, Explanation
 from queryable_state.client._info import Role
+from queryable_state.client._reading import Reading
 from queryable_state.client._retries import delay_s, is_transient, wants_placement
-from queryable_state.client._state import Reading, state_of
+from queryable_state.client._state import state_of
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import (
     QueryableStateError,

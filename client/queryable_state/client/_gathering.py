@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from queryable_state.client._errors import ClientClosedError, afresh
 from queryable_state.client._outcomes import Outcomes, OutcomeWaiters
-from queryable_state.client._state import KvState, Reading
+from queryable_state.client._reading import Reading
+from queryable_state.client._state import KvState
 from queryable_state.wire.errors import (
     AmbiguousJobError,
     AuthenticationError,
@@ -81,24 +82,30 @@ def gather(lane: Lane, keys: Sequence[Any], deadline: float | None = None) -> Ga
     Without a deadline, together with what else is asked for in this turn of the loop.
     """
     gathering = Gathering(lane.new_future(), len(keys))
-    encode = lane.encode
-    encoded: list[Any] = []
     positions: Sequence[int] = range(len(keys))
-    if encode is None:
-        encoded = list(keys)
-    else:
-        refused = []
-        for position, key in enumerate(keys):
-            try:
-                encoded.append(encode(key))
-            except QueryableStateError as error:
-                gathering.put(position, lane.key_error(error))
-                refused.append(position)
-        if refused:
-            positions = [position for position in positions if position not in set(refused)]
+    try:
+        encoded = list(keys) if lane.encode_all is None else lane.encode_all(keys)
+    except QueryableStateError:
+        encoded, positions = _encodable(lane, keys, gathering)
     if encoded:
         lane.gather_all(encoded, OutcomeWaiters(gathering, positions), deadline)
     return gathering
+
+
+def _encodable(
+    lane: Lane, keys: Sequence[Any], gathering: Gathering
+) -> tuple[list[Any], Sequence[int]]:
+    """The wire keys of those that can be asked for, and their positions; the others fail."""
+    encode = lane.encode
+    assert encode is not None
+    encoded, positions = [], []
+    for position, key in enumerate(keys):
+        try:
+            encoded.append(encode(key))
+            positions.append(position)
+        except QueryableStateError as error:
+            gathering.fail(position, lane.key_error(error))
+    return encoded, positions
 
 
 def raise_if_refused(lane: Lane, gathering: Gathering) -> None:

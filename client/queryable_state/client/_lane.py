@@ -17,12 +17,12 @@ from queryable_state.wire.store_keys import VOID_NAMESPACE
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from queryable_state.client._dispatcher import Dispatcher
     from queryable_state.client._expectation import Expectation
     from queryable_state.client._handle import StateHandle
-    from queryable_state.client._state import Reading
+    from queryable_state.client._reading import Reading
     from queryable_state.client._waiters import Waiters
 
 
@@ -56,8 +56,8 @@ class QueryOptions:
 class Lane:
     """Gathers the keys asked for in one turn of the loop; sends them at its end.
 
-    `encode` makes the wire key of a key; it is None while the state is not
-    located, and keys are then gathered as they are. `refusal` is why no key can
+    `encode` makes the wire key of a key, `encode_all` those of many; they are None while the
+    state is not located, and keys are then gathered as they are. `refusal` is why no key can
     be asked for: the state is not what the caller takes it for.
     """
 
@@ -66,6 +66,7 @@ class Lane:
         "_dispatcher",
         "answer_type",
         "encode",
+        "encode_all",
         "futures",
         "groups",
         "handle",
@@ -91,6 +92,7 @@ class Lane:
         """The keys of calls for many, with who waits for them."""
         self.scheduled = False
         self.encode: Callable[[Any], bytes] | None = None
+        self.encode_all: Callable[[Sequence[Any]], list[bytes]] | None = None
         self.answer_type: Callable[[bytes, Reading], Any] = KvState
         self.read_kind: query_pb2.ReadKind.ValueType = query_pb2.POINT
         self.refusal: QueryableStateError | None = None
@@ -109,9 +111,10 @@ class Lane:
             if self.options.expectation is not None:
                 self.options.expectation.check(located)
             self.encode = question.encoder(codecs, located)
+            self.encode_all = question.encoder_of_many(codecs, self.encode)
         except QueryableStateError as refusal:
             self.refusal = refusal
-            self.encode = self._refuse
+            self.encode = self.encode_all = self._refuse
 
     def gather(self, key: Any, future: asyncio.Future[Any]) -> None:
         """Takes a key, as `encode` makes it, that is sent at the end of this turn of the loop."""

@@ -100,11 +100,12 @@ class KeyLookups(ClientBase):
         """
         try:
             lane = self._lane(job, state_name, options)
+            asked = list(keys)
             if one_cut:
-                return self._run(self._states_of_one_cut(lane, list(keys)))
-            encode = lane.encode
+                return self._run(self._states_of_one_cut(lane, asked))
+            encode_all = lane.encode_all
             try:
-                encoded = list(keys) if encode is None else [encode(key) for key in keys]
+                encoded = asked if encode_all is None else encode_all(asked)
             except QueryableStateError as error:
                 raise lane.key_error(error) from None
         except QueryableStateError as error:

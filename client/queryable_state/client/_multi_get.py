@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, overload
 
 from queryable_state.client._errors import afresh
-from queryable_state.client._state import KvState, Reading
+from queryable_state.client._reading import Reading
+from queryable_state.client._state import KvState
 from queryable_state.wire.errors import QueryableStateError, UnknownKeyOrNamespaceError
 
 if TYPE_CHECKING:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.client._waiters import Waiters, picked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
-    from queryable_state.client._state import Reading
+    from queryable_state.client._reading import Reading
     from queryable_state.wire.errors import QueryableStateError
 
 
@@ -60,11 +59,8 @@ class OutcomeWaiters(Waiters):
         self._outcomes = outcomes
         self._positions = positions
 
-    def found_all(
-        self, answer: Callable[[bytes, Reading], Any], values: Iterable[bytes], reading: Reading
-    ) -> None:
+    def found_all(self, states: list[Any]) -> None:
         positions = self._positions
-        states = list(map(answer, values, repeat(reading)))
         if isinstance(positions, range):
             self._outcomes.put_run(positions.start, states)
             return

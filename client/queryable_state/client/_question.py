@@ -12,9 +12,9 @@ from queryable_state.v1 import query_pb2, registration_pb2
 from queryable_state.wire.errors import InvalidRequestError, Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from queryable_state.client._state import Reading
+    from queryable_state.client._reading import Reading
     from queryable_state.wire.located_state import LocatedState
     from queryable_state.wire.records import StateCodecs
 
@@ -72,6 +72,14 @@ class Question:
             return key
 
         return entry_key
+
+    def encoder_of_many(
+        self, codecs: StateCodecs, encode: Callable[[Any], bytes]
+    ) -> Callable[[Sequence[Any]], list[bytes]]:
+        """What makes the wire keys of many, of which `encode` makes one."""
+        if not self.of_entries:
+            return codecs.key_groups.wire_keys
+        return lambda asked: list(map(encode, asked))
 
     def decoded(self, key: bytes, codecs: StateCodecs) -> Any:
         """What the caller asked for, of the wire key that `codecs` made of it."""

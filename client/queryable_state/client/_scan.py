@@ -7,8 +7,9 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Self
 
 from queryable_state.client._info import ReadInfo
+from queryable_state.client._reading import Reading
 from queryable_state.client._retries import delay_s, is_transient
-from queryable_state.client._state import Reading, scanned_state
+from queryable_state.client._state import scanned_state
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
 

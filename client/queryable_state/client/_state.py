@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
-from queryable_state.client._errors import afresh
-from queryable_state.client._info import ReadInfo
+from queryable_state.client._reading import RefusedReading
 from queryable_state.v1 import query_pb2, registration_pb2
 from queryable_state.wire.errors import (
     CorruptDataError,
@@ -15,44 +15,12 @@ from queryable_state.wire.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import ItemsView, Iterator, KeysView, ValuesView
+    from collections.abc import Callable, ItemsView, Iterator, KeysView, ValuesView
 
-    from queryable_state.wire.records import StateCodecs
+    from queryable_state.client._info import ReadInfo
+    from queryable_state.client._reading import Reading
 
 _NOT_DECODED: Any = object()
-
-
-class Reading:
-    """What the states of one answer have in common: how to decode them, and their info."""
-
-    __slots__ = ("_info", "codecs", "proto")
-
-    def __init__(self, codecs: StateCodecs, proto: query_pb2.ReadInfo) -> None:
-        self.codecs = codecs
-        self.proto = proto
-        self._info: ReadInfo | None = None
-
-    @property
-    def info(self) -> ReadInfo:
-        """Where and when the states were read."""
-        if self._info is None:
-            self._info = ReadInfo.from_proto(self.proto)
-        return self._info
-
-
-class RefusedReading(Reading):
-    """The reading of one state that is there and was not answered."""
-
-    __slots__ = ("_refusal",)
-
-    def __init__(self, refusal: QueryableStateError, proto: query_pb2.ReadInfo) -> None:
-        self._refusal = refusal
-        self.proto = proto
-        self._info = None
-
-    @property
-    def codecs(self) -> StateCodecs:  # type: ignore[override]  # what would decode it refuses
-        raise afresh(self._refusal)
 
 
 class KvState:
@@ -67,10 +35,10 @@ class KvState:
 
     kind: ClassVar[str] = "state"
 
-    def __init__(self, data: bytes, reading: Reading) -> None:
+    def __init__(self, data: bytes, reading: Reading, decoded: Any = _NOT_DECODED) -> None:
         self._data = data
         self._reading = reading
-        self._decoded = _NOT_DECODED
+        self._decoded = decoded
 
     @property
     def info(self) -> ReadInfo:
@@ -172,7 +140,8 @@ class ValueState(KvState):
 
     def value(self) -> Any:
         """The value."""
-        return self._decode()
+        decoded = self._decoded
+        return self._decode() if decoded is _NOT_DECODED else decoded
 
 
 class ReducingState(KvState):
@@ -273,6 +242,18 @@ class MapState(_RecordsState):
     def __contains__(self, key: object) -> bool:
         return key in self._decode()
 
+
+def states_of(answer: Callable[..., Any], values: list[bytes], reading: Reading) -> list[Any]:
+    """What `answer` makes of each value; states of one value decoded, where that pays at once."""
+    decoded = None
+    if answer in _OF_ONE_VALUE:
+        decoded = reading.codecs.value.decode_all(values)
+    if decoded is None:
+        return list(map(answer, values, repeat(reading)))
+    return list(map(answer, values, repeat(reading), decoded))
+
+
+_OF_ONE_VALUE: frozenset[object] = frozenset((ValueState, ReducingState, AggregatingState))
 
 STATE_TYPES: dict[registration_pb2.StateKind.ValueType, type[KvState]] = {
     registration_pb2.VALUE: ValueState,

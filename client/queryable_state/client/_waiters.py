@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterable, Sequence
 
-    from queryable_state.client._state import Reading
+    from queryable_state.client._reading import Reading
     from queryable_state.wire.errors import QueryableStateError
 
 
@@ -27,10 +27,8 @@ class Waiters(ABC):
     """Whether each goes on with its own answer, and not with that of the last key."""
 
     @abstractmethod
-    def found_all(
-        self, answer: Callable[[bytes, Reading], Any], values: Iterable[bytes], reading: Reading
-    ) -> None:
-        """Every key has a value, in order; `answer` makes what the caller gets of it."""
+    def found_all(self, states: list[Any]) -> None:
+        """Every key has a value, in order."""
 
     @abstractmethod
     def found(self, position: int, state: Any) -> None:
@@ -68,12 +66,10 @@ class FutureWaiters(Waiters):
     def __init__(self, futures: list[asyncio.Future[Any]]) -> None:
         self.futures = futures
 
-    def found_all(
-        self, answer: Callable[[bytes, Reading], Any], values: Iterable[bytes], reading: Reading
-    ) -> None:
-        for future, value in zip(self.futures, values, strict=True):
+    def found_all(self, states: list[Any]) -> None:
+        for future, state in zip(self.futures, states, strict=True):
             if not future.done():
-                future.set_result(answer(value, reading))
+                future.set_result(state)
 
     def found(self, position: int, state: Any) -> None:
         future = self.futures[position]
@@ -131,12 +127,9 @@ class JoinedWaiters(Waiters):
             self._groups.append(group)
             self._starts.append(self._starts[-1] + len(group))
 
-    def found_all(
-        self, answer: Callable[[bytes, Reading], Any], values: Iterable[bytes], reading: Reading
-    ) -> None:
-        given = list(values)
+    def found_all(self, states: list[Any]) -> None:
         for group, start, end in zip(self._groups, self._starts, self._starts[1:], strict=False):
-            group.found_all(answer, given[start:end], reading)
+            group.found_all(states[start:end])
 
     def found(self, position: int, state: Any) -> None:
         group, start = self._group(position)

@@ -33,14 +33,16 @@ class KeyGroups:
     """Where keys of one type go. Immutable; usable from every thread.
 
     `of(value) -> int` is the key group; `wire_key(value) -> bytes` the key as it
-    crosses the wire and prefixes the store: key group (2 bytes) and encoded key.
-    Both raise KeyTypeError for a value that is not of the type.
+    crosses the wire and prefixes the store: key group (2 bytes) and encoded key;
+    `wire_keys(values) -> list[bytes]` those of many. All raise KeyTypeError for a value
+    that is not of the type.
     """
 
-    __slots__ = ("codec", "key_type", "max_parallelism", "of", "wire_key")
+    __slots__ = ("codec", "key_type", "max_parallelism", "of", "wire_key", "wire_keys")
 
     of: Callable[[Any], int]
     wire_key: Callable[[Any], bytes]
+    wire_keys: Callable[[Sequence[Any]], list[bytes]]
 
     def __init__(self, key_type: TypeInfo, max_parallelism: int = DEFAULT_MAX_PARALLELISM) -> None:
         check_max_parallelism(max_parallelism)
@@ -48,10 +50,12 @@ class KeyGroups:
         self.max_parallelism = max_parallelism
         self.codec = KeyCodec(key_type)
         if key_type.kind == Kind.STRING:
-            self.wire_key = _string_wire_key(self.codec, max_parallelism)
+            wire_key = _string_wire_key(self.codec, max_parallelism)
+            self.wire_keys = _string_wire_keys(wire_key, max_parallelism)
         else:
-            self.wire_key = _wire_key(self.codec, max_parallelism)
-        wire_key = self.wire_key
+            wire_key = _wire_key(self.codec, max_parallelism)
+            self.wire_keys = lambda values: list(map(wire_key, values))
+        self.wire_key = wire_key
 
         def of(value: Any) -> int:
             key = wire_key(value)
@@ -142,3 +146,25 @@ def _string_wire_key(codec: KeyCodec, max_parallelism: int) -> Callable[[Any], b
         return prefix + encode(value) if escaped else prefix + data + _END
 
     return wire_key
+
+
+def _string_wire_keys(
+    wire_key: Callable[[Any], bytes], max_parallelism: int
+) -> Callable[[Sequence[Any]], list[bytes]]:
+    """What `wire_key` makes of each, with as little as can be done for each alone."""
+    mask = 0 if max_parallelism & (max_parallelism - 1) else max_parallelism - 1
+    prefixes = _prefixes(max_parallelism)
+
+    def wire_keys(values: Sequence[Any]) -> list[bytes]:
+        try:
+            if mask and _ZERO not in "".join(values):
+                return [
+                    prefixes[xxh64_intdigest(data, SEED) & mask] + data + _END
+                    for data in map(str.encode, values)
+                ]
+        except (TypeError, UnicodeEncodeError):
+            # The loop raises what is wrong with which value.
+            pass
+        return list(map(wire_key, values))
+
+    return wire_keys

@@ -81,12 +81,12 @@ class LocatedState:
         """What is known of the state."""
         return self.location.registration
 
-    @property
+    @cached_property
     def state_id(self) -> int:
         """The coordinator's number of the state."""
         return self.location.registration.state_id
 
-    @property
+    @cached_property
     def placement_version(self) -> int:
         """Grows with every change of any owner."""
         return self.location.placement_version

@@ -38,7 +38,7 @@ from queryable_state.wire.value_scalars import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 _COUNT = struct.Struct("<I")
 _RAW = (Kind.STRING, Kind.BINARY, Kind.PICKLED)
@@ -69,6 +69,25 @@ def top_decoder(info: TypeInfo, pickles: PickleMode) -> Callable[[bytes, int], A
         return value
 
     return decode_all
+
+
+def whole_decoder(info: TypeInfo) -> Callable[[Sequence[bytes], int], list[Any]] | None:
+    """Decodes many payloads that start at the same offset; None: each is decoded alone.
+
+    Raises ValueError where one is no payload of the type.
+    """
+    if info.kind == Kind.STRING:
+        return lambda values, offset: [data[offset:].decode() for data in values]
+    if info.kind not in value_scalars.NUMBERS:
+        return None
+    native = struct.Struct("<" + NATIVE_FORMATS[info.kind])
+
+    def decode_numbers(values: Sequence[bytes], offset: int) -> list[Any]:
+        if set(map(len, values)) != {offset + native.size}:
+            raise PayloadError("a number of another length")
+        return [native.unpack_from(data, offset)[0] for data in values]
+
+    return decode_numbers
 
 
 def encoder(info: TypeInfo, path: str, pickles: PickleMode) -> Encode:

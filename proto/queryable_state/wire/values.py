@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.wire.errors import CorruptDataError, InvalidRequestError, SerializationError
 from queryable_state.wire.pickled import PickledValue
 from queryable_state.wire.rows import Row
 from queryable_state.wire.value_evolution import adapter
-from queryable_state.wire.value_payload import top_decoder, top_encoder
+from queryable_state.wire.value_payload import top_decoder, top_encoder, whole_decoder
 from queryable_state.wire.value_scalars import PickleMode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from queryable_state.wire.type_model import TypeInfo
 
@@ -133,6 +134,7 @@ class ValueCodec:
 
     __slots__ = (
         "_current",
+        "_decode_payloads",
         "_encode_payload",
         "_expiring_header",
         "_mode",
@@ -157,6 +159,7 @@ class ValueCodec:
         self.header = header_of(current)
         self._expiring_header = bytes((self.header[0] | HAS_EXPIRY,)) + self.header[1:]
         self._encode_payload = top_encoder(versions[current], "value", self._mode)
+        self._decode_payloads = whole_decoder(versions[current])
         # By schema version; those of older versions are made when one is met.
         self._readers: dict[int, Callable[[bytes, int], Any]] = {
             current: top_decoder(versions[current], self._mode)
@@ -201,6 +204,20 @@ class ValueCodec:
             raise CorruptDataError(
                 f"{len(data)} bytes are no value of type {self.type_info}: {error}"
             ) from error
+
+    def decode_all(self, data: Sequence[bytes]) -> list[Any] | None:
+        """Many values at once; None where only `decode` can tell what each is.
+
+        That is where one is of an older version, expires or is damaged, and for
+        all types that gain nothing by it.
+        """
+        decode, header = self._decode_payloads, self.header
+        if decode is None or not all(map(bytes.startswith, data, repeat(header))):
+            return None
+        try:
+            return decode(data, len(header))
+        except ValueError:
+            return None
 
     def _reader(self, version: int) -> Callable[[bytes, int], Any]:
         old = self._versions.get(version)

@@ -9,10 +9,21 @@ from queryable_state.v1 import query_pb2
 if TYPE_CHECKING:
     from queryable_state.wire.errors import QueryableStateError
 
+# Of the field of `StreamKvStateResponse`: length-delimited.
+_ANSWER_TAG = (query_pb2.StreamKvStateResponse.ANSWER_FIELD_NUMBER << 3 | 2).to_bytes(1, "big")
+
 
 def frame_of(answer: query_pb2.Answer) -> bytes:
     """The serialized `StreamKvStateResponse` of an answer."""
-    return query_pb2.StreamKvStateResponse(answer=answer).SerializeToString()
+    # Put around it here: a message in another one is a copy of all its values.
+    serialized = answer.SerializeToString()
+    length = len(serialized)
+    head = bytearray(_ANSWER_TAG)
+    while length > 0x7F:
+        head.append(length & 0x7F | 0x80)
+        length >>= 7
+    head.append(length)
+    return bytes(head) + serialized
 
 
 def refusal_of(query_id: int, refusal: QueryableStateError) -> bytes:

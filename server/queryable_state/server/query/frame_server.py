@@ -26,9 +26,6 @@ _HELLO_TIMEOUT_S = 10.0
 # Frames of one connection that are answered before others get their turn.
 _FRAMES_A_TURN = 16
 
-# An answer of more bytes leaves before the next frame is answered: who asked goes on meanwhile.
-_LONG_ANSWER_BYTES = 512
-
 
 class FrameServer:
     """Listens for connections of frames. `add_port`, then `start`, then `aclose`."""
@@ -171,11 +168,8 @@ class _Connection(asyncio.Protocol):
                     break
                 answer = self._dialog.answer(frame) if self._greeted else self._greet(frame)
                 if answer is not None:
+                    # Sent at once, so that who asked goes on while the next one is answered.
                     self._transport.write(framed(answer))
-                    if len(answer) > _LONG_ANSWER_BYTES:
-                        # The transport sends at the end of the turn.
-                        self._schedule()
-                        break
             else:
                 self._schedule()
         except QueryableStateError as refusal:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from queryable_state.server.settings import Limits
     from queryable_state.server.state_server.answer_failures import AnswerFailures
-    from queryable_state.server.state_server.key_reads import PointReader, PrefixReader, Readers
+    from queryable_state.server.state_server.key_reads import PrefixReader, Readers
     from queryable_state.server.state_server.store_table import StateRoute
 
 _COUNT = struct.Struct("<I")
@@ -44,7 +44,7 @@ def read_elements(
     kind = route.registration.kind
     reads: _OneRecord | _ManyRecords
     if elements or kind not in _MANY_RECORDS:
-        reads = _OneRecord(readers.points(), elements or [RESULT_ELEMENT])
+        reads = _OneRecord(readers, elements or [RESULT_ELEMENT])
     else:
         reads = _ManyRecords(query, readers.prefixes(), limits.prefix_records)
     namespace = query.namespace or VOID_NAMESPACE
@@ -87,8 +87,9 @@ def read_elements(
 class _OneRecord:
     """Reads the record under each key's element, or under the only one given."""
 
-    def __init__(self, readers: list[PointReader | None], elements: Sequence[bytes]) -> None:
-        self.readers = readers
+    def __init__(self, readers: Readers, elements: Sequence[bytes]) -> None:
+        self.readers = readers.points()
+        self._records = readers.records
         self._elements = elements
 
     def live(
@@ -96,8 +97,15 @@ class _OneRecord:
     ) -> list[bytes] | None:
         read, elements = self.readers[slot], self._elements
         assert read is not None
-        value = read(prefix + elements[position if len(elements) > 1 else 0])
-        return [] if value is None else _live([value], judged_ms)
+        key, records = prefix + elements[position if len(elements) > 1 else 0], self._records
+        value = None if records is None else records.get(key)
+        if value is None:
+            value = read(key)
+            if value is None:
+                return []
+            if records is not None:
+                records.keep(key, value)
+        return _live([value], judged_ms)
 
 
 class _ManyRecords:

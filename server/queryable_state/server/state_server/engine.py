@@ -189,9 +189,7 @@ class QueryEngine:
         failures = AnswerFailures(route, self.server_id, self._lease.placement_version)
         limits, read = self.limits, query.read
         if read == query_pb2.POINT:
-            values, missing = read_points(
-                route, query, keys, now_ms, failures, readers.points(), limits
-            )
+            values, missing = read_points(route, query, keys, now_ms, failures, readers, limits)
         elif read == query_pb2.PREFIX:
             values, missing = read_prefixes(
                 route, query, keys, now_ms, failures, readers.prefixes(), limits

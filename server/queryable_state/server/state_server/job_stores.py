@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from queryable_state.internal.v1 import backend_pb2
     from queryable_state.server.state_server.job_files import JobFiles
     from queryable_state.server.state_server.owned_subtask import OwnedSubtask, SubtaskId
+    from queryable_state.server.state_server.record_cache import RecordCache
     from queryable_state.v1 import registration_pb2
 
 _REPORTS_KEPT = 4096
@@ -56,6 +57,9 @@ class JobStores:
         self.info = query_pb2.ReadInfo(
             version=NOTHING_COMMITTED, role=query_pb2.OWNER, server_id=server_id
         )
+        self.records: dict[int, RecordCache] = {}
+        """What queries read of the committed version, by state; whoever adds or takes away a
+        store of a state clears it."""
         self.parked = ParkedQueries()
         """Queries that wait for a commit."""
         self._infos: deque[query_pb2.ReadInfo] = deque((self.info,), maxlen=_INFOS_KEPT)
@@ -103,7 +107,11 @@ class JobStores:
         info.commit_time_ms = commit_time_ms
         info.watermark_ms = watermark_ms
         for subtask in self.subtasks.values():
-            subtask.store.commit(version)
+            visible = subtask.store.commit(version)
+            if visible is not None:
+                for state_id, changes in visible.states.items():
+                    if state_id in self.records:
+                        self.records[state_id].wrote(changes)
             self._reports.extend(subtask.forget_up_to(version))
         self.info = info
         self._infos.append(info)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from itertools import repeat
+from operator import concat
+from typing import TYPE_CHECKING, Protocol, cast
 
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import CorruptDataError, InvalidRequestError
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 
     from queryable_state.server.settings import Limits
     from queryable_state.server.state_server.answer_failures import AnswerFailures
+    from queryable_state.server.state_server.record_cache import RecordCache
     from queryable_state.server.state_server.store_table import StateRoute
 
 PointReader = Callable[[bytes], bytes | None]
@@ -30,6 +33,11 @@ class Readers(Protocol):
 
     Readers stand by slot, None where a store may not be asked; the last one is NOT_HERE's.
     """
+
+    @property
+    def records(self) -> RecordCache | None:
+        """What is known of exactly these records, and takes what is read; None: nothing may be."""
+        ...
 
     def points(self) -> list[PointReader | None]:
         """The readers of single records."""
@@ -48,6 +56,17 @@ class StoreReaders:
     def __init__(self, route: StateRoute, query: query_pb2.Query) -> None:
         self._route = route
         self._query = query
+
+    @property
+    def records(self) -> RecordCache | None:
+        route, query = self._route, self._query
+        if route.incomplete and not query.allow_incomplete:
+            return None
+        if query.consistency == query_pb2.UNCOMMITTED and any(
+            each.store.staged_version is not None for each in route.subtasks
+        ):
+            return None
+        return route.records
 
     def points(self) -> list[PointReader | None]:
         route, query = self._route, self._query
@@ -82,43 +101,62 @@ def read_points(
     keys: Sequence[bytes],
     now_ms: int,
     failures: AnswerFailures,
-    readers: Sequence[PointReader | None],
+    readers: Readers,
     limits: Limits,
 ) -> tuple[list[bytes], list[int]]:
     """The one value under each key; and the positions of keys without one."""
-    namespace = query.namespace or VOID_NAMESPACE
-    slots = route.slots
-    left = limits.answer_bytes
-    values: list[bytes] = []
+    namespace = repeat(query.namespace or VOID_NAMESPACE)
+    store_keys = cast("list[bytes]", list(map(concat, keys, namespace)))
+    records = readers.records
+    found: list[bytes | None]
+    found = [None] * len(keys) if records is None else records.get_all(store_keys)
     missing: list[int] = []
-    keep = values.append
-    for position, key in enumerate(keys):
-        try:
-            read = readers[slots[(key[0] << 8) | key[1]]]
-        except IndexError:
-            raise no_key_group(route, position, key) from None
-        if read is None:
-            failures.add(position, slots[(key[0] << 8) | key[1]])
-            continue
-        value = read(key + namespace)
-        if value is None:
-            missing.append(position)
-            continue
-        if value[0] & HAS_EXPIRY:
+    # No value is empty: it has a header.
+    if not all(found):
+        points, slots = readers.points(), route.slots
+        for position in [position for position, value in enumerate(found) if value is None]:
+            key, store_key = keys[position], store_keys[position]
             try:
-                expired = expires(route) and is_expired(value, now_ms)
-            except CorruptDataError as problem:
-                failures.add_corrupt(position, problem)
+                read = points[slots[(key[0] << 8) | key[1]]]
+            except IndexError:
+                raise no_key_group(route, position, key) from None
+            if read is None:
+                failures.add(position, slots[(key[0] << 8) | key[1]])
                 continue
-            if expired:
+            value = read(store_key)
+            if value is None:
                 missing.append(position)
                 continue
-        left -= len(value)
-        if left < 0:
-            failures.add_too_large(position)
-            continue
-        keep(value)
-    return values, missing
+            if value[0] & HAS_EXPIRY:
+                try:
+                    expired = expires(route) and is_expired(value, now_ms)
+                except CorruptDataError as problem:
+                    failures.add_corrupt(position, problem)
+                    continue
+                if expired:
+                    missing.append(position)
+                    continue
+            elif records is not None:
+                records.keep(store_key, value)
+            found[position] = value
+    values = [value for value in found if value is not None] if missing or failures else found
+    fitting = cast("list[bytes]", values)
+    if sum(map(len, fitting)) > limits.answer_bytes:
+        fitting = _fitting(found, limits.answer_bytes, failures)
+    return fitting, missing
+
+
+def _fitting(found: Sequence[bytes | None], left: int, failures: AnswerFailures) -> list[bytes]:
+    """The first values that fit in an answer of so many bytes; the others fail."""
+    values: list[bytes] = []
+    for position, value in enumerate(found):
+        if value is not None:
+            left -= len(value)
+            if left < 0:
+                failures.add_too_large(position)
+            else:
+                values.append(value)
+    return values
 
 
 def read_prefixes(

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from queryable_state.server.state_server.job_stores import JobStores
+from queryable_state.server.state_server.record_cache import RecordCache
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +26,9 @@ class StateRoute:
     subtasks: list[OwnedSubtask] = field(default_factory=list)
     """The stores that hold key groups of the state."""
 
+    records: RecordCache = field(default_factory=RecordCache)
+    """What queries read of the stores."""
+
     slots: list[int] = field(default_factory=list)
     """By key group: position in `subtasks`, `NOT_HERE` where another server owns it."""
 
@@ -38,6 +42,7 @@ class StateRoute:
 
     def rebuild(self) -> None:
         """Lays the slots out anew after the stores changed."""
+        self.records.clear()
         self.slots = [NOT_HERE] * self.registration.max_parallelism
         for position, subtask in enumerate(self.subtasks):
             first, end = subtask.first_key_group, subtask.last_key_group + 1
@@ -109,6 +114,7 @@ class StoreTable:
         if route is None:
             job = self._jobs[subtask.id.query_id]
             route = self._routes[registration.state_id] = StateRoute(registration, job)
+            job.records[registration.state_id] = route.records
         route.registration = registration
         if subtask not in route.subtasks:
             route.subtasks.append(subtask)
@@ -126,6 +132,7 @@ class StoreTable:
             route.rebuild()
             if not route.subtasks:
                 del self._routes[state_id]
+                del job.records[state_id]
         # What waits for state of it is somebody else's to answer.
         job.parked.wake()
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 class ViewReaders:
     """Reads the views of one version. Bulk thread only."""
 
+    records = None
+
     def __init__(self, query: query_pb2.Query, views: Sequence[StateView | None]) -> None:
         self._state_id = query.state_id
         self._views = views

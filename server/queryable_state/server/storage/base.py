@@ -23,13 +23,6 @@ class RecordSource(ABC):
     def reader(self) -> Callable[[bytes], bytes | None]:
         """The value under a key (None: there is none), as a bare callable."""
 
-    def query_reader(self) -> Callable[[bytes], bytes | None]:
-        """The same for the event loop alone, that reads no record while it is written.
-
-        What was read may be kept.
-        """
-        return self.reader()
-
     @abstractmethod
     def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """Values aligned with `keys`."""

@@ -96,9 +96,9 @@ class LayeredStore(StateStore):
     def discard_staged(self) -> None:
         self._versions.discard_staged()
 
-    def commit(self, version: int) -> None:
+    def commit(self, version: int) -> Overlay | None:
         self._check_open()
-        self._versions.commit(version)
+        return self._versions.commit(version)
 
     def fold(self, up_to: int, max_records: int) -> bool:
         with self._bulk_lock:

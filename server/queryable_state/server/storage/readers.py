@@ -62,7 +62,7 @@ class Readers(dict[int, "Callable[[bytes], bytes | None]"]):
             source = self._base.source(state_id)
         except KeyError:
             raise unknown_state(state_id) from None
-        reader = self[state_id] = stack.point_reader(self.layers(state_id), source.query_reader())
+        reader = self[state_id] = stack.point_reader(self.layers(state_id), source.reader())
         return reader
 
 

@@ -112,7 +112,7 @@ class RocksDBBase(StateBase):
 
     def _take_family(self, state_id: int, family: Rdict) -> None:
         handle = self._database.get_column_family_handle(str(state_id))
-        self._states[state_id] = RocksDBRecords(family, handle, self._settings.record_cache_bytes)
+        self._states[state_id] = RocksDBRecords(family, handle)
 
     def state_ids(self) -> Collection[int]:
         return self._states.keys()
@@ -148,7 +148,6 @@ class RocksDBBase(StateBase):
                 else:
                     batch.put(key, value)
             self._database.write(batch, self._write_options)
-        state.cache.wrote(changes)
 
     def bulk_load(self) -> RocksDBLoad:
         return RocksDBLoad(self._states, self._directory.scratch_path, self._settings)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.server.storage.base import BaseImage, RecordSource
-from queryable_state.server.storage.record_cache import RecordCache
 from queryable_state.server.storage.rocksdb_errors import translated, translating
 
 if TYPE_CHECKING:
@@ -17,12 +16,10 @@ if TYPE_CHECKING:
 class RocksDBRecords(RecordSource):
     """The live records of one column family."""
 
-    def __init__(self, family: Rdict, handle: ColumnFamily, cache_bytes: int) -> None:
+    def __init__(self, family: Rdict, handle: ColumnFamily) -> None:
         self.family = family
         self.handle = handle
         self._get = family.get
-        self.cache = RecordCache(self.reader(), cache_bytes)
-        """What queries read; to be told of every write, before it shows."""
 
     def reader(self) -> Callable[[bytes], bytes | None]:
         read = self._get
@@ -34,9 +31,6 @@ class RocksDBRecords(RecordSource):
                 raise translated(error, "read") from error
 
         return get
-
-    def query_reader(self) -> Callable[[bytes], bytes | None]:
-        return self.cache.get
 
     def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
         with translating("read"):

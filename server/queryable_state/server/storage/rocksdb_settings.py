@@ -26,9 +26,6 @@ class RocksDBSettings:
     block_bytes: int = 4 * 1024
     """Size of one block: what a read takes from disk and keeps in the cache."""
 
-    record_cache_bytes: int = 32 * 1024 * 1024
-    """Records that queries read, kept whole in front of the tables of one state."""
-
     write_buffer_bytes: int = 16 * 1024 * 1024
     """Size at which the memtable of one state is written out."""
 

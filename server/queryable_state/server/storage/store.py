@@ -143,10 +143,11 @@ class StateStore(ABC):
         """Drop the staged overlay, if any."""
 
     @abstractmethod
-    def commit(self, version: int) -> None:
+    def commit(self, version: int) -> Overlay | None:
         """Make every version up to `version` committed, a staged one among them.
 
-        Idempotent: a version at or below the committed one changes nothing.
+        Returns what became visible by it. Idempotent: a version at or below the
+        committed one changes nothing.
         """
 
     @abstractmethod

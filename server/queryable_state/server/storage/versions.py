@@ -76,17 +76,19 @@ class Versions:
                 self.staged = None
                 self._publish()
 
-    def commit(self, version: int) -> None:
+    def commit(self, version: int) -> Overlay | None:
+        """Returns what became visible by it."""
         with self._lock:
             if version <= self.committed_version:
-                return
-            staged = self.staged
+                return None
+            staged, visible = self.staged, None
             if staged is not None and staged.version <= version:
-                self.staged = None
-                if staged.overlay.state_ids:
+                self.staged, visible = None, staged.overlay
+                if visible.state_ids:
                     self.sealed = (staged, *self.sealed)
             self.committed_version = version
             self._publish()
+            return visible
 
     def readers_at(self, version: int | None) -> tuple[int, Readers]:
         """What a version (None: the committed one) is read with, over the base of this moment."""
