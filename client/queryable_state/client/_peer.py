@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 BATCH_KEYS = 512
 BATCHES_IN_FLIGHT = 4
 # Measured: half of so many keys takes longer than the second message that it costs.
-_DIVIDED_KEYS = 64
+_DIVIDED_KEYS = 16
 # Batches that wait for the window are joined when their deadlines are this near.
 _JOIN_S = 0.02
 _CONNECT_TIMEOUT_S = 2.0
