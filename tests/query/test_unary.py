@@ -16,6 +16,7 @@ from queryable_state.wire.errors import (
     InvalidRequestError,
     KeyTypeError,
     QueryableStateError,
+    Reason,
     UnknownJobError,
     UnknownKeyOrNamespaceError,
     UnknownStateError,
@@ -135,6 +136,23 @@ async def test_the_proxy_of_a_server_answers_what_the_server_owns_among_others(
         for _ in range(2):
             answers = list((await _call(stub.BatchGetKvState, request)).answers)
             assert values_by_position(answers, 108) == {n: float(n) for n in range(100)}
+
+
+async def test_a_key_of_no_key_group_is_refused_in_the_answers_of_a_batch_whoever_is_asked(
+    channel: grpc.aio.Channel, cluster: InProcessCluster, job: InProcessJob
+) -> None:
+    request = query_pb2.BatchGetKvStateRequest(state_name="last", keys=[b"\xff\xffkey"])
+    addresses = cluster.servers[0].addresses
+    async with (
+        grpc.aio.insecure_channel(addresses.proxy) as proxy,
+        grpc.aio.insecure_channel(addresses.query) as owner,
+    ):
+        for asked in (channel, proxy, owner):
+            stub: Any = query_pb2_grpc.QueryableStateStub(asked)
+            for _ in range(2):
+                [answer] = (await _call(stub.BatchGetKvState, request)).answers
+                assert answer.error.reason == Reason.INVALID_REQUEST
+                assert "key group" in answer.error.message
 
 
 async def test_every_server_tells_of_jobs_states_and_owners(

@@ -19,6 +19,7 @@ from queryable_state.wire.rows import Row
 from queryable_state.wire.value_evolution import adapter
 from queryable_state.wire.value_payload import top_decoder, top_encoder, whole_decoder
 from queryable_state.wire.value_scalars import PickleMode
+from queryable_state.wire.varint import varint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -61,12 +62,7 @@ def header_of(schema_version: int, expiry_ms: int | None = None) -> bytes:
     """The bytes before a payload."""
     if not 0 <= schema_version <= _MAX_VERSION:
         raise InvalidRequestError(f"schema version {schema_version}: it is 0 to {_MAX_VERSION}")
-    number = bytearray()
-    rest = schema_version
-    while rest > 0x7F:
-        number.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    number.append(rest)
+    number = varint(schema_version)
     if expiry_ms is None:
         return bytes((CODEC_FIELDS,)) + number
     return bytes((CODEC_FIELDS | HAS_EXPIRY,)) + number + _packed_expiry(expiry_ms)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from queryable_state.v1 import query_pb2
+from queryable_state.wire.varint import varint
 
 if TYPE_CHECKING:
     from queryable_state.wire.errors import QueryableStateError
@@ -17,15 +18,9 @@ def frame_of(answer: query_pb2.Answer) -> bytes:
     """The serialized `StreamKvStateResponse` of an answer."""
     # Put around it here: a message in another one is a copy of all its values.
     serialized = answer.SerializeToString()
-    length = len(serialized)
-    head = bytearray(_ANSWER_TAG)
-    while length > 0x7F:
-        head.append(length & 0x7F | 0x80)
-        length >>= 7
-    head.append(length)
-    return bytes(head) + serialized
+    return _ANSWER_TAG + varint(len(serialized)) + serialized
 
 
-def refusal_of(query_id: int, refusal: QueryableStateError) -> bytes:
-    """The frame that refuses a whole query."""
-    return frame_of(query_pb2.Answer(id=query_id, last=True, error=refusal.to_proto()))
+def refusal_of(query_id: int, error: QueryableStateError) -> query_pb2.Answer:
+    """The answer that refuses a whole query."""
+    return query_pb2.Answer(id=query_id, last=True, error=error.to_proto())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from queryable_state.server.query.own_answer import own_answer
 from queryable_state.server.query.owner_calls import OwnerCalls
 from queryable_state.server.query.proxied_explain import ProxiedExplain
 from queryable_state.server.query.proxied_measure import measured_by_owners
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
     from queryable_state.server.query.explained import Explained
     from queryable_state.server.query.location_table import LocationTable
-    from queryable_state.server.query.router import Deliver, Engine, QuerySession
+    from queryable_state.server.query.router import Deliver, Engine
     from queryable_state.server.query.scan_query import ScanQuery
     from queryable_state.wire.located_state import LocatedState
 
@@ -49,12 +48,12 @@ class ProxyRouter(Router):
         self._channels = Channels()
         self._calls = OwnerCalls(self._channels)
         self._sessions: set[ProxySession] = set()
-        self._unary: dict[bool, QuerySession] = {}
+        self._unary: dict[bool, ProxySession] = {}
         """Of calls outside of streams; those that may wait for a commit stand in no others' way."""
         self._waiting: dict[int, tuple[list[query_pb2.Answer], asyncio.Future[None]]] = {}
         self._last_id = 0
 
-    def session(self, deliver: Deliver) -> QuerySession:
+    def session(self, deliver: Deliver) -> ProxySession:
         session = ProxySession(
             deliver,
             self._locations,
@@ -68,12 +67,6 @@ class ProxyRouter(Router):
         return session
 
     async def answers(self, query: query_pb2.Query) -> list[query_pb2.Answer]:
-        located = self._locations.cached(query.state_id)
-        if located is not None:
-            by_owner = located.split(query.keys)
-            answer = own_answer(query, by_owner, self._engine, self._server_id)
-            if answer is not None:
-                return [answer]
         may_wait = bool(query.min_version or query.max_staleness_ms)
         session = self._unary.get(may_wait)
         if session is None:
@@ -86,9 +79,9 @@ class ProxyRouter(Router):
         # Before it is asked: what is answered here is delivered in the same turn.
         self._waiting[query.id] = (parts, ended)
         try:
-            frame = session.ask(query, request.SerializeToString())
-            if frame is not None:
-                return [query_pb2.StreamKvStateResponse.FromString(frame).answer]
+            answer = session.answer(query, request.SerializeToString())
+            if answer is not None:
+                return [answer]
             await ended
         finally:
             del self._waiting[query.id]

@@ -6,7 +6,6 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.server.query.answer_frames import frame_of, refusal_of
-from queryable_state.server.query.own_answer import own_answer
 from queryable_state.server.query.proxied_query import Part, ProxiedQuery
 from queryable_state.server.query.retries import delay_s, is_retried, no_owner
 from queryable_state.server.query.router import QuerySession
@@ -69,6 +68,11 @@ class ProxySession(QuerySession):
         self._closing: asyncio.Task[None] | None = None
 
     def ask(self, query: query_pb2.Query, frame: bytes) -> bytes | None:
+        answer = self.answer(query, frame)
+        return None if answer is None else frame_of(answer)
+
+    def answer(self, query: query_pb2.Query, frame: bytes) -> query_pb2.Answer | None:
+        """What `ask` returns, not made a frame yet."""
         if query.id >= _PART_IDS or query.id in self._queries:
             return refusal_of(
                 query.id,
@@ -83,9 +87,10 @@ class ProxySession(QuerySession):
                 by_owner = located.split(query.keys)
             except InvalidRequestError as refusal:
                 return refusal_of(query.id, refusal)
-            answer = own_answer(query, by_owner, self._engine, self._server_id)
-            if answer is not None:
-                return frame_of(answer)
+            if len(by_owner) == 1:
+                answer = self._own_answer(query, next(iter(by_owner)))
+                if answer is not None:
+                    return answer
         query.deadline_ms = deadline_ms = query.deadline_ms or self._default_deadline_ms
         wait_s = max(deadline_ms * 0.9, deadline_ms - 50) / 1000
         proxied = ProxiedQuery(query, frame, self._loop.time() + wait_s)
@@ -116,6 +121,17 @@ class ProxySession(QuerySession):
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._upstreams.aclose()
         self._on_closed(self)
+
+    def _own_answer(self, query: query_pb2.Query, owner: Owner) -> query_pb2.Answer | None:
+        """The whole answer where this process owns the keys and has nothing to ask again."""
+        if self._engine is None or owner.server_id != self._server_id:
+            return None
+        answer = self._engine.answer(query)
+        if answer is None:
+            return None
+        if answer.HasField("error"):
+            return None if is_retried(answer.error) else answer
+        return None if any(is_retried(failed.error) for failed in answer.failed) else answer
 
     async def _own_answer_later(self, engine: Engine, part: Part, query: query_pb2.Query) -> None:
         self._on_answer(part, await engine.answer_later(query), None)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
 
-from queryable_state.server.query.answer_frames import refusal_of
+from queryable_state.server.query.answer_frames import frame_of, refusal_of
 from queryable_state.server.query.checks import check_query
 from queryable_state.server.query.open_streams import stopping
 from queryable_state.v1 import query_pb2
@@ -72,7 +72,7 @@ class StreamDialog:
                 raise InvalidRequestError("only the first frame of a stream may be a hello")
             self._admit(query, len(frame))
         except QueryableStateError as refusal:
-            return refusal_of(query.id, refusal)
+            return frame_of(refusal_of(query.id, refusal))
         # Counted before it is asked: parts, the last one too, may be delivered meanwhile.
         self._unanswered += 1
         answer = self._session.ask(query, frame)

@@ -1,0 +1,16 @@
+"""Numbers in as few bytes as they need: base 128, lowest group first, as protobuf has them.
+
+Source: https://protobuf.dev/programming-guides/encoding/#varints
+"""
+
+from __future__ import annotations
+
+
+def varint(number: int) -> bytes:
+    """A number of at least 0."""
+    encoded = bytearray()
+    while number > 0x7F:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)
