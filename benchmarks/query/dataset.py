@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 QUERYABLE_NAME = "benchmark"
+MAX_PARALLELISM = 128
 REVISION_LENGTH = 3
 REVISIONS = 16**REVISION_LENGTH
 BATCH_KEYS = 100

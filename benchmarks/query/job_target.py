@@ -16,7 +16,7 @@ import numpy as np
 import psutil
 import pyarrow as pa
 
-from benchmarks.query.dataset import QUERYABLE_NAME
+from benchmarks.query.dataset import MAX_PARALLELISM, QUERYABLE_NAME
 from queryable_state.server.coordinator import Coordinator
 from queryable_state.server.settings import CoordinatorSettings, StateServerSettings
 from queryable_state.server.state_server.launch import ensure_server
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from queryable_state.server.state_server.server_directory import ServerAddresses
 
 PARALLELISM = 2
-MAX_PARALLELISM = 128
 
 
 class JobTarget:

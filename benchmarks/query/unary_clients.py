@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import grpc.aio
 
 from benchmarks.closed_loop import LoopSample, closed_loop
-from benchmarks.query.dataset import QUERYABLE_NAME, REVISION_LENGTH
+from benchmarks.query.dataset import MAX_PARALLELISM, QUERYABLE_NAME, REVISION_LENGTH
 from benchmarks.query.go_asking import GoAsking
 from queryable_state.v1 import query_pb2, query_pb2_grpc
 from queryable_state.wire.key_groups import KeyGroups
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
 
     from benchmarks.query.dataset import Dataset
-
-MAX_PARALLELISM = 128
 
 
 class UnaryKeys:

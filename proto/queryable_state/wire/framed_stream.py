@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 # Answers are bounded by the server's limits; this is what no server is set to.
 _MOST_FRAME_BYTES = 1 << 30
 
-# The first byte of a `StreamKvStateResponse` that is an error: field 3, length-delimited.
-_ERROR_TAG = (3 << 3 | 2).to_bytes(1, "big")
+# The first byte of a `StreamKvStateResponse` that is an error: of its field, length-delimited.
+_ERROR_TAG = (query_pb2.StreamKvStateResponse.ERROR_FIELD_NUMBER << 3 | 2).to_bytes(1, "big")
 
 
 class FramedStream(asyncio.Protocol):
