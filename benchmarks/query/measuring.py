@@ -8,6 +8,7 @@ import gc
 import sys
 from collections import defaultdict
 from dataclasses import dataclass, field
+from itertools import product
 from typing import TYPE_CHECKING
 
 from benchmarks.figures import thousands
@@ -64,18 +65,21 @@ async def measure(
 ) -> Samples:
     """Runs every loop of the plan; the peers alternate, every other round backwards.
 
+    Loops that ask one peer different things stand next to each other, in either order, so that
+    their ratio is not that of the machine a minute later.
+
     Raises `WrongAnswerError` where any answer, or at the end any of all values, is wrong.
     """
     samples = Samples()
     for number in range(plan.rounds):
         turn = list(measured) if number % 2 == 0 else list(reversed(measured))
-        for question, counts in plan.in_flight.items():
-            for in_flight in counts:
-                for one in turn:
-                    if question in one.asking.questions:
-                        sample = await _closed_loop(one, question, in_flight, plan)
-                        samples.closed[question][one.asking.name, in_flight].append(sample)
-                        _say(number, one.asking.name, f"{question} {in_flight:5} in flight", sample)
+        questions = list(plan.in_flight) if number % 2 == 0 else list(reversed(plan.in_flight))
+        for in_flight in sorted({count for counts in plan.in_flight.values() for count in counts}):
+            for one, question in product(turn, questions):
+                if in_flight in plan.in_flight[question] and question in one.asking.questions:
+                    sample = await _closed_loop(one, question, in_flight, plan)
+                    samples.closed[question][one.asking.name, in_flight].append(sample)
+                    _say(number, one.asking.name, f"{question} {in_flight:5} in flight", sample)
         if plan.open_loops:
             await _search_rates(
                 [one for one in turn if one.asking.name in open_looped], plan, samples

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.state_server.owner import KEYS, PARALLELISM, VALUES, key_of
 
-from queryable_state.server.state_server.record_cache import RecordCache
+from queryable_state.server.state_server.record_cache import ABSENT, RecordCache
 from queryable_state.server.storage.overlay import StateOverlay
 from queryable_state.v1 import query_pb2
 
@@ -38,8 +38,8 @@ def test_what_is_known_is_what_is_committed(
     committed: dict[bytes, bytes] = {}
     for step, key, payload in steps:
         if step == "read":
-            if cache.get(key) is None and key in committed:
-                cache.keep(key, committed[key])
+            if cache.get(key) is None:
+                cache.keep(key, committed.get(key, ABSENT))
         elif step == "clear":
             committed.pop(key, None)
             cache.wrote(StateOverlay({}, cleared=(key,)))
@@ -51,7 +51,7 @@ def test_what_is_known_is_what_is_committed(
                 committed[key] = value
         known = cache.get_all([b"a", b"b", b"c", b"d"])
         assert all(
-            value in (None, committed.get(key))
+            value in (None, committed.get(key, ABSENT))
             for key, value in zip((b"a", b"b", b"c", b"d"), known, strict=True)
         )
 
@@ -95,6 +95,18 @@ def test_what_a_commit_changes_stays_known() -> None:
     assert cache.get_all([b"a", b"never read"]) == [VALUE + b"2", None]
 
 
+def test_that_there_is_nothing_is_known_until_a_commit_writes_it() -> None:
+    cache = RecordCache()
+    cache.keep(b"a", ABSENT)
+    assert cache.get(b"a") == ABSENT
+    cache.wrote(StateOverlay({b"a": VALUE}))
+    assert cache.get(b"a") == VALUE
+    cache.wrote(StateOverlay({b"a": None}))
+    assert cache.get(b"a") == ABSENT
+    cache.wrote(StateOverlay({b"a": EXPIRING}))
+    assert cache.get(b"a") is None
+
+
 def test_a_value_that_may_expire_takes_the_place_of_none() -> None:
     cache = RecordCache()
     cache.keep(b"a", VALUE)
@@ -110,7 +122,7 @@ def test_a_commit_of_very_many_keys_leaves_nothing_older(read: int) -> None:
         cache.keep(name, VALUE)
     changes: dict[bytes, bytes | None] = dict.fromkeys(names, VALUE + b"2")
     cache.wrote(StateOverlay({**changes, b"0": None}))
-    assert cache.get(b"0") is None
+    assert cache.get(b"0") in (None, ABSENT)
     assert cache.get(b"1") in (None, VALUE + b"2")
 
 
@@ -132,6 +144,26 @@ async def test_every_answer_is_of_the_newest_batch_whatever_was_read_before(owne
         assert values(owner, *names) == values(owner, *names) == expected
         if version == 3:
             await owner.fold(version)
+
+
+@pytest.mark.parametrize("read", [query_pb2.POINT, query_pb2.SIZE, query_pb2.EXISTS])
+def test_a_key_that_was_missing_is_found_from_the_batch_on_that_writes_it(
+    owner: Owner, read: query_pb2.ReadKind.ValueType
+) -> None:
+    owner.own_all()
+    owner.seal(0, {"a": 1})
+    owner.commit(0)
+    for _ in range(2):
+        answer = owner.ask("new", "a", "never", read=read)
+        assert list(answer.missing) == [0, 2]
+        assert len(answer.values) == 1
+    owner.seal(1, {"new": 2})
+    assert list(owner.ask("new", "a", "never", read=read).missing) == [0, 2]
+    owner.commit(1)
+    for _ in range(2):
+        answer = owner.ask("never", "new", "first asked now", read=read)
+        assert list(answer.missing) == [0, 2]
+        assert len(answer.values) == 1
 
 
 def test_an_uncommitted_read_sees_what_is_sealed_and_a_committed_one_never_does(

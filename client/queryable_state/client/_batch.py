@@ -102,9 +102,12 @@ class Batch:
         """
         values = answer.values
         if self.pending is None and len(values) == len(self.keys) and not answer.indexes:
-            assert self.codecs is not None
-            reading = Reading(self.codecs, answer.info)
+            reading = self._reading(answer)
             self.waiters.found_all(states_of(self.lane.answer_type, list(values), reading))
+            return ()
+        missing = answer.missing
+        if self.pending is None and list(missing) == list(range(len(self.keys))):
+            self._missing(missing, self._reading(answer))
             return ()
         return self._settle_part(answer)
 
@@ -169,16 +172,19 @@ class Batch:
                 f"values for {len(indexes)} positions of {len(self.keys)} keys"
             )
         pending.difference_update(settled)
-        assert self.codecs is not None
-        reading = Reading(self.codecs, answer.info)
+        reading = self._reading(answer)
         answer_type = self.lane.answer_type
         for position, value in zip(indexes, answer.values, strict=True):
             self.waiters.found(position, answer_type(value, reading))
-        for position in missing:
-            self.waiters.missing(position, reading, lambda at=position: self._missing_error(at))  # type: ignore[misc]
+        self._missing(missing, reading)
         return failures
 
-    def _missing_error(self, position: int) -> QueryableStateError:
+    def _reading(self, answer: query_pb2.Answer) -> Reading:
         assert self.codecs is not None
-        decoded = self.lane.options.question.decoded
-        return self.lane.missing_error(partial(decoded, self.keys[position], self.codecs))
+        return Reading(self.codecs, answer.info)
+
+    def _missing(self, positions: Iterable[int], reading: Reading) -> None:
+        keys, codecs, text = self.keys, reading.codecs, self.lane.missing_text_of
+        missing = self.waiters.missing
+        for position in positions:
+            missing(position, reading, partial(text, keys[position], codecs))

@@ -96,6 +96,7 @@ class Dispatcher:
             self._discharge(batch)
             batch.fail(batch.left(), problem)
             return
+        batch.lane.flush_soon()
         for positions, error in failures:
             self.failed(batch, positions, error)
         if answer.last:

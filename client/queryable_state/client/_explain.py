@@ -121,7 +121,7 @@ class ExplainedLookup:
             reading = Reading(codecs, response.info)
             state = state_of(located.registration.kind, response.records, reading)
         elif isinstance(refusal, UnknownKeyOrNamespaceError):
-            refusal = self._lane.missing_error(lambda: self._key)
+            refusal = UnknownKeyOrNamespaceError(self._lane.missing_text(self._key))
         return Explanation(
             key=self._key,
             state=state,

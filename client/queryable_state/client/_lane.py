@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from queryable_state.client._consistency import Consistency
@@ -12,7 +11,7 @@ from queryable_state.client._question import VALUE, Question
 from queryable_state.client._state import KvState
 from queryable_state.client._waiters import JoinedWaiters
 from queryable_state.v1 import query_pb2
-from queryable_state.wire.errors import QueryableStateError, UnknownKeyOrNamespaceError
+from queryable_state.wire.errors import QueryableStateError
 from queryable_state.wire.store_keys import VOID_NAMESPACE
 
 if TYPE_CHECKING:
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from queryable_state.client._handle import StateHandle
     from queryable_state.client._reading import Reading
     from queryable_state.client._waiters import Waiters
+    from queryable_state.wire.records import StateCodecs
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +130,14 @@ class Lane:
             self._dispatcher.submit(self, keys, waiters, deadline)
             return
         self.groups.append((keys, waiters))
+        self.flush_soon()
+
+    def flush_soon(self) -> None:
+        """Sends what is gathered by whoever runs before the end of this turn.
+
+        Called where answers were just handed out: who waited for them runs first and asks again,
+        and that goes out before the loop looks at what else has come.
+        """
         if not self.scheduled:
             self.scheduled = True
             self._dispatcher.call_soon(self.flush)
@@ -183,17 +191,18 @@ class Lane:
             return afresh(self.refusal)
         return type(error)(f"key of {self.describe()}: {error.message}", reason=error.reason)
 
-    def missing_error(self, asked: Callable[[], Any]) -> UnknownKeyOrNamespaceError:
-        """What a query for one key, or entry, without a value raises; `asked` gives that."""
-        return UnknownKeyOrNamespaceError.worded_later(partial(self._missing_text, asked))
-
-    def _missing_text(self, asked: Callable[[], Any]) -> str:
+    def missing_text(self, asked: Any) -> str:
+        """The error text of one key, or entry, without a value."""
         namespace = self.options.namespace
         where = "" if namespace in (b"", VOID_NAMESPACE) else f" in namespace {namespace.hex()}"
         return (
-            f"nothing is stored under {self.options.question.describe(asked())}{where} of "
+            f"nothing is stored under {self.options.question.describe(asked)}{where} of "
             f"{self.describe()}"
         )
+
+    def missing_text_of(self, key: bytes, codecs: StateCodecs) -> str:
+        """The same for a wire key that `codecs` made."""
+        return self.missing_text(self.options.question.decoded(key, codecs))
 
     def _refuse(self, key: object) -> NoReturn:
         assert self.refusal is not None

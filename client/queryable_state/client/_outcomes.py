@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from queryable_state.client._waiters import Waiters, picked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from queryable_state.client._reading import Reading
     from queryable_state.wire.errors import QueryableStateError
@@ -71,7 +71,7 @@ class OutcomeWaiters(Waiters):
     def found(self, position: int, state: Any) -> None:
         self._outcomes.put(self._positions[position], state)
 
-    def missing(self, position: int, reading: Reading, error: Any) -> None:
+    def missing(self, position: int, reading: Reading, text: Callable[[], str]) -> None:
         self._outcomes.missing(self._positions[position], reading)
 
     def fail(self, positions: Iterable[int], error: QueryableStateError) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from queryable_state.client._elements import Presence
 from queryable_state.client._errors import afresh
+from queryable_state.wire.errors import UnknownKeyOrNamespaceError
 
 if TYPE_CHECKING:
     import asyncio
@@ -35,10 +36,8 @@ class Waiters(ABC):
         """One key has a value."""
 
     @abstractmethod
-    def missing(
-        self, position: int, reading: Reading, error: Callable[[], QueryableStateError]
-    ) -> None:
-        """One key has none; `error` makes what a single query raises then."""
+    def missing(self, position: int, reading: Reading, text: Callable[[], str]) -> None:
+        """One key has none; `text` words the error that a single query raises then."""
 
     @abstractmethod
     def fail(self, positions: Iterable[int], error: QueryableStateError) -> None:
@@ -76,12 +75,10 @@ class FutureWaiters(Waiters):
         if not future.done():
             future.set_result(state)
 
-    def missing(
-        self, position: int, reading: Reading, error: Callable[[], QueryableStateError]
-    ) -> None:
+    def missing(self, position: int, reading: Reading, text: Callable[[], str]) -> None:
         future = self.futures[position]
         if not future.done():
-            future.set_exception(error())
+            future.set_exception(UnknownKeyOrNamespaceError.worded_later(text))
 
     def fail(self, positions: Iterable[int], error: QueryableStateError) -> None:
         for position in positions:
@@ -107,9 +104,7 @@ class PresenceWaiters(FutureWaiters):
 
     __slots__ = ()
 
-    def missing(
-        self, position: int, reading: Reading, error: Callable[[], QueryableStateError]
-    ) -> None:
+    def missing(self, position: int, reading: Reading, text: Callable[[], str]) -> None:
         self.found(position, Presence(None, reading))
 
 
@@ -135,11 +130,9 @@ class JoinedWaiters(Waiters):
         group, start = self._group(position)
         group.found(position - start, state)
 
-    def missing(
-        self, position: int, reading: Reading, error: Callable[[], QueryableStateError]
-    ) -> None:
+    def missing(self, position: int, reading: Reading, text: Callable[[], str]) -> None:
         group, start = self._group(position)
-        group.missing(position - start, reading, error)
+        group.missing(position - start, reading, text)
 
     def fail(self, positions: Iterable[int], error: QueryableStateError) -> None:
         for position in positions:

@@ -135,7 +135,7 @@ class AmbiguousJobError(QueryableStateError):
 class UnknownKeyOrNamespaceError(QueryableStateError, KeyError):
     """Nothing is stored under this key and namespace."""
 
-    default_reason = Reason.UNKNOWN_KEY
+    default_reason = reason = Reason.UNKNOWN_KEY
 
     @classmethod
     def worded_later(cls, wording: Callable[[], str]) -> Self:
@@ -144,7 +144,6 @@ class UnknownKeyOrNamespaceError(QueryableStateError, KeyError):
         That there is nothing is an answer like any other: who gets thousands of them reads none.
         """
         error = cls.__new__(cls)
-        error.reason = cls.default_reason
         error._wording = wording
         return error
 

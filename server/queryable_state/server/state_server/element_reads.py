@@ -6,6 +6,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from queryable_state.server.state_server.key_reads import expires, no_key_group
+from queryable_state.server.state_server.record_cache import ABSENT
 from queryable_state.v1 import query_pb2, registration_pb2
 from queryable_state.wire.errors import (
     CorruptDataError,
@@ -101,11 +102,9 @@ class _OneRecord:
         value = None if records is None else records.get(key)
         if value is None:
             value = read(key)
-            if value is None:
-                return []
             if records is not None:
-                records.keep(key, value)
-        return _live([value], judged_ms)
+                records.keep(key, ABSENT if value is None else value)
+        return _live([value], judged_ms) if value else []
 
 
 class _ManyRecords:

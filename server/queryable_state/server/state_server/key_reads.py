@@ -7,6 +7,7 @@ from itertools import repeat
 from operator import concat
 from typing import TYPE_CHECKING, Protocol, cast
 
+from queryable_state.server.state_server.record_cache import ABSENT
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import CorruptDataError, InvalidRequestError
 from queryable_state.wire.store_keys import VOID_NAMESPACE
@@ -111,8 +112,9 @@ def read_points(
     found: list[bytes | None]
     found = [None] * len(keys) if records is None else records.get_all(store_keys)
     missing: list[int] = []
-    # No value is empty: it has a header.
     if not all(found):
+        missing = [position for position, value in enumerate(found) if value == ABSENT]
+    if None in found:
         points, slots = readers.points(), route.slots
         for position in [position for position, value in enumerate(found) if value is None]:
             key, store_key = keys[position], store_keys[position]
@@ -126,6 +128,8 @@ def read_points(
             value = read(store_key)
             if value is None:
                 missing.append(position)
+                if records is not None:
+                    records.keep(store_key, ABSENT)
                 continue
             if value[0] & HAS_EXPIRY:
                 try:
@@ -139,8 +143,8 @@ def read_points(
             elif records is not None:
                 records.keep(store_key, value)
             found[position] = value
-    values = [value for value in found if value is not None] if missing or failures else found
-    fitting = cast("list[bytes]", values)
+        missing.sort()
+    fitting = cast("list[bytes]", list(filter(None, found)) if missing or failures else found)
     if sum(map(len, fitting)) > limits.answer_bytes:
         fitting = _fitting(found, limits.answer_bytes, failures)
     return fitting, missing
@@ -150,7 +154,7 @@ def _fitting(found: Sequence[bytes | None], left: int, failures: AnswerFailures)
     """The first values that fit in an answer of so many bytes; the others fail."""
     values: list[bytes] = []
     for position, value in enumerate(found):
-        if value is not None:
+        if value:
             left -= len(value)
             if left < 0:
                 failures.add_too_large(position)

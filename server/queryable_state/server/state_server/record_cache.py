@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from queryable_state.server.storage.overlay import StateOverlay
 
 CAPACITY_BYTES = 64 * 1024 * 1024
+
+ABSENT = b""
+"""Stands for the record of a key that has none: no record is empty, it has a header."""
 _RECORD_OVERHEAD_BYTES = 300
 """Two `bytes` objects and their place in the dictionary, about."""
 
@@ -21,14 +24,13 @@ _MOST_CHANGED_SINGLY = 4096
 
 
 class RecordCache:
-    """Committed records by store key, over all stores of the state on this server.
+    """Committed records by store key, or that there is none, over all stores of the state here.
 
     On the event loop alone: what is kept was read in the turn in which it was committed, and
     every commit tells which records it has written. So many keys are answered by one look at
     a dictionary, whichever stores have them and whatever lies over their bases.
 
-    A key without a record is not kept, to learn that again is cheap; nor is what may expire,
-    so that nothing that is kept has to be judged.
+    What may expire is not kept, so that nothing that is kept has to be judged.
     """
 
     __slots__ = ("_bytes", "_capacity_bytes", "_records")
@@ -39,17 +41,17 @@ class RecordCache:
         self._bytes = 0
 
     def get(self, key: bytes) -> bytes | None:
-        """The record under a store key; None: it is not known here."""
+        """The record under a store key, or `ABSENT`; None: it is not known here."""
         return self._records.get(key)
 
     def get_all(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """The records aligned with `keys`; None where one is not known here."""
+        """What `get` says of each key, aligned with `keys`."""
         return list(map(self._records.get, keys))
 
     def keep(self, key: bytes, value: bytes) -> None:
-        """Keeps a committed record that was just read; those kept longest make room."""
+        """Keeps a committed record, or `ABSENT`, just read; those kept longest make room."""
         records = self._records
-        if value[0] & HAS_EXPIRY or key in records:
+        if (value and value[0] & HAS_EXPIRY) or key in records:
             return
         records[key] = value
         self._bytes += _size_of(key, value)
@@ -67,7 +69,9 @@ class RecordCache:
             changed = [key for key in written if key in records]
         for key in changed:
             before, value = records[key], written[key]
-            if value is None or value[0] & HAS_EXPIRY:
+            if value is None:
+                value = ABSENT
+            if value and value[0] & HAS_EXPIRY:
                 del records[key]
                 self._bytes -= _size_of(key, before)
             else:
