@@ -16,25 +16,32 @@ from pathlib import Path
 from benchmarks.arguments import add_common_arguments
 from benchmarks.figures import write_json
 
-PROGRAMS = ("query", "streaming", "mixed", "recovery", "capacity")
+PROGRAMS = ("query", "streaming", "streaming.freshness", "mixed", "recovery", "capacity")
+LONG_PROGRAMS = ("capacity.simulation",)
+"""Run with `--long` only, or by name."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("programs", nargs="*", metavar="PROGRAM", help=f"of {', '.join(PROGRAMS)}")
+    known = PROGRAMS + LONG_PROGRAMS
+    parser.add_argument("programs", nargs="*", metavar="PROGRAM", help=f"of {', '.join(known)}")
     add_common_arguments(parser, quick="a look at each, some minutes in all")
+    parser.add_argument(
+        "--long",
+        action="store_true",
+        help=f"capacity up to 10,000,000 keys, and {', '.join(LONG_PROGRAMS)}; half an hour more",
+    )
     options, passed_on = parser.parse_known_args()
-    if unknown := set(options.programs) - set(PROGRAMS):
-        parser.error(
-            f"no such program: {', '.join(sorted(unknown))}; there are {', '.join(PROGRAMS)}"
-        )
+    if unknown := set(options.programs) - set(known):
+        parser.error(f"no such program: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     if options.quick:
         passed_on.append("--quick")
     figures: dict[str, object] = {}
     failed: list[str] = []
-    for program in options.programs or PROGRAMS:
+    for program in options.programs or (known if options.long else PROGRAMS):
         print(f"== {program}", flush=True)
-        found = run(program, passed_on)
+        long = ["--long"] if options.long and program == "capacity" else []
+        found = run(program, [*passed_on, *long])
         if found is None:
             failed.append(program)
         else:
