@@ -156,14 +156,15 @@ async def test_keys_of_nobody_fail_in_time_and_the_others_are_answered(
 async def test_an_owner_that_never_answers_is_given_up_in_time(
     cluster: InProcessCluster, proxy: ProxyServer
 ) -> None:
-    """The asker learns it from the proxy, which keeps to the asker's deadline."""
+    """The asker learns it from the proxy before its own deadline ends."""
     async with (
         _MuteOwner(cluster) as state_id,
         grpc.aio.insecure_channel(proxy.address) as channel,
         RawStream(channel) as stream,
     ):
-        async with asyncio.timeout(10):
-            [part] = await stream.ask(state_id=state_id, keys=wire_keys("k"), deadline_ms=400)
+        started = time.monotonic()
+        [part] = await stream.ask(state_id=state_id, keys=wire_keys("k"), deadline_ms=400)
+        assert time.monotonic() - started < 0.4
         assert part.error.reason == Reason.DEADLINE_EXCEEDED
         assert proxy.server_id in part.error.message
 
