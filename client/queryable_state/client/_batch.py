@@ -105,10 +105,6 @@ class Batch:
             reading = self._reading(answer)
             self.waiters.found_all(states_of(self.lane.answer_type, list(values), reading))
             return ()
-        missing = answer.missing
-        if self.pending is None and list(missing) == list(range(len(self.keys))):
-            self._missing(missing, self._reading(answer))
-            return ()
         return self._settle_part(answer)
 
     def left(self) -> list[int]:
@@ -176,15 +172,11 @@ class Batch:
         answer_type = self.lane.answer_type
         for position, value in zip(indexes, answer.values, strict=True):
             self.waiters.found(position, answer_type(value, reading))
-        self._missing(missing, reading)
+        codecs, text = reading.codecs, self.lane.missing_text_of
+        for position in missing:
+            self.waiters.missing(position, reading, partial(text, self.keys[position], codecs))
         return failures
 
     def _reading(self, answer: query_pb2.Answer) -> Reading:
         assert self.codecs is not None
         return Reading(self.codecs, answer.info)
-
-    def _missing(self, positions: Iterable[int], reading: Reading) -> None:
-        keys, codecs, text = self.keys, reading.codecs, self.lane.missing_text_of
-        missing = self.waiters.missing
-        for position in positions:
-            missing(position, reading, partial(text, keys[position], codecs))

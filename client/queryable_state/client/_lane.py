@@ -120,9 +120,7 @@ class Lane:
         """Takes a key, as `encode` makes it, that is sent at the end of this turn of the loop."""
         self.keys.append(key)
         self.futures.append(future)
-        if not self.scheduled:
-            self.scheduled = True
-            future.get_loop().call_soon(self.flush)
+        self.flush_soon()
 
     def gather_all(self, keys: list[Any], waiters: Waiters, deadline: float | None = None) -> None:
         """Takes the keys of one call, sent at the end of this turn too; at once with a deadline."""
@@ -133,10 +131,10 @@ class Lane:
         self.flush_soon()
 
     def flush_soon(self) -> None:
-        """Sends what is gathered by whoever runs before the end of this turn.
+        """Sends what is gathered by all who are to run in this turn of the loop before it.
 
-        Called where answers were just handed out: who waited for them runs first and asks again,
-        and that goes out before the loop looks at what else has come.
+        Also called where answers were just handed out: who waited for them runs first and asks
+        again, and that goes out before the loop looks at what else has come.
         """
         if not self.scheduled:
             self.scheduled = True

@@ -68,9 +68,7 @@ class RecordCache:
         else:
             changed = [key for key in written if key in records]
         for key in changed:
-            before, value = records[key], written[key]
-            if value is None:
-                value = ABSENT
+            before, value = records[key], written[key] or ABSENT
             if value and value[0] & HAS_EXPIRY:
                 del records[key]
                 self._bytes -= _size_of(key, before)
