@@ -26,7 +26,8 @@ from queryable_state.server.testing import (
     in_process_coordinator,
 )
 from queryable_state.v1 import query_pb2, registration_pb2
-from queryable_state.wire.status import error_from_call
+from queryable_state.wire.errors import QueryableStateError
+from queryable_state.wire.status import error_from_call, status_of, trailing_metadata
 from queryable_state.wire.types import Types
 
 DEADLINE_S = 10.0
@@ -41,6 +42,8 @@ class Peer(backend_pb2_grpc.StateBackendServicer):
         self.commits: list[backend_pb2.CommitRequest] = []
         self.dropped: list[bytes] = []
         self.openings: list[backend_pb2.OpenSubtasksRequest] = []
+        self.lost_openings = 0
+        """How many times more it loses what it was told to open, once that is noted as open."""
         self.shutdowns = 0
         self.taken_version = 0
         self.seals: list[backend_pb2.SealedSubtask] = []
@@ -194,12 +197,20 @@ class Peer(backend_pb2_grpc.StateBackendServicer):
     def OpenSubtasks(
         self, request: backend_pb2.OpenSubtasksRequest, context: grpc.ServicerContext
     ) -> backend_pb2.OpenSubtasksResponse:
-        for subtask in request.subtasks:
-            plan = self.plan(subtask, request.batch_id)
-            self.open(subtask, request.batch_id, restored=plan.durable)
+        try:
+            for subtask in request.subtasks:
+                plan = self.plan(subtask, request.batch_id)
+                self.open(subtask, request.batch_id, restored=plan.durable)
+        except QueryableStateError as refusal:
+            context.set_trailing_metadata(trailing_metadata(refusal))
+            context.abort(status_of(refusal), refusal.message)
         with self._heard:
             self.openings.append(request)
+            lost = self.lost_openings > 0
+            self.lost_openings -= lost
             self._heard.notify_all()
+        if lost:
+            context.abort(grpc.StatusCode.UNAVAILABLE, "what was opened is lost")
         return backend_pb2.OpenSubtasksResponse()
 
     def Begin(self, request: object, context: grpc.ServicerContext) -> NoReturn:

@@ -137,6 +137,19 @@ def test_state_waits_for_a_first_server_and_who_asks_is_told_to_come_again(
             located(job, "of no operator")
 
 
+def test_what_is_noted_as_open_and_came_to_nothing_is_opened_again(tmp_path: Path) -> None:
+    with driver(tmp_path) as job:
+        run(job, 0)
+    with driver(tmp_path) as job:
+        committed(job)
+        peer = job.peer()
+        peer.lost_openings = 2
+        recover(job)
+        assert job.coordinator.await_recovered(QUERY, 10.0)
+        assert peer.lost_openings == 0
+        assert opened(peer) == sorted([("op", 0, 2), ("op", 1, 2)] * 3)
+
+
 def test_what_was_sealed_of_the_planned_batch_is_opened_with_it(tmp_path: Path) -> None:
     with driver(tmp_path) as job:
         run(job, 0)
@@ -196,7 +209,7 @@ def test_an_operator_the_run_has_no_more_is_forgotten(tmp_path: Path) -> None:
         until(lambda: len(peer.heartbeat().owned) == 2)
         assert [s.operator_uid for s in peer.heartbeat().owned] == ["op", "op"]
         assert [s.queryable_name for s in job.coordinator.states()] == ["state of op"]
-        assert not peer.openings, "what is open stays as it is"
+        assert opened(peer) == [("op", 0, 2), ("op", 1, 2)], "asked once whether it is open"
 
 
 def test_what_a_lost_server_had_is_opened_on_another_while_no_batch_runs(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Any
 
 import grpc.aio
 import pytest
+from tests.state_server.conftest import until
 
 from queryable_state.client import QueryableStateClient
 from queryable_state.internal.v1 import backend_pb2
@@ -21,6 +23,8 @@ from queryable_state.wire.status import error_from_call
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.state_server.gated_files import Gate
 
     from queryable_state.server.testing.cluster import InProcessJob
 
@@ -74,6 +78,12 @@ async def until_open(cluster: InProcessCluster, job: InProcessJob, subtasks: int
             await asyncio.sleep(0.005)
 
 
+async def recovered(cluster: InProcessCluster, job: InProcessJob) -> None:
+    """Waits until the coordinator says that what the job goes on from is open."""
+    coordinator = cluster.coordinator.coordinator
+    assert await asyncio.to_thread(coordinator.await_recovered, job.query_id, DEADLINE_S)
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("parallelism", [1, 2, 3])
 async def test_a_restarted_job_answers_before_a_batch_and_goes_on_behind(
@@ -108,6 +118,27 @@ async def test_another_parallelism_in_the_same_driver_is_opened_without_a_batch(
         assert await answers(cluster, job) == after(0)
         await job.run(1, batch(1))
         assert await answers(cluster, job) == after(0, 1)
+
+
+async def test_a_lease_that_takes_the_former_parallelism_leaves_what_is_being_opened(
+    tmp_path: Path, gate: Gate, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "queryable_state")
+    gated = JobConfig(state_root=f"gated://{tmp_path / 'state'}", checkpoint_interval_ms=0)
+    async with InProcessCluster(tmp_path, config=gated) as cluster:
+        [server] = cluster.servers
+        job = sensors(cluster)
+        await job.run(0, batch(0))
+        gate.close_for("/operator/")
+        job = job.restart(parallelism=1)
+        assert job.recover()
+        await until(lambda: gate.waiting > 0)
+        await server.renew_lease()
+        assert not list(server.table.subtasks())
+        gate.open()
+        await recovered(cluster, job)
+        assert await answers(cluster, job) == after(0)
+    assert "overtaken" not in caplog.text
 
 
 async def test_what_a_killed_server_held_is_answered_by_another_while_no_batch_runs(

@@ -38,12 +38,15 @@ _SETTLED_S = 3.0
 _OPEN_S = 2.0
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class _Run:
     query_id: bytes
     run_id: bytes
     config_id: str
     operators: Sequence[OperatorLayout]
+    confirmed: bool = False
+    """Whether every owner has said that its subtasks are open. An opening the coordinator has
+    noted may have come to nothing on its server, which never heard so: then this is how to know."""
 
     @property
     def uids(self) -> set[str]:
@@ -185,6 +188,8 @@ class Reopening:
             job = books.jobs.find(run.query_id)
             if job is not None and job.begun > books.commits.version(run.query_id):
                 return False
+            if not run.confirmed:
+                return True
             for wanted in run.operators:
                 operator = books.placement.operator(run.query_id, wanted.uid)
                 if operator is None or operator.parallelism != wanted.parallelism:
@@ -213,16 +218,20 @@ class Reopening:
         for operator in run.operators:
             self._plans.states(root, operator.uid)
         executors = self._engine.live_executors()
-        failures = self._links.open_subtasks(
-            self._requests(run, info, root, version, executors), _OPEN_S
-        )
+        requests = self._requests(run, info, root, version, executors)
+        run.confirmed = False
+        failures = self._links.open_subtasks(requests, _OPEN_S)
         if failures:
             raise failures[0]
+        run.confirmed = bool(requests)
 
     def _requests(
         self, run: _Run, info: QueryInfo, root: JobRoot, version: int, executors: int
     ) -> dict[str, backend_pb2.OpenSubtasksRequest]:
-        """What each server has to open, by address; places what has no owner."""
+        """What each server has to open, by address; places what has no owner.
+
+        Before they have confirmed it also what is noted as open: they leave that as it is.
+        """
         books, query_id = self._books, run.query_id
         requests: dict[str, backend_pb2.OpenSubtasksRequest] = {}
         with books.changed:
@@ -249,7 +258,7 @@ class Reopening:
                     run.run_id,
                 )
                 for index in range(operator.parallelism):
-                    if self._is_open(operator, index):
+                    if run.confirmed and self._is_open(operator, index):
                         continue
                     server = self._owner(operator, index, executors, now)
                     request = requests.setdefault(

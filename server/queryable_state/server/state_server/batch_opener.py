@@ -68,10 +68,10 @@ class BatchOpener:
             server_id=server_id,
             newest_batch=self._newest_batch,
         )
-        self._batch_calls: SharedCalls[_Batch] = SharedCalls()
-        self._register_calls: SharedCalls[Sequence[registration_pb2.StateRegistration]] = (
-            SharedCalls()
-        )
+        self._batch_calls: SharedCalls[tuple[bytes, bytes, int], _Batch] = SharedCalls()
+        self._register_calls: SharedCalls[
+            tuple[bytes, str, tuple[bytes, ...]], Sequence[registration_pb2.StateRegistration]
+        ] = SharedCalls()
 
     async def begin(self, request: backend_pb2.BeginRequest) -> backend_pb2.BeginResponse:
         """Begins one attempt at a batch; every refusal leaves all as it was."""
@@ -149,6 +149,10 @@ class BatchOpener:
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 raise outcome
+
+    def is_opening(self, query_id: bytes) -> bool:
+        """Whether a subtask of a job is being opened."""
+        return self._opener.is_opening(query_id)
 
     def forget_job(self, query_id: bytes) -> None:
         """Forgets the clocks of a job's newest batch."""

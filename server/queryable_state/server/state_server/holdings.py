@@ -96,7 +96,8 @@ class Holdings:
             self._opener.forget_all()
             self._owners.forget_all()
         for job in self._table.jobs():
-            if not job.subtasks:
+            # What is being opened was asked for after what is dropped: it goes on.
+            if not job.subtasks and not self._opener.is_opening(job.query_id):
                 self._table.remove_job(job.query_id)
                 self._opener.forget_job(job.query_id)
         self._close(lost)

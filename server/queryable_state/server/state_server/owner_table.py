@@ -35,7 +35,9 @@ class OwnerTable:
         self._server_id = server_id
         self._backend_address = backend_address
         self._owners: dict[SubtaskId, backend_pb2.LocateSubtaskResponse] = {}
-        self._calls: SharedCalls[backend_pb2.LocateSubtaskResponse] = SharedCalls()
+        self._calls: SharedCalls[tuple[SubtaskId, str], backend_pb2.LocateSubtaskResponse] = (
+            SharedCalls()
+        )
 
     async def locate(
         self, request: backend_pb2.LocateSubtaskRequest

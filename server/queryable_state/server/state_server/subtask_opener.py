@@ -69,7 +69,7 @@ class SubtaskOpener:
         self._server_id = server_id
         self._newest_batch = newest_batch
         self._generation = 0
-        self._calls: SharedCalls[OwnedSubtask] = SharedCalls()
+        self._calls: SharedCalls[tuple[SubtaskId, int, int], OwnedSubtask] = SharedCalls()
 
     async def opened(self, subtask_id: SubtaskId, opening: Opening) -> OwnedSubtask:
         """The subtask, open; whoever asked first."""
@@ -77,6 +77,10 @@ class SubtaskOpener:
             (subtask_id, opening.batch_id, self._generation),
             lambda: self._open(subtask_id, opening),
         )
+
+    def is_opening(self, query_id: bytes) -> bool:
+        """Whether a subtask of a query is being opened."""
+        return any(subtask_id.query_id == query_id for subtask_id, _, _ in self._calls.under_way)
 
     def forget_all(self) -> None:
         """What is being opened is not this server's any more."""
@@ -92,19 +96,7 @@ class SubtaskOpener:
         restored = await self._store(subtask_id, opening)
         try:
             self._check_current(subtask_id, opening, generation)
-            opened = await self._link.open_subtask(
-                coordinator_pb2.OpenSubtaskRequest(
-                    subtask=subtask_id.to_proto(),
-                    server_id=self._server_id,
-                    batch_id=opening.batch_id,
-                    restored=restored.planned,
-                    checkpoint_id=restored.checkpoint_id,
-                    broken=restored.broken,
-                    downloaded_bytes=restored.downloaded_bytes,
-                    reused_bytes=restored.reused_bytes,
-                    duration_ms=restored.duration_ms,
-                )
-            )
+            opened = await self._noted(subtask_id, opening, restored)
             self._check_current(subtask_id, opening, generation)
             subtask = OwnedSubtask(
                 subtask_id, restored.store, opened.placement_version, opened.complete_since_batch
@@ -136,6 +128,28 @@ class SubtaskOpener:
             restored,
         )
         return subtask
+
+    async def _noted(
+        self, subtask_id: SubtaskId, opening: Opening, restored: Restored
+    ) -> coordinator_pb2.OpenSubtaskResponse:
+        """The coordinator's word that the subtask is this server's, and noted as open."""
+        request = coordinator_pb2.OpenSubtaskRequest(
+            subtask=subtask_id.to_proto(),
+            server_id=self._server_id,
+            batch_id=opening.batch_id,
+            restored=restored.planned,
+            checkpoint_id=restored.checkpoint_id,
+            broken=restored.broken,
+            downloaded_bytes=restored.downloaded_bytes,
+            reused_bytes=restored.reused_bytes,
+            duration_ms=restored.duration_ms,
+        )
+        while True:
+            known = self._lease.placement_version
+            opened = await self._link.open_subtask(request)
+            # A lease taken meanwhile, and newer, could not take away what is not here yet.
+            if self._lease.placement_version <= max(known, opened.placement_version):
+                return opened
 
     async def _store(self, subtask_id: SubtaskId, opening: Opening) -> Restored:
         if opening.files is not None:
