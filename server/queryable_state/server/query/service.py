@@ -7,7 +7,6 @@ errors into statuses. Who owns a key, and what it holds, is the router's busines
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import grpc.aio
 
+from queryable_state.server.ending_with_status import EndingWithStatus
 from queryable_state.server.query.answer_stream import AnswerStream
 from queryable_state.server.query.batch_read import BatchRead
 from queryable_state.server.query.checks import check_query
@@ -23,28 +23,19 @@ from queryable_state.server.query.explained import explained_response
 from queryable_state.server.query.point_read import PointRead
 from queryable_state.server.query.scan_read import ScanRead
 from queryable_state.v1 import query_pb2
-from queryable_state.wire.errors import (
-    InternalError,
-    QueryableStateError,
-    RetryLaterError,
-)
+from queryable_state.wire.errors import RetryLaterError
 from queryable_state.wire.located_state import location_answer
-from queryable_state.wire.status import status_of, trailing_metadata
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from types import TracebackType
 
+    from queryable_state.server.ending_with_status import Context
     from queryable_state.server.grpc_core import GrpcServer
     from queryable_state.server.query.open_streams import OpenStreams
     from queryable_state.server.query.router import Router, ServiceInfo
     from queryable_state.wire.located_state import LocatedState
 
-_log = logging.getLogger(__name__)
-
 _SERVICE = "queryable_state.v1.QueryableState"
-
-_Context = grpc.aio.ServicerContext[Any, Any]
 
 # A taker of a scan that stands still for so long lets its version go.
 _IDLE_S = 60.0
@@ -61,6 +52,7 @@ class QueryableStateService:
         self._router = router
         self._info = info
         self._streams = streams
+        self._answering = f"the answer of server {info.server_id}"
         self.frame_port = 0
         """Where streams may go without gRPC, as told in hello; 0: nowhere."""
 
@@ -86,17 +78,17 @@ class QueryableStateService:
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, handlers),))
 
     async def GetKvState(
-        self, request: query_pb2.GetKvStateRequest, context: _Context
+        self, request: query_pb2.GetKvStateRequest, context: Context
     ) -> query_pb2.GetKvStateResponse:
-        async with _EndingWithStatus(context, self._info.server_id):
+        async with EndingWithStatus(context, self._answering):
             read = PointRead.of(request, await self._locate(request.job, request.state_name))
             self._admit(read.query, context)
             return read.response(await self._router.answers(read.query))
 
     async def BatchGetKvState(
-        self, request: query_pb2.BatchGetKvStateRequest, context: _Context
+        self, request: query_pb2.BatchGetKvStateRequest, context: Context
     ) -> query_pb2.BatchGetKvStateResponse:
-        async with _EndingWithStatus(context, self._info.server_id):
+        async with EndingWithStatus(context, self._answering):
             read = BatchRead.of(request, await self._locate(request.job, request.state_name))
             self._admit(read.query, context)
             if request.one_cut:
@@ -104,10 +96,10 @@ class QueryableStateService:
             return read.response(await self._router.answers(read.query))
 
     async def ExplainKvState(
-        self, request: query_pb2.GetKvStateRequest, context: _Context
+        self, request: query_pb2.GetKvStateRequest, context: Context
     ) -> query_pb2.ExplainKvStateResponse:
         arrived_ns = time.perf_counter_ns()
-        async with _EndingWithStatus(context, self._info.server_id):
+        async with EndingWithStatus(context, self._answering):
             named = query_pb2.LocateStateRequest(job=request.job, state_name=request.state_name)
             cache_hit = self._router.known(named) is not None
             located = await self._router.locate(named)
@@ -129,8 +121,8 @@ class QueryableStateService:
             )
             return explained_response(read, explained, located, arrived_ns)
 
-    async def ScanKvState(self, request: query_pb2.ScanKvStateRequest, context: _Context) -> None:
-        async with _EndingWithStatus(context, self._info.server_id):
+    async def ScanKvState(self, request: query_pb2.ScanKvStateRequest, context: Context) -> None:
+        async with EndingWithStatus(context, self._answering):
             self._streams.check_serving()
             located = await self._locate(request.job, request.state_name)
             most_ms = request.page_timeout_ms or self._info.default_deadline_ms
@@ -146,17 +138,17 @@ class QueryableStateService:
                         await context.write(message)
 
     async def MeasureState(
-        self, request: query_pb2.MeasureStateRequest, context: _Context
+        self, request: query_pb2.MeasureStateRequest, context: Context
     ) -> query_pb2.MeasureStateResponse:
-        async with _EndingWithStatus(context, self._info.server_id):
+        async with EndingWithStatus(context, self._answering):
             located = await self._locate(request.job, request.state_name)
             timeout_ms = _time_ms(context, self._info.default_deadline_ms)
             return await self._router.measure(
                 located, timeout_ms, placement_version=request.placement_version
             )
 
-    async def StreamKvState(self, _requests: object, context: _Context) -> None:
-        async with _EndingWithStatus(context, self._info.server_id):
+    async def StreamKvState(self, _requests: object, context: Context) -> None:
+        async with EndingWithStatus(context, self._answering):
             stream = AnswerStream(context, self._router, self._info, frame_port=self.frame_port)
             self._streams.add(stream)
             try:
@@ -165,22 +157,22 @@ class QueryableStateService:
                 self._streams.discard(stream)
 
     async def LocateState(
-        self, request: query_pb2.LocateStateRequest, context: _Context
+        self, request: query_pb2.LocateStateRequest, context: Context
     ) -> query_pb2.LocateStateResponse:
-        async with _EndingWithStatus(context, self._info.server_id):
+        async with EndingWithStatus(context, self._answering):
             located = await self._router.locate(request)
             return location_answer(request, located.location)
 
     async def ListJobs(
-        self, request: query_pb2.ListJobsRequest, context: _Context
+        self, request: query_pb2.ListJobsRequest, context: Context
     ) -> query_pb2.ListJobsResponse:
-        async with _EndingWithStatus(context, self._info.server_id):
+        async with EndingWithStatus(context, self._answering):
             return await self._router.list_jobs(request)
 
     async def ListStates(
-        self, request: query_pb2.ListStatesRequest, context: _Context
+        self, request: query_pb2.ListStatesRequest, context: Context
     ) -> query_pb2.ListStatesResponse:
-        async with _EndingWithStatus(context, self._info.server_id):
+        async with EndingWithStatus(context, self._answering):
             return await self._router.list_states(request)
 
     async def _locate(self, job: str, state_name: str) -> LocatedState:
@@ -188,48 +180,13 @@ class QueryableStateService:
             query_pb2.LocateStateRequest(job=job, state_name=state_name)
         )
 
-    def _admit(self, query: query_pb2.Query, context: _Context) -> None:
+    def _admit(self, query: query_pb2.Query, context: Context) -> None:
         """Checks a query and gives it the time its caller has left."""
         check_query(query, self._info.limits, query.ByteSize())
         query.deadline_ms = _time_ms(context, self._info.default_deadline_ms)
 
 
-class _EndingWithStatus:
-    """Ends a call with the status of the error that its block raises; a defect is logged, too.
-
-    A class: `asynccontextmanager` makes a generator for every call.
-    """
-
-    __slots__ = ("_context", "_server_id")
-
-    def __init__(self, context: _Context, server_id: str) -> None:
-        self._context = context
-        self._server_id = server_id
-
-    async def __aenter__(self) -> None:
-        """Nothing is to be done before."""
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if error is None or isinstance(error, grpc.aio.BaseError):
-            return
-        if not isinstance(error, Exception):
-            return
-        refusal = error
-        if not isinstance(refusal, QueryableStateError):
-            _log.error("a query RPC failed", exc_info=error)
-            refusal = InternalError(
-                f"server {self._server_id} failed to answer: {type(error).__name__}; "
-                "its log has the trace"
-            )
-        await self._context.abort(status_of(refusal), refusal.message, trailing_metadata(refusal))
-
-
-def _time_ms(context: _Context, most_ms: int) -> int:
+def _time_ms(context: Context, most_ms: int) -> int:
     """What its caller allows for an answer, and at most so much."""
     remaining_s: float | None = context.time_remaining()
     # None where the caller set no deadline, as grpcurl does.

@@ -7,18 +7,18 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from queryable_state.internal.v1 import backend_pb2, backend_pb2_grpc
+from queryable_state.server.ending_with_status import EndingWithStatus
 from queryable_state.server.state_server.fetches import read_fetches
-from queryable_state.server.state_server.refusals import ending_with_status
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import AsyncIterator
 
+    from queryable_state.server.ending_with_status import Context
     from queryable_state.server.state_server.batch_opener import BatchOpener
     from queryable_state.server.state_server.bulk_thread import BulkThread
     from queryable_state.server.state_server.holdings import Holdings
     from queryable_state.server.state_server.owner_table import OwnerTable
-    from queryable_state.server.state_server.refusals import Context
     from queryable_state.server.state_server.snapshots import Snapshots
     from queryable_state.server.state_server.staging import Staging
 
@@ -50,26 +50,26 @@ class BackendService(backend_pb2_grpc.StateBackendServicer):
     async def LocateSubtask(
         self, request: backend_pb2.LocateSubtaskRequest, context: Context
     ) -> backend_pb2.LocateSubtaskResponse:
-        async with ending_with_status(context, "LocateSubtask"):
+        async with EndingWithStatus(context, "LocateSubtask"):
             return await self._owners.locate(request)
 
     async def OpenSubtasks(
         self, request: backend_pb2.OpenSubtasksRequest, context: Context
     ) -> backend_pb2.OpenSubtasksResponse:
-        async with ending_with_status(context, "OpenSubtasks"):
+        async with EndingWithStatus(context, "OpenSubtasks"):
             await self._opener.open_subtasks(request)
             return backend_pb2.OpenSubtasksResponse()
 
     async def Begin(
         self, request: backend_pb2.BeginRequest, context: Context
     ) -> backend_pb2.BeginResponse:
-        async with ending_with_status(context, "Begin"):
+        async with EndingWithStatus(context, "Begin"):
             return await self._opener.begin(request)
 
     async def Fetch(
         self, request: backend_pb2.FetchRequest, context: Context
     ) -> backend_pb2.FetchResponse:
-        async with ending_with_status(context, "Fetch"):
+        async with EndingWithStatus(context, "Fetch"):
             _, subtask = self._staging.begun(request.subtask, request.batch_id, request.token)
             return await self._bulk.run(
                 read_fetches,
@@ -82,19 +82,19 @@ class BackendService(backend_pb2_grpc.StateBackendServicer):
     async def Prepare(
         self, request_iterator: AsyncIterator[backend_pb2.PrepareRequest], context: Context
     ) -> backend_pb2.PrepareResponse:
-        async with ending_with_status(context, "Prepare"):
+        async with EndingWithStatus(context, "Prepare"):
             return await self._staging.prepare(aiter(request_iterator))
 
     async def Commit(
         self, request: backend_pb2.CommitRequest, context: Context
     ) -> backend_pb2.CommitResponse:
-        async with ending_with_status(context, "Commit"):
+        async with EndingWithStatus(context, "Commit"):
             return backend_pb2.CommitResponse(sealed=self._holdings.commit(request))
 
     async def Snapshot(
         self, request: backend_pb2.SnapshotRequest, context: Context
     ) -> AsyncIterator[backend_pb2.SnapshotEvent]:
-        async with ending_with_status(context, "Snapshot"):
+        async with EndingWithStatus(context, "Snapshot"):
             events = self._snapshots.write(request)
             async with aclosing(events):
                 async for event in events:
@@ -103,14 +103,14 @@ class BackendService(backend_pb2_grpc.StateBackendServicer):
     async def DropQuery(
         self, request: backend_pb2.DropQueryRequest, context: Context
     ) -> backend_pb2.DropQueryResponse:
-        async with ending_with_status(context, "DropQuery"):
+        async with EndingWithStatus(context, "DropQuery"):
             await self._holdings.drop_job(request.query_id)
             return backend_pb2.DropQueryResponse()
 
     async def Shutdown(
         self, request: backend_pb2.ShutdownRequest, context: Context
     ) -> backend_pb2.ShutdownResponse:
-        async with ending_with_status(context, "Shutdown"):
+        async with EndingWithStatus(context, "Shutdown"):
             _log.info("the coordinator asks this server to stop")
             self._stop.set()
             return backend_pb2.ShutdownResponse()

@@ -24,7 +24,7 @@ from queryable_state.server.state_server.backend_parts import BackendParts, Stor
 from queryable_state.server.state_server.engine import QueryEngine
 from queryable_state.server.state_server.heartbeats import Heartbeats
 from queryable_state.server.state_server.lease import Lease
-from queryable_state.server.state_server.refusals import SecretInterceptor
+from queryable_state.server.state_server.secret_interceptor import SecretInterceptor
 from queryable_state.server.state_server.server_directory import ServerAddresses
 from queryable_state.server.state_server.store_table import StoreTable
 from queryable_state.server.state_server.thread_pool import ServerThreads

@@ -1,48 +1,20 @@
-"""Refusals at the edge of our internal services."""
+"""Who may call our internal services."""
 
 from __future__ import annotations
 
 import hmac
-import logging
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import grpc
 import grpc.aio
 
-from queryable_state.wire.errors import AuthenticationError, InternalError, QueryableStateError
-from queryable_state.wire.status import status_of, trailing_metadata
+from queryable_state.server.ending_with_status import end_with_status
+from queryable_state.wire.errors import AuthenticationError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import Awaitable, Callable
 
-_log = logging.getLogger(__name__)
-
-Context = grpc.aio.ServicerContext[Any, Any]
-
-
-@asynccontextmanager
-async def ending_with_status(context: Context, what: str) -> AsyncIterator[None]:
-    """Ends the call with the status of a refusal; a defect is logged and told as one."""
-    try:
-        yield
-    except QueryableStateError as refusal:
-        await _abort(context, refusal)
-    except grpc.aio.BaseError:
-        raise
-    except Exception as defect:  # noqa: BLE001 - the boundary: a defect becomes a status
-        _log.exception("%s failed", what)
-        await _abort(
-            context,
-            InternalError(
-                f"{what} failed ({type(defect).__name__}: {defect}); the log of the state server "
-                "has the trace"
-            ),
-        )
-
-
-async def _abort(context: Context, error: QueryableStateError) -> None:
-    await context.abort(status_of(error), error.message, trailing_metadata(error))
+    from queryable_state.server.ending_with_status import Context
 
 
 class SecretInterceptor(grpc.aio.ServerInterceptor):
@@ -79,7 +51,7 @@ def _refusing(
     """A handler of the same kind that refuses every call."""
 
     async def refuse(_request: object, context: Context) -> None:
-        await _abort(
+        await end_with_status(
             context,
             AuthenticationError(
                 f"{method} wants the job's secret in the metadata 'authorization: Bearer ...', "

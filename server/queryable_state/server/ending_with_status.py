@@ -1,0 +1,55 @@
+"""The edge of every gRPC service: what a call raises becomes the status it ends with."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import grpc.aio
+
+from queryable_state.wire.errors import InternalError, QueryableStateError
+from queryable_state.wire.status import status_of, trailing_metadata
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+_log = logging.getLogger(__name__)
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class EndingWithStatus:
+    """Ends a call with the status of the refusal that its block raises.
+
+    A defect is logged and told as one: `what` failed. A class, because
+    `asynccontextmanager` makes a generator for every call.
+    """
+
+    __slots__ = ("_context", "_what")
+
+    def __init__(self, context: Context, what: str) -> None:
+        self._context = context
+        self._what = what
+
+    async def __aenter__(self) -> None:
+        """Nothing is to be done before."""
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if not isinstance(error, Exception) or isinstance(error, grpc.aio.BaseError):
+            return
+        if isinstance(error, QueryableStateError):
+            await end_with_status(self._context, error)
+            return
+        _log.error("%s failed", self._what, exc_info=error)
+        defect = f"{self._what} failed: {type(error).__name__}; the server's log has the trace"
+        await end_with_status(self._context, InternalError(defect))
+
+
+async def end_with_status(context: Context, error: QueryableStateError) -> None:
+    """Ends a call with a refusal; raises what ends its handler."""
+    await context.abort(status_of(error), error.message, trailing_metadata(error))
