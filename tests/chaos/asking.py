@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tests.chaos.reads import Read
 
-_TIMEOUT_S = 5.0
+_TIMEOUT_S = 2.0
 _DEADLINE_S = 60.0
 _ASKERS = 3
 """Questions a client has under way."""

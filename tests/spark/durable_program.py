@@ -1,6 +1,6 @@
 """A program that counts readings durably and prints the counts; for test_drivers.
 
-Arguments: folder of the input, folder for state, backend. The same program started again goes on.
+Arguments: folder of the input, folder for state. The same program started again goes on.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from queryable_state.streaming import StreamExecutionEnvironment
 cloudpickle.register_pickle_by_value(functions)  # type: ignore[no-untyped-call]
 
 
-def main(source: str, state: str, backend: str) -> None:
+def main(source: str, state: str) -> None:
     spark = (
         SparkSession.builder.master("local[2,4]")
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.queryable_state.directory", f"{state}-servers")
         .config("state.checkpoints.dir", state)
-        .config("state.backend", backend)
+        .config("state.backend", "rocksdb")
         .config("execution.checkpointing.interval", "1 s")
         .getOrCreate()
     )

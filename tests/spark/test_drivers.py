@@ -23,9 +23,9 @@ BATCHES = 8
 ROWS = [{"sensor": name, "temperature": 1.0} for name in ("a", "b", "b")]
 
 
-def program(source: Path, state: Path, backend: str) -> subprocess.Popen[str]:
+def program(source: Path, state: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, str(PROGRAM), str(source), str(state), backend],
+        [sys.executable, str(PROGRAM), str(source), str(state)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env={**os.environ, **temporary_files_in(state.parent / "tmp")},
@@ -43,9 +43,8 @@ def result_of(started: subprocess.Popen[str]) -> dict[str, object]:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("backend", ["rocksdb", "heap"])
 def test_a_driver_killed_mid_run_and_started_again_has_counted_all_once(
-    feed: MakeFeed, tmp_path: Path, backend: str
+    feed: MakeFeed, tmp_path: Path
 ) -> None:
     """SIGKILL takes the driver and its JVM in the same moment; the servers end with the JVM."""
     source = feed(READINGS)
@@ -53,7 +52,7 @@ def test_a_driver_killed_mid_run_and_started_again_has_counted_all_once(
         source.add(*ROWS)
     state = tmp_path / "state"
     commits = state / "counting%20readings" / "spark" / "commits"
-    first = program(source._folder, state, backend)
+    first = program(source._folder, state)
     try:
         until(lambda: (commits / "2").exists() or first.poll() is not None, timeout_s=120)
     finally:
@@ -61,7 +60,7 @@ def test_a_driver_killed_mid_run_and_started_again_has_counted_all_once(
         first.communicate()
     assert (commits / "2").exists()
     source.add(*ROWS, {"sensor": "c", "temperature": 1.0})
-    found = result_of(program(source._folder, state, backend))
+    found = result_of(program(source._folder, state))
     # A file that Spark had listed, but not planned yet, goes into one batch with the next.
     last = max(int(entry.name) for entry in commits.iterdir() if entry.name.isdigit())
     assert last in (BATCHES - 1, BATCHES)
