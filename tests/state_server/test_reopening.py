@@ -37,6 +37,16 @@ def config(backend: str = "heap") -> JobConfig:
     return JobConfig(backend=backend, checkpoint_interval_ms=0)
 
 
+def gated(folder: Path) -> JobConfig:
+    """A root whose files wait at the gate when it is closed."""
+    return JobConfig(state_root=f"gated://{folder / 'state'}", checkpoint_interval_ms=0)
+
+
+async def until_written(folder: Path) -> None:
+    """Waits for the manifest of batch 0, which comes a bit after its commit."""
+    await until(lambda: any(folder.glob("state/changelog/0/_manifest-*")))
+
+
 def sensors(cluster: InProcessCluster, **fields: Any) -> InProcessJob:
     return cluster.job("sensors", declare("last", "string", "bigint"), durable=True, **fields)
 
@@ -124,12 +134,13 @@ async def test_a_lease_that_takes_the_former_parallelism_leaves_what_is_being_op
     tmp_path: Path, gate: Gate, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "queryable_state")
-    gated = JobConfig(state_root=f"gated://{tmp_path / 'state'}", checkpoint_interval_ms=0)
-    async with InProcessCluster(tmp_path, config=gated) as cluster:
+    async with InProcessCluster(tmp_path, config=gated(tmp_path)) as cluster:
         [server] = cluster.servers
         job = sensors(cluster)
         await job.run(0, batch(0))
-        gate.close_for("/operator/")
+        await until_written(tmp_path)
+        # Its changelogs are read by the server alone once the manifest says what they are.
+        gate.close_for("/changelog/0/operator/")
         job = job.restart(parallelism=1)
         assert job.recover()
         await until(lambda: gate.waiting > 0)
@@ -164,6 +175,25 @@ async def test_an_idle_job_can_be_checkpointed_and_is_whole_after_that(tmp_path:
         assert (await job.checkpoint()).version == 0
         await job.run(1, batch(1))
         assert await answers(cluster, job) == after(0, 1)
+
+
+async def test_a_checkpoint_that_is_asked_for_while_a_run_begins_is_taken_by_that_run(
+    tmp_path: Path, gate: Gate
+) -> None:
+    async with InProcessCluster(tmp_path, config=gated(tmp_path)) as cluster:
+        job = sensors(cluster)
+        await job.run(0, batch(0))
+        await until_written(tmp_path)
+        # The new run has its epoch by then, and not yet what is stored.
+        gate.close_for("/_manifest-")
+        job = job.restart()
+        job.recover()
+        await until(lambda: gate.waiting > 0)
+        taking = asyncio.create_task(job.checkpoint())
+        reports = cluster.coordinator.coordinator.checkpoints
+        await until(lambda: bool(reports(job.query_id)))
+        gate.open()
+        assert (await taking).run_epoch == 2
 
 
 async def test_what_was_sealed_and_is_committed_without_a_run_is_in(tmp_path: Path) -> None:

@@ -189,8 +189,7 @@ class Checkpointer:
         deadline_s = time.monotonic() + timeout_s
         with self._snapshots.pinned(root.query_id), self._writer.alone(root.query_id, timeout_s):
             if self._roots.of(root.query_id) is not root:
-                label = self._snapshots.label(root.query_id)
-                raise DeclinedError(f"job {label}: a new run of it begins")
+                raise self._run_begins(root)
             with self._lock:
                 schedule = self._schedule(root)
                 schedule.start(time.monotonic())
@@ -202,6 +201,8 @@ class Checkpointer:
                     schedule.put_off(attempt.version)
                     self._swept.discard(root)
                 if reason.reason == Reason.FENCED:
+                    if not self._is_newest_run(root):
+                        raise self._run_begins(root) from reason
                     self._stop(root, reason, schedule)
                 raise
             except QueryableStateError:
@@ -224,6 +225,15 @@ class Checkpointer:
                     self._swept.add(root)
             return metadata
 
+    def _is_newest_run(self, root: JobRoot) -> bool:
+        """Whether the run that holds the root is the query's newest in this driver."""
+        info = self._engine.query(root.query_id)
+        return info is not None and info.run_id == root.run_id
+
+    def _run_begins(self, root: JobRoot) -> DeclinedError:
+        label = self._snapshots.label(root.query_id)
+        return DeclinedError(f"job {label}: a new run of it begins")
+
     def _count(self, root: JobRoot, failure: QueryableStateError) -> None:
         with self._lock:
             schedule = self._schedule(root)
@@ -241,8 +251,7 @@ class Checkpointer:
     ) -> None:
         """Ends the run that holds the root; a newer one has nothing to do with it."""
         try:
-            info = self._engine.query(root.query_id)
-            if info is None or info.run_id != root.run_id:
+            if not self._is_newest_run(root):
                 return
             _log.error("%s", error)
             self._engine.stop_query(root.query_id, error)
