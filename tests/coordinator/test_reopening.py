@@ -209,6 +209,7 @@ def test_an_operator_the_run_has_no_more_is_forgotten(tmp_path: Path) -> None:
         until(lambda: len(peer.heartbeat().owned) == 2)
         assert [s.operator_uid for s in peer.heartbeat().owned] == ["op", "op"]
         assert [s.queryable_name for s in job.coordinator.states()] == ["state of op"]
+        peer.wait_for(lambda: bool(peer.openings))
         assert opened(peer) == [("op", 0, 2), ("op", 1, 2)], "asked once whether it is open"
 
 

@@ -13,6 +13,7 @@ from queryable_state.server.checkpoint.completed import Completed
 from queryable_state.server.checkpoint.state_root import StateRoot
 from queryable_state.server.checkpoint.verification import problems_of
 from queryable_state.server.coordinator import JobConfig
+from queryable_state.server.coordinator.checkpoint_history import DeclinedError
 from queryable_state.wire.errors import (
     CheckpointError,
     Reason,
@@ -100,12 +101,14 @@ def test_a_new_run_is_not_stopped_for_the_one_it_takes_over_from(tmp_path: Path)
         job.run(0)
         job.a.may_write.clear()
         with ThreadPoolExecutor(1) as threads:
-            made = threads.submit(job.coordinator.trigger_checkpoint, QUERY, LONG_S)
+            made = threads.submit(job.coordinator.trigger_checkpoint, QUERY, 4.0)
             until(lambda: bool(job.a.snapshots))
             job.engine.start("job", query_id=QUERY)
             job.root.allocate_epoch(b"its next run, before it is bound")
             job.a.may_write.set()
-            with pytest.raises(SupersededError):
+            job.await_reports("failed")
+            # It waits for the run to be bound, which is not within its time.
+            with pytest.raises(DeclinedError):
                 made.result(LONG_S)
         assert job.engine.stopped == {}
 
