@@ -40,6 +40,11 @@ def thousands(per_second: float) -> str:
     return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f}k"
 
 
+def ratio(figure: float, of: float) -> str:
+    """`1.08`; `-` where the other one answered nothing in its time."""
+    return f"{figure / of:.2f}" if of else "-"
+
+
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A markdown table, columns padded: first left, others right."""
     widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]

@@ -54,7 +54,7 @@ def main() -> int:
     )
     options = parser.parse_args()
     if options.quick:
-        options.keys, options.rounds, options.seconds, options.warm_up = 10_000, 1, 0.2, 0.1
+        options.keys, options.rounds, options.seconds, options.warm_up = 10_000, 1, 0.5, 0.3
         options.in_flight, options.jvm_warm_up = "1,64,1024", 2.0
     peers = chosen(parser, options.peers, PEERS, "peer")
     parts = chosen(parser, options.parts, PARTS, "part")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from benchmarks.figures import Spread, table, thousands
+from benchmarks.figures import Spread, ratio, table, thousands
 from benchmarks.query.dataset import BATCH_KEYS
 from benchmarks.query.measuring import HELD_P99_US
 from benchmarks.query.question import Question
@@ -114,7 +114,7 @@ def _against(
     columns = _columns(loops)
     base = {n: figure(loops[reference, n]) for n in columns}
     rows = [
-        [name, *(f"{figure(loops[name, n]) / base[n]:.2f}" for n in columns)]
+        [name, *(ratio(figure(loops[name, n]), base[n]) for n in columns)]
         for name in names
         if name != reference
     ]
@@ -127,10 +127,7 @@ def _misses_against_hits(samples: Samples, names: Sequence[str]) -> str:
     rows = [
         [
             name,
-            *(
-                f"{_median_rate(misses[name, n]) / _median_rate(hits[name, n]):.2f}"
-                for n in columns
-            ),
+            *(ratio(_median_rate(misses[name, n]), _median_rate(hits[name, n])) for n in columns),
         ]
         for name in names
         if all((name, n) in misses for n in columns)

@@ -45,6 +45,13 @@ def test_rates_are_medians_and_ratios_are_of_medians() -> None:
     assert "redis-py asyncio" not in text
 
 
+def test_who_answered_nothing_in_its_time_gives_no_ratio() -> None:
+    samples = some_samples()
+    samples.closed[Question.HITS]["Flink", 64] = [loop(0)]
+    text = report(samples, NAMES, ["Flink"])
+    assert cells(text, "Keys a second against Flink, single keys:") == [["ours", "2.00", "-"]]
+
+
 def test_misses_stand_against_the_hits_of_those_who_were_asked_both() -> None:
     text = report(some_samples(), NAMES, [])
     assert cells(text, "Misses a second against hits a second:") == [["ours", "1.25"]]
