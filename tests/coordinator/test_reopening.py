@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +16,7 @@ from queryable_state.server.coordinator import JobConfig, OperatorLayout
 from queryable_state.wire.errors import CheckpointError, RetryLaterError, UnknownStateError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.coordinator.conftest import Peer
@@ -45,6 +47,16 @@ def committed(job: Driver) -> None:
     job.engine.commit(QUERY, 0)
 
 
+@contextmanager
+def second_driver(folder: Path) -> Iterator[Driver]:
+    """A driver that finds a query with one batch, run and committed by the one before."""
+    with driver(folder) as job:
+        run(job, 0)
+    with driver(folder) as job:
+        committed(job)
+        yield job
+
+
 def recover(job: Driver, *operators: OperatorLayout) -> bool:
     return job.coordinator.recover(QUERY, "", operators or (layout(),))
 
@@ -63,10 +75,7 @@ def located(job: Driver, state: str = "state of op") -> registration_pb2.StateLo
 
 
 def test_a_job_that_goes_on_is_opened_before_its_first_batch(tmp_path: Path) -> None:
-    with driver(tmp_path) as job:
-        run(job, 0)
-    with driver(tmp_path) as job:
-        committed(job)
+    with second_driver(tmp_path) as job:
         peer = job.peer()
         assert recover(job)
         peer.wait_for(lambda: bool(peer.openings))
@@ -85,10 +94,7 @@ def test_a_job_that_goes_on_is_opened_before_its_first_batch(tmp_path: Path) -> 
 
 
 def test_the_first_batch_finds_what_is_open_and_the_epoch_of_the_run(tmp_path: Path) -> None:
-    with driver(tmp_path) as job:
-        run(job, 0)
-    with driver(tmp_path) as job:
-        committed(job)
+    with second_driver(tmp_path) as job:
         peer = job.peer()
         recover(job)
         peer.wait_for(lambda: bool(peer.openings))
@@ -107,10 +113,7 @@ def test_the_first_batch_finds_what_is_open_and_the_epoch_of_the_run(tmp_path: P
 
 
 def test_subtasks_are_shared_out_over_the_servers(tmp_path: Path) -> None:
-    with driver(tmp_path) as job:
-        run(job, 0)
-    with driver(tmp_path) as job:
-        committed(job)
+    with second_driver(tmp_path) as job:
         job.engine.set_executors(2)
         peers = [job.peer("a"), job.peer("b")]
         recover(job, layout(parallelism=3))
@@ -122,10 +125,7 @@ def test_subtasks_are_shared_out_over_the_servers(tmp_path: Path) -> None:
 def test_state_waits_for_a_first_server_and_who_asks_is_told_to_come_again(
     tmp_path: Path,
 ) -> None:
-    with driver(tmp_path) as job:
-        run(job, 0)
-    with driver(tmp_path) as job:
-        committed(job)
+    with second_driver(tmp_path) as job:
         recover(job)
         with pytest.raises(RetryLaterError, match="is being opened"):
             located(job, "of no operator")
@@ -138,10 +138,7 @@ def test_state_waits_for_a_first_server_and_who_asks_is_told_to_come_again(
 
 
 def test_what_is_noted_as_open_and_came_to_nothing_is_opened_again(tmp_path: Path) -> None:
-    with driver(tmp_path) as job:
-        run(job, 0)
-    with driver(tmp_path) as job:
-        committed(job)
+    with second_driver(tmp_path) as job:
         peer = job.peer()
         peer.lost_openings = 2
         recover(job)
