@@ -1,4 +1,4 @@
-"""The edge of every gRPC service: what a call raises becomes the status it ends with."""
+"""The edge of every service: what is raised there becomes the refusal that the asker is told."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ Context = grpc.aio.ServicerContext[Any, Any]
 class EndingWithStatus:
     """Ends a call with the status of the refusal that its block raises.
 
-    A defect is logged and told as one: `what` failed. A class, because
-    `asynccontextmanager` makes a generator for every call.
+    A defect is told as one: `what` failed. A class, because `asynccontextmanager`
+    makes a generator for every call.
     """
 
     __slots__ = ("_context", "_what")
@@ -42,12 +42,15 @@ class EndingWithStatus:
     ) -> None:
         if not isinstance(error, Exception) or isinstance(error, grpc.aio.BaseError):
             return
-        if isinstance(error, QueryableStateError):
-            await end_with_status(self._context, error)
-            return
-        _log.error("%s failed", self._what, exc_info=error)
-        defect = f"{self._what} failed: {type(error).__name__}; the server's log has the trace"
-        await end_with_status(self._context, InternalError(defect))
+        await end_with_status(self._context, told(error, self._what))
+
+
+def told(error: Exception, what: str) -> QueryableStateError:
+    """The refusal to tell of an error; a defect is logged, and told as one: `what` failed."""
+    if isinstance(error, QueryableStateError):
+        return error
+    _log.error("%s failed", what, exc_info=error)
+    return InternalError(f"{what} failed: {type(error).__name__}; the server's log has the trace")
 
 
 async def end_with_status(context: Context, error: QueryableStateError) -> None:

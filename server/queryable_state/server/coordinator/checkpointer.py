@@ -200,10 +200,8 @@ class Checkpointer:
                 with self._lock:
                     schedule.put_off(attempt.version)
                     self._swept.discard(root)
-                if reason.reason == Reason.FENCED:
-                    if not self._is_newest_run(root):
-                        raise self._run_begins(root) from reason
-                    self._stop(root, reason, schedule)
+                if reason.reason == Reason.FENCED and not self._stop(root, reason, schedule):
+                    raise self._run_begins(root) from reason
                 raise
             except QueryableStateError:
                 with self._lock:
@@ -225,11 +223,6 @@ class Checkpointer:
                     self._swept.add(root)
             return metadata
 
-    def _is_newest_run(self, root: JobRoot) -> bool:
-        """Whether the run that holds the root is the query's newest in this driver."""
-        info = self._engine.query(root.query_id)
-        return info is not None and info.run_id == root.run_id
-
     def _run_begins(self, root: JobRoot) -> DeclinedError:
         label = self._snapshots.label(root.query_id)
         return DeclinedError(f"job {label}: a new run of it begins")
@@ -248,15 +241,20 @@ class Checkpointer:
 
     def _stop(
         self, root: JobRoot, error: QueryableStateError, schedule: CheckpointSchedule
-    ) -> None:
-        """Ends the run that holds the root; a newer one has nothing to do with it."""
+    ) -> bool:
+        """Ends the run that holds the root; False: a newer one of this driver has begun, which
+        has nothing to do with it."""
         try:
-            if not self._is_newest_run(root):
-                return
+            info = self._engine.query(root.query_id)
+            if info is None:
+                return True
+            if info.run_id != root.run_id:
+                return False
             _log.error("%s", error)
             self._engine.stop_query(root.query_id, error)
         except QueryableStateError as problem:
             _log.error("query %s is not stopped: %s", root.query_id.hex(), problem)
-            return
+            return True
         with self._lock:
             schedule.end()
+        return True

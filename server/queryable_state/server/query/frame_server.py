@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 from typing import TYPE_CHECKING, Any
 
+from queryable_state.server.ending_with_status import told
 from queryable_state.server.query.answer_stream import MOST_UNSENT_BYTES
 from queryable_state.server.query.open_streams import stopping
 from queryable_state.server.query.stream_dialog import StreamDialog
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.addresses import host_and_port
-from queryable_state.wire.errors import InternalError, InvalidRequestError, QueryableStateError
+from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.framing import PREAMBLE, FrameReader, framed
 
 if TYPE_CHECKING:
     from queryable_state.server.query.open_streams import OpenStreams
     from queryable_state.server.query.router import Router, ServiceInfo
-
-_log = logging.getLogger(__name__)
+    from queryable_state.wire.errors import QueryableStateError
 
 _HELLO_TIMEOUT_S = 10.0
 
@@ -172,16 +171,8 @@ class _Connection(asyncio.Protocol):
                     self._transport.write(framed(answer))
             else:
                 self._schedule()
-        except QueryableStateError as refusal:
-            self._refuse(refusal)
-        except Exception as defect:  # noqa: BLE001 - the boundary: a defect ends the stream
-            _log.exception("a stream of queries failed")
-            self._refuse(
-                InternalError(
-                    f"server {self._info.server_id} failed to answer: {type(defect).__name__}; "
-                    "its log has the trace"
-                )
-            )
+        except Exception as failure:  # noqa: BLE001 - the boundary: a defect ends the stream
+            self._refuse(told(failure, f"the answer of server {self._info.server_id}"))
 
     def _greet(self, frame: bytes) -> bytes:
         hello = self._dialog.greet(frame)
