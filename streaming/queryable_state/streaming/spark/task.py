@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from queryable_state.streaming.spark.failure import to_be_carried
+from queryable_state.streaming.spark.query_operators import QueryOperator
 from queryable_state.wire.errors import QueryableStateError
 
 if TYPE_CHECKING:
@@ -31,6 +32,16 @@ class SubtaskFunction:
     server: StateServerSettings
     """Template; the executor fills in who and where it is."""
     application_id: str
+
+    @property
+    def __name__(self) -> str:
+        """Spark keeps it in the plans that the operator is in; `query_operators` reads it there."""
+        return QueryOperator(
+            uid=self.spec.uid,
+            parallelism=self.spec.parallelism,
+            max_parallelism=self.spec.max_parallelism,
+            config_id=self.spec.config_id,
+        ).to_name()
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         try:
