@@ -106,7 +106,7 @@ class StoredJob:
             stack.callback(shutil.rmtree, self._folder, ignore_errors=True)
             self._engine = InMemoryEngine(executors=1)
             self._coordinator = stack.enter_context(
-                Coordinator(self._engine, CoordinatorSettings(ports="0"))
+                Coordinator(self._engine, CoordinatorSettings(strict=False, ports="0"))
             )
             self._coordinator.configure("", self._config)
             self._tasks = stack.enter_context(ThreadPoolExecutor(2, "recovery-task"))

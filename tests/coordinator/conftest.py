@@ -222,6 +222,13 @@ class Peer(backend_pb2_grpc.StateBackendServicer):
     def Prepare(self, request_iterator: object, context: grpc.ServicerContext) -> NoReturn:
         _refuse(context)
 
+    def ReportSeals(
+        self, request: backend_pb2.ReportSealsRequest, context: grpc.ServicerContext
+    ) -> backend_pb2.ReportSealsResponse:
+        with self._heard:
+            sealed = [seal for seal in self.seals if seal.batch_id <= request.version]
+        return backend_pb2.ReportSealsResponse(sealed=sealed)
+
     def Commit(
         self, request: backend_pb2.CommitRequest, context: grpc.ServicerContext
     ) -> backend_pb2.CommitResponse:
@@ -267,7 +274,9 @@ def clock() -> FakeClock:
 
 @pytest.fixture
 def settings() -> CoordinatorSettings:
-    return CoordinatorSettings(ports="0", lease_ms=5_000, lease_margin_ms=500, stop_timeout_s=0.1)
+    return CoordinatorSettings(
+        ports="0", lease_ms=5_000, lease_margin_ms=500, stop_timeout_s=0.1, strict=False
+    )
 
 
 @pytest.fixture

@@ -130,10 +130,12 @@ class Driver:
 
 
 @contextmanager
-def driver(folder: Path, config: JobConfig | None = None) -> Iterator[Driver]:
+def driver(
+    folder: Path, config: JobConfig | None = None, *, strict: bool = False
+) -> Iterator[Driver]:
     """A driver that finds in the folder what those before it have left."""
     settings = CoordinatorSettings(
-        ports="0", stop_timeout_s=0.1, manifest_timeout_ms=300, reopen_after_ms=50
+        strict=strict, ports="0", stop_timeout_s=0.1, manifest_timeout_ms=300, reopen_after_ms=50
     )
     with ExitStack() as stack:
         running = stack.enter_context(

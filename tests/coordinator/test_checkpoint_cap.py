@@ -30,7 +30,7 @@ class CappedCommits(RuleBasedStateMachine):
     def commit_and_push(self) -> None:
         self.newest += 1
         self.commits.advance(QUERY, Commit(self.newest, 0, 0))
-        commit_round = self.commits.begin_round(QUERY, {})
+        commit_round = self.commits.begin_round(QUERY, b"r" * 16, {})
         assert commit_round is not None
         self.commits.end_round(commit_round)
 

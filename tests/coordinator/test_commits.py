@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from tests.coordinator.conftest import Peer, StartPeer
 
     from queryable_state.internal.v1 import backend_pb2
-    from queryable_state.server.settings import CoordinatorSettings
     from queryable_state.server.testing import FakeClock, InMemoryEngine, InProcessCoordinator
 
     SubtaskOf = Callable[..., backend_pb2.Subtask]
@@ -206,49 +204,6 @@ def test_a_query_nobody_started_and_a_batch_outside_a_stream_are_refused(
     assert refusal.value.reason == Reason.MISSING_BATCH_ID
 
 
-def test_a_batch_of_which_no_or_every_subtask_ran_is_normal(
-    running: InProcessCoordinator,
-    engine: InMemoryEngine,
-    start_peer: StartPeer,
-    subtask_of: SubtaskOf,
-) -> None:
-    peer = start_peer()
-    query_id, run_id = engine.start()
-    begin(engine, peer, query_id, run_id, 0)
-    for index in (0, 1):
-        own(peer, subtask_of(query_id, index))
-        peer.seal(subtask_of(query_id, index), 0)
-    for batch in (1, 2):
-        begin(engine, peer, query_id, run_id, batch)
-    (job,) = running.coordinator.jobs()
-    assert (job.partial_batches, job.non_deterministic_batches) == (0, 0)
-
-
-def test_a_batch_of_which_some_subtasks_ran_is_counted_and_logged(
-    running: InProcessCoordinator,
-    engine: InMemoryEngine,
-    start_peer: StartPeer,
-    subtask_of: SubtaskOf,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    peer = start_peer()
-    query_id, run_id = engine.start("limited")
-    begin(engine, peer, query_id, run_id, 0)
-    own(peer, subtask_of(query_id, 0, parallelism=3))
-    peer.register_states(subtask_of(query_id, parallelism=3), "t", operator="totals")
-    peer.seal(subtask_of(query_id, 0, parallelism=3), 0)
-    with caplog.at_level(logging.ERROR):
-        begin(engine, peer, query_id, run_id, 1)
-        running.coordinator.close()
-    (job,) = running.coordinator.jobs()
-    assert job.partial_batches == 1
-    assert "PARTIAL_BATCH" in caplog.text
-    assert "2 of 3 subtasks did not run (1, 2)" in caplog.text
-    assert "'op' (totals)" in caplog.text
-    assert "limit" in caplog.text
-    assert not engine.stopped
-
-
 def test_seals_of_a_former_parallelism_are_not_held_against_the_new_one(
     running: InProcessCoordinator,
     engine: InMemoryEngine,
@@ -331,30 +286,6 @@ def test_two_fingerprints_of_one_seal_are_counted_and_logged(
     assert job.non_deterministic_batches == 1
     assert "NON_DETERMINISTIC_INPUT" in caplog.text
     assert "subtask 1:" in caplog.text
-
-
-class TestStrict:
-    """With `strict`, what is wrong with a batch stops its query."""
-
-    @pytest.fixture
-    def settings(self, settings: CoordinatorSettings) -> CoordinatorSettings:
-        return replace(settings, strict=True)
-
-    def test_a_partial_batch_stops_the_query(
-        self,
-        running: InProcessCoordinator,
-        engine: InMemoryEngine,
-        start_peer: StartPeer,
-        subtask_of: SubtaskOf,
-    ) -> None:
-        peer = start_peer()
-        query_id, run_id = engine.start()
-        begin(engine, peer, query_id, run_id, 0)
-        own(peer, subtask_of(query_id, 0))
-        peer.seal(subtask_of(query_id, 0), 0)
-        begin(engine, peer, query_id, run_id, 1)
-        running.coordinator.close()
-        assert engine.stopped[query_id].reason == Reason.PARTIAL_BATCH
 
 
 def test_a_lost_server_costs_its_range_and_the_log_says_so_once(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import shutil
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -177,21 +176,19 @@ def test_what_is_not_durable_or_has_committed_nothing_is_left_to_its_batches(
         assert job.begin(4) == 1
 
 
-def test_missing_state_is_logged_and_fails_the_first_batch(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_job_whose_state_cannot_be_restored_is_stopped_with_the_cause(tmp_path: Path) -> None:
     with driver(tmp_path) as job:
         run(job, 0)
         root = job.root.uri
     shutil.rmtree(root)
-    caplog.set_level(logging.WARNING)
     with driver(tmp_path) as job:
         committed(job)
         recover(job)
-        with pytest.raises(CheckpointError):
-            job.begin(1)
-    assert "not opened before its next batch" in caplog.text
-    assert root in caplog.text
+        until(lambda: QUERY in job.engine.stopped)
+        assert root in str(job.engine.stopped[QUERY])
+        for ask in (lambda: job.begin(1), lambda: job.coordinator.location("job", "total")):
+            with pytest.raises(CheckpointError, match=root):
+                ask()
 
 
 def test_an_operator_the_run_has_no_more_is_forgotten(tmp_path: Path) -> None:

@@ -202,6 +202,7 @@ def writing_driver(
     Without a `config` it takes no checkpoints by itself.
     """
     settings = CoordinatorSettings(
+        strict=False,
         ports="0",
         stop_timeout_s=0.1,
         manifest_timeout_ms=300,

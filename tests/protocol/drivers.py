@@ -15,6 +15,7 @@ from queryable_state.server.coordinator.batches import Batches
 from queryable_state.server.coordinator.books import Books
 from queryable_state.server.coordinator.catalog import Catalog
 from queryable_state.server.coordinator.checkpointing import Checkpointing
+from queryable_state.server.coordinator.completeness import Completeness
 from queryable_state.server.coordinator.epochs import Epochs
 from queryable_state.server.coordinator.job_config import JobConfig, JobConfigs
 from queryable_state.server.coordinator.job_roots import JobRoots
@@ -22,12 +23,13 @@ from queryable_state.server.coordinator.leases import Leases
 from queryable_state.server.coordinator.manifests import Manifests
 from queryable_state.server.coordinator.recovery import Recovery
 from queryable_state.server.coordinator.restore_plans import RestorePlans
+from queryable_state.server.coordinator.run_operators import RunOperators
 from queryable_state.server.coordinator.subtasks import Subtasks
 from queryable_state.server.settings import CoordinatorSettings
 from queryable_state.wire.errors import QueryableStateError, RetryLaterError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from tests.protocol.loop import Clock
 
@@ -43,6 +45,7 @@ class Driver:
 
     def __init__(self, engine: InMemoryEngine, clock: Clock, servers: Servers) -> None:
         settings = CoordinatorSettings(
+            strict=False,
             lease_ms=LEASE_MS,
             lease_margin_ms=MARGIN_MS,
             push_timeout_ms=1_000,
@@ -57,24 +60,27 @@ class Driver:
         # Every file of a checkpoint stands apart, so that it can be damaged.
         configs.configure("", JobConfig(inline_bytes=0))
         self.objects = MemoryObjectStore()
-        batches = Batches(self.books)
+        batches, operators = Batches(self.books), RunOperators(self.books)
         settled = threading.Event()
         self.announcer = Announcer(
             batches,
-            Manifests(engine, batches, self.roots),
+            Manifests(engine, batches, operators, self.roots),
             links,
             engine,
+            Completeness(engine, operators, self.roots),
             settled,
             strict=False,
+            strict_determinism=False,
             manifest_timeout_s=5.0,
         )
         self.authority = Authority(
             engine,
-            Recovery(engine, self.books, configs, self.roots, Epochs(), self.objects),
+            Recovery(engine, self.books, configs, self.roots, Epochs(), self.objects, strict=False),
             self.roots,
             RestorePlans(engine, self.books, self.roots),
             Subtasks(self.books),
             batches,
+            operators,
             Catalog(self.books),
             self.announcer,
             settle_timeout_s=1.0,
@@ -100,6 +106,20 @@ class _Links:
 
     def __init__(self, servers: Servers) -> None:
         self._servers = servers
+
+    def sealed(
+        self, query_id: bytes, version: int, addresses: Mapping[str, str]
+    ) -> dict[str, list[backend_pb2.SealedSubtask]]:
+        request = backend_pb2.ReportSealsRequest(query_id=query_id, version=version)
+        answers = {
+            server_id: self._answer(address, "ReportSeals", request)
+            for server_id, address in addresses.items()
+        }
+        return {
+            server_id: list(answer.sealed)
+            for server_id, answer in answers.items()
+            if answer is not None
+        }
 
     def commit(self, commit_round: CommitRound) -> dict[str, list[backend_pb2.SealedSubtask]]:
         commit = commit_round.commit

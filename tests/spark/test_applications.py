@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.spark.functions import COUNTS, READINGS, CountPerKey
-from tests.spark.waiting import until
 
-from queryable_state.wire.errors import JobError, Reason, StateLostError
+from queryable_state.wire.errors import StateLostError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,21 +36,6 @@ def count(
     )
     job.process_all_available()
     return job
-
-
-def test_a_strict_application_stops_a_job_that_runs_in_part(
-    new_environment: NewEnvironment, feed: MakeFeed
-) -> None:
-    env = new_environment(strict=True)
-    source = feed(READINGS)
-    counts = env.from_dataframe(source.dataframe()).key_by("sensor")
-    counts.process(CountPerKey(), COUNTS).uid("counts").add_sink(lambda batch, _: batch.head(1))
-    source.add(*(reading(f"sensor_{number}") for number in range(20)))
-    job = env.execute_async("limited")
-    until(lambda: not job.query.isActive)
-    with pytest.raises(JobError, match="counts") as caught:
-        job.await_termination()
-    assert caught.value.reason == Reason.PARTIAL_BATCH
 
 
 def test_state_without_changelog_is_lost_with_its_application_and_said_to_be(

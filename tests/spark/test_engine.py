@@ -15,11 +15,13 @@ from queryable_state.streaming.spark.listener import CommitListener
 from queryable_state.wire.errors import CorruptDataError, JobError, RetryLaterError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from pyspark.sql import SparkSession
     from tests.spark.conftest import MakeFeed
+
+    from queryable_state.server.coordinator import OperatorLayout
 
 ROW = {"sensor": "a", "temperature": 1.0}
 
@@ -30,6 +32,12 @@ class Observed:
     def __init__(self) -> None:
         self.commits: list[tuple[bytes, int]] = []
         self.ends = 0
+        self.starts: list[bytes] = []
+
+    def run_started(
+        self, query_id: bytes, config_id: str, operators: Sequence[OperatorLayout]
+    ) -> None:
+        self.starts.append(query_id)
 
     def batch_committed(self, query_id: bytes, batch_id: int) -> None:
         self.commits.append((query_id, batch_id))

@@ -361,7 +361,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 @asynccontextmanager
 async def running_cluster(directory: Path) -> AsyncIterator[Cluster]:
-    settings = CoordinatorSettings(ports="0", lease_ms=LEASE_MS, stop_timeout_s=2.0)
+    settings = CoordinatorSettings(strict=False, ports="0", lease_ms=LEASE_MS, stop_timeout_s=2.0)
     with in_process_coordinator(settings=settings) as coordinator:
         async with AsyncExitStack() as stack:
             yield Cluster(coordinator, directory, stack)

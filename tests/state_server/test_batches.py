@@ -165,7 +165,7 @@ async def test_another_fingerprint_in_a_re_run_is_logged_as_an_error(
 async def test_strict_servers_refuse_another_fingerprint(
     cluster: Cluster, key_of: Callable[..., str]
 ) -> None:
-    server, job = await cluster.server(strict=True), cluster.job()
+    server, job = await cluster.server(strict_determinism=True), cluster.job()
     await (await job.begin(server, 0)).prepare({key_of(0): "x"}, fingerprint=1)
     with pytest.raises(JobError, match="deterministic") as refused:
         await (await job.begin(server, 0)).prepare({key_of(0): "y"}, fingerprint=2)

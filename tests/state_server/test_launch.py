@@ -88,7 +88,7 @@ class Executor:
 
 @pytest.fixture(scope="module")
 def coordinator() -> Iterator[InProcessCoordinator]:
-    settings = CoordinatorSettings(ports="0", stop_timeout_s=2.0)
+    settings = CoordinatorSettings(strict=False, ports="0", stop_timeout_s=2.0)
     with in_process_coordinator(settings=settings) as coordinator:
         yield coordinator
 

@@ -51,7 +51,7 @@ class Driver:
         logging.disable(logging.ERROR)
         self._engine = InMemoryEngine(executors=executors)
         self._query_id, self._run_id = self._engine.start(JOB_NAME)
-        settings = CoordinatorSettings(secret=SECRET, ports="0", stop_timeout_s=0.1)
+        settings = CoordinatorSettings(strict=False, secret=SECRET, ports="0", stop_timeout_s=0.1)
         self._coordinator = Coordinator(self._engine, settings).start()
 
     def describe(self) -> tuple[str, bytes, bytes, int]:

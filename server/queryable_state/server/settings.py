@@ -116,7 +116,7 @@ class StateServerSettings:
 
     limits: Limits = field(default_factory=Limits)
 
-    strict: bool = False
+    strict_determinism: bool = False
     """Refuse a second seal of a batch with another fingerprint, instead of logging an error."""
 
     fold_chunk_records: int = 300
@@ -177,8 +177,12 @@ class CoordinatorSettings:
     lease_margin_ms: int = 1_000
     """What the coordinator waits beyond an expired lease before it assigns anew."""
 
-    strict: bool = False
-    """Stop a query whose batch ran on some subtasks only or whose input differs in a re-run."""
+    strict: bool = True
+    """Stop a query that committed a batch which one of its operators missed, and withdraw the
+    commit; False: log an error and go on without those records."""
+
+    strict_determinism: bool = False
+    """Stop a query whose batch had other input in a re-run, instead of logging an error."""
 
     retained_finished_jobs: int = 10
     """Ended jobs whose state is still served; beyond these, the oldest ends are dropped."""

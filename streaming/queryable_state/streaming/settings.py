@@ -66,8 +66,12 @@ class EnvironmentSettings(DurabilitySettings):
     """Wanted on every call between the parts of the application; empty: a random one. Executors
     see the configuration of Spark: a secret is better set in the environment or the file."""
 
-    strict: bool = False
-    """Stop a query whose batch ran on some subtasks only or whose input differs in a re-run."""
+    strict: bool = True
+    """Stop a query that committed a batch which one of its operators missed, and withdraw the
+    commit; False: log an error and go on without those records."""
+
+    strict_determinism: bool = False
+    """Stop a query whose batch had other input in a re-run, instead of logging an error."""
 
     lease_ms: int = 5_000
     """How long a state server may act as owner without a new lease."""

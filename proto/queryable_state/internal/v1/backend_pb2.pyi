@@ -469,6 +469,51 @@ class PrepareResponse(_message.Message):
 Global___PrepareResponse: _TypeAlias = PrepareResponse  # noqa: Y015
 
 @_typing.final
+class ReportSealsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUERY_ID_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    query_id: _builtins.bytes
+    version: _builtins.int
+    """The newest batch asked about."""
+    def __init__(
+        self,
+        *,
+        query_id: _builtins.bytes = ...,
+        version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["query_id", b"query_id", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReportSealsRequest: _TypeAlias = ReportSealsRequest  # noqa: Y015
+
+@_typing.final
+class ReportSealsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SEALED_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def sealed(self) -> _containers.RepeatedCompositeFieldContainer[Global___SealedSubtask]:
+        """Subtasks sealed in batches that are not committed on this server."""
+
+    def __init__(
+        self,
+        *,
+        sealed: _abc.Iterable[Global___SealedSubtask] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["sealed", b"sealed"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReportSealsResponse: _TypeAlias = ReportSealsResponse  # noqa: Y015
+
+@_typing.final
 class CommitRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

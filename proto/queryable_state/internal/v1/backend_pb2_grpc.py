@@ -59,6 +59,11 @@ class StateBackendStub:
                 request_serializer=queryable__state_dot_internal_dot_v1_dot_backend__pb2.PrepareRequest.SerializeToString,
                 response_deserializer=queryable__state_dot_internal_dot_v1_dot_backend__pb2.PrepareResponse.FromString,
                 _registered_method=True)
+        self.ReportSeals = channel.unary_unary(
+                '/queryable_state.internal.v1.StateBackend/ReportSeals',
+                request_serializer=queryable__state_dot_internal_dot_v1_dot_backend__pb2.ReportSealsRequest.SerializeToString,
+                response_deserializer=queryable__state_dot_internal_dot_v1_dot_backend__pb2.ReportSealsResponse.FromString,
+                _registered_method=True)
         self.Commit = channel.unary_unary(
                 '/queryable_state.internal.v1.StateBackend/Commit',
                 request_serializer=queryable__state_dot_internal_dot_v1_dot_backend__pb2.CommitRequest.SerializeToString,
@@ -120,6 +125,14 @@ class StateBackendServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReportSeals(self, request, context):
+        """From the coordinator, before a commit: what is sealed of the batches up to a version. Changes
+        nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Commit(self, request, context):
         """From the coordinator: a batch is committed.
         """
@@ -176,6 +189,11 @@ def add_StateBackendServicer_to_server(servicer, server):
                     servicer.Prepare,
                     request_deserializer=queryable__state_dot_internal_dot_v1_dot_backend__pb2.PrepareRequest.FromString,
                     response_serializer=queryable__state_dot_internal_dot_v1_dot_backend__pb2.PrepareResponse.SerializeToString,
+            ),
+            'ReportSeals': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportSeals,
+                    request_deserializer=queryable__state_dot_internal_dot_v1_dot_backend__pb2.ReportSealsRequest.FromString,
+                    response_serializer=queryable__state_dot_internal_dot_v1_dot_backend__pb2.ReportSealsResponse.SerializeToString,
             ),
             'Commit': grpc.unary_unary_rpc_method_handler(
                     servicer.Commit,
@@ -333,6 +351,33 @@ class StateBackend:
             '/queryable_state.internal.v1.StateBackend/Prepare',
             queryable__state_dot_internal_dot_v1_dot_backend__pb2.PrepareRequest.SerializeToString,
             queryable__state_dot_internal_dot_v1_dot_backend__pb2.PrepareResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReportSeals(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/queryable_state.internal.v1.StateBackend/ReportSeals',
+            queryable__state_dot_internal_dot_v1_dot_backend__pb2.ReportSealsRequest.SerializeToString,
+            queryable__state_dot_internal_dot_v1_dot_backend__pb2.ReportSealsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -45,6 +45,10 @@ class StateBackendStub:
     """Reads at the pinned version."""
     Prepare: _grpc.StreamUnaryMultiCallable[_backend_pb2.PrepareRequest, _backend_pb2.PrepareResponse]
     """Stages an attempt's changes: open, blocks, seal. Acknowledged when sealed."""
+    ReportSeals: _grpc.UnaryUnaryMultiCallable[_backend_pb2.ReportSealsRequest, _backend_pb2.ReportSealsResponse]
+    """From the coordinator, before a commit: what is sealed of the batches up to a version. Changes
+    nothing.
+    """
     Commit: _grpc.UnaryUnaryMultiCallable[_backend_pb2.CommitRequest, _backend_pb2.CommitResponse]
     """From the coordinator: a batch is committed."""
     Snapshot: _grpc.UnaryStreamMultiCallable[_backend_pb2.SnapshotRequest, _backend_pb2.SnapshotEvent]
@@ -71,6 +75,10 @@ class StateBackendAsyncStub(StateBackendStub):
     """Reads at the pinned version."""
     Prepare: _aio.StreamUnaryMultiCallable[_backend_pb2.PrepareRequest, _backend_pb2.PrepareResponse]  # type: ignore[assignment]
     """Stages an attempt's changes: open, blocks, seal. Acknowledged when sealed."""
+    ReportSeals: _aio.UnaryUnaryMultiCallable[_backend_pb2.ReportSealsRequest, _backend_pb2.ReportSealsResponse]  # type: ignore[assignment]
+    """From the coordinator, before a commit: what is sealed of the batches up to a version. Changes
+    nothing.
+    """
     Commit: _aio.UnaryUnaryMultiCallable[_backend_pb2.CommitRequest, _backend_pb2.CommitResponse]  # type: ignore[assignment]
     """From the coordinator: a batch is committed."""
     Snapshot: _aio.UnaryStreamMultiCallable[_backend_pb2.SnapshotRequest, _backend_pb2.SnapshotEvent]  # type: ignore[assignment]
@@ -124,6 +132,16 @@ class StateBackendServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_backend_pb2.PrepareResponse, _abc.Awaitable[_backend_pb2.PrepareResponse]]:
         """Stages an attempt's changes: open, blocks, seal. Acknowledged when sealed."""
+
+    @_abc_1.abstractmethod
+    def ReportSeals(
+        self,
+        request: _backend_pb2.ReportSealsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_backend_pb2.ReportSealsResponse, _abc.Awaitable[_backend_pb2.ReportSealsResponse]]:
+        """From the coordinator, before a commit: what is sealed of the batches up to a version. Changes
+        nothing.
+        """
 
     @_abc_1.abstractmethod
     def Commit(

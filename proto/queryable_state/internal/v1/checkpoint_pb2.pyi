@@ -308,6 +308,7 @@ class CheckpointMetadata(_message.Message):
     BACKEND_FIELD_NUMBER: _builtins.int
     OPERATORS_FIELD_NUMBER: _builtins.int
     COMPLETE_SINCE_BATCH_FIELD_NUMBER: _builtins.int
+    REGISTRATIONS_FIELD_NUMBER: _builtins.int
     format_version: _builtins.int
     """1."""
     checkpoint_id: _builtins.int
@@ -331,6 +332,8 @@ class CheckpointMetadata(_message.Message):
     """`heap` or `rocksdb`."""
     complete_since_batch: _builtins.int
     """State before this batch is not in it; 0: all is."""
+    registrations: _builtins.str
+    """File name of the registrations in force; empty in a savepoint."""
     @_builtins.property
     def operators(self) -> _containers.RepeatedCompositeFieldContainer[Global___OperatorSnapshot]: ...
     def __init__(
@@ -351,10 +354,11 @@ class CheckpointMetadata(_message.Message):
         backend: _builtins.str = ...,
         operators: _abc.Iterable[Global___OperatorSnapshot] | None = ...,
         complete_since_batch: _builtins.int = ...,
+        registrations: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["backend", b"backend", "checkpoint_id", b"checkpoint_id", "commit_time_ms", b"commit_time_ms", "complete_since_batch", b"complete_since_batch", "duration_ms", b"duration_ms", "format_version", b"format_version", "job_id", b"job_id", "job_name", b"job_name", "offsets_digest", b"offsets_digest", "operators", b"operators", "run_epoch", b"run_epoch", "savepoint", b"savepoint", "triggered_at_ms", b"triggered_at_ms", "version", b"version", "watermark_ms", b"watermark_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["backend", b"backend", "checkpoint_id", b"checkpoint_id", "commit_time_ms", b"commit_time_ms", "complete_since_batch", b"complete_since_batch", "duration_ms", b"duration_ms", "format_version", b"format_version", "job_id", b"job_id", "job_name", b"job_name", "offsets_digest", b"offsets_digest", "operators", b"operators", "registrations", b"registrations", "run_epoch", b"run_epoch", "savepoint", b"savepoint", "triggered_at_ms", b"triggered_at_ms", "version", b"version", "watermark_ms", b"watermark_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -425,6 +429,8 @@ class Manifest(_message.Message):
     COMMIT_TIME_MS_FIELD_NUMBER: _builtins.int
     WATERMARK_MS_FIELD_NUMBER: _builtins.int
     CHANGELOGS_FIELD_NUMBER: _builtins.int
+    OPERATORS_FIELD_NUMBER: _builtins.int
+    REGISTRATIONS_FIELD_NUMBER: _builtins.int
     format_version: _builtins.int
     """1."""
     batch_id: _builtins.int
@@ -432,8 +438,16 @@ class Manifest(_message.Message):
     offsets_digest: _builtins.bytes
     commit_time_ms: _builtins.int
     watermark_ms: _builtins.int
+    registrations: _builtins.str
+    """File name of the registrations in force when the batch was committed, which no restore may miss."""
     @_builtins.property
     def changelogs(self) -> _containers.RepeatedCompositeFieldContainer[Global___ChangelogFile]: ...
+    @_builtins.property
+    def operators(self) -> _containers.RepeatedCompositeFieldContainer[Global___BatchOperator]:
+        """The operators of the query in this batch. Each has changelogs of all its key groups here, unless
+        the batch had no input for it, or the job allows incomplete batches.
+        """
+
     def __init__(
         self,
         *,
@@ -444,14 +458,41 @@ class Manifest(_message.Message):
         commit_time_ms: _builtins.int = ...,
         watermark_ms: _builtins.int = ...,
         changelogs: _abc.Iterable[Global___ChangelogFile] | None = ...,
+        operators: _abc.Iterable[Global___BatchOperator] | None = ...,
+        registrations: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_id", b"batch_id", "changelogs", b"changelogs", "commit_time_ms", b"commit_time_ms", "format_version", b"format_version", "offsets_digest", b"offsets_digest", "run_epoch", b"run_epoch", "watermark_ms", b"watermark_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_id", b"batch_id", "changelogs", b"changelogs", "commit_time_ms", b"commit_time_ms", "format_version", b"format_version", "offsets_digest", b"offsets_digest", "operators", b"operators", "registrations", b"registrations", "run_epoch", b"run_epoch", "watermark_ms", b"watermark_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Manifest: _TypeAlias = Manifest  # noqa: Y015
+
+@_typing.final
+class BatchOperator(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    UID_FIELD_NUMBER: _builtins.int
+    PARALLELISM_FIELD_NUMBER: _builtins.int
+    MAX_PARALLELISM_FIELD_NUMBER: _builtins.int
+    uid: _builtins.str
+    parallelism: _builtins.int
+    max_parallelism: _builtins.int
+    def __init__(
+        self,
+        *,
+        uid: _builtins.str = ...,
+        parallelism: _builtins.int = ...,
+        max_parallelism: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_parallelism", b"max_parallelism", "parallelism", b"parallelism", "uid", b"uid"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BatchOperator: _TypeAlias = BatchOperator  # noqa: Y015
 
 @_typing.final
 class RootRegistrations(_message.Message):

@@ -29,6 +29,7 @@ CHANGELOG = "changelog"
 EPOCHS = "epochs"
 REGISTRATIONS = "registrations"
 SPARK = "spark"
+_BESIDE = ".queryable-state"
 
 _LONGEST_NAME = 200
 _CHECKPOINT = re.compile(r"chk-([0-9]+)")
@@ -81,7 +82,15 @@ def root_of(directory: str, job_name: str) -> str:
 
 def beside(checkpoint_location: str) -> str:
     """The state root of a query for which only Spark's checkpoint location is given."""
-    return checkpoint_location.rstrip("/") + ".queryable-state"
+    return checkpoint_location.rstrip("/") + _BESIDE
+
+
+def spark_folders(root: str) -> list[str]:
+    """Where Spark's checkpoint of the job of a state root may be."""
+    folders = [f"{root}/{SPARK}"]
+    if root.endswith(_BESIDE):
+        folders.append(root.removesuffix(_BESIDE))
+    return folders
 
 
 def registrations_file(epoch: int, sequence: int) -> str:

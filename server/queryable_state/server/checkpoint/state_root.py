@@ -108,16 +108,24 @@ class StateRoot:
 
     def registrations(self) -> RootRegistrations | None:
         """The newest registrations; None: there are none. CorruptDataError where unreadable."""
+        return self.newest_registrations()[1]
+
+    def newest_registrations(self) -> tuple[str, RootRegistrations | None]:
+        """File name and content of the newest registrations; empty and None: there are none.
+
+        CorruptDataError where they cannot be read.
+        """
         names = self._registration_names()
         if not names:
-            return None
-        path = self.path(f"{layout.REGISTRATIONS}/{names[-1][2]}")
+            return "", None
+        name = names[-1][2]
+        path = self.path(f"{layout.REGISTRATIONS}/{name}")
         record = read_message(RootRegistrations, self.storage.read(path), path)
         check_format(record.format_version, path)
-        return record
+        return name, record
 
-    def write_registrations(self, epoch: int, record: RootRegistrations) -> None:
-        """Writes registrations as the newest ones of an epoch."""
+    def write_registrations(self, epoch: int, record: RootRegistrations) -> str:
+        """Writes registrations as the newest ones of an epoch; returns their file name."""
         data = write_message(record)
         sequence = max(
             (sequence for of_epoch, sequence, _ in self._registration_names() if of_epoch == epoch),
@@ -125,9 +133,10 @@ class StateRoot:
         )
         for _ in range(_ATTEMPTS):
             sequence += 1
-            path = self.path(layout.registrations_file(epoch, sequence))
+            name = layout.registrations_file(epoch, sequence)
+            path = self.path(name)
             if self.storage.create(path, data) or self.storage.read(path) == data:
-                return
+                return name.rpartition("/")[2]
         raise CheckpointError(f"the registrations of {self.uri} are written by others all the time")
 
     def start_from(
@@ -265,6 +274,12 @@ class StateRoot:
         names = self.storage.list(self.path(layout.REGISTRATIONS))
         found = [_REGISTRATIONS.fullmatch(name) for name in names]
         return sorted((int(each[1]), int(each[2]), each[0]) for each in found if each is not None)
+
+
+def registrations_order(name: str) -> tuple[int, int]:
+    """Epoch and sequence of a registrations file; those of no file come before all."""
+    found = _REGISTRATIONS.fullmatch(name)
+    return (-1, -1) if found is None else (int(found[1]), int(found[2]))
 
 
 def read_savepoint(uri: str, storage: CheckpointStorage) -> CheckpointMetadata:

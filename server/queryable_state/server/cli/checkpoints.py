@@ -11,6 +11,7 @@ from queryable_state.server.cli.arguments import add_storage_options, storage_op
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
 
     from queryable_state.server.checkpoint.completed import Completed, Found
     from queryable_state.server.checkpoint.storage import CheckpointStorage
@@ -25,8 +26,10 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         help="list checkpoints and savepoints, and say whether they are intact",
         description="Lists the checkpoints of a state root (a job's folder in the directory for "
         "checkpoints), or one checkpoint (its chk-<n> folder) or savepoint. Keys are counted as "
-        "the backend estimates them; entries of maps and chunks of lists count each. Ends with 1 "
-        "where something listed is not intact, with 2 where nothing could be listed.",
+        "the backend estimates them; entries of maps and chunks of lists count each. Of a state "
+        "root also says whether the job can go on from it: manifests, changelogs and registrations "
+        "behind the newest checkpoint. Ends with 1 where something is not intact, with 2 where "
+        "nothing could be listed.",
     )
     parser.add_argument("uri", metavar="URI", help="folder: a path, file:///..., s3://...")
     parser.add_argument(
@@ -45,7 +48,13 @@ def _run(options: argparse.Namespace) -> int:
 
     uri = whole_uri(options.uri)
     storage = storage_of(uri, storage_options(options))
-    report = _report(uri, find(uri, storage), storage, checksums=options.verify)
+    report = _report(
+        uri,
+        find(uri, storage),
+        storage,
+        lambda other: storage_of(other, storage_options(options)),
+        checksums=options.verify,
+    )
     if options.json:
         json.dump(report, sys.stdout, indent=2)
         print()
@@ -55,12 +64,18 @@ def _run(options: argparse.Namespace) -> int:
     broken = [
         each for each in report["checkpoints"] if not each["intact"] and not each.get("begun")
     ]
-    return _NOT_INTACT if broken else 0
+    return _NOT_INTACT if broken or report.get("problems") else 0
 
 
 def _report(
-    uri: str, found: Found, storage: CheckpointStorage, *, checksums: bool
+    uri: str,
+    found: Found,
+    storage: CheckpointStorage,
+    storage_at: Callable[[str], CheckpointStorage],
+    *,
+    checksums: bool,
 ) -> dict[str, Any]:
+    from queryable_state.server.checkpoint.root_verification import problems_of_root
     from queryable_state.server.checkpoint.verification import problems_of
 
     report: dict[str, Any] = {"uri": uri}
@@ -74,8 +89,12 @@ def _report(
     elif found.completed:
         metadata = found.completed[0].metadata
         report["job"] = _job(metadata.job_id, metadata.job_name)
+    problems = [problems_of(each, storage, checksums=checksums) for each in found.completed]
+    if found.root is not None:
+        intact = [c.metadata for c, bad in zip(found.completed, problems, strict=True) if not bad]
+        report["problems"] = problems_of_root(found.root, intact, storage_at, checksums=checksums)
     report["checkpoints"] = [
-        _describe(each, problems_of(each, storage, checksums=checksums)) for each in found.completed
+        _describe(each, bad) for each, bad in zip(found.completed, problems, strict=True)
     ] + [
         {
             "uri": each.path,
@@ -150,6 +169,7 @@ def _text(report: dict[str, Any], *, checksums: bool) -> str:
         lines.append(f"state root {report['uri']}: epoch {report['epoch']}, changelogs of {kept}")
     if "restored_from" in report:
         lines.append(f"started from {report['restored_from']}")
+    lines += [f"the job cannot go on from it: {each}" for each in report.get("problems", ())]
     if not report["checkpoints"]:
         lines.append("no checkpoint yet")
         return "\n".join(lines)

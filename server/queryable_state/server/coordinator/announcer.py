@@ -1,4 +1,4 @@
-"""Tells the state servers of commits, and the job of what its seals show."""
+"""Publication of commits: checks each committed batch and tells the state servers of it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import logging
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from queryable_state.server.coordinator.refusals import Refusals
 from queryable_state.wire.errors import (
     CheckpointError,
     JobError,
@@ -24,8 +26,10 @@ if TYPE_CHECKING:
     from queryable_state.server.coordinator.batch_checks import Finding
     from queryable_state.server.coordinator.batches import Batches
     from queryable_state.server.coordinator.commits import CommitRound
+    from queryable_state.server.coordinator.completeness import Completeness
     from queryable_state.server.coordinator.engine import Engine
     from queryable_state.server.coordinator.manifests import Manifests
+    from queryable_state.server.coordinator.missed import IncompleteBatchError
 
 _log = logging.getLogger(__name__)
 
@@ -43,9 +47,11 @@ class Announcer:
         manifests: Manifests,
         links: BackendLinks,
         engine: Engine,
+        completeness: Completeness,
         settled: threading.Event,
         *,
         strict: bool,
+        strict_determinism: bool,
         manifest_timeout_s: float,
     ) -> None:
         self._batches = batches
@@ -54,9 +60,12 @@ class Announcer:
         self._stopping = threading.Event()
         self._links = links
         self._engine = engine
+        self._completeness = completeness
+        self._refusals = Refusals(engine, batches, self._stopping)
         # Set whenever a push is over.
         self._settled = settled
         self._strict = strict
+        self._strict_determinism = strict_determinism
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="queryable-state-commit")
         self._lock = threading.Lock()
         self._closed = False
@@ -66,6 +75,24 @@ class Announcer:
         with self._lock:
             if not self._closed and not self._batches.is_settled(query_id):
                 self._threads.submit(self._push, query_id)
+
+    def sealed(self, query_id: bytes, batch_id: int) -> dict[str, list[backend_pb2.SealedSubtask]]:
+        """What each server that answers has sealed of the uncommitted batches up to one."""
+        return self._links.sealed(query_id, batch_id, self._batches.holders(query_id))
+
+    def missed(self, query_id: bytes, run_id: bytes, error: IncompleteBatchError) -> None:
+        """An operator missed a batch: refuses it, or logs that where the settings allow it."""
+        if self._strict:
+            self.refuse(query_id, run_id, error)
+        else:
+            _log.error("%s: %s", error.reason_name, error)
+            self._batches.count_incomplete(query_id)
+
+    def refuse(self, query_id: bytes, run_id: bytes, error: IncompleteBatchError) -> None:
+        """Starts the refusal of an incomplete batch, and returns at once."""
+        with self._lock:
+            if not self._closed:
+                self._threads.submit(self._refuse, query_id, run_id, error)
 
     def close(self) -> None:
         """Waits for what is under way; may be repeated."""
@@ -77,6 +104,10 @@ class Announcer:
     def _push(self, query_id: bytes) -> None:
         try:
             while commit_round := self._batches.next_round(query_id):
+                checked = self._checked(commit_round)
+                if checked is None:
+                    return
+                commit_round = checked
                 seals: dict[str, list[backend_pb2.SealedSubtask]] = {}
                 over = False
                 try:
@@ -97,6 +128,54 @@ class Announcer:
                     self._tell(query_id, finding)
         except Exception:  # noqa: BLE001 - nobody waits for the outcome of this thread
             _log.exception("commits of query %s are not pushed", query_id.hex())
+
+    def _checked(self, commit_round: CommitRound) -> CommitRound | None:
+        """The round as far as its batches are complete; None where it must not go on."""
+        checked: CommitRound | None = None
+        try:
+            checked = self._complete_part(commit_round)
+        finally:
+            # Also after a defect: a round that never ends would hold every batch to come.
+            if checked is None:
+                self._batches.abandon_round(commit_round)
+        return checked
+
+    def _complete_part(self, commit_round: CommitRound) -> CommitRound | None:
+        query_id = commit_round.query_id
+        error = self._first_error(commit_round)
+        if error is None:
+            return commit_round
+        if not self._strict:
+            _log.error("%s: %s", error.reason_name, error)
+            self._batches.count_incomplete(query_id)
+            return commit_round
+        complete_to = error.batch_id - 1
+        if complete_to > commit_round.after:
+            return replace(commit_round, commit=replace(commit_round.commit, version=complete_to))
+        self._refusals.refuse(query_id, commit_round.run_id, error)
+        return None
+
+    def _first_error(self, commit_round: CommitRound) -> IncompleteBatchError | None:
+        """As `Completeness.first_error`, tried again while root or offsets cannot be read."""
+        query_id = commit_round.query_id
+        give_up_s = time.monotonic() + self._manifest_timeout_s
+        pause_s = _FIRST_RETRY_S
+        version = commit_round.commit.version
+        seals = self._links.sealed(query_id, version, commit_round.addresses)
+        while True:
+            try:
+                return self._completeness.first_error(commit_round, seals)
+            except QueryableStateError as failure:
+                _log.warning("batch %d cannot be checked now: %s", version, failure)
+                if time.monotonic() + pause_s > give_up_s or self._stopping.wait(pause_s):
+                    raise
+            pause_s = min(2 * pause_s, _LONGEST_RETRY_S)
+
+    def _refuse(self, query_id: bytes, run_id: bytes, error: IncompleteBatchError) -> None:
+        try:
+            self._refusals.refuse(query_id, run_id, error)
+        except Exception:  # noqa: BLE001 - nobody waits for the outcome of this thread
+            _log.exception("batch %d of query %s is not refused", error.batch_id, query_id.hex())
 
     def _write(
         self, commit_round: CommitRound, seals: dict[str, list[backend_pb2.SealedSubtask]]
@@ -142,7 +221,7 @@ class Announcer:
 
     def _tell(self, query_id: bytes, finding: Finding) -> None:
         # What is only lost does not get better by an end.
-        if self._strict and isinstance(finding.error, JobError):
+        if self._strict_determinism and isinstance(finding.error, JobError):
             self._stop(query_id, finding.error)
         else:
             _log.error("%s: %s", finding.error.reason_name, finding.error)

@@ -55,6 +55,23 @@ class BackendLinks:
         # A stub is dear to make, and kept with its channel.
         self._links: dict[str, tuple[grpc.aio.Channel, backend_pb2_grpc.StateBackendAsyncStub]] = {}
 
+    def sealed(
+        self, query_id: bytes, version: int, addresses: Mapping[str, str]
+    ) -> dict[str, list[backend_pb2.SealedSubtask]]:
+        """What each server that answers has sealed of uncommitted batches up to a version.
+
+        `addresses` by server id.
+        """
+        request = backend_pb2.ReportSealsRequest(query_id=query_id, version=version)
+        answers = self._ask(
+            addresses.values(),
+            lambda _, stub: stub.ReportSeals(
+                request, timeout=self._timeout_s, metadata=self._metadata
+            ),
+            f"seals of batch {version} of query {query_id.hex()}",
+        )
+        return _by_server(addresses, answers)
+
     def commit(self, commit_round: CommitRound) -> dict[str, list[backend_pb2.SealedSubtask]]:
         """Tells servers of a commit; answers what each that confirmed had sealed."""
         commit = commit_round.commit
@@ -70,11 +87,7 @@ class BackendLinks:
             lambda _, stub: stub.Commit(request, timeout=self._timeout_s, metadata=self._metadata),
             f"commit of batch {commit.version} of query {commit_round.query_id.hex()}",
         )
-        return {
-            server_id: list(answers[address].sealed)
-            for server_id, address in commit_round.addresses.items()
-            if address in answers
-        }
+        return _by_server(commit_round.addresses, answers)
 
     def open_subtasks(
         self, requests: Mapping[str, backend_pb2.OpenSubtasksRequest], timeout_s: float
@@ -214,6 +227,17 @@ class SnapshotCall:
         except asyncio.CancelledError:
             raise UnreachableError(f"{self._peer}: cancelled") from None
         return None if event is grpc.aio.EOF else event
+
+
+def _by_server(
+    addresses: Mapping[str, str],
+    answers: Mapping[str, backend_pb2.ReportSealsResponse | backend_pb2.CommitResponse],
+) -> dict[str, list[backend_pb2.SealedSubtask]]:
+    return {
+        server_id: list(answers[address].sealed)
+        for server_id, address in addresses.items()
+        if address in answers
+    }
 
 
 async def _close(channels: Iterable[grpc.aio.Channel]) -> None:

@@ -1,21 +1,17 @@
-"""What the seals of a committed batch say about the job that made them."""
+"""Checks of the seals of a committed batch."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from queryable_state.wire.errors import JobError, QueryableStateError, Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from queryable_state.internal.v1 import backend_pb2
-    from queryable_state.server.coordinator.commits import CommitRound
     from queryable_state.server.coordinator.operators import Operator
-
-_SHOWN = 20
 
 
 @dataclass(frozen=True)
@@ -26,78 +22,54 @@ class Finding:
     error: QueryableStateError
 
 
-def check_batches(
-    commit_round: CommitRound,
-    seals: Mapping[str, Sequence[backend_pb2.SealedSubtask]],
-    operators: Sequence[Operator],
+def check_determinism(
+    seals: Iterable[Sequence[backend_pb2.SealedSubtask]],
+    version: int,
     label: Callable[[str], str],
     job: str,
 ) -> list[Finding]:
-    """Compares the seals reported to one push with the operators of the query.
+    """The subtasks that ran several times on different input, in batches up to a version.
 
-    `seals` has an entry a server that answered. A subtask counts as not run only
-    where its owner answered, or where nobody ever opened it: of a server that
-    did not answer nothing is known. `label` names an operator for people.
+    `seals` are the reports of each server; `label` names an operator for people.
     """
-    by_batch: defaultdict[tuple[str, int], dict[int, backend_pb2.SealedSubtask]] = defaultdict(dict)
-    for reports in seals.values():
-        for report in reports:
-            if report.batch_id <= commit_round.commit.version:
-                by_batch[report.operator_uid, report.batch_id][report.subtask] = report
-    known = {operator.uid: operator for operator in operators}
-    findings: list[Finding] = []
-    for (uid, batch_id), sealed in sorted(by_batch.items()):
-        where = f"job {job}, operator {label(uid)}, batch {batch_id}"
-        operator = known.get(uid)
-        # A late report is of a push that failed, when not all were heard; one from before the
-        # operator was opened, of its parallelism in an earlier run.
-        first = operator.first_opened if operator else None
-        if operator and first is not None and batch_id >= max(first, commit_round.after + 1):
-            missing = _not_run(operator, sealed, seals, batch_id)
-        else:
-            missing = []
-        if operator and missing:
-            findings.append(Finding(batch_id, _partial(where, operator, missing)))
-        findings.extend(
-            Finding(batch_id, _non_deterministic(where, report))
-            for report in sealed.values()
-            if len(set(report.fingerprints)) > 1
+    reports = [report for reported in seals for report in reported if report.batch_id <= version]
+    reports.sort(key=lambda report: (report.operator_uid, report.batch_id, report.subtask))
+    return [
+        Finding(
+            report.batch_id,
+            _non_deterministic(
+                f"job {job}, operator {label(report.operator_uid)}, batch {report.batch_id}", report
+            ),
         )
-    return findings
+        for report in reports
+        if len(set(report.fingerprints)) > 1
+    ]
 
 
-def _not_run(
-    operator: Operator,
-    sealed: Mapping[int, backend_pb2.SealedSubtask],
+def unsealed(
+    operator: Operator | None,
+    missing: Iterable[int],
     seals: Mapping[str, Sequence[backend_pb2.SealedSubtask]],
     batch_id: int,
-) -> list[int]:
-    missing = []
-    for index in range(operator.parallelism):
-        if index in sealed:
-            continue
-        ownership = operator.subtasks.get(index)
+) -> tuple[int, ...]:
+    """The subtasks, of those nobody reported a seal of, that are known to have none.
+
+    Their owner has answered, or nobody ever opened them. A subtask whose owner opened an empty
+    store in place of one that was lost is not among them: its records are lost, not missed.
+    """
+    known = []
+    for index in missing:
+        ownership = None if operator is None else operator.subtasks.get(index)
         never_opened = ownership is None or ownership.opened_batch < 0
         if never_opened or (
             ownership is not None
             and ownership.server_id in seals
             and ownership.opened
             and ownership.opened_batch <= batch_id
+            and ownership.unsealed_batch != batch_id
         ):
-            missing.append(index)
-    return missing
-
-
-def _partial(where: str, operator: Operator, missing: Sequence[int]) -> JobError:
-    shown = ", ".join(str(index) for index in missing[:_SHOWN])
-    more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
-    return JobError(
-        f"{where}: {len(missing)} of {operator.parallelism} subtasks did not run ({shown}{more}), "
-        "so the batch is committed without their records in the state; an action that reads only a "
-        "part of its DataFrame causes this, such as limit, take, head, first, show or isEmpty in "
-        "foreachBatch: let one action read all of it",
-        reason=Reason.PARTIAL_BATCH,
-    )
+            known.append(index)
+    return tuple(known)
 
 
 def _non_deterministic(where: str, report: backend_pb2.SealedSubtask) -> JobError:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from queryable_state.internal.v1 import coordinator_pb2
-from queryable_state.server.coordinator.batch_checks import check_batches
+from queryable_state.server.coordinator.batch_checks import check_determinism
 from queryable_state.server.coordinator.batch_facts import BatchFacts
 from queryable_state.server.coordinator.batch_losses import (
     behind,
@@ -14,7 +14,7 @@ from queryable_state.server.coordinator.batch_losses import (
     lost_finding,
 )
 from queryable_state.server.coordinator.jobs import RUNNING
-from queryable_state.wire.errors import Reason, SupersededError, UnknownJobError
+from queryable_state.wire.errors import SupersededError, UnknownJobError
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from queryable_state.server.coordinator.commits import CommitRound
     from queryable_state.server.coordinator.engine import BatchClocks, QueryInfo
     from queryable_state.server.coordinator.jobs import Job
+    from queryable_state.wire.errors import QueryableStateError
 
 # Watermarks handed out with a begin. Servers may ask before every operator has registered, so at
 # least so many whatever the depths known; reading the first ones costs a file each, once a run.
@@ -64,6 +65,8 @@ class Batches:
         with books.changed:
             job = books.enter(request.query_id, info)
             self._check_run(job, request)
+            if job.refusal is not None:
+                raise job.refusal.with_traceback(None)
             books.contact(job, request.batch_id)
             for batch_id, known in clocks.items():
                 job.keep_clocks(batch_id, known, self._depth(job))
@@ -104,7 +107,7 @@ class Batches:
         """The batch, and every one before it, is committed; of a query not known: nothing."""
         with self._books.changed:
             job = self._books.jobs.find(query_id)
-            if job is not None:
+            if job is not None and job.refusal is None:
                 self._books.advance_commit(job, batch_id)
 
     def was_begun(self, query_id: bytes, batch_id: int) -> bool:
@@ -131,7 +134,17 @@ class Batches:
     def next_round(self, query_id: bytes) -> CommitRound | None:
         """The push that is due; it must be ended by `end_round`."""
         with self._books.changed:
-            return self._books.commits.begin_round(query_id, self._books.holders(query_id))
+            job = self._books.jobs.find(query_id)
+            if job is None or job.refusal is not None:
+                return None
+            holders = self._books.holders(query_id)
+            return self._books.commits.begin_round(query_id, job.run_id, holders)
+
+    def holders(self, query_id: bytes) -> dict[str, str]:
+        """The servers that hold state of a query: HOST:PORT of `StateBackend` by id."""
+        with self._books.changed:
+            self._books.now_ms()
+            return self._books.holders(query_id)
 
     def facts(self, query_id: bytes, batch_id: int) -> BatchFacts | None:
         """What is known of a batch; None where the job was dropped."""
@@ -175,6 +188,32 @@ class Batches:
                     if ownership.opened and ownership.server_id in server_ids:
                         placement.close(operator, index)
 
+    def refuse(self, query_id: bytes, error: QueryableStateError) -> bool:
+        """The newest run of a query may begin and commit no batch any more; False: it is so."""
+        with self._books.changed:
+            job = self._books.jobs.find(query_id)
+            if job is None or job.refusal is not None:
+                return False
+            job.refusal = error
+            job.partial_batches += 1
+            self._books.commits.withdraw(query_id)
+            self._books.changed.notify_all()
+            return True
+
+    def count_incomplete(self, query_id: bytes) -> None:
+        """A batch that an operator missed is taken as it is."""
+        with self._books.changed:
+            job = self._books.jobs.find(query_id)
+            if job is not None:
+                job.partial_batches += 1
+
+    def check_not_refused(self, query_id: bytes) -> None:
+        """Raises why the newest run of a query may not go on, if so."""
+        with self._books.changed:
+            job = self._books.jobs.find(query_id)
+            if job is not None and job.refusal is not None:
+                raise job.refusal.with_traceback(None)
+
     def abandon_round(self, commit_round: CommitRound) -> None:
         """A push is over, and what had to be written of it is not: it is due again."""
         with self._books.changed:
@@ -200,18 +239,13 @@ class Batches:
             for server_id in seals:
                 books.commits.confirm(query_id, server_id, commit_round.commit.version)
             books.refresh_stable(query_id)
-            findings = check_batches(
-                commit_round,
-                seals,
-                list(books.placement.operators(query_id)),
+            findings = check_determinism(
+                seals.values(),
+                commit_round.commit.version,
                 lambda uid: books.states.operator_name(query_id, uid),
                 job.label,
             )
-            for finding in findings:
-                if finding.error.reason == Reason.PARTIAL_BATCH:
-                    job.partial_batches += 1
-                else:
-                    job.non_deterministic_batches += 1
+            job.non_deterministic_batches += len(findings)
             return [
                 *findings,
                 *(
@@ -227,12 +261,20 @@ class Batches:
             return commits.settled(query_id, commits.version(query_id))
 
     def wait_settled(self, query_id: bytes, version: int, timeout_s: float) -> bool:
-        """Whether every server had been told of `version`, or given up on, in time."""
+        """Whether every server had been told of `version`, or given up on, in time.
+
+        Raises why the query may not go on, once that is known.
+        """
         books = self._books
+
+        def is_over() -> bool:
+            job = books.jobs.find(query_id)
+            if job is not None and job.refusal is not None:
+                raise job.refusal.with_traceback(None)
+            return books.commits.settled(query_id, version)
+
         with books.changed:
-            return books.changed.wait_for(
-                lambda: books.commits.settled(query_id, version), timeout_s
-            )
+            return books.changed.wait_for(is_over, timeout_s)
 
     def _depth(self, job: Job) -> int:
         return max(_WATERMARKS, self._books.states.deepest(job.query_id) + 1)

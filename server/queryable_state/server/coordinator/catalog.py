@@ -103,6 +103,8 @@ class Catalog:
                     placement_version=version,
                     owners=self._owners(registration),
                 )
+            if job.refusal is not None and not any(owner.server_id for owner in known.owners):
+                raise job.refusal.with_traceback(None)
             return known
 
     def list_jobs(self) -> list[JobView]:
@@ -234,8 +236,10 @@ def job_list(views: Sequence[JobView]) -> query_pb2.ListJobsResponse:
 
 
 def _check_known(jobs: Iterable[Job]) -> None:
-    """Asks to come again while states of a job are only about to be known."""
+    """Raises if states of a job are not known: they are being opened, or cannot be."""
     for job in jobs:
+        if job.refusal is not None:
+            raise job.refusal.with_traceback(None)
         if job.reopening:
             raise RetryLaterError(
                 f"the stored state of job {job.label} is being opened", retry_after_ms=_RETRY_MS

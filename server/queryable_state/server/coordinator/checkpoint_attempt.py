@@ -136,6 +136,7 @@ class CheckpointAttempt:
             run_epoch=root.epoch,
             triggered_at_ms=triggered_at_ms,
             duration_ms=round((time.monotonic() - begun_s) * 1000),
+            registrations=root.registrations_name,
         )
         check_files(metadata, root.storage, self._target)
         root.root.write_checkpoint(metadata)

@@ -29,8 +29,12 @@ def metadata_of(
     run_epoch: int,
     triggered_at_ms: int,
     duration_ms: int,
+    registrations: str = "",
 ) -> CheckpointMetadata:
-    """The metadata of what was written; an id of 0: of a savepoint."""
+    """The metadata of what was written; an id of 0: of a savepoint.
+
+    `registrations` is the file name of those in force, which a savepoint does not need.
+    """
     operators = [
         checkpoint_pb2.OperatorSnapshot(
             uid=operator.uid,
@@ -60,6 +64,7 @@ def metadata_of(
         backend="rocksdb" if native else "heap",
         operators=operators,
         complete_since_batch=plan.complete_since,
+        registrations=registrations,
     )
 
 

@@ -25,6 +25,8 @@ class CommitRound:
     """One push of a commit to every server that holds state of the query."""
 
     query_id: bytes
+    run_id: bytes
+    """The newest run of the query when the round began."""
     after: int
     """Newest version pushed before."""
     commit: Commit
@@ -82,7 +84,9 @@ class Commits:
         self.changes += 1
         return True
 
-    def begin_round(self, query_id: bytes, addresses: dict[str, str]) -> CommitRound | None:
+    def begin_round(
+        self, query_id: bytes, run_id: bytes, addresses: dict[str, str]
+    ) -> CommitRound | None:
         """The push that is due, None where there is none or one is under way.
 
         One round a query at a time: a server reports its seals to one of them.
@@ -93,6 +97,7 @@ class Commits:
         commits.pushing = True
         return CommitRound(
             query_id=query_id,
+            run_id=run_id,
             after=commits.settled.version,
             commit=commits.newest,
             stable_version=commits.stable,
@@ -105,6 +110,8 @@ class Commits:
         if commits is not None:
             commits.pushing = False
             commits.settled = commit_round.commit
+            if commits.newest.version < commits.settled.version:
+                commits.newest = commits.settled
             self.changes += 1
 
     def abandon_round(self, commit_round: CommitRound) -> None:
@@ -112,6 +119,14 @@ class Commits:
         commits = self._queries.get(commit_round.query_id)
         if commits is not None:
             commits.pushing = False
+
+    def withdraw(self, query_id: bytes) -> None:
+        """Takes back every commit whose push is not over: the engine has withdrawn it."""
+        commits = self._queries.get(query_id)
+        if commits is not None:
+            commits.newest = commits.settled
+            commits.pushing = False
+            self.changes += 1
 
     def settled(self, query_id: bytes, version: int) -> bool:
         """Whether the push of `version` is over, or will never be."""

@@ -17,6 +17,7 @@ from queryable_state.server.coordinator.batches import Batches
 from queryable_state.server.coordinator.books import Books
 from queryable_state.server.coordinator.catalog import Catalog
 from queryable_state.server.coordinator.checkpointing import Checkpointing
+from queryable_state.server.coordinator.completeness import Completeness
 from queryable_state.server.coordinator.epochs import Epochs
 from queryable_state.server.coordinator.job_config import JobConfigs
 from queryable_state.server.coordinator.job_roots import JobRoots
@@ -26,6 +27,7 @@ from queryable_state.server.coordinator.port import CoordinatorPort
 from queryable_state.server.coordinator.recovery import Recovery
 from queryable_state.server.coordinator.reopening import Reopening
 from queryable_state.server.coordinator.restore_plans import RestorePlans
+from queryable_state.server.coordinator.run_operators import RunOperators, RunStart
 from queryable_state.server.coordinator.secret import SecretFile
 from queryable_state.server.coordinator.server_ends import see_off
 from queryable_state.server.coordinator.service import CoordinatorService
@@ -34,7 +36,7 @@ from queryable_state.server.coordinator.watcher import Watcher
 from queryable_state.wire.errors import RetryLaterError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from queryable_state.internal.v1.checkpoint_pb2 import CheckpointMetadata
@@ -75,17 +77,28 @@ class Coordinator:
         self._roots = JobRoots()
         self._objects = MemoryObjectStore()
         self._recovery = Recovery(
-            engine, self._books, self._configs, self._roots, Epochs(), self._objects, self._links
+            engine,
+            self._books,
+            self._configs,
+            self._roots,
+            Epochs(),
+            self._objects,
+            self._links,
+            strict=settings.strict,
         )
+        self._engine = engine
+        self._operators = RunOperators(self._books)
         self._plans = RestorePlans(engine, self._books, self._roots)
         settled = threading.Event()
         self._announcer = Announcer(
             batches,
-            Manifests(engine, batches, self._roots),
+            Manifests(engine, batches, self._operators, self._roots),
             self._links,
             engine,
+            Completeness(engine, self._operators, self._roots),
             settled,
             strict=settings.strict,
+            strict_determinism=settings.strict_determinism,
             manifest_timeout_s=settings.manifest_timeout_ms / 1000,
         )
         self._authority = Authority(
@@ -95,6 +108,7 @@ class Coordinator:
             self._plans,
             Subtasks(self._books),
             batches,
+            self._operators,
             self._catalog,
             self._announcer,
             settle_timeout_s=settings.push_timeout_ms / 1000,
@@ -186,6 +200,23 @@ class Coordinator:
         An empty id: the jobs of operators that carry none, or one that is not known.
         """
         self._configs.configure(config_id, config)
+
+    def run_started(
+        self, query_id: bytes, config_id: str, operators: Sequence[OperatorLayout]
+    ) -> None:
+        """The newest run of a query has these stateful operators; to be told before its first
+        batch, so that a batch which an operator missed is noticed."""
+        info = self._engine.query(query_id)
+        if info is not None:
+            after = self._engine.newest_commit(query_id)
+            start = RunStart(config_id=config_id, operators=tuple(operators), after=after)
+            self._operators.started(query_id, info, start)
+
+    def is_sealed(
+        self, query_id: bytes, batch_id: int, operators: Iterable[OperatorLayout]
+    ) -> bool:
+        """Whether servers report seals of all subtasks of a batch that is not committed yet."""
+        return self._authority.is_sealed(query_id, batch_id, operators)
 
     def recover(self, query_id: bytes, config_id: str, operators: Sequence[OperatorLayout]) -> bool:
         """Has durable state of a query's newest run opened; whether there is any. Waits not."""

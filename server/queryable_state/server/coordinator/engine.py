@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from queryable_state.server.checkpoint.storage import CheckpointStorage
     from queryable_state.wire.errors import QueryableStateError
 
@@ -69,6 +71,15 @@ class Engine(Protocol):
         """
         ...
 
+    def has_input(self, query_id: bytes, batch_id: int, sources: Sequence[int]) -> bool:
+        """Whether a planned batch has input of any of these sources; none named: of any source.
+
+        Sources are positions in the offsets of the batch. Input may turn out to have no row.
+        Raises `RetryLaterError` where the offsets cannot be read now, `JobError` where they are
+        gone.
+        """
+        ...
+
     def is_planned(self, query_id: bytes, batch_id: int) -> bool:
         """Whether it is durably fixed what the batch is made of; its `clocks` are there then."""
         ...
@@ -79,6 +90,16 @@ class Engine(Protocol):
 
     def stop_query(self, query_id: bytes, error: QueryableStateError) -> None:
         """Stops the query because of `error`, without waiting for its end."""
+        ...
+
+    def withdraw_commits(self, query_id: bytes, batch_id: int) -> str:
+        """Takes back the commits of a batch and of all after it, of a query that has ended.
+
+        The next run begins with the batch, of the offsets it had; later ones are planned anew.
+        Returns what else keeps the batch from running again, for people; empty: nothing does.
+        Raises `RetryLaterError` where the query has started again, or the files cannot be
+        changed now.
+        """
         ...
 
     def end_query(self, query_id: bytes) -> None:

@@ -48,20 +48,24 @@ class JobRoot:
         """Held from comparing the registrations until they are written."""
         self._lock = threading.Lock()
         self._registrations = RootRegistrations()
+        self._registrations_name = ""
         self._checkpoints: list[CheckpointMetadata] = []
         self._manifests: list[Manifest] = []
         self._newest_savepoint: tuple[str, CheckpointMetadata] | None = None
 
     def fill(
         self,
-        registrations: RootRegistrations,
+        registrations: tuple[str, RootRegistrations],
         checkpoints: Iterable[CheckpointMetadata],
         manifests: Iterable[Manifest],
         savepoint: CheckpointMetadata | None,
     ) -> None:
-        """Takes what the root has; before anybody else sees this."""
+        """Takes what the root has; before anybody else sees this.
+
+        `registrations` come with their file name, empty where they are not written yet.
+        """
         self.savepoint = savepoint
-        self._registrations = registrations
+        self._registrations_name, self._registrations = registrations
         self._checkpoints = sorted(checkpoints, key=_checkpoint_order, reverse=True)
         self._manifests = sorted(manifests, key=_batch_of)
 
@@ -80,6 +84,12 @@ class JobRoot:
         """The registrations last written; not to be changed."""
         with self._lock:
             return self._registrations
+
+    @property
+    def registrations_name(self) -> str:
+        """Name of the file of `registrations`."""
+        with self._lock:
+            return self._registrations_name
 
     @property
     def first_batch(self) -> int:
@@ -103,9 +113,9 @@ class JobRoot:
 
     def write_registrations(self, record: RootRegistrations) -> None:
         """Writes registrations, which are the newest once it returns. I/O."""
-        self.root.write_registrations(self.epoch, record)
+        name = self.root.write_registrations(self.epoch, record)
         with self._lock:
-            self._registrations = record
+            self._registrations_name, self._registrations = name, record
 
     def checkpoints(self) -> list[CheckpointMetadata]:
         """Complete checkpoints, newest first."""

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from queryable_state.server.coordinator.engine import BatchClocks, QueryInfo
+    from queryable_state.server.coordinator.run_operators import RunStart
+    from queryable_state.wire.errors import QueryableStateError
 
 RUNNING = registration_pb2.RUNNING
 FINISHED = registration_pb2.FINISHED
@@ -44,12 +46,16 @@ class Job:
     first_batch_of_run: int | None = None
     begun: int = -1
     """Newest batch begun in this run."""
+    start: RunStart | None = None
+    """What is known of this run since its start; None: nothing."""
+    refusal: QueryableStateError | None = None
+    """Why this run may begin and commit no batch any more; None: it may."""
     reopening: bool = False
     """Whether what the job has stored is about to be opened, without a batch."""
     clocks: dict[int, BatchClocks] = field(default_factory=dict)
     """Of this run's newest batches and the ones before them."""
     partial_batches: int = 0
-    """Batches in which an operator ran on some of its subtasks only."""
+    """Batches that an operator missed, or ran on some of its subtasks only."""
     non_deterministic_batches: int = 0
     """Subtasks of batches that ran again on other input."""
     pins: int = 0
@@ -74,6 +80,8 @@ class Job:
             self.run_id = info.run_id
             self.first_batch_of_run = None
             self.begun = -1
+            self.start = None
+            self.refusal = None
             self.clocks.clear()
 
     def keep_clocks(self, batch_id: int, clocks: BatchClocks, depth: int) -> None:

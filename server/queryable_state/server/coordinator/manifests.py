@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from queryable_state.internal.v1.checkpoint_pb2 import ChangelogFile, Manifest
+from queryable_state.internal.v1.checkpoint_pb2 import BatchOperator, ChangelogFile, Manifest
 from queryable_state.server.checkpoint.changelog_folder import choose, choose_committed
 
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from queryable_state.server.coordinator.commits import CommitRound
     from queryable_state.server.coordinator.engine import Engine
     from queryable_state.server.coordinator.job_roots import JobRoot, JobRoots
+    from queryable_state.server.coordinator.operators import OperatorLayout
+    from queryable_state.server.coordinator.run_operators import RunOperators
 
 FORMAT_VERSION = 1
 
@@ -29,9 +31,12 @@ class Manifests:
     which nobody reports are looked for in the batch's folder, where the highest token wins.
     """
 
-    def __init__(self, engine: Engine, batches: Batches, roots: JobRoots) -> None:
+    def __init__(
+        self, engine: Engine, batches: Batches, operators: RunOperators, roots: JobRoots
+    ) -> None:
         self._engine = engine
         self._batches = batches
+        self._operators = operators
         self._roots = roots
 
     def write(
@@ -79,19 +84,42 @@ class Manifests:
                 watermark_ms=facts.watermark_ms,
                 commit_time_ms=commit_round.commit.commit_time_ms,
                 changelogs=files,
+                operators=batch_operators(
+                    self._operators.expected(
+                        query_id, batch_id, {file.operator_uid for file in files}
+                    )
+                ),
+                registrations=root.registrations_name,
             )
             root.write_manifest(manifest)
             unreported += more
 
 
-def _listed(root: JobRoot, facts: BatchFacts) -> list[ChangelogFile]:
-    files = choose_committed(
+def batch_operators(layouts: Iterable[OperatorLayout]) -> list[BatchOperator]:
+    """Operators as a manifest names them."""
+    return [
+        BatchOperator(
+            uid=layout.uid,
+            parallelism=layout.parallelism,
+            max_parallelism=layout.max_parallelism,
+        )
+        for layout in layouts
+    ]
+
+
+def list_committed(root: JobRoot, batch_id: int, offsets_digest: bytes) -> list[ChangelogFile]:
+    """The changelogs in the root that count of a committed batch. Blocking."""
+    return choose_committed(
         root.storage,
         root.uri,
-        facts.batch_id,
-        facts.offsets_digest,
+        batch_id,
+        offsets_digest,
         allow_missing=root.config.allow_missing_state,
     )
+
+
+def _listed(root: JobRoot, facts: BatchFacts) -> list[ChangelogFile]:
+    files = list_committed(root, facts.batch_id, facts.offsets_digest)
     for file in files:
         facts.name_subtask(file)
     return files

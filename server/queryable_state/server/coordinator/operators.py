@@ -16,6 +16,8 @@ class OperatorLayout:
     uid: str
     parallelism: int
     max_parallelism: int
+    sources: tuple[int, ...] = ()
+    """Positions, in the engine's offsets, of the sources it reads; empty: any."""
 
 
 @dataclass(kw_only=True)
@@ -125,6 +127,13 @@ class Operator:
         """Smallest batch at which a subtask was opened; None: none was."""
         batches = [s.opened_batch for s in self.subtasks.values() if s.opened_batch >= 0]
         return min(batches, default=None)
+
+    @property
+    def layout(self) -> OperatorLayout:
+        """The operator as a run declares it, reading any source."""
+        return OperatorLayout(
+            uid=self.uid, parallelism=self.parallelism, max_parallelism=self.max_parallelism
+        )
 
     @property
     def is_unused(self) -> bool:

@@ -16,7 +16,7 @@ from queryable_state.server.coordinator.root_loader import RootLoader
 from queryable_state.wire.errors import RetryLaterError, SupersededError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from queryable_state.internal.v1 import coordinator_pb2
     from queryable_state.internal.v1.checkpoint_pb2 import JobStorage
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from queryable_state.server.coordinator.epochs import Epochs
     from queryable_state.server.coordinator.job_config import JobConfig, JobConfigs
     from queryable_state.server.coordinator.job_roots import JobRoots
+    from queryable_state.server.coordinator.operators import OperatorLayout
 
 _log = logging.getLogger(__name__)
 
@@ -50,8 +51,11 @@ class Recovery:
         epochs: Epochs,
         objects: ObjectStore,
         links: BackendLinks | None = None,
+        *,
+        strict: bool = True,
     ) -> None:
-        """Without `links` servers learn by their leases what to drop."""
+        """Without `links` servers learn by their leases what to drop. Unless `strict`, batches
+        that an operator missed are taken as they are."""
         self._engine = engine
         self._links = links
         self._books = books
@@ -59,7 +63,7 @@ class Recovery:
         self._roots = roots
         self._epochs = epochs
         self._objects = objects
-        self._loader = RootLoader(engine)
+        self._loader = RootLoader(engine, strict=strict)
         self._lock = threading.Lock()
         self._loading: dict[bytes, threading.Lock] = {}
 
@@ -126,6 +130,7 @@ class Recovery:
                 info.name,
                 request.batch_id,
                 complete_to=complete_to,
+                operators=self._operators(query_id),
             )
             self._take(request, info, config, loaded, anew=anew, complete_to=complete_to)
             _log.info(
@@ -190,6 +195,11 @@ class Recovery:
                 "had before another driver went on with it, and do not answer",
                 retry_after_ms=_RETRY_MS,
             )
+
+    def _operators(self, query_id: bytes) -> Sequence[OperatorLayout]:
+        with self._books.changed:
+            job = self._books.jobs.find(query_id)
+            return () if job is None or job.start is None else job.start.operators
 
     def _committed(self, query_id: bytes) -> int:
         with self._books.changed:

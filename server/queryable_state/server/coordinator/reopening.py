@@ -57,8 +57,8 @@ class Reopening:
     """Has the state of durable jobs opened when they start, and when a server is lost meanwhile.
 
     As of the newest batch that is committed: the next one finds the stores open, and what it
-    begins is all that changes them. A thread a run, until that ends or another follows. What a
-    run cannot go on from is logged here and raised by its first batch, which is there to fail.
+    begins is all that changes them. A thread a run, until that ends or another follows. A run that
+    cannot go on from what is stored is stopped with the cause.
     """
 
     def __init__(
@@ -159,17 +159,25 @@ class Reopening:
             _log.debug("query %s is not open yet: %s", run.query_id.hex(), failure)
             return max(failure.retry_after_ms / 1000, _RETRY_S)
         except QueryableStateError as failure:
-            _log.warning(
-                "what query %s has stored is not opened before its next batch: %s",
-                run.query_id.hex(),
-                failure,
-            )
+            self._fail(run, failure)
             return None
         except Exception:  # noqa: BLE001 - nobody waits for the outcome of this thread
             _log.exception("what query %s has stored is not opened", run.query_id.hex())
             return None
         self._over(run)
         return self._look_s
+
+    def _fail(self, run: _Run, failure: QueryableStateError) -> None:
+        """Stops a query that cannot go on from what is stored: its next batch could only fail."""
+        with self._books.changed:
+            job = self._books.jobs.find(run.query_id)
+            if job is not None and job.run_id == run.run_id and job.refusal is None:
+                job.refusal = failure
+                self._books.changed.notify_all()
+        try:
+            self._engine.stop_query(run.query_id, failure)
+        except QueryableStateError as problem:
+            _log.error("query %s is not stopped: %s", run.query_id.hex(), problem)
 
     def _over(self, run: _Run) -> None:
         with self._books.changed:
@@ -209,7 +217,7 @@ class Reopening:
                 batch_id=version + 1,
                 config_id=run.config_id,
             )
-            self._recovery.bind(first, info, lambda: self._check_newest(run))
+            self._authority.bind(first, info, lambda: self._check_newest(run))
         root = self._roots.of(run.query_id)
         if root is None:
             return

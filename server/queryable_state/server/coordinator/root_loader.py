@@ -5,39 +5,36 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from queryable_state.internal.v1.checkpoint_pb2 import Manifest, RootRegistrations
-from queryable_state.server.checkpoint.changelog_folder import choose_committed
-from queryable_state.server.checkpoint.state_root import read_savepoint
+from queryable_state.internal.v1.checkpoint_pb2 import RootRegistrations
+from queryable_state.server.checkpoint import layout
+from queryable_state.server.checkpoint.state_root import read_savepoint, registrations_order
 from queryable_state.server.checkpoint.storage import storage_of
+from queryable_state.server.coordinator.missing_manifests import MissingManifests
 from queryable_state.server.coordinator.root_rewind import rewind
 from queryable_state.wire.errors import CheckpointError, QueryableStateError, RestoreMismatchError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from queryable_state.internal.v1.checkpoint_pb2 import CheckpointMetadata
+    from queryable_state.internal.v1.checkpoint_pb2 import CheckpointMetadata, Manifest
     from queryable_state.server.checkpoint.state_root import StateRoot
     from queryable_state.server.coordinator.engine import Engine
     from queryable_state.server.coordinator.job_config import JobConfig
     from queryable_state.server.coordinator.job_roots import JobRoot
+    from queryable_state.server.coordinator.operators import OperatorLayout
 
 _log = logging.getLogger(__name__)
 
 FORMAT_VERSION = 1
 
-# Between Spark's commit of a batch and its manifest the driver can die: a batch that changed
-# nothing then leaves no trace. One batch is taken for such a one, because the next one waits for
-# the manifest. Of several in which no task ran, that do not wait, one cannot tell that no file of
-# them is lost: the user says so.
-_TRACELESS = 1
-_SHOWN = 10
-
 
 class RootLoader:
     """Loads roots; writes what a crash has left unwritten. Blocking, usable from every thread."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, *, strict: bool) -> None:
+        """Unless `strict`, batches that an operator missed are taken as they are."""
         self._engine = engine
+        self._manifests = MissingManifests(engine, strict=strict)
 
     def check(self, root: StateRoot, query_id: bytes, job_name: str) -> None:
         """RestoreMismatchError where the root is of another job; to be asked before a run takes
@@ -46,15 +43,25 @@ class RootLoader:
         if record is not None:
             _check_same_job(record, root, query_id, job_name)
 
-    def load(self, job_root: JobRoot, job_name: str, batch_id: int, *, complete_to: int) -> JobRoot:
+    def load(
+        self,
+        job_root: JobRoot,
+        job_name: str,
+        batch_id: int,
+        *,
+        complete_to: int,
+        operators: Sequence[OperatorLayout],
+    ) -> JobRoot:
         """Fills in what the root has for a run that begins at a batch.
 
-        All before the batch is there, or was never made; batches up to `complete_to` have their
-        manifests. CheckpointError where state is missing or unreadable, RestoreMismatchError
-        where it is of another job, SupersededError where another driver runs it.
+        Everything before the batch is there; batches up to `complete_to` have their manifests.
+        `operators` are those of the run, as far as they are known. Raises CheckpointError if state
+        is missing or unreadable, IncompleteBatchError if an operator missed the newest batch,
+        RestoreMismatchError if the root is of another job, SupersededError if another driver
+        runs it.
         """
         root, config = job_root.root, job_root.config
-        record = root.registrations()
+        name, record = root.newest_registrations()
         new = record is None
         if record is None:
             record = _new_record(job_root, job_name, batch_id)
@@ -80,58 +87,12 @@ class RootLoader:
                 "belongs to the savepoint"
             )
         manifests = root.manifests(_oldest(record, checkpoints))
-        job_root.fill(record, checkpoints, manifests, savepoint)
+        _check_registrations(root, name, checkpoints, manifests)
+        job_root.fill((name, record), checkpoints, manifests, savepoint)
         if new:
             job_root.write_registrations(record)
-        self._complete(job_root, complete_to)
+        self._manifests.complete(job_root, job_name, complete_to, operators)
         return job_root
-
-    def _complete(self, job_root: JobRoot, up_to: int) -> None:
-        """Sees to it that every batch since the newest checkpoint has its manifest."""
-        checkpoints = job_root.checkpoints()
-        base = checkpoints[0].version if checkpoints else job_root.first_batch - 1
-        have = {manifest.batch_id for manifest in job_root.manifests(base, up_to)}
-        missing = [batch for batch in range(base + 1, up_to + 1) if batch not in have]
-        if not missing:
-            return
-        folders = set(job_root.root.batches())
-        newest = max(have, default=base)
-        lost = [
-            batch
-            for batch in missing
-            if batch not in folders and not newest < batch <= newest + _TRACELESS
-        ]
-        if lost:
-            _refuse(job_root, base, lost)
-        for batch in missing:
-            self._write_missing(job_root, batch, listed=batch in folders)
-
-    def _write_missing(self, job_root: JobRoot, batch: int, *, listed: bool) -> None:
-        manifest = Manifest(format_version=FORMAT_VERSION, batch_id=batch, run_epoch=job_root.epoch)
-        if listed:
-            try:
-                clocks = self._engine.clocks(job_root.query_id, batch)
-            except QueryableStateError as failure:
-                raise CheckpointError(
-                    f"{job_root.uri} has changelogs of batch {batch} and no manifest of it, and "
-                    f"which of them count cannot be told without Spark's offsets: {failure}"
-                ) from failure
-            manifest.offsets_digest = clocks.offsets_digest
-            manifest.watermark_ms = clocks.watermark_ms
-            files = choose_committed(
-                job_root.storage,
-                job_root.uri,
-                batch,
-                clocks.offsets_digest,
-                allow_missing=job_root.config.allow_missing_state,
-            )
-            manifest.changelogs.extend(files)
-        _log.info(
-            "batch %d: its manifest is made of the %d changelogs found",
-            batch,
-            len(manifest.changelogs),
-        )
-        job_root.write_manifest(manifest)
 
 
 def _check_same_job(
@@ -143,6 +104,24 @@ def _check_same_job(
             f"and query {job_name!r} ({query_id.hex()}) would go on in it: give the "
             "job another name or checkpoint folder, start it with its own Spark checkpoint, or "
             "remove the folder if its state is not needed"
+        )
+
+
+def _check_registrations(
+    root: StateRoot,
+    name: str,
+    checkpoints: Iterable[CheckpointMetadata],
+    manifests: Iterable[Manifest],
+) -> None:
+    """CheckpointError if a checkpoint or manifest names registrations newer than all there are."""
+    named = [each.registrations for each in checkpoints]
+    named += (each.registrations for each in manifests)
+    newest = max(named, key=registrations_order, default="")
+    if registrations_order(newest) > registrations_order(name):
+        raise CheckpointError(
+            f"{root.path(layout.REGISTRATIONS)}/{newest} is missing, and the newest registrations "
+            f"there are ({name or 'none'}) may lack states: bring the file back from a copy of the "
+            "root, or start the job from a savepoint"
         )
 
 
@@ -187,20 +166,3 @@ def _new_record(job_root: JobRoot, job_name: str, batch_id: int) -> RootRegistra
         job_name=job_name,
         first_batch=batch_id,
     )
-
-
-def _refuse(job_root: JobRoot, base: int, lost: Sequence[int]) -> None:
-    shown = ", ".join(map(str, lost[:_SHOWN])) + (" ..." if len(lost) > _SHOWN else "")
-    broken = "; ".join(f"{b.path}: {b.problem}" for b in job_root.root.broken_checkpoints())
-    text = (
-        f"{job_root.uri} has no changelog of {len(lost)} batches the query has committed ({shown}) "
-        f"since its newest usable copy, which is as of batch {base}"
-        + (f"; not usable are {broken}" if broken else "")
-    )
-    if not job_root.config.allow_missing_state:
-        raise CheckpointError(
-            f"{text}: bring the files back, or allow missing state to go on without them, which "
-            "loses nothing where no stateful operator ran in these batches (foreachBatch that "
-            "passed them over just before the driver ended)"
-        )
-    _log.error("%s: the query goes on without them, as it is allowed to", text)

@@ -87,7 +87,7 @@ class BackendParts:
             ChangelogWriter(threads.storing),
             settings.limits,
             server_id=server_id,
-            strict=settings.strict,
+            strict_determinism=settings.strict_determinism,
         )
         snapshots = Snapshots(
             table,

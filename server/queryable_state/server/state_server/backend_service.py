@@ -85,6 +85,13 @@ class BackendService(backend_pb2_grpc.StateBackendServicer):
         async with EndingWithStatus(context, "Prepare"):
             return await self._staging.prepare(aiter(request_iterator))
 
+    async def ReportSeals(
+        self, request: backend_pb2.ReportSealsRequest, context: Context
+    ) -> backend_pb2.ReportSealsResponse:
+        async with EndingWithStatus(context, "ReportSeals"):
+            sealed = self._holdings.sealed(request.query_id, request.version)
+            return backend_pb2.ReportSealsResponse(sealed=sealed)
+
     async def Commit(
         self, request: backend_pb2.CommitRequest, context: Context
     ) -> backend_pb2.CommitResponse:

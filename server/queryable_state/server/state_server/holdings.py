@@ -42,6 +42,11 @@ class Holdings:
         self._owners = owners
         self._copies = copies
 
+    def sealed(self, query_id: bytes, version: int) -> list[backend_pb2.SealedSubtask]:
+        """What is sealed of the uncommitted batches of a job up to a version."""
+        job = self._table.job(query_id)
+        return [] if job is None else job.sealed_up_to(version)
+
     def commit(
         self, committed: backend_pb2.CommitRequest | coordinator_pb2.QueryVersion
     ) -> list[backend_pb2.SealedSubtask]:

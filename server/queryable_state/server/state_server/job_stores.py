@@ -133,6 +133,12 @@ class JobStores:
         info.watermark_ms = known.watermark_ms if known else 0
         return info
 
+    def sealed_up_to(self, version: int) -> list[backend_pb2.SealedSubtask]:
+        """What is sealed of the uncommitted batches up to a version."""
+        return [
+            report for subtask in self.subtasks.values() for report in subtask.sealed_up_to(version)
+        ]
+
     def take_reports(self) -> list[backend_pb2.SealedSubtask]:
         """What was sealed in the batches committed since the last call."""
         reports = list(self._reports)

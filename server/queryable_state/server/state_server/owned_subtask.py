@@ -100,16 +100,21 @@ class OwnedSubtask:
             self.id.subtask, self.id.parallelism, self.id.max_parallelism
         )
 
-    def forget_up_to(self, version: int) -> list[backend_pb2.SealedSubtask]:
-        """Forgets the attempts at committed batches; returns what was sealed in them."""
-        for known in (self.begun, self.offsets):
-            for batch_id in [batch_id for batch_id in known if batch_id <= version]:
-                del known[batch_id]
+    def sealed_up_to(self, version: int) -> list[backend_pb2.SealedSubtask]:
+        """What is sealed of uncommitted batches up to a version, by batch."""
         return [
-            self._sealed(batch_id, self.seals.pop(batch_id))
+            self._sealed(batch_id, self.seals[batch_id])
             for batch_id in sorted(self.seals)
             if batch_id <= version
         ]
+
+    def forget_up_to(self, version: int) -> list[backend_pb2.SealedSubtask]:
+        """Forgets the attempts at committed batches; returns what was sealed in them."""
+        sealed = self.sealed_up_to(version)
+        for known in (self.begun, self.offsets, self.seals):
+            for batch_id in [batch_id for batch_id in known if batch_id <= version]:
+                del known[batch_id]
+        return sealed
 
     def discard_other_offsets(self, batch_id: int, digest: bytes) -> None:
         """Discards what was sealed of a batch whose offsets have been planned anew since."""

@@ -56,7 +56,7 @@ class Staging:
         limits: Limits,
         *,
         server_id: str,
-        strict: bool,
+        strict_determinism: bool,
     ) -> None:
         self._table = table
         self._lease = lease
@@ -64,7 +64,7 @@ class Staging:
         self._changelogs = changelogs
         self._limits = limits
         self._server_id = server_id
-        self._strict = strict
+        self._strict_determinism = strict_determinism
         self._building_bytes = 0
 
     @property
@@ -223,7 +223,7 @@ class Staging:
         conflict = _conflict(
             subtask, opening.batch_id, subtask.seals.get(opening.batch_id, []), mark
         )
-        if conflict is not None and self._strict:
+        if conflict is not None and self._strict_determinism:
             raise conflict
         return subtask, mark
 

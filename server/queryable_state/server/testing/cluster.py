@@ -160,6 +160,7 @@ class InProcessCluster:
 
     async def __aenter__(self) -> Self:
         settings = CoordinatorSettings(
+            strict=False,
             ports="0",
             lease_ms=self._lease_ms,
             lease_margin_ms=200,

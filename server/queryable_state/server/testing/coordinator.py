@@ -66,7 +66,7 @@ def in_process_coordinator(
     With a `clock`, leases follow that one instead of the real time.
     """
     engine = engine or InMemoryEngine()
-    settings = settings or CoordinatorSettings(ports="0", stop_timeout_s=2.0)
+    settings = settings or CoordinatorSettings(strict=False, ports="0", stop_timeout_s=2.0)
     if clock is None:
         coordinator = Coordinator(engine, settings)
     else:

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 
 from queryable_state.server.checkpoint.storage import join
 from queryable_state.server.coordinator.engine import BatchClocks, QueryInfo
-from queryable_state.wire.errors import CheckpointError, JobError, UnknownJobError
+from queryable_state.wire.errors import CheckpointError, JobError, RetryLaterError, UnknownJobError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from queryable_state.server.checkpoint.storage import CheckpointStorage
     from queryable_state.wire.errors import QueryableStateError
 
@@ -22,6 +24,7 @@ class _Query:
     info: QueryInfo
     clocks: dict[int, BatchClocks] = field(default_factory=dict)
     committed: int = -1
+    without_input: set[int] = field(default_factory=set)
 
 
 class InMemoryEngine:
@@ -72,6 +75,7 @@ class InMemoryEngine:
         timestamp_ms: int = 1_000,
         watermark_ms: int = 0,
         offsets: bytes | None = None,
+        has_input: bool = True,
     ) -> None:
         """Plans a batch, before anything of it runs."""
         digest = hashlib.sha256(offsets or str(batch_id).encode()).digest()
@@ -79,7 +83,10 @@ class InMemoryEngine:
             timestamp_ms=timestamp_ms, watermark_ms=watermark_ms, offsets_digest=digest
         )
         with self._lock:
-            self._queries[query_id].clocks[batch_id] = clocks
+            query = self._queries[query_id]
+            query.clocks[batch_id] = clocks
+            if not has_input:
+                query.without_input.add(batch_id)
 
     def commit(self, query_id: bytes, batch_id: int) -> None:
         """Commits a batch, as one would find out by asking."""
@@ -131,6 +138,21 @@ class InMemoryEngine:
         with self._lock:
             query = self._queries.get(query_id)
             return query is not None and batch_id in query.clocks
+
+    def has_input(self, query_id: bytes, batch_id: int, sources: Sequence[int]) -> bool:
+        """Whether the batch is planned, and not as one without input."""
+        with self._lock:
+            query = self._queries[query_id]
+            return batch_id in query.clocks and batch_id not in query.without_input
+
+    def withdraw_commits(self, query_id: bytes, batch_id: int) -> str:
+        """Takes back `commit` of the batch and of later ones."""
+        with self._lock:
+            query = self._queries[query_id]
+            if query.info.active:
+                raise RetryLaterError(f"query {query_id.hex()} has started again")
+            query.committed = min(query.committed, batch_id - 1)
+        return ""
 
     def live_executors(self) -> int:
         """As many as were set."""

@@ -70,6 +70,7 @@ class SparkApplication:
                 lease_ms=settings.lease_ms,
                 lease_margin_ms=settings.lease_margin_ms,
                 strict=settings.strict,
+                strict_determinism=settings.strict_determinism,
                 retained_finished_jobs=settings.retained_finished_jobs,
             ),
         )
@@ -146,7 +147,7 @@ class SparkApplication:
                 value_bytes=settings.value_bytes,
                 max_staged_bytes=settings.max_staged_bytes,
             ),
-            strict=settings.strict,
+            strict_determinism=settings.strict_determinism,
         )
 
     def scratch_location(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import uuid
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
@@ -17,7 +18,7 @@ from queryable_state.streaming.spark.task import SubtaskFunction
 from queryable_state.streaming.spark.types import data_type, is_hashable, schema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -84,10 +85,17 @@ class Compiler:
         """Native where there is one end; else the source with a branch for each end."""
         if len(graph.ends) == 1:
             end = graph.ends[0]
-            frames = _Frames(self, graph, {})
-            if isinstance(end, SinkNode):
-                return frames.of(end.upstream).writeStream.foreachBatch(_without_result(end.write))
-            return frames.of(end).writeStream.format("noop")
+            frame = _Frames(self, graph, {}).of(end.upstream if isinstance(end, SinkNode) else end)
+            if not isinstance(end, SinkNode):
+                return frame.writeStream.format("noop")
+            write = end.write
+
+            def run_sink(batch: DataFrame, batch_id: int) -> None:
+                write(batch, batch_id)
+                if not self._is_sealed(graph, batch, batch_id):
+                    _run_whole(batch)
+
+            return frame.writeStream.foreachBatch(run_sink)
         (source,) = graph.sources
 
         def run_batch(batch: DataFrame, batch_id: int) -> None:
@@ -97,11 +105,26 @@ class Compiler:
                     if isinstance(end, SinkNode):
                         end.write(frames.of(end.upstream), batch_id)
                     else:
-                        frames.of(end).write.format("noop").mode("overwrite").save()
+                        _run_whole(frames.of(end))
+                sinks = [end.upstream for end in graph.ends if isinstance(end, SinkNode)]
+                if sinks and not self._is_sealed(graph, batch, batch_id):
+                    for node in sinks:
+                        _run_whole(frames.of(node))
             finally:
                 frames.release()
 
         return source.dataframe.writeStream.foreachBatch(run_batch)
+
+    def _is_sealed(self, graph: JobGraph, batch: DataFrame, batch_id: int) -> bool:
+        """Whether the actions of the sinks' functions have run every operator of the job.
+
+        A function may run no action, or one that Spark takes operators out of.
+        """
+        query_id = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+        if not query_id:
+            return False
+        layouts = map(self.layout, graph.operators)
+        return self._application.coordinator.is_sealed(uuid.UUID(query_id).bytes, batch_id, layouts)
 
     def apply(self, node: OperatorNode, upstream: DataFrame) -> DataFrame:
         """key columns -> key group -> shuffle by subtask -> the operator's tasks."""
@@ -190,13 +213,9 @@ class _Frames:
         return self._compiler.apply(node, self.of(node.upstream))
 
 
-def _without_result(
-    function: Callable[[DataFrame, int], object],
-) -> Callable[[DataFrame, int], None]:
-    def write(batch: DataFrame, batch_id: int) -> None:
-        function(batch, batch_id)
-
-    return write
+def _run_whole(frame: DataFrame) -> None:
+    """Runs a frame to its last row, without a result."""
+    frame.write.format("noop").mode("overwrite").save()
 
 
 def _with_key(node: OperatorNode, upstream: DataFrame) -> DataFrame:

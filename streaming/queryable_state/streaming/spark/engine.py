@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 import uuid
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from py4j.protocol import Py4JError
 from queryable_state.server.coordinator.engine import BatchClocks, QueryInfo
 from queryable_state.streaming.spark.checkpoint_files import CheckpointFiles, is_temporary
 from queryable_state.streaming.spark.failure import to_be_carried
-from queryable_state.streaming.spark.file_sink_check import check_sink
+from queryable_state.streaming.spark.file_sink_check import check_sink, skipped_batch
 from queryable_state.streaming.spark.progress_export import export_progress
 from queryable_state.streaming.spark.scratch_folder import outlives_query
 from queryable_state.streaming.spark.spark_files import SparkFiles
@@ -25,6 +26,8 @@ from queryable_state.wire.errors import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -33,6 +36,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger("queryable_state.streaming")
 
 _RETRY_AFTER_MS = 100
+# A query that is to fail looks for its next batch within this time, or is stopped.
+_FAILURE_S = 30.0
+_END_POLL_S = 0.02
 _SINK_LOG_INTERVAL = "spark.sql.streaming.fileSink.log.compactInterval"
 
 
@@ -44,6 +50,8 @@ class _SeenQuery:
     files: CheckpointFiles | None = None
     committed: int = -1
     stopped_for: QueryableStateError | None = None
+    sink: str | None = None
+    """Spark's description of its sink."""
 
 
 class SparkEngine:
@@ -103,6 +111,33 @@ class SparkEngine:
         files = self._files(query_id)
         return -1 if files is None else files.newest_commit()
 
+    def has_input(self, query_id: bytes, batch_id: int, sources: Sequence[int]) -> bool:
+        """Whether a source moved in a batch, by Spark's offsets."""
+        files = self._files(query_id)
+        moved = None if files is None else files.has_input(batch_id, sources)
+        if moved is not None:
+            return moved
+        raise JobError(
+            f"query {query_id.hex()} has no offsets of batch {batch_id} any more: its checkpoint "
+            "is gone or was rewound; start the query again"
+        )
+
+    def withdraw_commits(self, query_id: bytes, batch_id: int) -> str:
+        """Removes Spark's commits of a batch and of later ones, of a query that has ended."""
+        files, info = self._files(query_id), self.query(query_id)
+        if files is None or info is None or info.active:
+            raise RetryLaterError(f"query {query_id.hex()} has started again")
+        files.withdraw_commits(batch_id)
+        with self._lock:
+            seen = self._seen[query_id]
+            committed = min(seen.committed, batch_id - 1)
+            self._seen[query_id] = replace(seen, committed=committed)
+        return "" if seen.sink is None else skipped_batch(self._context, seen.sink, batch_id)
+
+    def execution(self, query_id: bytes) -> Any:
+        """The JVM's `StreamExecution` of an active query; None where it is not active."""
+        return self._execution(query_id)
+
     def is_planned(self, query_id: bytes, batch_id: int) -> bool:
         """Whether Spark has written the offsets of the batch."""
         files = self._files(query_id)
@@ -126,7 +161,9 @@ class SparkEngine:
             seen = self._seen[query_id]
             info = replace(seen.info, error=str(error))
             self._seen[query_id] = replace(seen, info=info, stopped_for=error)
-        self._stop_aside(execution, query_id)
+        # The query fails of it where it looks for its next batch before it is stopped.
+        self._mark_error(execution, error)
+        self._stop_aside(execution, query_id, _FAILURE_S)
 
     def end_query(self, query_id: bytes) -> None:
         """Stops the query without a reason, and without waiting for its end."""
@@ -158,15 +195,7 @@ class SparkEngine:
         """Lets the query fail of the error, for its user to see, before its next batch begins."""
         _log.error("query %s fails: %s", query_id.hex(), error)
         execution = self._execution(query_id)
-        if execution is None:
-            return
-        try:
-            jvm: Any = self._context._jvm
-            text = str(to_be_carried(error)) + "\n" + "\n".join(error.__notes__)
-            cause = jvm.java.lang.IllegalStateException(f"{type(error).__name__}: {text}")
-            execution.errorNotifier().markError(cause)
-        except (Py4JError, OSError) as problem:
-            _log.warning("query %s is stopped, it cannot be failed: %s", query_id.hex(), problem)
+        if execution is not None and not self._mark_error(execution, error):
             self.stop_query(query_id, error)
 
     def sink_refusal(self, query_id: bytes) -> QueryableStateError | None:
@@ -211,10 +240,22 @@ class SparkEngine:
                 info = replace(seen.info, active=False, error=error or seen.info.error)
                 self._seen[query_id] = replace(seen, info=info)
 
-    def _stop_aside(self, execution: Any, query_id: bytes) -> None:
+    def _stop_aside(self, execution: Any, query_id: bytes, after_s: float = 0.0) -> None:
         threading.Thread(
-            target=_stop, args=(execution, query_id), name="stop-query", daemon=True
+            target=_stop, args=(execution, query_id, after_s), name="stop-query", daemon=True
         ).start()
+
+    def _mark_error(self, execution: Any, error: QueryableStateError) -> bool:
+        """Hands Spark the error a query fails of; False where Spark does not take it."""
+        try:
+            jvm: Any = self._context._jvm
+            text = str(to_be_carried(error)) + "\n" + "\n".join(error.__notes__)
+            cause = jvm.java.lang.IllegalStateException(f"{type(error).__name__}: {text}")
+            execution.errorNotifier().markError(cause)
+        except (Py4JError, OSError) as problem:
+            _log.warning("the cause of a failed query cannot be handed to Spark: %s", problem)
+            return False
+        return True
 
     @property
     def _jsc(self) -> Any:
@@ -245,6 +286,7 @@ class SparkEngine:
             run_id = uuid.UUID(execution.runId().toString()).bytes
             name, active = execution.name() or "", bool(execution.isActive())
             root = execution.resolvedCheckpointRoot()
+            sink = execution.sink().toString()
         except (Py4JError, OSError) as problem:
             raise RetryLaterError(
                 f"Spark does not answer: {problem}", retry_after_ms=_RETRY_AFTER_MS
@@ -258,7 +300,7 @@ class SparkEngine:
                 seen = replace(seen, files=CheckpointFiles(self._context, root))
             location = "" if is_temporary(root) else root
             info = replace(seen.info, name=name, active=active, checkpoint_location=location)
-            self._seen[query_id] = seen = replace(seen, info=info)
+            self._seen[query_id] = seen = replace(seen, info=info, sink=sink)
             return seen
 
     def _files(self, query_id: bytes) -> CheckpointFiles | None:
@@ -270,8 +312,12 @@ class SparkEngine:
         return None if execution is None else self._observe(query_id, execution).files
 
 
-def _stop(execution: Any, query_id: bytes) -> None:
+def _stop(execution: Any, query_id: bytes, after_s: float) -> None:
+    """Stops a query, unless it ends by itself in the time given."""
+    give_up_s = time.monotonic() + after_s
     try:
+        while execution.isActive() and time.monotonic() < give_up_s:
+            time.sleep(_END_POLL_S)
         execution.stop()
     except (Py4JError, OSError) as problem:
         _log.error("query %s could not be stopped: %s", query_id.hex(), problem)

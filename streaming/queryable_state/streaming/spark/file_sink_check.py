@@ -66,6 +66,22 @@ def check_sink(
     return None
 
 
+def skipped_batch(context: SparkContext, sink: str, batch_id: int) -> str:
+    """Why a file sink would skip a batch that is to run again; empty: it would not.
+
+    `sink` is Spark's description of the sink.
+    """
+    found = _FILE_SINK.fullmatch(sink)
+    written = _newest(SparkFiles.of(context, f"{found['path']}/{_LOG}").names()) if found else None
+    if found is None or written is None or written < batch_id:
+        return ""
+    return (
+        f"the file sink {found['path']} has batch {batch_id} in its log and will skip it, so the "
+        f"batch is refused again: remove {found['path']}/{_LOG}/{batch_id} and later entries, "
+        "whose files the batch will write again"
+    )
+
+
 def _begun(newest: int, compact_interval: int) -> list[str]:
     """Names of the entries up to the newest one.
 

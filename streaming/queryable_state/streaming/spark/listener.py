@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from typing import TYPE_CHECKING, Any, Protocol
 
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql.streaming.listener import JStreamingQueryListener, StreamingQueryListener
 
+from queryable_state.server.coordinator import OperatorLayout
+from queryable_state.streaming.spark.query_operators import optimized_away, query_operators
+from queryable_state.wire.errors import JobError, Reason
+
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql.streaming.listener import (
         QueryProgressEvent,
         QueryStartedEvent,
@@ -16,10 +24,18 @@ if TYPE_CHECKING:
     )
 
     from queryable_state.streaming.spark.engine import SparkEngine
+    from queryable_state.wire.errors import QueryableStateError
+
+_log = logging.getLogger("queryable_state.streaming")
 
 
 class QueryObserver(Protocol):
-    """Who wants to know of commits and ends; the coordinator."""
+    """Who wants to know of starts, commits and ends; the coordinator."""
+
+    def run_started(
+        self, query_id: bytes, config_id: str, operators: Sequence[OperatorLayout]
+    ) -> None:
+        """A query has started, with these stateful operators."""
 
     def batch_committed(self, query_id: bytes, batch_id: int) -> None:
         """The engine has committed a batch."""
@@ -40,11 +56,46 @@ class CommitListener(StreamingQueryListener):
         self._called: Any = None
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
-        self._engine.note_started(event.id.bytes, event.runId.bytes, event.name or "")
+        query_id = event.id.bytes
+        self._engine.note_started(query_id, event.runId.bytes, event.name or "")
         # Spark waits for this before it looks for the first batch.
-        refusal = self._engine.sink_refusal(event.id.bytes)
+        refusal = self._engine.sink_refusal(query_id)
+        execution = self._engine.execution(query_id)
+        if refusal is None and execution is not None:
+            refusal = self._run_started(query_id, execution)
         if refusal is not None:
-            self._engine.fail_query(event.id.bytes, refusal)
+            self._engine.fail_query(query_id, refusal)
+
+    def _run_started(self, query_id: bytes, execution: Any) -> QueryableStateError | None:
+        """Tells the operators of a query; returns why it must not run."""
+        try:
+            operators = query_operators(execution)
+            if not operators:
+                return None
+            away = optimized_away(execution)
+        except Py4JError as problem:
+            _log.warning("the operators of query %s are not known: %s", query_id.hex(), problem)
+            return None
+        if away:
+            names = ", ".join(repr(operator.uid) for operator in away)
+            return JobError(
+                f"Spark's optimizer takes operator {names} out of the plan of the query, because "
+                "what follows needs none of its rows (as limit(0)): the operator would see no "
+                "record. Remove what stands behind it",
+                reason=Reason.PARTIAL_BATCH,
+            )
+        layouts = [
+            OperatorLayout(
+                uid=operator.uid,
+                parallelism=operator.parallelism,
+                max_parallelism=operator.max_parallelism,
+                sources=sources,
+            )
+            for operator, sources in operators.items()
+        ]
+        config_id = next(iter(operators)).config_id
+        self._observer.run_started(query_id, config_id, layouts)
+        return None
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
         progress = event.progress

@@ -10,10 +10,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Self
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from typing import Any, Self
 
 _PREFIX = "queryable_state:"
 _APPLIED_BY = "MapInArrow"
@@ -41,23 +38,50 @@ class QueryOperator:
         return cls(**json.loads(name.removeprefix(_PREFIX)))
 
 
-def query_operators(execution: Any) -> tuple[QueryOperator, ...]:
+def query_operators(execution: Any) -> dict[QueryOperator, tuple[int, ...]]:
     """The operators of a `StreamExecution` of the JVM, as soon as the query has started.
 
-    Also those that the optimizer leaves out of a batch. In the order of the plan, an operator
-    before those that it reads; one that several parts of the query read is there once. Raises
+    With each the sources it reads, as positions in the offsets of a batch. Also operators that the
+    optimizer leaves out of a batch. In the order of the plan, an operator before those that it
+    reads. Raises Py4JError where the JVM does not answer.
+    """
+    found: dict[QueryOperator, tuple[int, ...]] = {}
+    _visit(execution.analyzedPlan(), 0, found)
+    return found
+
+
+def optimized_away(execution: Any) -> list[QueryOperator]:
+    """The operators that no batch of a `StreamExecution` will run.
+
+    Spark's optimizer takes them out of the plan of the query, whatever its sources have. Raises
     Py4JError where the JVM does not answer.
     """
-    return tuple(dict.fromkeys(_operators(execution.analyzedPlan())))
+    plan = execution.analyzedPlan()
+    optimized = execution.sparkSession().sessionState().optimizer().execute(plan)
+    wanted: dict[QueryOperator, tuple[int, ...]] = {}
+    kept: dict[QueryOperator, tuple[int, ...]] = {}
+    _visit(plan, 0, wanted)
+    _visit(optimized, 0, kept)
+    return [operator for operator in wanted if operator not in kept]
 
 
-def _operators(root: Any) -> Iterator[QueryOperator]:
-    waiting = [root]
-    while waiting:
-        plan = waiting.pop()
-        if plan.nodeName() == _APPLIED_BY:
-            found = QueryOperator.from_name(plan.functionExpr().name())
-            if found is not None:
-                yield found
-        children = plan.children()
-        waiting += [children.apply(index) for index in reversed(range(children.size()))]
+def _visit(plan: Any, position: int, found: dict[QueryOperator, tuple[int, ...]]) -> int:
+    """Adds the operators of a part of a plan, whose first source has a position; returns the
+    position behind its last source. Spark numbers the sources of a query in this order."""
+    operator = None
+    if plan.nodeName() == _APPLIED_BY:
+        operator = QueryOperator.from_name(plan.functionExpr().name())
+    if operator is not None:
+        # Its place in the order, before the operators it reads.
+        found.setdefault(operator, ())
+    children = plan.children()
+    count = children.size()
+    end = position
+    for index in range(count):
+        end = _visit(children.apply(index), end, found)
+    if count == 0 and plan.isStreaming():
+        end += 1
+    if operator is not None:
+        sources = {*found[operator], *range(position, end)}
+        found[operator] = tuple(sorted(sources))
+    return end

@@ -115,6 +115,23 @@ class SparkFiles:
                 "and that the driver may write to it"
             ) from problem
 
+    def delete(self, name: str) -> None:
+        """Removes a file and its checksum file, if they are there."""
+        folder, _, base = name.rpartition("/")
+        checksum = f"{folder}/.{base}.crc" if folder else f".{base}.crc"
+        try:
+            for each in (name, checksum):
+                if self._local is not None:
+                    (self._local / each).unlink(missing_ok=True)
+                else:
+                    path, system = self._remote(each)
+                    system.delete(path, False)
+        except (OSError, Py4JError) as problem:
+            raise CheckpointError(
+                f"{self._root}/{name} cannot be removed: {problem}; see that the driver may write "
+                "to the folder"
+            ) from problem
+
     def _walk(self, folder: str) -> list[str]:
         found: list[str] = []
         for name, is_folder in self._children(folder):

@@ -58,6 +58,7 @@ def open_stored(
     """
     try:
         query_id = uuid.UUID(str(query.id)).bytes
+        application.coordinator.run_started(query_id, config_id, operators)
         stored = application.coordinator.recover(query_id, config_id, operators)
     except _FAILURES as failure:
         _tell(query, failure)

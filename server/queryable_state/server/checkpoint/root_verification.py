@@ -1,0 +1,134 @@
+"""Verification of a state root: what stands behind its newest checkpoint, too.
+
+A job goes on from a checkpoint and the changelogs of every batch since, so an intact checkpoint
+alone does not mean that the root can be restored.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from queryable_state.server.checkpoint import layout
+from queryable_state.server.checkpoint.state_root import read_savepoint, registrations_order
+from queryable_state.server.checkpoint.storage import MissingFileError, checksum, join
+from queryable_state.wire.errors import CheckpointError, CorruptDataError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from queryable_state.internal.v1.checkpoint_pb2 import (
+        ChangelogFile,
+        CheckpointMetadata,
+        Manifest,
+        RootRegistrations,
+    )
+    from queryable_state.server.checkpoint.state_root import StateRoot
+    from queryable_state.server.checkpoint.storage import CheckpointStorage
+
+_READERS = 8
+_SHOWN = 10
+
+
+def problems_of_root(
+    root: StateRoot,
+    intact: Sequence[CheckpointMetadata],
+    storage_at: Callable[[str], CheckpointStorage],
+    *,
+    checksums: bool = False,
+) -> list[str]:
+    """What keeps the job of a root from going on behind its newest batch; nothing: it can.
+
+    `intact` are the checkpoints of the root that can be restored, newest first; `storage_at` opens
+    the storage of the savepoint it may have started from. Sizes are compared with the manifests;
+    with `checksums` every byte is read. Raises RetryLaterError if the storage
+    does not answer now.
+    """
+    try:
+        name, registrations = root.newest_registrations()
+    except CorruptDataError as problem:
+        return [f"the registrations cannot be read: {problem.message}"]
+    if registrations is None:
+        return [f"{root.path(layout.REGISTRATIONS)} has no registrations of the job's states"]
+    base = intact[0].version if intact else registrations.first_batch - 1
+    manifests = root.manifests(base)
+    found = _missing_registrations(root, name, [*intact, *manifests])
+    newest = max((manifest.batch_id for manifest in manifests), default=base)
+    found += _missing_manifests(root, manifests, base, max(newest, _newest_commit(root)))
+    with ThreadPoolExecutor(_READERS, thread_name_prefix="verification") as readers:
+        files = [file for manifest in manifests for file in _distinct(manifest)]
+        answers = readers.map(lambda file: _problem(root, file, checksums=checksums), files)
+        found += [problem for problem in answers if problem]
+    if not intact and registrations.restored_from:
+        found += _missing_savepoint(registrations, storage_at(registrations.restored_from))
+    return found
+
+
+def _missing_registrations(
+    root: StateRoot, name: str, named_by: Sequence[CheckpointMetadata | Manifest]
+) -> list[str]:
+    newest = max((each.registrations for each in named_by), key=registrations_order, default="")
+    if registrations_order(newest) <= registrations_order(name):
+        return []
+    return [f"{root.path(layout.REGISTRATIONS)}/{newest} is missing: states may be unknown"]
+
+
+def _missing_manifests(
+    root: StateRoot, manifests: Sequence[Manifest], base: int, newest: int
+) -> list[str]:
+    """Batches since the newest checkpoint without a readable manifest."""
+    have = {manifest.batch_id for manifest in manifests}
+    missing = [batch for batch in range(base + 1, newest + 1) if batch not in have]
+    if not missing:
+        return []
+    shown = ", ".join(map(str, missing[:_SHOWN])) + (" ..." if len(missing) > _SHOWN else "")
+    text = (
+        f"{root.path(layout.CHANGELOG)} has no readable manifest of batches {shown}, which are "
+        f"committed and behind the newest intact checkpoint (batch {base}); a job makes one of the "
+        "changelogs of its batch if all of them are there"
+    )
+    return [text]
+
+
+def _missing_savepoint(registrations: RootRegistrations, storage: CheckpointStorage) -> list[str]:
+    uri = registrations.restored_from
+    try:
+        read_savepoint(uri, storage)
+    except (CheckpointError, CorruptDataError) as problem:
+        return [f"the state before batch {registrations.first_batch} is in {uri}: {problem}"]
+    return []
+
+
+def _newest_commit(root: StateRoot) -> int:
+    """The newest batch Spark has committed, unless a job can make its manifest yet; -1: none."""
+    folders = layout.spark_folders(root.uri)
+    names = [name for folder in folders for name in root.storage.list(join(folder, "commits"))]
+    newest = max((int(name) for name in names if layout.is_number(name)), default=-1)
+    # The manifest follows the commit: a job that runs may be about to write it.
+    if newest >= 0 and root.storage.list(root.path(layout.batch_folder(newest))):
+        return newest - 1
+    return newest
+
+
+def _distinct(manifest: Manifest) -> list[ChangelogFile]:
+    """The files of a manifest, one of several entries once."""
+    return list({file.path: file for file in manifest.changelogs}.values())
+
+
+def _problem(root: StateRoot, file: ChangelogFile, *, checksums: bool) -> str:
+    path = root.path(file.path)
+    try:
+        if not checksums:
+            size_bytes = root.storage.size(path)
+        else:
+            data = root.storage.read(path)
+            size_bytes = len(data)
+            if size_bytes == file.size_bytes and checksum(data) != file.checksum:
+                return f"batch {file.batch_id}: {path} fails its checksum"
+    except MissingFileError:
+        return f"batch {file.batch_id}: {path} is missing"
+    except CheckpointError as problem:
+        return problem.message
+    if size_bytes != file.size_bytes:
+        return f"batch {file.batch_id}: {path} has {size_bytes} bytes instead of {file.size_bytes}"
+    return ""
