@@ -77,9 +77,11 @@ def test_a_batch_function_hides_what_it_does_and_not_what_it_is_given(
     source = feed(READINGS)
     source.add({"sensor": "a", "temperature": 1.0})
     frame = counted(env.from_dataframe(source.dataframe()), "given").to_dataframe()
-    query = frame.writeStream.foreachBatch(
-        lambda batch, _: batch.persist().foreach(lambda row: None)
-    ).start()
+
+    def persist(batch: DataFrame, batch_id: int) -> None:
+        batch.persist().count()
+
+    query = frame.writeStream.foreachBatch(persist).start()
     query.processAllAvailable()
     assert uids(query) == ["given"]
     query.stop()
