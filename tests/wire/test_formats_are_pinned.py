@@ -96,6 +96,7 @@ HEADERS = {
     "schema version 1": header_of(1),
     "schema version 300": header_of(300),
     "with an expiry": header_of(1, 1_700_000_000_000),
+    "null in a map state": ValueCodec({300: type_info("int")}, 300).null,
 }
 
 

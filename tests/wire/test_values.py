@@ -173,7 +173,7 @@ def test_what_cannot_be_pickled_or_loaded_is_said() -> None:
     [
         ("", "no bytes"),
         ("1001", "compressed"),
-        ("0101", "format 0x01"),
+        ("0201", "format 0x02"),
         ("4001", "format 0x40"),
         ("00", "schema version"),
         ("0080", "schema version"),

@@ -92,7 +92,10 @@ def decode_list(values: Iterable[bytes], codec: ValueCodec) -> list[Any]:
     """The elements of a list's chunks, which are values of `codec`, a codec of lists."""
     elements: list[Any] = []
     for value in values:
-        elements.extend(codec.decode(value))
+        chunk = codec.decode(value)
+        if chunk is None:
+            raise CorruptDataError("a chunk of a list is null")
+        elements.extend(chunk)
     return elements
 
 

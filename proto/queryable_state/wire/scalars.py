@@ -9,6 +9,8 @@ _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - the wall-clock origin of TIMESTA
 _EPOCH_UTC = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _MICROSECOND = timedelta(microseconds=1)
+_FIRST_INSTANT = datetime.min.replace(tzinfo=UTC)
+_LAST_INSTANT = datetime.max.replace(tzinfo=UTC)
 # Wide enough for every decimal(38, s): scaling within it never rounds.
 _EXACT = Context(prec=80)
 
@@ -29,11 +31,16 @@ def date_of(days: int) -> date:
 
 
 def micros_of(value: object) -> int:
-    """Microseconds since the epoch of an aware datetime. TypeError for a naive one."""
+    """Microseconds since the epoch of an aware datetime.
+
+    TypeError for a naive one, ValueError for one outside the years 1 to 9999 in UTC.
+    """
     if not isinstance(value, datetime):
         raise TypeError(f"needs a datetime.datetime, not {type(value).__name__}")
     if value.tzinfo is None:
         raise TypeError("needs a datetime with a time zone, e.g. tzinfo=datetime.timezone.utc")
+    if not _FIRST_INSTANT <= value <= _LAST_INSTANT:
+        raise ValueError("it is outside the years 1 to 9999 in UTC")
     return (value - _EPOCH_UTC) // _MICROSECOND
 
 

@@ -104,12 +104,17 @@ def map_encoder(info: TypeInfo, path: str, encode_key: Encode, encode_value: Enc
             raise refusal(value, info, path)
         bitmap = bytearray((len(value) + 7) // 8)
         parts = []
+        keys = set()
         for position, (key, item) in enumerate(value.items()):
-            parts.append(encode_key(key))
+            encoded = encode_key(key)
+            keys.add(encoded)
+            parts.append(encoded)
             if item is None:
                 bitmap[position >> 3] |= 1 << (position & 7)
             else:
                 parts.append(encode_value(item))
+        if len(keys) < len(value):
+            raise refusal(value, info, path, f"two of its keys are one key of {info.key}")
         return packed_count(len(value), value, info, path) + bytes(bitmap) + b"".join(parts)
 
     return encode

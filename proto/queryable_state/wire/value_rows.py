@@ -43,11 +43,15 @@ def row_encoder(info: TypeInfo, path: str, encoders: Sequence[Encode]) -> Encode
         return encode
     formats = "".join(NATIVE_FORMATS[f.type.kind] for f in info.fields)
     pack = struct.Struct(f"<{bitmap_bytes}s{formats}").pack
+    by_position: set[type] = {tuple, list}
+    if info.kind == Kind.ROW:
+        by_position.add(row_class(tuple(f.name for f in info.fields)))
 
     def encode_numbers(value: Any) -> bytes:
-        if value.__class__ is tuple or value.__class__ is list:
+        if value.__class__ in by_position:
+            values: Sequence[Any] = value
             try:
-                return pack(b"", *value)
+                return pack(b"", *values)
             except (struct.error, OverflowError, TypeError):
                 # A null, or a value that is refused: told apart field by field.
                 return encode(value)

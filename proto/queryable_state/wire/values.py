@@ -1,8 +1,8 @@
 """Values as bytes: `format byte | schema version | [expiry] | payload`.
 
-The format byte has the codec in its low four bits (0: fields by position), bit 4
-for compression, bit 5 for an expiry; bits 6 and 7 are zero. The schema version
-is an unsigned LEB128 number, the expiry 8 bytes big-endian: milliseconds since
+The format byte has the codec in its low four bits (0: fields by position, 1: null,
+without a payload), bit 4 for compression, bit 5 for an expiry; bits 6 and 7 are zero.
+The schema version is an unsigned LEB128 number, the expiry 8 bytes big-endian: milliseconds since
 the epoch. What the payload means, its type of that schema version says.
 """
 
@@ -37,6 +37,7 @@ __all__ = [
 ]
 
 CODEC_FIELDS = 0
+CODEC_NULL = 1
 COMPRESSED = 0x10
 HAS_EXPIRY = 0x20
 
@@ -51,7 +52,7 @@ class ValueHeader:
     """What stands before a payload."""
 
     codec: int
-    """0: fields by position."""
+    """0: fields by position; 1: null."""
     schema_version: int
     expiry_ms: int | None
     """Milliseconds since the epoch from which the value is expired; None: never."""
@@ -82,7 +83,8 @@ def read_header(data: bytes) -> ValueHeader:
     if not data:
         raise CorruptDataError("a value of no bytes has no header")
     form = data[0]
-    if form & _RESERVED or form & _CODEC_MASK != CODEC_FIELDS:
+    codec = form & _CODEC_MASK
+    if form & _RESERVED or codec not in (CODEC_FIELDS, CODEC_NULL):
         raise CorruptDataError(f"value format {form:#04x} is not known here")
     if form & COMPRESSED:
         raise CorruptDataError(f"value format {form:#04x}: compressed values cannot be read here")
@@ -100,10 +102,10 @@ def read_header(data: bytes) -> ValueHeader:
     if version > _MAX_VERSION or (byte == 0 and shift):
         raise CorruptDataError("a value's header has no valid schema version")
     if not form & HAS_EXPIRY:
-        return ValueHeader(CODEC_FIELDS, version, None, offset)
+        return ValueHeader(codec, version, None, offset)
     if offset + 8 > len(data):
         raise CorruptDataError("a value's header ends within its expiry")
-    return ValueHeader(CODEC_FIELDS, version, _EXPIRY.unpack_from(data, offset)[0], offset + 8)
+    return ValueHeader(codec, version, _EXPIRY.unpack_from(data, offset)[0], offset + 8)
 
 
 def is_expired(data: bytes, now_ms: int) -> bool:
@@ -137,6 +139,7 @@ class ValueCodec:
         "_readers",
         "_versions",
         "header",
+        "null",
     )
 
     def __init__(
@@ -153,6 +156,8 @@ class ValueCodec:
         self._current = current
         self._mode = PickleMode(dump=pickle_values, load=unpickle)
         self.header = header_of(current)
+        self.null = bytes((CODEC_NULL,)) + self.header[1:]
+        """The bytes of a null, for where that is a value: under the key of a MAP state."""
         self._expiring_header = bytes((self.header[0] | HAS_EXPIRY,)) + self.header[1:]
         self._encode_payload = top_encoder(versions[current], "value", self._mode)
         self._decode_payloads = whole_decoder(versions[current])
@@ -185,13 +190,18 @@ class ValueCodec:
         return self._expiring_header + _packed_expiry(expiry_ms) + self._encode_payload(value)
 
     def decode(self, data: bytes) -> Any:
-        """The value, expired or not. CorruptDataError when the bytes are of no known version."""
+        """The value, expired or not; None of a null.
+
+        CorruptDataError when the bytes are of no known version.
+        """
         header = self.header
         if data.startswith(header):
             read = self._readers[self._current]
             offset = len(header)
         else:
             found = read_header(data)
+            if found.codec == CODEC_NULL:
+                return self._null(data, found)
             read = self._readers.get(found.schema_version) or self._reader(found.schema_version)
             offset = found.payload_offset
         try:
@@ -200,6 +210,10 @@ class ValueCodec:
             raise CorruptDataError(
                 f"{len(data)} bytes are no value of type {self.type_info}: {error}"
             ) from error
+
+    def read_back(self, value: Any) -> Any:
+        """The value in its normal form: written, and read again. Raises what `encode` does."""
+        return self._readers[self._current](self._encode_payload(value), 0)
 
     def decode_all(self, data: Sequence[bytes]) -> list[Any] | None:
         """Many values at once; None where only `decode` can tell what each is.
@@ -215,13 +229,22 @@ class ValueCodec:
         except ValueError:
             return None
 
+    def _null(self, data: bytes, header: ValueHeader) -> None:
+        if header.schema_version not in self._versions:
+            raise self._unknown_version(header.schema_version)
+        if header.payload_offset != len(data):
+            raise CorruptDataError("a null has no payload, and bytes follow its header")
+
+    def _unknown_version(self, version: int) -> CorruptDataError:
+        return CorruptDataError(
+            f"a value has schema version {version}, known are {sorted(self._versions)}: "
+            "refresh the registration"
+        )
+
     def _reader(self, version: int) -> Callable[[bytes, int], Any]:
         old = self._versions.get(version)
         if old is None:
-            raise CorruptDataError(
-                f"a value has schema version {version}, known are {sorted(self._versions)}: "
-                "refresh the registration"
-            )
+            raise self._unknown_version(version)
         read = top_decoder(old, self._mode)
         adapt = adapter(old, self.type_info)
         self._readers[version] = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from queryable_state.streaming.functions import AggregateFunction, reducer
+from queryable_state.streaming.hooks import refuse_uncalled_hooks
 from queryable_state.v1.registration_pb2 import SchemaVersion, StateKind, StateRegistration
 from queryable_state.wire.errors import InvalidRequestError, JobError, KeyTypeError
 from queryable_state.wire.key_codec import KeyCodec
@@ -13,7 +14,7 @@ from queryable_state.wire.types import TypeInfo, Types, type_info
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from queryable_state.streaming.functions import ReduceFunction
+    from queryable_state.streaming.functions import Function, ReduceFunction
 
 
 def _is_name(name: object) -> bool:
@@ -61,6 +62,11 @@ class StateDescriptor:
     @property
     def accumulator_type(self) -> TypeInfo | None:
         """Type of an aggregating state's accumulator; None for other states."""
+        return None
+
+    @property
+    def function(self) -> Function | Callable[[Any, Any], Any] | None:
+        """What combines the values added to the state; None for states without such."""
         return None
 
     @property
@@ -130,6 +136,7 @@ class StateDescriptor:
             and self.value_type == other.value_type
             and self.map_key_type == other.map_key_type
             and self.accumulator_type == other.accumulator_type
+            and self.function == other.function
             and self.queryable_name == other.queryable_name
         )
 
@@ -188,6 +195,11 @@ class ReducingStateDescriptor(StateDescriptor):
     ) -> None:
         super().__init__(name, type_info(value_type))
         self.reduce: Callable[[Any, Any], Any] = reducer(reduce_function)
+        self._function = reduce_function
+
+    @property
+    def function(self) -> ReduceFunction[Any] | Callable[[Any, Any], Any]:
+        return self._function
 
 
 class AggregatingStateDescriptor(StateDescriptor):
@@ -212,6 +224,7 @@ class AggregatingStateDescriptor(StateDescriptor):
                 f"state {name!r}: an aggregating state takes an AggregateFunction, "
                 f"not {agg_function!r}"
             )
+        refuse_uncalled_hooks(agg_function)
         self.agg_function = agg_function
         self._accumulator_type = (
             Types.PICKLED_BYTE_ARRAY() if accumulator_type is None else type_info(accumulator_type)
@@ -220,6 +233,10 @@ class AggregatingStateDescriptor(StateDescriptor):
     @property
     def accumulator_type(self) -> TypeInfo:
         return self._accumulator_type
+
+    @property
+    def function(self) -> AggregateFunction[Any, Any, Any]:
+        return self.agg_function
 
     def set_queryable(self, name: str) -> None:
         if self.value_type is None:

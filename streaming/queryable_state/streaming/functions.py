@@ -1,19 +1,23 @@
 """The functions a user writes, and what they are given.
 
 Call order within one task, that is for one subtask of an operator and one batch:
-`open` once, before any element, where every state must be asked for;
-`process_element` once for each element of the batch, in the order the rows
-arrive; `close` once at the end, also when an element failed. A task has its own
-copy of the function: attributes set in one batch are gone in the next, only
-state stays. Spark may run a task again or twice in one batch: the state counts
-one run, effects on anything else are the function's own.
+`open` once, before any element, where a `KeyedProcessFunction` must ask for every state;
+`process_element` (`reduce`, `add`) for the elements of the batch, in the order the rows
+arrive; `close` once at the end, also when `open` or an element failed. The functions of a
+`KeyedProcessFunction`'s states are opened after it and closed before it. A task has its own
+copy of each function: attributes set in one batch are gone in the next, only
+state stays. The driver opens and closes a copy of a `KeyedProcessFunction` to learn its states.
+Other hooks of Flink's functions (`on_timer`, `snapshot_state`, ...) are refused. Spark may run
+a task again or twice in one batch: the state counts one run, effects on anything else are the
+function's own.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, TypeVar
 
+from queryable_state.streaming.hooks import refuse_uncalled_hooks
 from queryable_state.wire.errors import InvalidRequestError, JobError, Reason
 
 if TYPE_CHECKING:
@@ -106,35 +110,48 @@ class Context(ABC):
     def current_watermark(self) -> int:
         """The operator's event-time clock in milliseconds since the epoch; 0: no watermark."""
 
+    def timer_service(self) -> NoReturn:
+        """Refused: there are no timers yet."""
+        raise InvalidRequestError(
+            "ctx.timer_service(): there are no timers: compare ctx.timestamp() or "
+            "ctx.current_watermark() with a time kept in state when the next element of the key "
+            "comes",
+            reason=Reason.UNSUPPORTED,
+        )
+
 
 _Context: TypeAlias = Context
 
 
-class KeyedProcessFunction(ABC):
-    """A function over the elements of a keyed stream with state; see the module for call order."""
-
-    Context: TypeAlias = _Context
+class Function(ABC):  # noqa: B024 - both hooks are optional
+    """A function of the user's; see the module for call order."""
 
     def open(self, runtime_context: RuntimeContext) -> None:  # noqa: B027 - optional to override
-        """Ask for states and prepare what lives as long as the task."""
-
-    @abstractmethod
-    def process_element(self, value: Any, ctx: Context) -> Iterable[Any] | None:
-        """Process one element; yields or returns the outputs, None for none."""
+        """Prepare what lives as long as the task; a `KeyedProcessFunction` asks for states."""
 
     def close(self) -> None:  # noqa: B027 - optional to override
         """Release what `open` took."""
 
 
-class ReduceFunction(ABC, Generic[T]):
+class KeyedProcessFunction(Function):
+    """A function over the elements of a keyed stream with state."""
+
+    Context: TypeAlias = _Context
+
+    @abstractmethod
+    def process_element(self, value: Any, ctx: Context) -> Iterable[Any] | None:
+        """Process one element; yields or returns the outputs, None for none."""
+
+
+class ReduceFunction(Function, Generic[T]):
     """Combines two values of one type into one of the same type; must be associative."""
 
     @abstractmethod
     def reduce(self, value1: T, value2: T) -> T:
-        """The combination of what is there (`value1`) and what comes (`value2`)."""
+        """The combination of what is there (`value1`) and what comes (`value2`); not None."""
 
 
-class AggregateFunction(ABC, Generic[IN, ACC, OUT]):
+class AggregateFunction(Function, Generic[IN, ACC, OUT]):
     """Adds values to an accumulator and reads a result from it."""
 
     @abstractmethod
@@ -151,12 +168,13 @@ class AggregateFunction(ABC, Generic[IN, ACC, OUT]):
 
     @abstractmethod
     def merge(self, acc_a: ACC, acc_b: ACC) -> ACC:
-        """One accumulator of two; either may be changed."""
+        """One accumulator of two; either may be changed. For windows that merge: none do yet."""
 
 
 def reducer(function: ReduceFunction[T] | Callable[[T, T], T]) -> Callable[[T, T], T]:
     """The two-argument callable of a reduce function."""
     if isinstance(function, ReduceFunction):
+        refuse_uncalled_hooks(function)
         return function.reduce
     if callable(function):
         return function

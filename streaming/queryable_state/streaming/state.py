@@ -3,6 +3,25 @@
 A state belongs to the key of the element being processed. Writes are seen by
 later reads of the same task at once; they become visible outside when the batch
 is committed, all of them or none.
+
+**A read gives what the stored bytes give**, also in the batch that wrote them: a value takes
+its normal form when it is written. A tuple for a ROW reads as a `Row`, 0.1 in a FLOAT as
+0.10000000149011612, `True` in a LONG as 1, a tuple or set in a LIST as a list, a decimal
+with the scale of its type, a datetime of a TIMESTAMP in UTC, a `bytearray` as `bytes`. A value
+that its type cannot hold is refused by the call that writes it (`SerializationError`).
+
+**A list, map, pickled object, or row with one of these, is the function's own** when it was read,
+and stays so when it was written: each read makes a new object, and changing it in place changes
+nothing that is stored. Write it again to keep a change:
+
+    entries = self.state.value()
+    entries.append(1)
+    self.state.update(entries)
+
+**Null**, as in Flink: `ValueState.update(None)` clears; the value of a map entry may be None, and
+the entry is there all the same; `add(None)` of a list, reducing or aggregating state is refused
+(`SerializationError`), and so is a None among the elements of `add_all` and `update` of a list.
+What `add(null)` of a reducing or aggregating state does depends in Flink on the backend.
 """
 
 from __future__ import annotations
@@ -49,15 +68,15 @@ class ListState(State, Generic[T]):
 
     @abstractmethod
     def add(self, value: T) -> None:
-        """Append one element."""
+        """Append one element; None is refused."""
 
     @abstractmethod
     def add_all(self, values: Iterable[T]) -> None:
-        """Append elements."""
+        """Append elements: all of them, or none where one is refused."""
 
     @abstractmethod
     def update(self, values: Iterable[T]) -> None:
-        """Replace all elements."""
+        """Replace all elements; without any, the same as `clear`."""
 
 
 class MapState(State, Generic[K, V]):
@@ -65,15 +84,15 @@ class MapState(State, Generic[K, V]):
 
     @abstractmethod
     def get(self, key: K) -> V | None:
-        """The value of an entry; None where there is no such entry."""
+        """The value of an entry; None if there is no such entry, or its value is None."""
 
     @abstractmethod
-    def put(self, key: K, value: V) -> None:
-        """Write one entry."""
+    def put(self, key: K, value: V | None) -> None:
+        """Write one entry; None is a value."""
 
     @abstractmethod
-    def put_all(self, entries: Mapping[K, V]) -> None:
-        """Write entries."""
+    def put_all(self, entries: Mapping[K, V | None]) -> None:
+        """Write entries: all of them, or none where one is refused."""
 
     @abstractmethod
     def remove(self, key: K) -> None:
@@ -81,10 +100,10 @@ class MapState(State, Generic[K, V]):
 
     @abstractmethod
     def contains(self, key: K) -> bool:
-        """Whether there is such an entry."""
+        """Whether there is such an entry, also one whose value is None."""
 
     @abstractmethod
-    def items(self) -> list[tuple[K, V]]:
+    def items(self) -> list[tuple[K, V | None]]:
         """All entries; a new list."""
 
     @abstractmethod
@@ -92,7 +111,7 @@ class MapState(State, Generic[K, V]):
         """Keys of all entries; a new list."""
 
     @abstractmethod
-    def values(self) -> list[V]:
+    def values(self) -> list[V | None]:
         """Values of all entries; a new list."""
 
     @abstractmethod
@@ -112,7 +131,7 @@ class ReducingState(State, Generic[T]):
 
     @abstractmethod
     def add(self, value: T) -> None:
-        """Reduce a value into the state."""
+        """Reduce a value into the state; None is refused."""
 
 
 class AggregatingState(State, Generic[IN, OUT]):
@@ -124,4 +143,4 @@ class AggregatingState(State, Generic[IN, OUT]):
 
     @abstractmethod
     def add(self, value: IN) -> None:
-        """Add a value to the accumulator."""
+        """Add a value to the accumulator; None is refused."""

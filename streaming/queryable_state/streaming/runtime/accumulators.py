@@ -66,7 +66,10 @@ class _Numbers(Accumulator):
     def __init__(self, aggregate: FieldAggregate, overflow: Callable[[int], Exception]) -> None:
         super().__init__(aggregate, overflow)
         is_float = self._type.kind in _FLOATS
-        self._dtype = np.float64 if is_float else np.int64
+        # Each addition rounds to the column's own type, as what is stored between batches does.
+        self._dtype: type[Any] = np.float64 if is_float else np.int64
+        if self._type.kind == Kind.FLOAT:
+            self._dtype = np.float32
         # What any value replaces. NaN is the largest number, as in Spark: it is the maximum as
         # soon as it is there, and the minimum where there is nothing else.
         self._initial: float = 0
@@ -99,7 +102,7 @@ class _Numbers(Accumulator):
             case AggregateKind.MAX:
                 with np.errstate(invalid="ignore"):
                     np.maximum.at(self._values, slots, values)
-            case AggregateKind.SUM if self._dtype is np.float64:
+            case AggregateKind.SUM if self._type.kind in _FLOATS:
                 np.add.at(self._values, slots, values)
             case AggregateKind.SUM:
                 self._add_integers(slots, values)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from queryable_state.internal.v1.backend_pb2 import StateFetch
 from queryable_state.streaming.runtime.cursor import Cursor, NoElement
 from queryable_state.streaming.runtime.key_table import shown_key
 from queryable_state.v1.query_pb2 import ReadKind
+from queryable_state.v1.registration_pb2 import StateKind
 from queryable_state.wire.errors import InternalError, LimitExceededError, SerializationError
 from queryable_state.wire.store_keys import VOID_NAMESPACE
 from queryable_state.wire.types import TypeInfo
@@ -116,19 +117,21 @@ class CachedState(ABC):
         key = shown_key(self._link.keys.keys[slot], self._link.key_type)
         return f"{self._link.where}: state {self.descriptor.name!r}, key {key}"
 
-    def _encoded(self, codec: ValueCodec, slot: int, value: Any) -> bytes:
-        data = self._encoded_of_any_size(codec, slot, value)
-        self._check_size(slot, len(data), codec.type_info)
-        return data
+    def _refused(
+        self, slot: int, info: TypeInfo, problem: SerializationError
+    ) -> SerializationError:
+        """The error of a written value that is not of the state's type."""
+        return SerializationError(
+            f"{self._described(slot)}: the value cannot be written as {info}: {problem}"
+        )
 
-    def _encoded_of_any_size(self, codec: ValueCodec, slot: int, value: Any) -> bytes:
-        try:
-            return codec.encode(value)
-        except SerializationError as problem:
-            raise SerializationError(
-                f"{self._described(slot)}: the value cannot be written as {codec.type_info}: "
-                f"{problem}"
-            ) from problem
+    def _null_refused(self, method: str) -> SerializationError:
+        """The error of a null given to a state that takes none."""
+        return SerializationError(
+            f"{self._described(self._cursor.slot)}: {method} was given None, and a "
+            f"{StateKind.Name(self.descriptor.kind)} state takes no null: leave the element out, "
+            "or call clear() to remove what is stored"
+        )
 
     def _check_size(self, slot: int, size: int, info: TypeInfo) -> None:
         limit = self._link.settings.value_bytes

@@ -63,13 +63,15 @@ class ColumnState(CachedState):
                 self._values.append(value)
 
     def fetched_columns(self) -> tuple[Slots, list[pa.Array]]:
-        """The slots that have a value, and the columns of these values."""
+        """The slots fetched since the last call that have a value, and the columns of these."""
+        slots, values = self._slots, self._values
+        self._slots, self._values = [], []
         columns = (
-            decode_rows(self._values, self._codec)
+            decode_rows(values, self._codec)
             if self._is_row
-            else [decode_column(self._values, self._codec)]
+            else [decode_column(values, self._codec)]
         )
-        return np.array(self._slots, dtype=np.int64), columns
+        return np.array(slots, dtype=np.int64), columns
 
     def put(self, columns: list[pa.Array], slots: Slots | None = None) -> None:
         """What the slots (None: all) shall hold. What is null throughout shall hold nothing."""

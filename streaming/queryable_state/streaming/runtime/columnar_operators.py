@@ -34,7 +34,11 @@ def run_aggregate(
     access: StateAccess,
     batches: Iterator[pa.RecordBatch],
 ) -> Generator[pa.RecordBatch, None, None]:
-    """Aggregates the batch, then the state into it: one fetch, one prepare, one row a key."""
+    """Adds the rows to what is stored, in their order: one row out a key.
+
+    What is stored comes first: the sum of floats depends on the order of additions, and is then
+    the same wherever a batch was cut.
+    """
     state = ColumnState(aggregate.descriptor)
     owned = TaskStates(spec, task, access, [state])
     owned.begin()
@@ -48,21 +52,21 @@ def run_aggregate(
 
     columns = [accumulator(field, overflow_of(field)) for field in aggregate.fields]
     for batch in gathered(batches, spec.settings.chunk_rows):
+        known = len(owned.keys)
         slots = owned.start_chunk(batch)
-        for field, sums in zip(aggregate.fields, columns, strict=True):
+        owned.fetch(state, range(known, len(owned.keys)))
+        stored_slots, stored = state.fetched_columns()
+        for sums, column in zip(columns, stored, strict=True):
             sums.grow(len(owned.keys))
+            sums.add(stored_slots, column)
+        for field, sums in zip(aggregate.fields, columns, strict=True):
             described = f"{owned.where}: column {field.column!r}"
             sums.add(slots, cast_column(batch.column(field.column), field.type, described))
     if len(owned.keys):
-        every_slot = range(len(owned.keys))
-        owned.fetch(state, every_slot)
-        slots, stored = state.fetched_columns()
-        for sums, column in zip(columns, stored, strict=True):
-            sums.add(slots, column)
         results = [sums.column() for sums in columns]
         state.put(results)
         yield from _aggregated(spec, owned, results)
-    owned.prepare()
+    owned.prepare(owned.changes())
 
 
 def _aggregated(
@@ -138,7 +142,7 @@ def run_latest(
             for parts in zip(*kept, strict=True)
         ]
         state.put(columns, slots)
-    owned.prepare()
+    owned.prepare(owned.changes())
     yield from ()
 
 

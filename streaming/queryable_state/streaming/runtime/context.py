@@ -107,8 +107,8 @@ class DeclaringContext(RuntimeContext):
     def _check_new(self, descriptor: StateDescriptor) -> None:
         if self._closed:
             raise JobError(
-                f"operator {self._name!r}: state {descriptor.name!r} is asked for while elements "
-                "are processed: ask for every state in open",
+                f"operator {self._name!r}: state {descriptor.name!r} is asked for outside the open "
+                "of a KeyedProcessFunction: ask for every state there",
                 reason=Reason.INVALID_REQUEST,
             )
         if descriptor.queryable_name is None:

@@ -49,7 +49,11 @@ class KeyTable:
         self._group_bytes = {
             group: group.to_bytes(2) for group in range(self._first_group, self._last_group + 1)
         }
-        self._encode = KeyCodec(spec.key_type).encode
+        codec = KeyCodec(spec.key_type)
+        self._encode = codec.encode
+        # -0.0 and 0.0 are one key, and so are equal times of two zones: a function sees the same
+        # one of them whichever row comes first.
+        self._read_back = codec.decode_all if _has_other_forms(spec.key_type) else None
         self._slot_of: dict[bytes, int] = {}
         # Keys of one type that are equal to Python have equal bytes; not the other way round (NaN).
         self._known: dict[Any, int] = {}
@@ -92,9 +96,10 @@ class KeyTable:
         for slot, key, group in zip(found, keys, groups.tolist(), strict=True):
             if slot is None:
                 try:
-                    wire_key = group_bytes[group] + encode(key)
+                    encoded = encode(key)
                 except KeyTypeError as problem:
                     raise KeyTypeError(f"{self._where}: {problem}", reason=problem.reason) from None
+                wire_key = group_bytes[group] + encoded
                 slot = slot_of.get(wire_key)
                 if slot is None:
                     if len(wire_key) > longest:
@@ -103,7 +108,7 @@ class KeyTable:
                             f"{longest} are allowed: {repr(key)[:60]}..."
                         )
                     slot = slot_of[wire_key] = len(self.keys)
-                    self.keys.append(key)
+                    self.keys.append(key if self._read_back is None else self._read_back(encoded))
                     self.wire_keys.append(wire_key)
                 known[key] = slot
             slots.append(slot)
@@ -128,6 +133,13 @@ class KeyTable:
                 "partitioning between the key and the operator"
             )
         return groups
+
+
+def _has_other_forms(info: TypeInfo) -> bool:
+    """Whether keys of equal bytes may differ as Python objects."""
+    if info.kind in (Kind.FLOAT, Kind.DOUBLE, Kind.TIMESTAMP):
+        return True
+    return any(_has_other_forms(field.type) for field in info.fields)
 
 
 def _distinct(columns: Sequence[pa.Array]) -> tuple[Slots, Slots]:

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from queryable_state.internal.v1.backend_pb2 import StateFetch
 from queryable_state.streaming.runtime.cached_state import CachedState, point_values, value_codec
+from queryable_state.streaming.runtime.held_values import HeldValues
 from queryable_state.streaming.state import MapState
 from queryable_state.v1.query_pb2 import ReadKind
-from queryable_state.wire.errors import KeyTypeError
+from queryable_state.wire.errors import KeyTypeError, SerializationError
 from queryable_state.wire.key_codec import KeyCodec
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class _Entries:
 
     def __init__(self) -> None:
         self.entries: dict[bytes, tuple[Any, Any]] = {}
-        """Encoded map key to map key and value: what is known to be there."""
+        """Encoded map key to map key and held value (None: null): what is known to be there."""
         self.absent: set[bytes] = set()
         """What is known not to be there, while the map is not complete."""
         self.changed: dict[bytes, None] = {}
@@ -57,6 +58,8 @@ class CachedMap(CachedState, MapState[Any, Any]):
         declared = self.descriptor.value_type
         assert declared is not None
         self._codec = value_codec(registration.value_types, declared, None)
+        self._values = HeldValues.of(self._codec)
+        self._null = self._codec.null
 
     def grow(self, slots: int) -> None:
         self._maps.extend([None] * (slots - len(self._maps)))
@@ -77,7 +80,7 @@ class CachedMap(CachedState, MapState[Any, Any]):
 
     def _merge(self, slot: int, records: Records, *, complete: bool) -> None:
         cell = self._of(slot)
-        read_key, read_value = self._keys.decode_all, self._codec.decode
+        read_key, read_value = self._keys.decode_all, self._taken
         for element, value in zip(records.elements, records.values, strict=True):
             if element not in cell.changed:
                 cell.entries[element] = (read_key(element), read_value(value))
@@ -86,26 +89,31 @@ class CachedMap(CachedState, MapState[Any, Any]):
 
     def get(self, key: Any) -> Any:
         found = self._find(key)
-        return None if found is None else found[1]
+        return None if found is None else self._given(found[1])
 
     def contains(self, key: Any) -> bool:
         return self._find(key) is not None
 
     def put(self, key: Any, value: Any) -> None:
         slot = self._cursor.slot
-        encoded = self._encoded_key(slot, key)
-        if value is None:
-            # Refused here, where the call stands, and not at the end of the batch.
-            self._encoded(self._codec, slot, value)
+        self._put(slot, self._encoded_key(slot, key), self._held(slot, value))
+
+    def _put(self, slot: int, encoded: bytes, held: Any) -> None:
         cell = self._of(slot)
-        cell.entries[encoded] = (key, value)
+        cell.entries[encoded] = (self._keys.decode_all(encoded), held)
         cell.absent.discard(encoded)
         cell.changed[encoded] = None
         self._dirty.add(slot)
 
     def put_all(self, entries: Mapping[Any, Any]) -> None:
-        for key, value in entries.items():
-            self.put(key, value)
+        slot = self._cursor.slot
+        # All of them or none: an entry that is refused leaves the state as it was.
+        held = [
+            (self._encoded_key(slot, key), self._held(slot, value))
+            for key, value in entries.items()
+        ]
+        for encoded, value in held:
+            self._put(slot, encoded, value)
 
     def remove(self, key: Any) -> None:
         slot = self._cursor.slot
@@ -117,11 +125,11 @@ class CachedMap(CachedState, MapState[Any, Any]):
         self._dirty.add(slot)
 
     def items(self) -> list[tuple[Any, Any]]:
-        entries = self._whole().entries
-        return [entries[encoded] for encoded in sorted(entries)]
+        given = self._given
+        return [(key, given(held)) for key, held in self._in_order()]
 
     def keys(self) -> list[Any]:
-        return [key for key, _ in self.items()]
+        return [key for key, _ in self._in_order()]
 
     def values(self) -> list[Any]:
         return [value for _, value in self.items()]
@@ -150,7 +158,7 @@ class CachedMap(CachedState, MapState[Any, Any]):
             put = [element for element in cell.changed if element in cell.entries]
             changes.put_all(
                 [prefix + element for element in put],
-                [self._encoded(self._codec, slot, cell.entries[element][1]) for element in put],
+                [self._data(slot, cell.entries[element][1]) for element in put],
             )
 
     def _find(self, key: Any) -> tuple[Any, Any] | None:
@@ -172,8 +180,34 @@ class CachedMap(CachedState, MapState[Any, Any]):
             if value is None:
                 cell.absent.add(encoded)
             else:
-                cell.entries[encoded] = (key, self._codec.decode(value))
+                cell.entries[encoded] = (self._keys.decode_all(encoded), self._taken(value))
         return cell.entries.get(encoded)
+
+    def _in_order(self) -> list[tuple[Any, Any]]:
+        """All entries, in the order of their encoded keys."""
+        entries = self._whole().entries
+        return [entries[encoded] for encoded in sorted(entries)]
+
+    def _taken(self, data: bytes) -> Any:
+        return None if data == self._null else self._values.take(data)
+
+    def _given(self, held: Any) -> Any:
+        return None if held is None else self._values.give(held)
+
+    def _held(self, slot: int, value: Any) -> Any:
+        if value is None:
+            return None
+        try:
+            return self._values.hold(value)
+        except SerializationError as problem:
+            raise self._refused(slot, self._codec.type_info, problem) from problem
+
+    def _data(self, slot: int, held: Any) -> bytes:
+        if held is None:
+            return self._null
+        data = self._values.data(held)
+        self._check_size(slot, len(data), self._codec.type_info)
+        return data
 
     def _loaded(self) -> _Entries:
         slot = self._cursor.slot

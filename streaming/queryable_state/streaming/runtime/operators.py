@@ -12,7 +12,9 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from queryable_state.streaming.descriptors import ReducingStateDescriptor, ValueStateDescriptor
+from queryable_state.streaming.hooks import refuse_uncalled_hooks
 from queryable_state.streaming.runtime.context import DeclaringContext
+from queryable_state.streaming.runtime.open_functions import OpenFunctions
 from queryable_state.v1.registration_pb2 import StateKind
 from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.types import Field, Kind, TypeInfo
@@ -27,6 +29,9 @@ class KeyedProcess:
     """Runs a function over the elements row by row; puts out what it yields."""
 
     function: KeyedProcessFunction
+
+    def __post_init__(self) -> None:
+        refuse_uncalled_hooks(self.function)
 
 
 @dataclass(frozen=True)
@@ -136,8 +141,8 @@ def declared_states(operator: Operator) -> list[StateDescriptor]:
         case KeyedProcess(function):
             context = DeclaringContext()
             opened = copy.deepcopy(function)
-            opened.open(context)
-            opened.close()
+            with OpenFunctions(f"function {type(function).__name__}") as functions:
+                functions.open(opened, context)
             return context.descriptors
         case Reduce() | ReducingSink() | LatestValueSink() | Aggregate():
             return [operator.descriptor]

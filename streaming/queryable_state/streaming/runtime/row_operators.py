@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from queryable_state.streaming.functions import UserFunctionError
+from queryable_state.streaming.functions import Function, UserFunctionError
 from queryable_state.streaming.runtime.context import DeclaringContext, ElementContext
 from queryable_state.streaming.runtime.elements import element_reader
 from queryable_state.streaming.runtime.gathering import gathered
 from queryable_state.streaming.runtime.key_table import shown_key
+from queryable_state.streaming.runtime.open_functions import OpenFunctions
 from queryable_state.streaming.runtime.outputs import Outputs
 from queryable_state.streaming.runtime.task_states import TaskStates, where
 from queryable_state.streaming.runtime.value_cells import CachedReducing
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from queryable_state.streaming.descriptors import ReducingStateDescriptor
+    from queryable_state.streaming.descriptors import ReducingStateDescriptor, StateDescriptor
     from queryable_state.streaming.functions import KeyedProcessFunction
     from queryable_state.streaming.runtime.access import StateAccess
     from queryable_state.streaming.runtime.spec import OperatorSpec, TaskIdentity
@@ -36,31 +37,35 @@ def run_process(
     batches: Iterator[pa.RecordBatch],
 ) -> Generator[pa.RecordBatch, None, None]:
     """Opens the function, runs it over the elements, closes it; then prepares."""
-    context = DeclaringContext(
+    context = _context(spec, task)
+    with OpenFunctions(where(spec, task)) as functions:
+        functions.open(function, context)
+        context.end_declarations()
+        states = list(context.states.values())
+        for state in states:
+            _open_function(state.descriptor, functions, context)
+        owned = TaskStates(spec, task, access, states)
+        owned.begin()
+        yield from _process(function, spec, owned, context, batches)
+        changes = owned.changes()
+    owned.prepare(changes)
+
+
+def _context(spec: OperatorSpec, task: TaskIdentity) -> DeclaringContext:
+    return DeclaringContext(
         name=spec.name,
         subtask=task.subtask,
         parallelism=spec.parallelism,
         max_parallelism=spec.max_parallelism,
     )
-    place = where(spec, task)
-    with _naming(f"{place}: open failed"):
-        function.open(context)
-    try:
-        context.end_declarations()
-        states = list(context.states.values())
-        owned = TaskStates(spec, task, access, states)
-        owned.begin()
-        yield from _process(function, spec, owned, context, batches)
-    except BaseException as failure:
-        # What ends the task is worth more than what goes wrong in closing after it.
-        try:
-            function.close()
-        except Exception as second:  # noqa: BLE001 - user code; the first failure is raised
-            failure.add_note(f"{place}: close failed too: {type(second).__name__}: {second}")
-        raise
-    with _naming(f"{place}: close failed"):
-        function.close()
-    owned.prepare()
+
+
+def _open_function(
+    descriptor: StateDescriptor, functions: OpenFunctions, context: DeclaringContext
+) -> None:
+    """Open the function that combines the values of a state, if it is one that can be opened."""
+    if isinstance(descriptor.function, Function):
+        functions.open(descriptor.function, context)
 
 
 def _process(
@@ -114,26 +119,40 @@ def run_reduce(
     emit: bool,
 ) -> Generator[pa.RecordBatch, None, None]:
     """Reduces the elements of each key; with `emit` puts out the reduced value for each element."""
-    state = CachedReducing(descriptor)
-    owned = TaskStates(spec, task, access, [state])
-    owned.begin()
+    context = _context(spec, task)
+    context.end_declarations()
+    with OpenFunctions(where(spec, task)) as functions:
+        _open_function(descriptor, functions, context)
+        state = CachedReducing(descriptor)
+        owned = TaskStates(spec, task, access, [state])
+        owned.begin()
+        yield from _reduce(state, spec, owned, batches, emit=emit)
+        changes = owned.changes()
+    owned.prepare(changes)
+
+
+def _reduce(
+    state: CachedReducing,
+    spec: OperatorSpec,
+    owned: TaskStates,
+    batches: Iterator[pa.RecordBatch],
+    *,
+    emit: bool,
+) -> Generator[pa.RecordBatch, None, None]:
     outputs = Outputs(spec, owned.where)
     read = element_reader(spec)
-    reduce = descriptor.reduce
+    reduced, held, give = state.reduced, state.held, state.give
     cursor = owned.cursor
     for batch in gathered(batches, spec.settings.chunk_rows):
         slots = owned.start_chunk(batch).tolist()
         cells = state.load_chunk()
+        state.enter()
         emitted = outputs.rows.append if emit else _drop
         try:
             for slot, element in zip(slots, read(batch), strict=True):
                 cursor.slot = slot
-                current = cells[slot]
-                value = element if current is None else reduce(current, element)
-                if value is None and current is not None:
-                    raise TypeError("it returned None: a reduce function returns a value")
-                cells[slot] = value
-                emitted(value)
+                cell = cells[slot] = held(slot, reduced(cells[slot], element))
+                emitted(give(cell))
         except QueryableStateError as error:
             _name_element(error, spec, owned)
             raise
@@ -142,7 +161,6 @@ def run_reduce(
         state.dirty.update(slots)
         yield from outputs.full_batches()
     yield from outputs.all_batches()
-    owned.prepare()
 
 
 def _drop(_: Any) -> None:
@@ -164,17 +182,3 @@ def _name_element(error: QueryableStateError, spec: OperatorSpec, owned: TaskSta
 
 def _current_key(spec: OperatorSpec, owned: TaskStates) -> str:
     return shown_key(owned.keys.keys[owned.cursor.slot], spec.key_type)
-
-
-class _naming:  # noqa: N801 - reads as a statement
-    """Turns what a function's own code raises into an error that says where."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, exc_type: object, error: BaseException | None, traceback: object) -> None:
-        if isinstance(error, Exception) and not isinstance(error, QueryableStateError):
-            raise UserFunctionError(f"{self._text}: {type(error).__name__}: {error}") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,16 +28,25 @@ if TYPE_CHECKING:
     from queryable_state.streaming.runtime.cached_state import CachedState
     from queryable_state.streaming.runtime.key_table import Slots
     from queryable_state.streaming.runtime.spec import OperatorSpec, TaskIdentity
+    from queryable_state.wire.changes import Seal
 
 _log = logging.getLogger(__name__)
 
 _FINGERPRINT_BITS = (1 << 64) - 1
 
 
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a batch changes of the states of one subtask."""
+
+    blocks: Sequence[bytes]
+    seal: Seal
+
+
 class TaskStates:
     """Drives the states of a task through one batch.
 
-    Call order: `begin`, then for each chunk `start_chunk`, then `prepare`. A
+    Call order: `begin`, then for each chunk `start_chunk`, then `changes`, then `prepare`. A
     task without input begins and prepares too: an empty seal says that it ran.
 
     A batch that is committed already can run again, where the version before it
@@ -118,8 +128,8 @@ class TaskStates:
         for part in _parts([(state, slots)], self._spec.settings.fetch_keys):
             self._fetch(part)
 
-    def prepare(self) -> None:
-        """Stage what the states were changed to, under one seal."""
+    def changes(self) -> Changes:
+        """What the states were changed to. Nothing is read or written after it."""
         sums = BlockSums()
         blocks: list[bytes] = []
         for state in self._states:
@@ -131,8 +141,12 @@ class TaskStates:
             fingerprint=self._fingerprint & _FINGERPRINT_BITS,
             row_count=self._row_count,
         )
+        return Changes(blocks, seal)
+
+    def prepare(self, changes: Changes) -> None:
+        """Stage the changes under their seal."""
         try:
-            self._access.prepare(blocks, seal)
+            self._access.prepare(changes.blocks, changes.seal)
         except SupersededError as refusal:
             if refusal.reason != Reason.ALREADY_COMMITTED:
                 raise

@@ -12,8 +12,10 @@ from queryable_state.streaming.runtime.cached_state import (
     point_values,
     value_codec,
 )
+from queryable_state.streaming.runtime.held_values import HeldValues
 from queryable_state.streaming.state import AggregatingState, ReducingState, ValueState
 from queryable_state.v1.query_pb2 import ReadKind
+from queryable_state.wire.errors import SerializationError
 from queryable_state.wire.store_keys import ACCUMULATOR_ELEMENT
 
 if TYPE_CHECKING:
@@ -28,10 +30,12 @@ if TYPE_CHECKING:
     from queryable_state.streaming.runtime.cached_state import StateLink
     from queryable_state.v1.registration_pb2 import StateRegistration
     from queryable_state.wire.changes import ChangeBlockBuilder
+    from queryable_state.wire.type_model import TypeInfo
+    from queryable_state.wire.values import ValueCodec
 
 
 class CellState(CachedState):
-    """One Python object a slot; None where nothing is stored."""
+    """One held value a slot; None where nothing is stored."""
 
     element = b""
 
@@ -47,7 +51,14 @@ class CellState(CachedState):
     def _bind_codec(self, registration: StateRegistration) -> None:
         declared = self.descriptor.value_type
         assert declared is not None
-        self._codec = value_codec(registration.value_types, declared, None)
+        self._hold_as(value_codec(registration.value_types, declared, None))
+
+    def _hold_as(self, codec: ValueCodec) -> None:
+        self._type = codec.type_info
+        self._values = HeldValues.of(codec)
+        self._hold = self._values.hold
+        self.give = self._values.give
+        """What a function reads of a cell that is not None."""
 
     def grow(self, slots: int) -> None:
         self.cells.extend([UNSEEN] * (slots - len(self.cells)))
@@ -56,10 +67,10 @@ class CellState(CachedState):
         return self.cells[slot] is UNSEEN
 
     def take(self, slots: Sequence[int], values: StateValues) -> None:
-        decode = self._codec.decode
+        take = self._values.take
         cells = self.cells
         for slot, data in point_values(slots, values):
-            cells[slot] = None if data is None else decode(data)
+            cells[slot] = None if data is None else take(data)
 
     def request(self, slots: Sequence[int]) -> StateFetch:
         return StateFetch(
@@ -73,6 +84,13 @@ class CellState(CachedState):
         self._load_chunk()
         return self.cells
 
+    def held(self, slot: int, value: Any) -> Any:
+        """The cell of a value; SerializationError if it is None or not of the state's type."""
+        try:
+            return self._hold(value)
+        except SerializationError as problem:
+            raise self._refused(slot, self._type, problem) from problem
+
     def write(self, changes: ChangeBlockBuilder) -> None:
         written = sorted(self.dirty)
         cells = self.cells
@@ -82,10 +100,15 @@ class CellState(CachedState):
         kept = [slot for slot in written if cells[slot] is not None]
         changes.put_all(
             [self.prefix(slot) + self.element for slot in kept],
-            [self._encoded(self._codec, slot, cells[slot]) for slot in kept],
+            [self._sized(slot, self._values.data(cells[slot]), self._type) for slot in kept],
         )
 
+    def _sized(self, slot: int, data: bytes, info: TypeInfo) -> bytes:
+        self._check_size(slot, len(data), info)
+        return data
+
     def _read(self) -> Any:
+        """The cell of the current key."""
         cell = self.cells[self._cursor.slot]
         if cell is UNSEEN:
             cell = self.load_chunk()[self._cursor.slot]
@@ -93,12 +116,17 @@ class CellState(CachedState):
 
     def _write(self, value: Any) -> None:
         slot = self._cursor.slot
-        self.cells[slot] = value
+        try:
+            self.cells[slot] = self._hold(value)
+        except SerializationError as problem:
+            raise self._refused(slot, self._type, problem) from problem
         self.dirty.add(slot)
 
     def clear(self) -> None:
         """Remove what is stored under the current key."""
-        self._write(None)
+        slot = self._cursor.slot
+        self.cells[slot] = None
+        self.dirty.add(slot)
 
 
 class CachedValue(CellState, ValueState[Any]):
@@ -106,11 +134,16 @@ class CachedValue(CellState, ValueState[Any]):
 
     def value(self) -> Any:
         cell = self.cells[self._cursor.slot]
-        return self._read() if cell is UNSEEN else cell
+        if cell is UNSEEN:
+            cell = self._read()
+        return None if cell is None else self.give(cell)
 
     def update(self, value: Any) -> None:
         slot = self._cursor.slot
-        self.cells[slot] = value
+        try:
+            self.cells[slot] = None if value is None else self._hold(value)
+        except SerializationError as problem:
+            raise self._refused(slot, self._type, problem) from problem
         self.dirty.add(slot)
 
 
@@ -122,11 +155,25 @@ class CachedReducing(CellState, ReducingState[Any]):
         self._reduce = descriptor.reduce
 
     def get(self) -> Any:
-        return self._read()
+        cell = self._read()
+        return None if cell is None else self.give(cell)
 
     def add(self, value: Any) -> None:
-        current = self._read()
-        self._write(value if current is None else self._reduce(current, value))
+        self._write(self.reduced(self._read(), value))
+
+    def reduced(self, cell: Any, value: Any) -> Any:
+        """What the reduce function makes of a cell of the current key and a new value."""
+        if value is None:
+            raise self._null_refused("add")
+        if cell is None:
+            return value
+        result = self._reduce(self.give(cell), value)
+        if result is None:
+            raise UserFunctionError(
+                f"{self._described(self._cursor.slot)}: the reduce function returned None; it "
+                "returns the combination of the two values it is given"
+            )
+        return result
 
 
 class CachedAggregating(CellState, AggregatingState[Any, Any]):
@@ -141,43 +188,72 @@ class CachedAggregating(CellState, AggregatingState[Any, Any]):
     def _bind_codec(self, registration: StateRegistration) -> None:
         accumulator, result = self.descriptor.accumulator_type, self.descriptor.value_type
         assert accumulator is not None
-        self._codec = value_codec(registration.accumulator_types, accumulator, None)
-        self._result_codec = (
-            value_codec(registration.value_types, result, None)
-            if result is not None and self.descriptor.is_queryable
-            else None
-        )
+        self._hold_as(value_codec(registration.accumulator_types, accumulator, None))
+        self._results: HeldValues | None = None
+        if result is not None:
+            self._results = HeldValues.of(value_codec(registration.value_types, result, None))
 
     def get(self) -> Any:
-        accumulator = self._read()
-        return None if accumulator is None else self._aggregate.get_result(accumulator)
+        cell = self._read()
+        if cell is None:
+            return None
+        result = self._aggregate.get_result(self.give(cell))
+        if result is None or self._results is None:
+            return result
+        return self._results.give(self._held_result(self._cursor.slot, result, self._results))
 
     def add(self, value: Any) -> None:
-        accumulator = self._read()
+        if value is None:
+            raise self._null_refused("add")
+        cell = self._read()
+        if cell is None:
+            created = self._aggregate.create_accumulator()
+            if created is None:
+                raise self._no_accumulator("create_accumulator")
+            # As it would be read back, so that the first value is added to what all others are.
+            cell = self.held(self._cursor.slot, created)
+        accumulator = self._aggregate.add(value, self.give(cell))
         if accumulator is None:
-            accumulator = self._aggregate.create_accumulator()
-        self._write(self._aggregate.add(value, accumulator))
+            raise self._no_accumulator("add")
+        self._write(accumulator)
 
     def write(self, changes: ChangeBlockBuilder) -> None:
-        if self._result_codec is not None:
-            results = {slot: self._result(slot) for slot in sorted(self.dirty)}
+        if self._results is not None and self.descriptor.is_queryable:
+            results = {slot: self._result(slot, self._results) for slot in sorted(self.dirty)}
             for slot, result in results.items():
                 if result is None:
                     changes.delete(self.prefix(slot))
-            kept = [slot for slot, result in results.items() if result is not None]
-            changes.put_all(
-                [self.prefix(slot) for slot in kept],
-                [self._encoded(self._result_codec, slot, results[slot]) for slot in kept],
-            )
+            kept = {slot: data for slot, data in results.items() if data is not None}
+            changes.put_all([self.prefix(slot) for slot in kept], list(kept.values()))
         super().write(changes)
 
-    def _result(self, slot: int) -> Any:
-        accumulator = self.cells[slot]
-        if accumulator is None:
+    def _no_accumulator(self, method: str) -> UserFunctionError:
+        return UserFunctionError(
+            f"{self._described(self._cursor.slot)}: {method} of the aggregate function returned "
+            "None; it returns the accumulator, also where it changed the one it was given"
+        )
+
+    def _result(self, slot: int, values: HeldValues) -> bytes | None:
+        """The bytes of the result to store; None where there is none."""
+        cell = self.cells[slot]
+        if cell is None:
             return None
         try:
-            return self._aggregate.get_result(accumulator)
+            result = self._aggregate.get_result(self.give(cell))
         except Exception as error:
             raise UserFunctionError(
                 f"{self._described(slot)}: get_result failed: {type(error).__name__}: {error}"
             ) from error
+        if result is None:
+            return None
+        info = self.descriptor.value_type
+        assert info is not None
+        return self._sized(slot, values.data(self._held_result(slot, result, values)), info)
+
+    def _held_result(self, slot: int, result: Any, values: HeldValues) -> Any:
+        info = self.descriptor.value_type
+        assert info is not None
+        try:
+            return values.hold(result)
+        except SerializationError as problem:
+            raise self._refused(slot, info, problem) from problem

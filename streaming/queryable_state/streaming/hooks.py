@@ -1,0 +1,41 @@
+"""Hooks of Flink's functions that nothing calls here, and their refusal."""
+
+from __future__ import annotations
+
+from queryable_state.wire.errors import InvalidRequestError, Reason
+
+_TIMERS = (
+    "there are no timers: compare ctx.timestamp() or ctx.current_watermark() with a time kept in "
+    "state when the next element of the key comes"
+)
+_SNAPSHOTS = (
+    "a function has no state beside its keyed states, which are stored with each batch: keep "
+    "what must last in a state"
+)
+_CHECKPOINTS = (
+    "functions are not told of checkpoints: use the sink, or Spark's StreamingQueryListener"
+)
+_CONTEXT = "the context is an argument: override open(self, runtime_context)"
+
+_UNCALLED = {
+    "on_timer": _TIMERS,
+    "initialize_state": _SNAPSHOTS,
+    "snapshot_state": _SNAPSHOTS,
+    "restore_state": _SNAPSHOTS,
+    "notify_checkpoint_complete": _CHECKPOINTS,
+    "notify_checkpoint_aborted": _CHECKPOINTS,
+    "notify_checkpoint_subsumed": _CHECKPOINTS,
+    "set_runtime_context": _CONTEXT,
+}
+
+
+def refuse_uncalled_hooks(function: object) -> None:
+    """Raises InvalidRequestError where a function has a hook that would never be called."""
+    for hook, instead in _UNCALLED.items():
+        if callable(getattr(function, hook, None)):
+            name = type(function).__name__
+            raise InvalidRequestError(
+                f"{name}.{hook} would never be called: {instead}. Remove {hook} from {name}; a "
+                "method of your own needs another name",
+                reason=Reason.UNSUPPORTED,
+            )
