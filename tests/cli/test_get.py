@@ -16,6 +16,7 @@ from queryable_state.client import (
     UnknownKeyOrNamespaceError,
     UnknownStateError,
 )
+from queryable_state.server.testing.job import NULL
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Terminal
@@ -49,6 +50,22 @@ async def test_a_value_as_json_says_all_there_is_to_know(
     assert (info["version"], info["complete_since_batch"], info["checkpoint"]) == (1, 0, "")
     assert info["role"] in ("OWNER", "PROXY")
     assert info["server_id"].startswith("executor-")
+
+
+async def test_a_null_entry_is_found_and_shown_as_null(
+    terminal: Terminal, job: InProcessJob
+) -> None:
+    await job.run(2, {"counts": {"sensor_1": {"n": NULL}}})
+    entry = await terminal.run("get", "counts", "sensor_1", "--map-key", "n")
+    assert (entry.exit_code, entry.rows) == (0, [["value"], ["null"]])
+    as_json = (await terminal.run("get", "counts", "sensor_1", "--map-key", "n", "--json")).json
+    assert (as_json["status"], as_json["value"]) == ("found", None)
+    exists = await terminal.run("get", "counts", "sensor_1", "--map-key", "n", "--exists")
+    assert (exists.exit_code, exists.lines[0]) == (0, "true")
+    whole = await terminal.run("get", "counts", "sensor_1")
+    assert whole.rows[1:] == [["n", "null"], ["x", "1"], ["y", "2"]]
+    whole = await terminal.run("get", "counts", "sensor_1", "--json")
+    assert whole.json["value"] == {"n": None, "x": 1, "y": 2}
 
 
 async def test_fields_of_keys_and_values_are_columns(terminal: Terminal) -> None:

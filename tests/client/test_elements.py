@@ -14,9 +14,11 @@ from queryable_state.client import (
     InvalidRequestError,
     KeyTypeError,
     MapEntry,
+    MapState,
     Reason,
     UnknownKeyOrNamespaceError,
 )
+from queryable_state.server.testing.job import NULL
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -46,6 +48,33 @@ async def test_a_missing_entry_is_named_with_its_key(asker: QueryableStateClient
     for key, map_key in (("sensor_1", "z"), ("nobody", "x")):
         with pytest.raises(UnknownKeyOrNamespaceError, match=f"entry '{map_key}' of key '{key}'"):
             await asker.get_map_entry("sensors", "counts", key, map_key)
+
+
+async def test_a_null_is_the_value_of_an_entry_that_is_there(
+    asker: QueryableStateClient, job: InProcessJob
+) -> None:
+    await job.run(2, {"counts": {"sensor_1": {"n": NULL}, "nulls": {"n": NULL}}})
+    read = Consistency.at_least(2)
+    where = ("sensors", "counts", "sensor_1")
+    entry = await asker.get_map_entry(*where, "n", consistency=read)
+    assert isinstance(entry, MapEntry)
+    assert entry.value() is None
+    assert await asker.contains(*where, "n", consistency=read)
+    assert not await asker.contains(*where, "z", consistency=read)
+    whole = await asker.get_kv_state(*where, consistency=read)
+    assert isinstance(whole, MapState)
+    assert list(whole.items()) == [("n", None), ("x", 1), ("y", 2)]
+    assert whole.contains("n")
+    assert "n" in whole
+    assert not whole.contains("z")
+    assert (await asker.size(*where, consistency=read)).elements == 3
+    [only] = await asker.multi_get("sensors", "counts", ["nulls"], consistency=read)
+    assert dict(only.get().items()) == {"n": None}
+    scanned = asker.scan("sensors", "counts", consistency=read)
+    assert {key: dict(found.items()) async for key, found in scanned} == {
+        "sensor_1": {"n": None, "x": 1, "y": 2},
+        "nulls": {"n": None},
+    }
 
 
 async def test_entries_asked_for_together_are_each_their_own(

@@ -12,6 +12,7 @@ from tests.query.scanning import DEADLINE_S
 from tests.query.streams import keys_of_server, wire_keys
 
 from queryable_state.server.testing.cluster import declare
+from queryable_state.server.testing.job import NULL
 from queryable_state.v1 import query_pb2, query_pb2_grpc, registration_pb2
 from queryable_state.wire.errors import (
     InvalidRequestError,
@@ -81,6 +82,19 @@ async def test_json_says_what_was_asked(
     assert response.value_json == text
     assert response.info.version == 0
     assert not response.HasField("records")
+
+
+async def test_json_shows_a_null_entry_as_null(
+    channel: grpc.aio.Channel, counts: InProcessJob
+) -> None:
+    await counts.run(1, {"by_word": {"nulls": {"a": NULL}}})
+    for fields, text in (
+        ({"read": ENTRY, "map_key_json": '"a"'}, "null"),
+        ({"read": EXISTS, "map_key_json": '"a"'}, "true"),
+        ({"read": query_pb2.PREFIX}, '{"a": null}'),
+    ):
+        response = await _get(channel, key_json='"nulls"', min_version=1, **fields)
+        assert response.value_json == text
 
 
 async def test_a_size_is_elements_and_bytes(

@@ -19,7 +19,7 @@ class MapEntry(KvState):
     kind = "map entry"
 
     def value(self) -> Any:
-        """The value."""
+        """The value; None of an entry whose value is null."""
         return self._decode()
 
 

@@ -207,7 +207,7 @@ class MapState(_RecordsState):
     kind = "map state"
 
     def get(self, key: Any = None) -> Any:
-        """The value of the entry of `key`, or None."""
+        """The value of the entry of `key`; None if there is no such entry, or its value is null."""
         return self._decode().get(key)
 
     def keys(self) -> KeysView[Any]:
@@ -226,7 +226,7 @@ class MapState(_RecordsState):
         return entries.items()
 
     def contains(self, key: Any) -> bool:
-        """Whether there is an entry of `key`."""
+        """Whether there is an entry of `key`, also one whose value is null."""
         return key in self._decode()
 
     def is_empty(self) -> bool:

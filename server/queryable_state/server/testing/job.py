@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import grpc.aio
 
@@ -59,6 +59,10 @@ def declare(
         )
         state.accumulator_types.append(accumulator)
     return state
+
+
+NULL: Final = object()
+"""A null as the value of an entry of a map."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +133,7 @@ class InProcessJob:
 
         `states` has what each queryable name stores by key: a value, a list of
         elements to add (`Anew`: instead of those there are), or a dict of entries
-        to put, None for one to remove. None for a key removes all of it. Returns
+        to put (`NULL`: a null), None for one to remove. None for a key removes all of it. Returns
         once every owner answers from the batch.
         """
         await self.seal(batch_id, states)
@@ -258,4 +262,5 @@ def _put(
         if entry_value is None:
             builder.delete(key)
         else:
-            builder.put(key, codecs.value.encode(entry_value))
+            codec = codecs.value
+            builder.put(key, codec.null if entry_value is NULL else codec.encode(entry_value))

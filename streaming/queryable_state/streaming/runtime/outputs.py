@@ -9,15 +9,40 @@ import pyarrow as pa
 from queryable_state.streaming.functions import UserFunctionError
 from queryable_state.streaming.runtime.arrow_types import arrow_schema, to_arrow_value
 from queryable_state.wire.errors import SerializationError
+from queryable_state.wire.normal_form import is_mutable, normaliser
 from queryable_state.wire.rows import row_class, row_values
 from queryable_state.wire.types import Field, Kind
+from queryable_state.wire.values import ValueCodec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from queryable_state.streaming.runtime.spec import OperatorSpec
+    from queryable_state.wire.types import TypeInfo
 
 _INTEGERS = frozenset((Kind.BYTE, Kind.SHORT, Kind.INT, Kind.LONG))
+# Of these Arrow takes values that it then cuts or reinterprets: a float in a list of integers,
+# 1e39, the time of a date, a time without a zone or with one.
+_CHECKED = frozenset(
+    (
+        Kind.FLOAT,
+        Kind.DATE,
+        Kind.TIMESTAMP,
+        Kind.TIMESTAMP_NTZ,
+        Kind.LIST,
+        Kind.MAP,
+        Kind.ROW,
+        Kind.TUPLE,
+    )
+)
+_UNFIT = (
+    pa.ArrowException,
+    SerializationError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    OverflowError,
+)
 
 
 class Outputs:
@@ -29,7 +54,7 @@ class Outputs:
         self._limit = spec.settings.output_rows
         self._fields: Sequence[Field] = spec.output_fields
         self._schema = arrow_schema(self._fields)
-        self._converters = [to_arrow_value(field.type) for field in self._fields]
+        self._converters = [_converter(field.type) for field in self._fields]
         self._names = tuple(field.name for field in self._fields)
         self._ordered_types = {tuple, row_class(self._names)}
         output = spec.output_type
@@ -98,8 +123,23 @@ class Outputs:
                     # Arrow would cut the fraction off in silence.
                     raise TypeError("a float is no integer")
             return pa.array(column, type=wanted)
-        except (pa.ArrowException, TypeError, ValueError, AttributeError, OverflowError) as problem:
+        except _UNFIT as problem:
             raise UserFunctionError(
                 f"{self._where}: the output column {field.name!r} is {field.type}, and one of "
                 f"{len(column)} outputs does not fit: {problem}"
             ) from problem
+
+
+def _converter(info: TypeInfo) -> Callable[[Any], Any] | None:
+    """Makes of an output what Arrow takes; None: it is already.
+
+    An output of a type that Arrow does not check has to be of the type as a value of a state has.
+    """
+    to_arrow = to_arrow_value(info)
+    if info.kind not in _CHECKED:
+        return to_arrow
+    codec = ValueCodec.of(info, pickle_values=True, unpickle=True)
+    normalise = codec.read_back if is_mutable(info) else normaliser(info, codec.read_back)
+    if to_arrow is None:
+        return normalise
+    return lambda value: to_arrow(normalise(value))
