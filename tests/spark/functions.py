@@ -160,3 +160,29 @@ class KeepsFields(KeyedProcessFunction):
         old = self.kept.value()
         kept = (getattr(old, field.name, None) for field in self.row.fields)
         self.kept.update(tuple(int(value.temperature) if k is None else k for k in kept))
+
+
+class TypeTeller(KeyedProcessFunction):
+    """Puts out class and content of what it reads; writes what is not in its normal form."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        row = ValueStateDescriptor("row", "n BIGINT, f FLOAT")
+        row.set_queryable("rows")
+        entries = MapStateDescriptor("entries", "string", "float")
+        entries.set_queryable("entries")
+        self.row = runtime_context.get_state(row)
+        self.list = runtime_context.get_state(ValueStateDescriptor("list", "ARRAY<FLOAT>"))
+        self.entries = runtime_context.get_map_state(entries)
+
+    def process_element(self, value: Any, ctx: Context) -> Iterator[tuple[str, str]]:
+        row, numbers = self.row.value(), self.list.value()
+        yield value.sensor, f"{type(row).__name__} {row} {numbers} {self.entries.items()}"
+        self.row.update((True if row is None else row[0] + 1, value.temperature))
+        if numbers is None:
+            numbers = (value.temperature,)
+            self.list.update(numbers)
+        else:
+            # Lost, as it is not written again.
+            numbers.append(7.0)
+        self.entries.put(str(value.temperature), None)
+        self.entries.put("last", value.temperature)

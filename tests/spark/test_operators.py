@@ -5,14 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.spark.functions import COUNTS, READINGS, CollectionSize, CountPerKey, EveryState
+from tests.spark.functions import (
+    COUNTS,
+    READINGS,
+    CollectionSize,
+    CountPerKey,
+    EveryState,
+    TypeTeller,
+)
 
 from queryable_state.streaming import (
     ReducingStateDescriptor,
     Types,
     ValueStateDescriptor,
 )
-from queryable_state.wire.errors import UnknownKeyOrNamespaceError
+from queryable_state.wire.errors import InvalidRequestError, UnknownKeyOrNamespaceError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -81,6 +88,42 @@ def test_all_kinds_of_keyed_state_are_answered(
     assert get(job.job_id, "reducing", "a").get() == 22.5
     assert get(job.job_id, "aggregating", "a").get() == 21.0
     assert get(job.job_id, "value", "b").value() == 7.0
+
+
+def test_a_function_reads_the_same_however_its_rows_are_cut_into_batches(
+    env: StreamExecutionEnvironment, feed: MakeFeed, connect: Connect
+) -> None:
+    source, rows = feed(READINGS), []
+    stream = env.from_dataframe(source.dataframe()).key_by("sensor")
+    stream.process(TypeTeller(), "sensor STRING, told STRING").uid("told").add_sink(
+        lambda batch, batch_id: rows.extend(batch.collect())
+    )
+    for temperature in (0.1, 0.2, 0.3):
+        source.add(reading("cut", temperature))
+    source.add(*(reading("whole", temperature) for temperature in (0.1, 0.2, 0.3)))
+    job = env.execute_async("cuts")
+    job.process_all_available()
+    cut, whole = ([row.told for row in rows if row.sensor == key] for key in ("cut", "whole"))
+    assert cut == whole
+    assert "Row Row(n=2, f=0.2000000" in whole[2]
+    client = connect(job)
+    one, other = (client.get_kv_state(job.job_id, "rows", key).value() for key in ("cut", "whole"))
+    assert one == other
+    one, other = (client.get_kv_state(job.job_id, "entries", key) for key in ("cut", "whole"))
+    assert dict(one.items()) == dict(other.items())
+    assert client.contains(job.job_id, "entries", "cut", "0.1")
+    assert client.get_map_entry(job.job_id, "entries", "cut", "0.1").value() is None
+
+
+def test_a_function_with_a_hook_that_nothing_calls_is_refused_before_the_job_starts(
+    env: StreamExecutionEnvironment, feed: MakeFeed
+) -> None:
+    class Timed(CountPerKey):
+        def on_timer(self, timestamp: int, ctx: object) -> None: ...
+
+    keyed = env.from_dataframe(feed(READINGS).dataframe()).key_by("sensor")
+    with pytest.raises(InvalidRequestError, match=r"Timed\.on_timer would never be called"):
+        keyed.process(Timed(), COUNTS)
 
 
 def test_sums_minima_and_maxima_are_put_out_and_kept(
