@@ -212,7 +212,7 @@ def _portable(program: Any) -> Any:
     return program
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_any_cut_of_the_input_gives_the_same_outputs_and_the_same_state(
     data: st.DataObject,
@@ -262,7 +262,7 @@ def test_a_value_is_refused_by_the_call_that_writes_it() -> None:
 FLOATS = st.floats(width=32, allow_nan=True) | st.sampled_from([0.1, -0.0, 1e30, -1e30])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     rows=st.lists(st.tuples(st.sampled_from("ab"), FLOATS, FLOATS), min_size=2, max_size=12),
     data=st.data(),

@@ -48,10 +48,10 @@ def row_encoder(info: TypeInfo, path: str, encoders: Sequence[Encode]) -> Encode
         by_position.add(row_class(tuple(f.name for f in info.fields)))
 
     def encode_numbers(value: Any) -> bytes:
-        if value.__class__ in by_position:
-            values: Sequence[Any] = value
+        made_of = value.__class__
+        if made_of in by_position:
             try:
-                return pack(b"", *values)
+                return pack(b"", *value)
             except (struct.error, OverflowError, TypeError):
                 # A null, or a value that is refused: told apart field by field.
                 return encode(value)

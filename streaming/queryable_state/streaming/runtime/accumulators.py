@@ -103,7 +103,9 @@ class _Numbers(Accumulator):
                 with np.errstate(invalid="ignore"):
                     np.maximum.at(self._values, slots, values)
             case AggregateKind.SUM if self._type.kind in _FLOATS:
-                np.add.at(self._values, slots, values)
+                # As in Spark a sum may become infinite, or NaN.
+                with np.errstate(over="ignore", invalid="ignore"):
+                    np.add.at(self._values, slots, values)
             case AggregateKind.SUM:
                 self._add_integers(slots, values)
 
