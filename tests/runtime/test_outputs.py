@@ -75,3 +75,11 @@ def test_an_output_takes_its_normal_form(spec: str, value: Any, expected: Any) -
     """Whatever else is put out beside it."""
     assert outputs(spec, value, None, value) == [expected, None, expected]
     assert outputs(spec, value) == [expected]
+
+
+@pytest.mark.parametrize("returned", ["abc", {"abc": 1}])
+def test_one_output_that_is_returned_is_not_put_out_in_parts(returned: Any) -> None:
+    function = PutOut(returned)
+    harness = KeyedOperatorHarness(function, "int", key_by="value", output_type="string")
+    with pytest.raises(UserFunctionError, match=r"it returned a .*: yield outputs, or return a l"):
+        harness.process([1])

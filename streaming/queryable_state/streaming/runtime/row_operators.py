@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from queryable_state.streaming.runtime.access import StateAccess
     from queryable_state.streaming.runtime.spec import OperatorSpec, TaskIdentity
 
+_NO_ITERABLES_OF_OUTPUTS = frozenset((str, bytes, dict))
 _PIECE_ROWS = 1024
 """Rows after which outputs may leave, so that many outputs a row do not pile up."""
 
@@ -97,6 +98,11 @@ def _process(
                     cursor.slot = slot
                     result = process(element, element_context)
                     if result is not None:
+                        if result.__class__ in _NO_ITERABLES_OF_OUTPUTS:
+                            raise TypeError(
+                                f"it returned a {type(result).__name__}, whose parts would be put "
+                                "out one by one: yield outputs, or return a list of them"
+                            )
                         extend(result)
             except QueryableStateError as error:
                 _name_element(error, spec, owned)
