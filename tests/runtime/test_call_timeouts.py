@@ -45,7 +45,7 @@ class Owner(backend_pb2_grpc.StateBackendServicer):
         context.abort(grpc.StatusCode.UNIMPLEMENTED, "the task only begins")
         raise AssertionError("abort raises")
 
-    Fetch = Commit = DropQuery = OpenSubtasks = Shutdown = Snapshot = _never_called
+    Fetch = Commit = DropQuery = OpenSubtasks = ReportSeals = Shutdown = Snapshot = _never_called
 
     def Prepare(self, request_iterator: object, context: grpc.ServicerContext) -> NoReturn:
         self._never_called(request_iterator, context)
