@@ -138,7 +138,7 @@ async def test_a_refusal_has_its_code_its_text_and_its_trailing_metadata() -> No
     [
         ("Absent", b"", grpc.StatusCode.UNIMPLEMENTED),
         ("BreakDown", b"", grpc.StatusCode.UNKNOWN),
-        ("Text", b"\xff", grpc.StatusCode.UNKNOWN),
+        ("Text", b"\xff", grpc.StatusCode.INVALID_ARGUMENT),
         ("Answer", b"x" * 1001, grpc.StatusCode.RESOURCE_EXHAUSTED),
     ],
 )

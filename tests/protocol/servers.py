@@ -70,7 +70,7 @@ class Server:
         )
         self.service = parts.service
         self.heartbeats = Heartbeats(
-            link,
+            _LeaseCalls(self),
             self.lease,
             self.table,
             parts.holdings,
@@ -140,6 +140,39 @@ class _Link:
             return answer
 
         return call
+
+
+class _LeaseCalls:
+    """A server's calls for its lease."""
+
+    address = "-"
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    def register_server(
+        self, request: coordinator_pb2.RegisterServerRequest
+    ) -> coordinator_pb2.Lease:
+        return self._called("register_server", request)
+
+    def heartbeat(
+        self, request: coordinator_pb2.HeartbeatRequest, timeout_s: float
+    ) -> coordinator_pb2.Lease:
+        return self._called("heartbeat", request)
+
+    def close(self) -> None:
+        """Holds nothing open."""
+
+    def _called(self, name: str, request: Any) -> coordinator_pb2.Lease:
+        driver = self._server.driver
+        if driver is None:
+            raise RetryLaterError("no coordinator answers")
+        lease: coordinator_pb2.Lease = _ask(driver, name)(
+            type(request).FromString(request.SerializeToString())
+        )
+        if self._server.driver is not driver:
+            raise RetryLaterError("no coordinator answers")
+        return lease
 
 
 def _ask(driver: Driver, name: str) -> Callable[[Any], Any]:

@@ -145,7 +145,7 @@ async def test_a_stream_stays_on_grpc_where_the_frame_port_leads_elsewhere(
     [
         (b"GET / HTTP/1.1\r\n\r\n", Reason.INVALID_REQUEST),
         (PREAMBLE + framed(b"\xff\xff"), Reason.INVALID_REQUEST),
-        (PREAMBLE + b"\xff\xff\xff\xff", Reason.CORRUPT),
+        (PREAMBLE + b"\xff\xff\xff\xff", Reason.LIMIT_EXCEEDED),
         (PREAMBLE + framed(b""), Reason.INVALID_REQUEST),
         (
             PREAMBLE

@@ -229,7 +229,7 @@ async def test_a_token_of_another_scan_is_refused(channel: grpc.aio.Channel) -> 
         ({"prefix_json": "7"}, "string"),
         ({"last_key_group": 128}, "has 128"),
         ({"first_key_group": 5, "last_key_group": 4}, "5 to 4"),
-        ({"start_key": b"x" * 70_000}, "65536 allowed"),
+        ({"start_key": b"x" * 70_000}, "65,536 allowed"),
         ({"consistency": 7}, "consistency 7"),
         ({"runs": [query_pb2.KeyGroupRun(first=1, last=2)]}, "for a proxy"),
         ({"placement_version": 3}, "no state of its own"),

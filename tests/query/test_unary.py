@@ -122,7 +122,7 @@ async def test_a_batch_get_has_a_part_of_each_owner(
     too_many = query_pb2.BatchGetKvStateRequest(
         job="sensors", state_name="last", keys=wire_keys("k") * 4097
     )
-    with pytest.raises(InvalidRequestError, match="4096"):
+    with pytest.raises(InvalidRequestError, match="4,096"):
         await _call(stub.BatchGetKvState, too_many)
 
 

@@ -52,7 +52,7 @@ class Later(OneSession):
 
     def ask(self, query: query_pb2.Query, frame: bytes) -> bytes | None:
         answer = frame_of(query_pb2.Answer(id=query.id, last=True, values=[ANSWER]))
-        asyncio.get_running_loop().call_soon(self.deliver, answer, True)
+        asyncio.get_running_loop().call_soon(self.deliver, query.id, answer, True)
         return None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -50,7 +51,7 @@ class Clock:
         self._ahead_s = 0.0
 
     def __call__(self) -> float:
-        return asyncio.get_running_loop().time() + self._ahead_s
+        return time.monotonic() + self._ahead_s
 
     def advance(self, seconds: float) -> None:
         self._ahead_s += seconds

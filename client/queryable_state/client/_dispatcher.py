@@ -214,6 +214,21 @@ class Dispatcher:
                 if peer.ask(batch):
                     self._admit(batch)
 
+    def halve(self, batch: Batch) -> None:
+        """Takes a batch that is longer than a request may be as two."""
+        if batch.done:
+            return
+        self._discharge(batch)
+        codecs, count = batch.codecs, len(batch.keys)
+        assert codecs is not None
+        for half in (range(count // 2), range(count // 2, count)):
+            keys = [batch.keys[position] for position in half]
+            # Counted as an attempt, so that it is not joined to others again.
+            self._route(
+                batch.lane, codecs, keys, batch.waiters.pick(half), batch.deadline,
+                batch.attempts + 1, batch.failure,
+            )  # fmt: skip
+
     def reroute(self, batch: Batch) -> None:
         """Takes a batch that was not asked yet anew, under the placement known now."""
         self._discharge(batch)

@@ -71,6 +71,8 @@ class Peer:
         """Batches that may wait for a commit, and find the window as wide as it may be."""
         self._frame_at = 0.0
         self.batch_keys = BATCH_KEYS
+        self._request_bytes = 0
+        """Most bytes of a query; 0: not known."""
 
     @property
     def stub(self) -> query_pb2_grpc.QueryableStateAsyncStub:
@@ -206,6 +208,7 @@ class Peer:
         self._backoff_s = _FIRST_BACKOFF_S
         limits = stream.hello.limits
         self.batch_keys = min(BATCH_KEYS, limits.batch_keys or BATCH_KEYS)
+        self._request_bytes = limits.request_bytes
         most = limits.queries_in_flight or BATCHES_IN_FLIGHT
         self._window = self._narrowest = min(BATCHES_IN_FLIGHT, most)
         self._widest = max(most, self._window + 1)
@@ -223,10 +226,16 @@ class Peer:
         assert stream is not None
         self._last_id = query_id = self._last_id + 1
         batch.peer = self
-        batch.query_id = query_id
         batch.sent_at = now = self._loop.time()
+        frame = batch.request(query_id, located.placement_version, located.state_id, now)
+        if 0 < self._request_bytes < len(frame) and len(batch.keys) > 1:
+            # Not at once: whoever sends it has not admitted it yet.
+            self._narrow(batch)
+            self._loop.call_soon(self._dispatcher.halve, batch)
+            return
+        batch.query_id = query_id
         self._in_flight[query_id] = batch
-        stream.send(batch.request(query_id, located.placement_version, located.state_id, now))
+        stream.send(frame)
 
     def _pump(self) -> None:
         queue = self._queue

@@ -567,6 +567,8 @@ class Limits(_message.Message):
     VALUE_BYTES_FIELD_NUMBER: _builtins.int
     BATCH_KEYS_FIELD_NUMBER: _builtins.int
     QUERIES_IN_FLIGHT_FIELD_NUMBER: _builtins.int
+    REQUEST_BYTES_FIELD_NUMBER: _builtins.int
+    KEY_JSON_BYTES_FIELD_NUMBER: _builtins.int
     key_bytes: _builtins.int
     """Bytes of one encoded key."""
     value_bytes: _builtins.int
@@ -575,6 +577,10 @@ class Limits(_message.Message):
     """Keys of one query."""
     queries_in_flight: _builtins.int
     """Queries of one stream that may wait for their answer."""
+    request_bytes: _builtins.int
+    """Bytes of one request."""
+    key_json_bytes: _builtins.int
+    """Bytes of one key, or map key, as JSON."""
     def __init__(
         self,
         *,
@@ -582,10 +588,12 @@ class Limits(_message.Message):
         value_bytes: _builtins.int = ...,
         batch_keys: _builtins.int = ...,
         queries_in_flight: _builtins.int = ...,
+        request_bytes: _builtins.int = ...,
+        key_json_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_keys", b"batch_keys", "key_bytes", b"key_bytes", "queries_in_flight", b"queries_in_flight", "value_bytes", b"value_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_keys", b"batch_keys", "key_bytes", b"key_bytes", "key_json_bytes", b"key_json_bytes", "queries_in_flight", b"queries_in_flight", "request_bytes", b"request_bytes", "value_bytes", b"value_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -17,6 +17,14 @@ if TYPE_CHECKING:
 Reason = errors_pb2.Reason
 
 
+_SHOWN = 80
+
+
+def shown(text: str) -> str:
+    """A text of a client's as an error repeats it: its beginning."""
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+
+
 class QueryableStateError(Exception):
     """Base of every error of this library.
 

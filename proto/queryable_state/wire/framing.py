@@ -26,14 +26,31 @@ class FrameReader:
     `most_bytes` raises `CorruptDataError`: no peer of ours sends one.
     """
 
-    __slots__ = ("_at", "_held", "_most_bytes", "_need", "_pieces")
+    __slots__ = ("_at", "_held", "_need", "_pieces", "most_bytes")
 
     def __init__(self, most_bytes: int) -> None:
-        self._most_bytes = most_bytes
+        self.most_bytes = most_bytes
+        """Of one frame; may be changed between frames."""
         self._pieces: list[bytes] = []
         self._at = 0
         # Bytes not taken yet; how many there have to be before another look is worth it.
         self._held = 0
+        self._need = _LENGTH_BYTES
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes that arrived and were not taken."""
+        return self._held
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether a frame has begun and not ended, as far as `take` has looked."""
+        return 0 < self._held < self._need
+
+    def clear(self) -> None:
+        """Lets go of what was not taken."""
+        self._pieces.clear()
+        self._at = self._held = 0
         self._need = _LENGTH_BYTES
 
     def feed(self, data: bytes) -> None:
@@ -54,9 +71,9 @@ class FrameReader:
         data = pieces[0]
         begin = self._at + _LENGTH_BYTES
         length = int.from_bytes(data[self._at : begin], "big")
-        if length > self._most_bytes:
+        if length > self.most_bytes:
             raise CorruptDataError(
-                f"a frame of {length:,} bytes is announced, and at most {self._most_bytes:,} are "
+                f"a frame of {length:,} bytes is announced, and at most {self.most_bytes:,} are "
                 "taken: the other side speaks another protocol, or sends too much at once"
             )
         whole = _LENGTH_BYTES + length

@@ -16,9 +16,10 @@ from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from queryable_state.wire.errors import InvalidRequestError, KeyTypeError
+from queryable_state.wire.errors import InvalidRequestError, KeyTypeError, shown
 from queryable_state.wire.type_model import Kind, TypeInfo, given
 
+_BRIEF = 5
 _INTEGERS = (Kind.BYTE, Kind.SHORT, Kind.INT, Kind.LONG)
 _FLOATS = (Kind.FLOAT, Kind.DOUBLE)
 _SPECIAL_FLOATS = ("NaN", "Infinity", "-Infinity")
@@ -29,10 +30,9 @@ def key_from_json(text: str, key_type: TypeInfo) -> Any:
     try:
         parsed = json.loads(text, parse_float=Decimal)
     except (ValueError, RecursionError) as error:
-        shown = text if len(text) <= 80 else text[:80] + "..."
         raise InvalidRequestError(
-            f"key {shown!r} is not JSON ({error}); a {key_type} key is written as in "
-            f"{_example(key_type)}"
+            f"key {shown(text)!r} is not JSON ({shown(str(error))}); a {key_type} key is "
+            f"written as in {_example(key_type)}"
         ) from None
     return _from_json(parsed, key_type, "key")
 
@@ -43,18 +43,28 @@ def _from_json(value: Any, info: TypeInfo, path: str) -> Any:
     try:
         return _scalar_from_json(value, info)
     except (TypeError, ValueError, InvalidOperation, binascii.Error) as error:
-        shown = repr(value)
-        shown = shown if len(shown) <= 80 else shown[:80] + "..."
         raise KeyTypeError(
-            f"{path} is {info}, written as in {_example(info)}, not as {shown}: {error}"
+            f"{path} is {info}, written as in {_example(info)}, not as {_brief(value)}: "
+            f"{shown(str(error))}"
         ) from None
+
+
+def _brief(value: Any) -> str:
+    """What a value looks like; as much work as it shows, whatever is in it."""
+    if isinstance(value, list):
+        parts = ["[...]" if isinstance(each, list) else _brief(each) for each in value[:_BRIEF]]
+        more = ", ..." if len(value) > _BRIEF else ""
+        return shown(f"[{', '.join(parts)}{more}]")
+    if isinstance(value, dict):
+        return "an object"
+    return shown(repr(value[:100] if isinstance(value, str) else value))
 
 
 def _fields_from_json(value: Any, info: TypeInfo, path: str) -> Any:
     names = [f.name for f in info.fields]
     if info.kind == Kind.ROW and isinstance(value, dict):
         if set(value) != set(names):
-            raise KeyTypeError(f"{path} needs the fields {names}, not {list(value)}")
+            raise KeyTypeError(f"{path} needs the fields {names}, not {_brief(list(value))}")
         value = [value[name] for name in names]
     if not isinstance(value, list) or len(value) != len(names):
         raise KeyTypeError(f"{path} is {info}, written as in {_example(info)}")

@@ -62,7 +62,7 @@ class StateJson:
         info = self._codecs.value.type_info
         if self._codecs.map_key is not None:
             info = TypeInfo(Kind.MAP, key=self._codecs.map_key.type_info, element=info)
-        return _dumped(to_jsonable(value, info))
+        return _dumped(to_jsonable(value, info), sum(map(len, records.values)))
 
     def answer_text(self, read: query_pb2.ReadKind.ValueType, value: bytes) -> str:
         """What an answer has for one key, by how it was asked for."""
@@ -71,7 +71,7 @@ class StateJson:
                 return self.records_text(query_pb2.Records.FromString(value))
             case query_pb2.ENTRY:
                 codec = self._codecs.value
-                return _dumped(to_jsonable(codec.decode(value), codec.type_info))
+                return _dumped(to_jsonable(codec.decode(value), codec.type_info), len(value))
             case query_pb2.EXISTS:
                 return "true"
             case query_pb2.SIZE:
@@ -81,5 +81,14 @@ class StateJson:
                 return self.records_text(query_pb2.Records(elements=[b""], values=[value]))
 
 
-def _dumped(jsonable: object) -> str:
-    return json.dumps(jsonable, ensure_ascii=False, allow_nan=False)
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
+_LARGE_BYTES = 16 * 1024
+
+
+def _dumped(jsonable: object, stored_bytes: int = 0) -> str:
+    """The text of what was stored in so many bytes."""
+    if stored_bytes > _LARGE_BYTES:
+        # Written by Python, an element at a time: the compiled encoder holds the interpreter for
+        # the whole of it.
+        return "".join(_ENCODER.iterencode(jsonable))
+    return _ENCODER.encode(jsonable)

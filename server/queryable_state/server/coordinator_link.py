@@ -21,7 +21,7 @@ from queryable_state.wire.errors import (
     Reason,
     RetryLaterError,
 )
-from queryable_state.wire.status import ERROR_METADATA, error_from_call
+from queryable_state.wire.status import error_from_call, is_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _RETRY_AFTER_MS = 200
 
-_OPTIONS = (
+CHANNEL_OPTIONS = (
     # A lease names every subtask owned, a location every range: neither has a small bound.
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
@@ -70,6 +70,14 @@ def secret_metadata(secret: str) -> tuple[tuple[str, str], ...]:
     return (("authorization", f"Bearer {secret}"),)
 
 
+class CoordinatorUnreachableError(RetryLaterError):
+    """Nobody answers at the coordinator's address, which the text names: for operators."""
+
+
+class CoordinatorSlowError(QueryTimeoutError):
+    """The coordinator did not answer in time; the text names its address: for operators."""
+
+
 class CoordinatorLink:
     """An asyncio client of the `Coordinator` service, one channel.
 
@@ -85,7 +93,7 @@ class CoordinatorLink:
         self._metadata = secret_metadata(secret)
         self._timeout_s = timeout_s
         self._closed = False
-        self._channel = grpc.aio.insecure_channel(address, options=_OPTIONS)
+        self._channel = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
         self._stub: coordinator_pb2_grpc.CoordinatorAsyncStub = (
             coordinator_pb2_grpc.CoordinatorStub(self._channel)
         )
@@ -229,24 +237,26 @@ class CoordinatorLink:
             raise
 
     def _translated(self, failure: grpc.aio.AioRpcError, timeout_s: float) -> QueryableStateError:
-        if self._closed:
-            return self._closed_error()
-        error = error_from_call(failure, f"coordinator {self._address}")
-        if not _is_refusal(failure) and error.reason == Reason.UNAVAILABLE:
-            return RetryLaterError(
-                f"no coordinator answers at {self._address} ({failure.details()}); it lives in the "
-                f"driver of the job: check that the driver runs and that this address is reachable",
-                retry_after_ms=_RETRY_AFTER_MS,
-            )
-        if not _is_refusal(failure) and error.reason == Reason.DEADLINE_EXCEEDED:
-            return QueryTimeoutError(
-                f"coordinator {self._address} did not answer within {timeout_s:g} s"
-            )
-        return error
+        return (
+            self._closed_error() if self._closed else translated(failure, self._address, timeout_s)
+        )
 
     def _closed_error(self) -> RetryLaterError:
         return RetryLaterError(f"the link to coordinator {self._address} is closed")
 
 
-def _is_refusal(failure: grpc.aio.AioRpcError) -> bool:
-    return any(key == ERROR_METADATA for key, _ in failure.trailing_metadata() or ())
+def translated(failure: grpc.RpcError, address: str, timeout_s: float) -> QueryableStateError:
+    """The error of a failed call to the coordinator at HOST:PORT."""
+    error = error_from_call(failure, "the coordinator")
+    if is_refusal(failure):
+        return error
+    call: Any = failure
+    if error.reason == Reason.UNAVAILABLE:
+        return CoordinatorUnreachableError(
+            f"no coordinator answers at {address} ({call.details()}); it lives in the "
+            f"driver of the job: check that the driver runs and that this address is reachable",
+            retry_after_ms=_RETRY_AFTER_MS,
+        )
+    if error.reason == Reason.DEADLINE_EXCEEDED:
+        return CoordinatorSlowError(f"coordinator {address} did not answer within {timeout_s:g} s")
+    return error

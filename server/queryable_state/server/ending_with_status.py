@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import grpc.aio
 
+from queryable_state.server.rate_limited_log import RateLimitedLog
 from queryable_state.wire.errors import InternalError, QueryableStateError
 from queryable_state.wire.status import status_of, trailing_metadata
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-_log = logging.getLogger(__name__)
+_defects = RateLimitedLog(logging.getLogger(__name__))
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -49,7 +50,7 @@ def told(error: Exception, what: str) -> QueryableStateError:
     """The refusal to tell of an error; a defect is logged, and told as one: `what` failed."""
     if isinstance(error, QueryableStateError):
         return error
-    _log.error("%s failed", what, exc_info=error)
+    _defects.write(logging.ERROR, type(error).__name__, "%s failed", what, problem=error)
     return InternalError(f"{what} failed: {type(error).__name__}; the server's log has the trace")
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
+from queryable_state.server.byte_budget import ClientBudgets
 from queryable_state.server.grpc_core import GrpcServer
 from queryable_state.server.ports import EXCLUSIVE_PORT_OPTION, PortSpec, bind, join_address
 from queryable_state.server.query.frame_server import FrameServer
@@ -21,19 +22,33 @@ if TYPE_CHECKING:
 
 _SERVICE = "queryable_state.v1.QueryableState"
 
+# Calls of one connection at a time; its client keeps the others until one of these has ended.
+_CALLS_OF_ONE = 1024
 
-def server_options(limits: Limits) -> list[tuple[str, int]]:
-    """Channel options of every server of ours."""
+
+def server_options(message_bytes: int) -> list[tuple[str, int]]:
+    """Channel options of every server of ours; `message_bytes`: of one message it takes."""
     return [
         # Who is gone without a word holds no scan's version for long.
         ("grpc.keepalive_time_ms", 20_000),
         ("grpc.keepalive_timeout_ms", 10_000),
         EXCLUSIVE_PORT_OPTION,
-        ("grpc.max_receive_message_length", limits.frame_bytes),
+        ("grpc.max_receive_message_length", message_bytes),
+        # Until its HTTP/2 settings have come, a connection is nobody's.
+        ("grpc.server_handshake_timeout_ms", 10_000),
         ("grpc.max_send_message_length", -1),
         # With the defaults a server fails some of about a thousand calls that wait.
         ("grpc.server.max_pending_requests", 1_000_000),
         ("grpc.server.max_pending_requests_hard_limit", 1_000_000),
+    ]
+
+
+def public_options(limits: Limits) -> list[tuple[str, int]]:
+    """Channel options of a port that anybody may call."""
+    return [
+        *server_options(limits.frame_bytes),
+        ("grpc.max_allowed_incoming_connections", limits.connections),
+        ("grpc.max_concurrent_streams", _CALLS_OF_ONE),
     ]
 
 
@@ -44,10 +59,18 @@ class QueryServer:
     the time to drain allows. The router stays the caller's to close, after that.
     """
 
-    def __init__(self, router: Router, info: ServiceInfo) -> None:
-        self._server = GrpcServer(server_options(info.limits))
+    def __init__(
+        self, router: Router, info: ServiceInfo, budgets: ClientBudgets | None = None
+    ) -> None:
+        """`budgets`: of the process, where it has several of these."""
+        budgets = budgets or ClientBudgets(info.limits.held_bytes)
+        self._server = GrpcServer(
+            public_options(info.limits),
+            budgets=budgets,
+            read_timeout_s=info.limits.read_timeout_s,
+        )
         self._streams = OpenStreams(info)
-        self._frames = FrameServer(router, info, self._streams)
+        self._frames = FrameServer(router, info, self._streams, budgets)
         self._service = QueryableStateService(router, info, self._streams)
         self._service.add_to(self._server)
         self._health = health.aio.HealthServicer()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from queryable_state.v1 import query_pb2
@@ -13,6 +15,10 @@ from queryable_state.wire.errors import InvalidRequestError
 SERVER_PORT = 9067
 PROXY_PORT = 9069
 COORDINATOR_PORT = 6123
+
+SERVER_LOG = "server.log"
+
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 Backend = Literal["heap", "rocksdb"]
 BACKENDS: tuple[Backend, ...] = ("heap", "rocksdb")
@@ -24,6 +30,15 @@ class Limits:
 
     key_bytes: int = 64 * 1024
     """Bytes of one encoded key, with its key group."""
+
+    key_json_bytes: int = 256 * 1024
+    """Bytes of one key, or map key, as JSON."""
+
+    request_bytes: int = 4 * 1024 * 1024
+    """Bytes of one request of a client."""
+
+    name_bytes: int = 1024
+    """Bytes of the name of a job or state in a request."""
 
     value_bytes: int = 4 * 1024 * 1024
     """Bytes of one stored value."""
@@ -37,6 +52,16 @@ class Limits:
     streams: int = 4096
     """Query streams of one process."""
 
+    connections: int = 4096
+    """Connections of one port."""
+
+    held_bytes: int = 64 * 1024 * 1024
+    """Bytes of one process for requests that are incomplete or not answered, and as many for
+    answers that are not taken; a connection has a small share in any case."""
+
+    read_timeout_s: float = 10.0
+    """How long a client may take to send one request, or to read anything of its answers."""
+
     answer_bytes: int = 16 * 1024 * 1024
     """Value bytes of one answer, at least `value_bytes`; the keys beyond it are to ask again."""
 
@@ -44,15 +69,15 @@ class Limits:
     """Records under one key and namespace that a query may read; they are read in one go."""
 
     message_bytes: int = 64 * 1024 * 1024
-    """Bytes of one gRPC message."""
+    """Bytes of one message between tasks, state servers and the coordinator."""
 
     max_staged_bytes: int = 1024 * 1024 * 1024
     """Bytes prepared and not yet committed on one state server; what is beyond is refused."""
 
     @property
     def frame_bytes(self) -> int:
-        """Bytes of one serialized message, with what is in it beside keys and values."""
-        return self.message_bytes + (1 << 20)
+        """Bytes of one frame of a client; a proxy's may be longer than the one it divides."""
+        return self.request_bytes + (64 << 10)
 
     def to_proto(self) -> query_pb2.Limits:
         """The limits as told in hello."""
@@ -61,7 +86,33 @@ class Limits:
             value_bytes=self.value_bytes,
             batch_keys=self.batch_keys,
             queries_in_flight=self.queries_in_flight,
+            request_bytes=self.request_bytes,
+            key_json_bytes=self.key_json_bytes,
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogSettings:
+    """How much a process writes into its log."""
+
+    level: str = "INFO"
+    """Of the lines that are written: DEBUG, INFO, WARNING or ERROR."""
+
+    directory: str = ""
+    """Folder for the files, where they stay; empty: that of the process."""
+
+    file_bytes: int = 16 * 1024 * 1024
+    """Size at which a log file is put aside and the next one begun."""
+
+    files: int = 4
+    """Files that are kept beside the current one."""
+
+    def __post_init__(self) -> None:
+        if self.level not in LOG_LEVELS:
+            raise InvalidRequestError(
+                f"spark.queryable_state.log_level {self.level!r} is not known: choose one of "
+                f"{', '.join(LOG_LEVELS)}"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,6 +167,8 @@ class StateServerSettings:
 
     limits: Limits = field(default_factory=Limits)
 
+    logs: LogSettings = field(default_factory=LogSettings)
+
     strict_determinism: bool = False
     """Refuse a second seal of a batch with another fingerprint, instead of logging an error."""
 
@@ -141,6 +194,13 @@ class StateServerSettings:
             )
         if not self.secret:
             raise InvalidRequestError("a state server needs the job's secret, and got none")
+
+    @property
+    def log_file(self) -> Path:
+        """The log of this process."""
+        if not self.logs.directory:
+            return Path(self.directory) / SERVER_LOG
+        return Path(self.logs.directory) / f"state-server-{self.executor_id}-{os.getpid()}.log"
 
     def to_json(self) -> str:
         """The settings, secret included, for the standard input of the process."""
@@ -245,6 +305,7 @@ def _from_json(cls: type[_T], text: str) -> _T:
     try:
         values: dict[str, Any] = json.loads(text)
         limits = Limits(**values.pop("limits", {}))
-        return cls(limits=limits, **values)
+        logs = LogSettings(**values.pop("logs", {}))
+        return cls(limits=limits, logs=logs, **values)
     except (ValueError, TypeError, AttributeError) as problem:
         raise InvalidRequestError(f"settings are not readable: {problem}") from problem

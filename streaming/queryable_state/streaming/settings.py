@@ -10,7 +10,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from queryable_state.server.ports import PortSpec
-from queryable_state.server.settings import COORDINATOR_PORT, PROXY_PORT, SERVER_PORT, Limits
+from queryable_state.server.settings import (
+    COORDINATOR_PORT,
+    PROXY_PORT,
+    SERVER_PORT,
+    Limits,
+    LogSettings,
+)
 from queryable_state.streaming.configuration import CONF_PREFIX, settings_of
 from queryable_state.streaming.durability_settings import DurabilitySettings
 from queryable_state.wire.errors import InvalidRequestError
@@ -88,11 +94,33 @@ class EnvironmentSettings(DurabilitySettings):
     value_bytes: int = Limits.value_bytes
     """Longest encoded value, list chunk or map entry."""
 
+    key_json_bytes: int = Limits.key_json_bytes
+    """Longest key in JSON that a query may have."""
+
+    batch_keys: int = Limits.batch_keys
+    """Most keys of one query."""
+
+    request_bytes: int = Limits.request_bytes
+    """Longest request of a client."""
+
     max_staged_bytes: int = Limits.max_staged_bytes
     """Bytes written and not yet committed on one state server; what is beyond is refused."""
 
     retained_finished_jobs: int = 10
     """Ended jobs whose state is still served; beyond these, the oldest ends are dropped."""
+
+    log_level: str = LogSettings.level
+    """Of the lines in the logs of state servers: DEBUG, INFO, WARNING or ERROR."""
+
+    log_dir: str = ""
+    """Folder on each executor for the logs of its state servers, where they stay; empty: the
+    server's own folder, which goes with an orderly end. The driver's log names each file."""
+
+    log_file_bytes: int = LogSettings.file_bytes
+    """Size at which a log file of a state server is put aside and the next one begun."""
+
+    log_files: int = LogSettings.files
+    """Log files that are kept beside the current one."""
 
     directory: str = ""
     """Folder on each executor for live stores and logs; empty: the one of Spark's local

@@ -33,6 +33,7 @@ class RegisterServerRequest(_message.Message):
     PROXY_ADDRESS_FIELD_NUMBER: _builtins.int
     BACKEND_ADDRESS_FIELD_NUMBER: _builtins.int
     PID_FIELD_NUMBER: _builtins.int
+    LOG_FILE_FIELD_NUMBER: _builtins.int
     server_id: _builtins.str
     """Unique to this process."""
     executor_id: _builtins.str
@@ -46,6 +47,8 @@ class RegisterServerRequest(_message.Message):
     backend_address: _builtins.str
     """HOST:PORT of `StateBackend`."""
     pid: _builtins.int
+    log_file: _builtins.str
+    """Path of its log on its machine; empty: its process has none of its own."""
     def __init__(
         self,
         *,
@@ -55,10 +58,11 @@ class RegisterServerRequest(_message.Message):
         proxy_address: _builtins.str = ...,
         backend_address: _builtins.str = ...,
         pid: _builtins.int = ...,
+        log_file: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["backend_address", b"backend_address", "executor_id", b"executor_id", "pid", b"pid", "proxy_address", b"proxy_address", "query_address", b"query_address", "server_id", b"server_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["backend_address", b"backend_address", "executor_id", b"executor_id", "log_file", b"log_file", "pid", b"pid", "proxy_address", b"proxy_address", "query_address", b"query_address", "server_id", b"server_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

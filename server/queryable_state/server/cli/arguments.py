@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from queryable_state.server.checkpoint.storage import is_local
 from queryable_state.server.json_settings import json_settings
-from queryable_state.server.settings import COORDINATOR_PORT, PROXY_PORT
+from queryable_state.server.settings import COORDINATOR_PORT, LOG_LEVELS, PROXY_PORT
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -35,6 +35,16 @@ def add_listening(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--host", default="127.0.0.1", help="address to listen on (default: %(default)s)"
+    )
+
+
+def add_log_level(parser: argparse.ArgumentParser) -> None:
+    """Adds `--log-level`."""
+    parser.add_argument(
+        "--log-level",
+        choices=LOG_LEVELS,
+        default="INFO",
+        help="of the lines logged to standard error (default: %(default)s)",
     )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from queryable_state.server.cli.arguments import (
     SECRET_VARIABLE,
     add_listening,
+    add_log_level,
     coordinator_address,
     secret_of,
 )
@@ -34,6 +35,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         help=f"coordinator in the driver of the job; its port is {COORDINATOR_PORT} unless taken",
     )
     add_listening(proxy)
+    add_log_level(proxy)
     proxy.add_argument("--secret-file", metavar="FILE", help="file that holds the job's secret")
     proxy.set_defaults(run=_run)
 
@@ -41,7 +43,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 def _run(options: argparse.Namespace) -> int:
     settings = _settings(options)
     tune()
-    return _serve(settings)
+    return _serve(settings, options.log_level)
 
 
 def _settings(options: argparse.Namespace) -> ProxySettings:
@@ -56,7 +58,7 @@ def _settings(options: argparse.Namespace) -> ProxySettings:
     )
 
 
-def _serve(settings: ProxySettings) -> int:
+def _serve(settings: ProxySettings, log_level: str) -> int:
     from queryable_state.server.query.proxy_server import ProxyServer
 
     async def serve(stop: asyncio.Event) -> None:
@@ -66,4 +68,4 @@ def _serve(settings: ProxySettings) -> int:
             settle()
             await proxy.wait_stopped()
 
-    return run_until_stopped(serve)
+    return run_until_stopped("proxy", serve, log_level=log_level)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from queryable_state.server.cli.arguments import (
     add_listening,
+    add_log_level,
     add_storage_options,
     storage_options,
     whole_uri,
@@ -38,6 +39,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "checkpoint: a path, file:///..., s3://...",
     )
     add_listening(parser)
+    add_log_level(parser)
     parser.add_argument(
         "--backend",
         choices=BACKENDS,
@@ -68,11 +70,12 @@ def _run(options: argparse.Namespace) -> int:
             host=options.host,
             ports=options.port,
             frame_ports=options.frame_port,
-        )
+        ),
+        options.log_level,
     )
 
 
-def _serve(settings: CheckpointServerSettings) -> int:
+def _serve(settings: CheckpointServerSettings, log_level: str) -> int:
     from queryable_state.server.checkpoint_server.server import CheckpointServer
 
     async def serve(stop: asyncio.Event) -> None:
@@ -87,4 +90,4 @@ def _serve(settings: CheckpointServerSettings) -> int:
             settle()
             await server.wait_stopped()
 
-    return run_until_stopped(serve)
+    return run_until_stopped("checkpoint server", serve, log_level=log_level)

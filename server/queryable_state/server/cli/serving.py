@@ -6,6 +6,7 @@ import asyncio
 import gc
 import os
 import signal
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,22 +22,38 @@ def tune() -> None:
 
 
 def settle() -> None:
-    """Sets up the garbage collector for a process that has made what it keeps."""
+    """Sets up interpreter and memory of a process that has made what it keeps."""
+    from queryable_state.server.process_memory import return_large_blocks
+
+    return_large_blocks()
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 50, 1000)
+    # Threads that write JSON hold the interpreter for at most this long while queries wait.
+    sys.setswitchinterval(2e-4)
 
 
-def run_until_stopped(serve: Callable[[asyncio.Event], Awaitable[None]]) -> int:
-    """Runs `serve(stop)`; SIGINT and SIGTERM set `stop`. Returns the exit code."""
+def run_until_stopped(
+    what: str, serve: Callable[[asyncio.Event], Awaitable[None]], *, log_level: str
+) -> int:
+    """Runs `serve(stop)`; SIGINT and SIGTERM set `stop`. Returns the exit code.
+
+    The log goes to stderr; `what` names the process in it.
+    """
     import uvloop
+
+    from queryable_state.server.loop_watchdog import LoopWatchdog
+    from queryable_state.server.process_logs import log_to_stderr
+
+    log_to_stderr(log_level)
 
     async def run() -> None:
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for name in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(name, stop.set)
-        await serve(stop)
+        async with LoopWatchdog(what):
+            await serve(stop)
 
     uvloop.run(run())
     return 0

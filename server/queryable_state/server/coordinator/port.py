@@ -14,9 +14,17 @@ from queryable_state.server.ports import EXCLUSIVE_PORT_OPTION, PortSpec, bind, 
 if TYPE_CHECKING:
     from queryable_state.server.settings import CoordinatorSettings
 
+# Whole files of `driver:` roots. Nothing is received of a call without the secret.
+_MESSAGE_BYTES = 1 << 30
+
+# Of state servers, of the tasks of their executors, and of proxies.
+_CONNECTIONS = 16_384
+
 _OPTIONS = (
     EXCLUSIVE_PORT_OPTION,
-    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_receive_message_length", _MESSAGE_BYTES),
+    ("grpc.server_handshake_timeout_ms", 10_000),
+    ("grpc.max_allowed_incoming_connections", _CONNECTIONS),
     ("grpc.max_send_message_length", -1),
 )
 

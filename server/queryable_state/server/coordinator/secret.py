@@ -32,7 +32,10 @@ class SecretInterceptor(grpc.ServerInterceptor):
 
     def __init__(self, secret: str) -> None:
         self._wanted = f"Bearer {secret}".encode()
-        self._refuse: grpc.RpcMethodHandler[Any, Any] = grpc.unary_unary_rpc_method_handler(_refuse)
+        # Of streams: the one request of other methods is received before they are called.
+        self._refuse: grpc.RpcMethodHandler[Any, Any] = grpc.stream_unary_rpc_method_handler(
+            _refuse
+        )
 
     def intercept_service(
         self,
@@ -85,6 +88,6 @@ def _remove_abandoned() -> None:
             continue
 
 
-def _refuse(_request: object, context: grpc.ServicerContext) -> object:
+def _refuse(_requests: object, context: grpc.ServicerContext) -> object:
     context.set_trailing_metadata(trailing_metadata(_REFUSAL))
     context.abort(status_of(_REFUSAL), _REFUSAL.message)

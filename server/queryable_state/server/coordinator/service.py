@@ -73,12 +73,13 @@ class CoordinatorService(coordinator_pb2_grpc.CoordinatorServicer):
     ) -> coordinator_pb2.Lease:
         lease = _answer(self._leases.register, request, context)
         _log.info(
-            "state server %s of executor %s registered: queries %s, proxy %s, backend %s",
+            "state server %s of executor %s registered: queries %s, proxy %s, backend %s, log %s",
             request.server_id,
             request.executor_id,
             request.query_address,
             request.proxy_address,
             request.backend_address,
+            request.log_file,
         )
         return lease
 

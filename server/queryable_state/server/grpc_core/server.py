@@ -11,16 +11,27 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import grpc
 import grpc.aio
 
+from queryable_state.server.byte_budget import ClientBudgets
 from queryable_state.server.grpc_core.completions import Completions
 from queryable_state.server.grpc_core.core import cygrpc
-from queryable_state.server.grpc_core.server_call import ServerCall
+from queryable_state.server.grpc_core.incomplete_requests import IncompleteRequests
+from queryable_state.server.grpc_core.server_call import TAKES_TOO_LITTLE, ServerCall
+from queryable_state.server.grpc_core.unsent_answers import UnsentAnswers
+from queryable_state.server.rate_limited_log import RateLimitedLog
+from queryable_state.server.turns import LARGE_BYTES
+from queryable_state.wire.errors import QueryableStateError, shown
+from queryable_state.wire.status import status_of, trailing_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from queryable_state.server.grpc_core.server_call import Metadata
+    from queryable_state.server.turns import Turns
 
-_log = logging.getLogger(__name__)
+_refusals = RateLimitedLog(logging.getLogger(__name__))
+
+_SWEEP_S = 1.0
+_ANSWER_BYTES = 64 * 1024 * 1024
 
 
 class _Details(NamedTuple):
@@ -37,13 +48,25 @@ class GrpcServer:
     then `start`; `stop` may be called without it and more than once.
     """
 
-    def __init__(self, options: Sequence[tuple[str, int]]) -> None:
+    def __init__(
+        self,
+        options: Sequence[tuple[str, int]],
+        *,
+        budgets: ClientBudgets | None = None,
+        read_timeout_s: float = 10.0,
+    ) -> None:
+        """`budgets`: of the process; None: some of its own."""
+        budgets = budgets or ClientBudgets(_ANSWER_BYTES)
+        self._turns = budgets.turns
         self._server: Any = cygrpc.Server(tuple(options), False)
         self._completions = Completions()
         self._server.register_completion_queue(self._completions.queue)
         self._generic_handlers: list[grpc.GenericRpcHandler] = []
         self._handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
         """By full name, of methods that were called."""
+        self._incomplete = IncompleteRequests(read_timeout_s)
+        self._unsent = UnsentAnswers(budgets.answers)
+        self._sweep: asyncio.TimerHandle | None = None
         self._calls: set[asyncio.Task[None]] = set()
         self._serving = False
         self._ended = False
@@ -72,12 +95,15 @@ class GrpcServer:
         self._server.start()
         self._serving = True
         self._expect_call()
+        self._sweep_calls()
 
     async def stop(self, grace_s: float) -> None:
         """Takes no more calls, waits so long for those there are, cancels the rest. Idempotent."""
         if not self._serving:
             return
         self._serving = False
+        if self._sweep is not None:
+            self._sweep.cancel()
         hand = self._completions.hand
         self._server.shutdown(
             self._completions.queue, lambda _event: hand(self._shut_down.set_result, None)
@@ -104,7 +130,7 @@ class GrpcServer:
             self._completions.hand(self._expects_none.set_result, None)
         if not event.success:
             return
-        call = ServerCall(event, self._completions)
+        call = ServerCall(event, self._completions, self._incomplete, self._unsent)
         call.handler = self._handler(call)
         if call.handler is None or call.handler.request_streaming:
             self._completions.hand(self._begin, call)
@@ -131,24 +157,48 @@ class GrpcServer:
                 return found
         return None
 
+    def _sweep_calls(self) -> None:
+        """Gives up what clients neither send nor take."""
+        given_up = self._incomplete.cancel_old() + self._unsent.cancel_old()
+        if given_up:
+            _refusals.write(
+                logging.WARNING,
+                "slow clients",
+                "%d calls were given up: their clients did not send a request, or did not read an "
+                "answer, in time",
+                given_up,
+            )
+        self._sweep = self._loop.call_later(_SWEEP_S, self._sweep_calls)
+
     def _begin(self, call: ServerCall) -> None:
         if self._ended:
             return
-        task = call.task = self._loop.create_task(_answer(call))
+        if not call.may_be_answered():
+            _refusals.write(
+                logging.WARNING,
+                "unread answers",
+                "%s is refused calls: it does not read its answers",
+                call.peer,
+            )
+            call.end(*TAKES_TOO_LITTLE)
+            return
+        task = call.task = self._loop.create_task(_answer(call, self._turns))
         self._calls.add(task)
         task.add_done_callback(self._calls.discard)
         # After the task's first step, with which most calls are answered and need no watching.
         self._loop.call_soon(call.watch)
 
 
-async def _answer(call: ServerCall) -> None:
+async def _answer(call: ServerCall, turns: Turns) -> None:
     """Never raises but for cancellation: what goes wrong is the call's status."""
     handler = call.handler
     if handler is None:
-        call.end(grpc.StatusCode.UNIMPLEMENTED, f"there is no method {call.method}")
+        call.end(grpc.StatusCode.UNIMPLEMENTED, f"there is no method {shown(call.method)}")
         return
     servicer = _servicer(handler)
     try:
+        if len(call.request) > LARGE_BYTES:
+            await turns.next()
         request = call.requests() if handler.request_streaming else call.deserialized(call.request)
         if not handler.response_streaming:
             response = await servicer(request, call)
@@ -166,8 +216,13 @@ async def _answer(call: ServerCall) -> None:
     except grpc.aio.BaseError:
         # It was aborted, or the client is gone; a call that goes on has been used wrongly.
         call.end(grpc.StatusCode.UNKNOWN, f"{call.method} was not answered")
+    except QueryableStateError as refusal:
+        _refusals.write(
+            logging.WARNING, refusal.reason_name, "a request is refused: %s", refusal.message
+        )
+        call.end(status_of(refusal), refusal.message, trailing_metadata(refusal))
     except Exception as defect:  # noqa: BLE001 - the boundary: a defect becomes a status
-        _log.exception("%s failed", call.method)
+        _refusals.write(logging.ERROR, call.method, "%s failed", call.method, problem=defect)
         call.end(grpc.StatusCode.UNKNOWN, f"{call.method} failed: {type(defect).__name__}")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -11,15 +10,23 @@ import grpc
 import grpc.aio
 
 from queryable_state.server.grpc_core.core import cygrpc
+from queryable_state.wire.errors import InvalidRequestError, QueryableStateError, shown
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
     from queryable_state.server.grpc_core.completions import Completions
+    from queryable_state.server.grpc_core.incomplete_requests import IncompleteRequests
+    from queryable_state.server.grpc_core.unsent_answers import UnsentAnswers
 
     Metadata = Sequence[tuple[str, str | bytes]]
 
 _NO_FLAGS = 0
+
+TAKES_TOO_LITTLE = (
+    grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "answers wait that the clients of this server have not read: read them before asking for more",
+)
 # The core's "never" is 2**63 seconds; the longest time a client can state is 2**39.
 _NEVER_S = 2.0**62
 
@@ -31,7 +38,13 @@ class ServerCall:
     every one of them is gone.
     """
 
-    def __init__(self, event: Any, completions: Completions) -> None:
+    def __init__(
+        self,
+        event: Any,
+        completions: Completions,
+        incomplete: IncompleteRequests,
+        unsent: UnsentAnswers,
+    ) -> None:
         details = event.call_details
         self.method: str = details.method.decode()
         self.request: bytes = b""
@@ -42,8 +55,22 @@ class ServerCall:
         self._metadata: Metadata = event.invocation_metadata
         self._deadline: float = details.deadline
         self._call: Any = event.call
+        self._peer: str | None = None
+        self._incomplete = incomplete
+        self._unsent = unsent
         self._completions = completions
         self._metadata_sent = False
+
+    @property
+    def peer(self) -> str:
+        """The client's connection, as the core names it; only until the call has ended."""
+        if self._peer is None:
+            self._peer = self._call.peer()
+        return self._peer
+
+    def may_be_answered(self, size_bytes: int = 0) -> bool:
+        """Whether its client takes its answers, so that there is room for one of this size."""
+        return self._call is None or self._unsent.may_add(self.peer, size_bytes)
 
     def invocation_metadata(self) -> Metadata:
         """What the client sent before its request."""
@@ -77,10 +104,19 @@ class ServerCall:
 
         Raises `grpc.aio.UsageError` where the call has ended.
         """
-        await self._done(
-            *self._initial_metadata(),
-            cygrpc.SendMessageOperation(self.serialized(message), _NO_FLAGS),
-        )
+        data = self.serialized(message)
+        if self._call is None:
+            raise grpc.aio.UsageError(f"the call of {self.method} has ended")
+        if not self.may_be_answered(len(data)):
+            await self.abort(*TAKES_TOO_LITTLE)
+        peer, size_bytes = self.peer, len(data)
+        entry = self._unsent.add(peer, self._call, size_bytes)
+        try:
+            await self._done(
+                *self._initial_metadata(), cygrpc.SendMessageOperation(data, _NO_FLAGS)
+            )
+        finally:
+            self._unsent.discard(peer, entry, size_bytes)
 
     async def abort(
         self, code: grpc.StatusCode, details: str = "", trailing_metadata: Metadata = ()
@@ -100,16 +136,23 @@ class ServerCall:
         """Sends the status, after the only response where there is one; nothing once ended."""
         if self._call is None:
             return
+        if response is not None and not self.may_be_answered(len(response)):
+            code, details = TAKES_TOO_LITTLE
+            response = None
+        sent: Callable[[Any], None] = _ignore
         operations = [*self._initial_metadata()]
         if response is not None:
             operations.append(cygrpc.SendMessageOperation(response, _NO_FLAGS))
+            sent = self._counted(len(response))
         operations.append(
             cygrpc.SendStatusFromServerOperation(
                 tuple(trailing_metadata), code.value[0], details.encode(), _NO_FLAGS
             )
         )
-        with contextlib.suppress(grpc.aio.UsageError):
-            self._begin(operations, _ignore)
+        try:
+            self._begin(operations, sent)
+        except grpc.aio.UsageError:
+            sent(None)
         self._call = None
 
     def watch(self) -> None:
@@ -120,24 +163,45 @@ class ServerCall:
     def receive_request(self, begin: Callable[[ServerCall], None]) -> None:
         """Has `begin` called on the loop once the only request is there; from the thread."""
 
+        waiting, incomplete = self._call, self._incomplete
+
         def received(event: Any) -> None:
+            incomplete.discard(waiting)
             message = event.batch_operations[0].message()
             # None: the client gave up first.
             if message is not None:
                 self.request = message
                 self._completions.hand(begin, self)
 
+        incomplete.add(waiting)
         self._begin([cygrpc.ReceiveMessageOperation(_NO_FLAGS)], received)
 
     def deserialized(self, message: bytes) -> Any:
-        """A request as its servicer takes it."""
+        """A request as its servicer takes it; `InvalidRequestError` where it cannot be read."""
         deserialize = self.handler and self.handler.request_deserializer
-        return deserialize(message) if deserialize else message
+        try:
+            return deserialize(message) if deserialize else message
+        except QueryableStateError:
+            raise
+        except Exception as problem:  # noqa: BLE001 - whatever the parser raises
+            raise InvalidRequestError(
+                f"the request of {shown(self.method)} cannot be read: {problem}"
+            ) from None
 
     def serialized(self, message: Any) -> bytes:
         """A response as it is sent."""
         serialize = self.handler and self.handler.response_serializer
         return serialize(message) if serialize else message
+
+    def _counted(self, size_bytes: int) -> Callable[[Any], None]:
+        """Counts the answer in; returns what counts it out, on any thread."""
+        unsent, peer = self._unsent, self.peer
+        entry = unsent.add(peer, self._call, size_bytes)
+
+        def sent(_event: Any) -> None:
+            unsent.discard(peer, entry, size_bytes)
+
+        return sent
 
     def _initial_metadata(self) -> tuple[Any, ...]:
         if self._metadata_sent:

@@ -88,7 +88,7 @@ class AnswerStream:
         while self._writer is not None and not self._writer.done():
             await asyncio.wait([self._writer])
 
-    def _deliver(self, frame: bytes, last: bool) -> None:
+    def _deliver(self, query_id: int, frame: bytes, last: bool) -> None:
         self._enqueue(frame)
         if not self._writing:
             self._start_writer()

@@ -6,18 +6,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from queryable_state.server.query.answer_positions import value_positions
+from queryable_state.server.query.answer_texts import tell_answers
 from queryable_state.server.query.asked_query import query_of
+from queryable_state.server.query.checks import check_number_of_keys
+from queryable_state.server.query.request_limits import check_json
+from queryable_state.server.slices import in_slices
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import (
     InternalError,
     InvalidRequestError,
     QueryableStateError,
     UnknownKeyOrNamespaceError,
+    shown,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from queryable_state.server.settings import Limits
     from queryable_state.wire.located_state import LocatedState
 
 
@@ -31,32 +37,42 @@ class BatchRead:
     """The keys as the caller wrote them; empty where they came encoded."""
 
     @classmethod
-    def of(cls, request: query_pb2.BatchGetKvStateRequest, located: LocatedState) -> BatchRead:
+    async def of(
+        cls, request: query_pb2.BatchGetKvStateRequest, located: LocatedState, limits: Limits
+    ) -> BatchRead:
         """Raises `KeyTypeError` for a key that is not of the registered type."""
         if request.keys and request.keys_json:
             raise InvalidRequestError("give the keys encoded or as JSON, not both")
+        check_number_of_keys(len(request.keys) or len(request.keys_json), limits)
         keys: Sequence[bytes] = request.keys
         if request.keys_json:
-            keys = [located.json.wire_key(text) for text in request.keys_json]
+
+            def wire_key(text: str) -> bytes:
+                check_json("key", text, limits)
+                return located.json.wire_key(text)
+
+            keys = await in_slices(wire_key, request.keys_json)
         query = query_of(request, located, keys, request.elements)
         return cls(located, query, tuple(request.keys_json))
 
-    def response(self, answers: Sequence[query_pb2.Answer]) -> query_pb2.BatchGetKvStateResponse:
+    async def response(
+        self, answers: Sequence[query_pb2.Answer]
+    ) -> query_pb2.BatchGetKvStateResponse:
         """The answers as they are, or what became of each key."""
         if not self.keys_json:
             return query_pb2.BatchGetKvStateResponse(answers=answers)
         results = [query_pb2.KeyResult() for _ in self.keys_json]
         for answer in answers:
-            self._fill(results, answer)
+            await self._fill(results, answer)
+        unanswered = InternalError(
+            f"the owner answered nothing for a key of {self.located.describe()}"
+        ).to_proto()
         for result in results:
             if not result.value_json and not result.HasField("error"):
-                unanswered = InternalError(
-                    f"the owner answered nothing for a key of {self.located.describe()}"
-                )
-                result.error.CopyFrom(unanswered.to_proto())
+                result.error.CopyFrom(unanswered)
         return query_pb2.BatchGetKvStateResponse(results=results)
 
-    def _fill(self, results: list[query_pb2.KeyResult], answer: query_pb2.Answer) -> None:
+    async def _fill(self, results: list[query_pb2.KeyResult], answer: query_pb2.Answer) -> None:
         """Enters what one answer says, at the keys it speaks of."""
         if answer.HasField("error"):
             for result in results:
@@ -65,22 +81,29 @@ class BatchRead:
         for failed in answer.failed:
             for at in failed.indexes:
                 results[at].error.CopyFrom(failed.error)
-        for at in answer.missing:
-            self._miss(results[at], self.keys_json[at])
-            results[at].info.CopyFrom(answer.info)
-        positions = value_positions(answer, len(results))
-        for at, value in zip(positions, answer.values, strict=True):
-            try:
-                results[at].value_json = self.located.json.answer_text(self.query.read, value)
-            except QueryableStateError as unreadable:
-                results[at].error.CopyFrom(unreadable.to_proto())
+        state = self.located.describe()
+
+        def miss(at: int) -> None:
+            self._miss(results[at], self.keys_json[at], state)
             results[at].info.CopyFrom(answer.info)
 
-    def _miss(self, result: query_pb2.KeyResult, key: str) -> None:
+        await in_slices(miss, answer.missing)
+
+        def tell(at: int, text: str) -> None:
+            results[at].value_json = text
+            results[at].info.CopyFrom(answer.info)
+
+        def refuse(at: int, unreadable: QueryableStateError) -> None:
+            results[at].error.CopyFrom(unreadable.to_proto())
+            results[at].info.CopyFrom(answer.info)
+
+        positions = value_positions(answer, len(results))
+        values = zip(positions, answer.values, strict=True)
+        await tell_answers(self.located.json, self.query.read, values, tell, refuse)
+
+    def _miss(self, result: query_pb2.KeyResult, key: str, state: str) -> None:
         if self.query.read == query_pb2.EXISTS:
             result.value_json = "false"
             return
-        unknown = UnknownKeyOrNamespaceError(
-            f"nothing is stored under key {key} of {self.located.describe()}"
-        )
+        unknown = UnknownKeyOrNamespaceError(f"nothing is stored under key {shown(key)} of {state}")
         result.error.CopyFrom(unknown.to_proto())

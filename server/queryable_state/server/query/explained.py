@@ -28,7 +28,7 @@ class Explained:
     """
 
 
-def explained_response(
+async def explained_response(
     read: PointRead, explained: Explained, located: LocatedState, arrived_ns: int
 ) -> query_pb2.ExplainKvStateResponse:
     """The explanation with what `GetKvState` answers, or refuses with.
@@ -37,7 +37,7 @@ def explained_response(
     """
     response, key = explained.explanation, read.query.keys[0]
     try:
-        response.response.CopyFrom(read.response(explained.answers))
+        response.response.CopyFrom(await read.response(explained.answers))
     except QueryableStateError as refusal:
         response.error.CopyFrom(refusal.to_proto())
         for answer in explained.answers:

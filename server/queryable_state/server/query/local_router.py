@@ -95,7 +95,8 @@ class _LocalSession(QuerySession):
         return None
 
     async def _answer_later(self, query: query_pb2.Query) -> None:
-        self._deliver(frame_of(await self._engine.answer_later(query)), True)
+        answer = await self._engine.answer_later(query)
+        self._deliver(query.id, frame_of(answer), True)
 
     async def aclose(self) -> None:
         """Gives up what is pending."""

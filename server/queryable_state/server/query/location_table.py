@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from queryable_state.server.coordinator_link import (
+    CoordinatorSlowError,
+    CoordinatorUnreachableError,
+)
+from queryable_state.server.rate_limited_log import RateLimitedLog
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import QueryTimeoutError, RetryLaterError, UnknownStateError
 from queryable_state.wire.located_state import LocatedState
@@ -19,6 +25,11 @@ if TYPE_CHECKING:
 # A job's name may move to another job, and a name that was unique may become
 # ambiguous: what a name stands for is asked again after this time.
 _NAME_TTL_S = 1.0
+
+
+_failures = RateLimitedLog(logging.getLogger(__name__))
+
+_T = TypeVar("_T")
 
 
 @dataclass
@@ -82,13 +93,13 @@ class LocationTable:
 
     async def list_jobs(self, request: query_pb2.ListJobsRequest) -> query_pb2.ListJobsResponse:
         """The jobs the coordinator knows now."""
-        return await self._link.list_jobs(request)
+        return await _told_to_clients(self._link.list_jobs(request))
 
     async def list_states(
         self, request: query_pb2.ListStatesRequest
     ) -> query_pb2.ListStatesResponse:
         """The queryable states the coordinator knows now."""
-        return await self._link.list_states(request)
+        return await _told_to_clients(self._link.list_states(request))
 
     async def aclose(self) -> None:
         """Ends pending questions; idempotent."""
@@ -132,7 +143,7 @@ class LocationTable:
         if known is not None:
             asked.known_state_id = known.state_id
             asked.known_version = known.placement_version
-        response = await self._link.locate_state(asked)
+        response = await _told_to_clients(self._link.locate_state(asked))
         if known is None or not response.unchanged:
             return LocatedState.of(response.location)
         location = response.location
@@ -144,7 +155,7 @@ class LocationTable:
     async def _ask_id(self, state_id: int, newer_than: int) -> LocatedState:
         known = self._by_id.get(state_id)
         if known is None:
-            states = await self._link.list_states(query_pb2.ListStatesRequest())
+            states = await self.list_states(query_pb2.ListStatesRequest())
             found = [state for state in states.states if state.state_id == state_id]
             if not found:
                 raise UnknownStateError(
@@ -160,3 +171,19 @@ class LocationTable:
                 newer_than=newer_than,
             )
         )
+
+
+async def _told_to_clients(asked: Awaitable[_T]) -> _T:
+    """What the coordinator answers; where it does not, its address is for the log alone."""
+    try:
+        return await asked
+    except CoordinatorUnreachableError as failure:
+        _failures.write(logging.WARNING, "unreachable", "%s", failure)
+        raise RetryLaterError(
+            "the job's driver does not answer: it is starting again, or cannot be reached from "
+            "here; the log of this server names its address",
+            retry_after_ms=failure.retry_after_ms,
+        ) from None
+    except CoordinatorSlowError as failure:
+        _failures.write(logging.WARNING, "slow", "%s", failure)
+        raise QueryTimeoutError("the job's driver did not answer in time: ask again") from None

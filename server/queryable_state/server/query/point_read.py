@@ -5,18 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from queryable_state.server.query.answer_texts import answer_text
 from queryable_state.server.query.asked_query import query_of
+from queryable_state.server.query.request_limits import check_json
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import (
     InternalError,
     InvalidRequestError,
     QueryableStateError,
     UnknownKeyOrNamespaceError,
+    shown,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from queryable_state.server.settings import Limits
     from queryable_state.wire.located_state import LocatedState
 
 _ENTRY_READS = frozenset({query_pb2.ENTRY, query_pb2.EXISTS})
@@ -34,8 +38,12 @@ class PointRead:
     """The map key as the caller wrote it, or its hex digits; empty: none was given."""
 
     @classmethod
-    def of(cls, request: query_pb2.GetKvStateRequest, located: LocatedState) -> PointRead:
+    def of(
+        cls, request: query_pb2.GetKvStateRequest, located: LocatedState, limits: Limits
+    ) -> PointRead:
         """Raises `KeyTypeError` for a key that is not of the registered type."""
+        check_json("key_json", request.key_json, limits)
+        check_json("map_key_json", request.map_key_json, limits)
         given = request.WhichOneof("key")
         if given is None:
             raise InvalidRequestError('give the key: key_json (as in "sensor_1") or encoded_key')
@@ -46,7 +54,7 @@ class PointRead:
         entry_text = request.map_key_json or ("" if element is None else element.hex())
         return cls(located, query, request.key_json if as_json else None, entry_text)
 
-    def response(self, answers: Sequence[query_pb2.Answer]) -> query_pb2.GetKvStateResponse:
+    async def response(self, answers: Sequence[query_pb2.Answer]) -> query_pb2.GetKvStateResponse:
         """Raises the refusal of the answer, or that there is no such key."""
         for answer in answers:
             if answer.HasField("error"):
@@ -58,12 +66,12 @@ class PointRead:
                     return self._nothing(answer.info)
                 raise self._unknown()
             if answer.values:
-                return self._found(answer.values[0], answer.info)
+                return await self._found(answer.values[0], answer.info)
         raise InternalError(f"the owner answered nothing for a key of {self.located.describe()}")
 
-    def _found(self, value: bytes, info: query_pb2.ReadInfo) -> query_pb2.GetKvStateResponse:
+    async def _found(self, value: bytes, info: query_pb2.ReadInfo) -> query_pb2.GetKvStateResponse:
         if self.key_json is not None:
-            text = self.located.json.answer_text(self.query.read, value)
+            text = await answer_text(self.located.json, self.query.read, value)
             return query_pb2.GetKvStateResponse(value_json=text, info=info)
         if self.query.read == query_pb2.PREFIX:
             records = query_pb2.Records.FromString(value)
@@ -78,10 +86,10 @@ class PointRead:
         return query_pb2.GetKvStateResponse(records=query_pb2.Records(), info=info)
 
     def _unknown(self) -> UnknownKeyOrNamespaceError:
-        key = self.query.keys[0].hex() if self.key_json is None else self.key_json
-        entry = f"map key {self.entry_text} of " if self.entry_text else ""
+        key = shown(self.query.keys[0].hex() if self.key_json is None else self.key_json)
+        entry = f"map key {shown(self.entry_text)} of " if self.entry_text else ""
         namespace = self.query.namespace
-        where = f" in namespace {namespace.hex()}" if namespace else ""
+        where = f" in namespace {shown(namespace.hex())}" if namespace else ""
         return UnknownKeyOrNamespaceError(
             f"nothing is stored under {entry}key {key} of {self.located.describe()}{where}"
         )

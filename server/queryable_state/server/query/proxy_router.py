@@ -152,11 +152,10 @@ class ProxyRouter(Router):
                 "LocateState names, or leave placement_version out"
             )
 
-    def _collect(self, frame: bytes, last: bool) -> None:
-        answer = query_pb2.StreamKvStateResponse.FromString(frame).answer
-        waiting = self._waiting.get(answer.id)
+    def _collect(self, query_id: int, frame: bytes, last: bool) -> None:
+        waiting = self._waiting.get(query_id)
         if waiting is not None:
             parts, ended = waiting
-            parts.append(answer)
+            parts.append(query_pb2.StreamKvStateResponse.FromString(frame).answer)
             if last and not ended.done():
                 ended.set_result(None)

@@ -199,7 +199,7 @@ class ProxySession(QuerySession):
             query.sent += 1
             if answer.last:
                 self._end(query)
-            self._deliver(frame, answer.last)
+            self._deliver(query.query.id, frame, answer.last)
             return
         try:
             again = query.take(part, answer)
@@ -216,7 +216,7 @@ class ProxySession(QuerySession):
             self._end(query)
         rewritten = query.frame_of_part(answer, last=last)
         if rewritten is not None:
-            self._deliver(rewritten, last)
+            self._deliver(query.query.id, rewritten, last)
 
     def _on_end(self, upstream: Upstream, error: QueryableStateError) -> None:
         """An owner is gone: what it was asked is asked anew, of whoever owns the keys then."""
@@ -276,7 +276,8 @@ class ProxySession(QuerySession):
         last = not query.parts
         if last:
             self._end(query)
-        self._deliver(query.frame_of_failure(part.positions, error, last=last), last)
+        failure = query.frame_of_failure(part.positions, error, last=last)
+        self._deliver(query.query.id, failure, last)
 
     def _end(self, query: ProxiedQuery) -> None:
         query.parts.clear()
@@ -289,7 +290,8 @@ class ProxySession(QuerySession):
             positions = query.open_positions()
             error = query.timeout_error(self._server_id)
             self._end(query)
-            self._deliver(query.frame_of_failure(positions, error, last=True), True)
+            failure = query.frame_of_failure(positions, error, last=True)
+            self._deliver(query.query.id, failure, True)
         if self._queries:
             self._sweep = self._loop.call_later(_SWEEP_S, self._expire)
 

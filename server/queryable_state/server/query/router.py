@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from queryable_state.v1 import query_pb2
     from queryable_state.wire.located_state import LocatedState
 
-    Deliver = Callable[[bytes, bool], None]
+    Deliver = Callable[[int, bytes, bool], None]
 
 
 class Engine(Protocol):
@@ -143,7 +143,7 @@ class Router(ABC):
     def session(self, deliver: Deliver) -> QuerySession:
         """Opens the session of one stream.
 
-        `deliver(frame, last)` takes a serialized `StreamKvStateResponse` and
+        `deliver(query_id, frame, last)` takes a serialized `StreamKvStateResponse` and
         whether it ends the answer to its query; it does not block.
         """
 

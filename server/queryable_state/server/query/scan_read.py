@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from queryable_state.server.query.checks import check_consistency
+from queryable_state.server.query.checks import check_consistency, check_longest
 from queryable_state.server.query.page_token import PageToken, scan_hash_of
+from queryable_state.server.query.request_limits import check_json
 from queryable_state.server.query.scan_query import KeyGroupRun, ScanQuery
 from queryable_state.server.storage.base import prefix_end
 from queryable_state.v1 import query_pb2
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from queryable_state.server.query.router import Router
     from queryable_state.server.settings import Limits
     from queryable_state.wire.located_state import LocatedState
+
+
+_TOKEN_BYTES = 64
 
 
 @dataclass(frozen=True)
@@ -50,13 +54,19 @@ class ScanRead:
         page_timeout_ms: int,
     ) -> ScanRead:
         """Raises `InvalidRequestError` for what is no range of the state's keys."""
-        start, end = _range(request, located)
-        longest = max(len(start), len(end or b""))
-        if longest > limits.key_bytes:
-            raise LimitExceededError(
-                f"an encoded key has {longest} bytes, {limits.key_bytes} allowed"
-            )
+        for bound in ("start_json", "end_json", "prefix_json"):
+            check_json(bound, getattr(request, bound), limits)
         groups = located.registration.max_parallelism
+        if len(request.runs) > groups // 2 + 1:
+            raise LimitExceededError(
+                f"{len(request.runs):,} runs of key groups of {located.describe()}, which has "
+                f"{groups:,} key groups, and so at most {groups // 2 + 1:,} runs"
+            )
+        start, end = _range(request, located)
+        check_longest("encoded key", (start, end or b""), limits)
+        check_longest("encoded namespace", (request.namespace,), limits)
+        # It has a key, and a few bytes around it.
+        check_longest("encoded key", (request.page_token[:-_TOKEN_BYTES],), limits)
         first = request.first_key_group
         last = request.last_key_group if request.HasField("last_key_group") else groups - 1
         if not first <= last < groups:

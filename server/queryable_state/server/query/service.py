@@ -21,6 +21,13 @@ from queryable_state.server.query.checks import check_query
 from queryable_state.server.query.cut_read import answers_of_one_cut
 from queryable_state.server.query.explained import explained_response
 from queryable_state.server.query.point_read import PointRead
+from queryable_state.server.query.request_limits import (
+    check_name,
+    check_size,
+    located_by,
+    most_fields,
+    parser,
+)
 from queryable_state.server.query.scan_read import ScanRead
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import RetryLaterError
@@ -72,7 +79,12 @@ class QueryableStateService:
             )
             handlers[name] = kind(
                 getattr(self, name),
-                request_deserializer=getattr(query_pb2, method.input_type.name).FromString,
+                request_deserializer=parser(
+                    getattr(query_pb2, method.input_type.name).FromString,
+                    method.input_type.name,
+                    most_fields(name, self._info.limits),
+                    self._info.limits,
+                ),
                 response_serializer=getattr(query_pb2, method.output_type.name).SerializeToString,
             )
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, handlers),))
@@ -81,30 +93,33 @@ class QueryableStateService:
         self, request: query_pb2.GetKvStateRequest, context: Context
     ) -> query_pb2.GetKvStateResponse:
         async with EndingWithStatus(context, self._answering):
-            read = PointRead.of(request, await self._locate(request.job, request.state_name))
+            limits = self._info.limits
+            read = PointRead.of(request, await self._locate(request), limits)
             self._admit(read.query, context)
-            return read.response(await self._router.answers(read.query))
+            return await read.response(await self._router.answers(read.query))
 
     async def BatchGetKvState(
         self, request: query_pb2.BatchGetKvStateRequest, context: Context
     ) -> query_pb2.BatchGetKvStateResponse:
         async with EndingWithStatus(context, self._answering):
-            read = BatchRead.of(request, await self._locate(request.job, request.state_name))
+            limits = self._info.limits
+            read = await BatchRead.of(request, await self._locate(request), limits)
             self._admit(read.query, context)
             if request.one_cut:
-                return read.response(await answers_of_one_cut(self._router, read.query))
-            return read.response(await self._router.answers(read.query))
+                return await read.response(await answers_of_one_cut(self._router, read.query))
+            return await read.response(await self._router.answers(read.query))
 
     async def ExplainKvState(
         self, request: query_pb2.GetKvStateRequest, context: Context
     ) -> query_pb2.ExplainKvStateResponse:
         arrived_ns = time.perf_counter_ns()
         async with EndingWithStatus(context, self._answering):
+            located_by(request, self._info.limits)
             named = query_pb2.LocateStateRequest(job=request.job, state_name=request.state_name)
             cache_hit = self._router.known(named) is not None
             located = await self._router.locate(named)
             located_us = (time.perf_counter_ns() - arrived_ns) // 1000
-            read = PointRead.of(request, located)
+            read = PointRead.of(request, located, self._info.limits)
             self._admit(read.query, context)
             explained = await self._router.explain(read.query, located, arrived_ns)
             explanation = explained.explanation
@@ -119,12 +134,12 @@ class QueryableStateService:
                     cache_hit=cache_hit,
                 ),
             )
-            return explained_response(read, explained, located, arrived_ns)
+            return await explained_response(read, explained, located, arrived_ns)
 
     async def ScanKvState(self, request: query_pb2.ScanKvStateRequest, context: Context) -> None:
         async with EndingWithStatus(context, self._answering):
             self._streams.check_serving()
-            located = await self._locate(request.job, request.state_name)
+            located = await self._locate(request)
             most_ms = request.page_timeout_ms or self._info.default_deadline_ms
             page_timeout_ms = _time_ms(context, most_ms)
             read = ScanRead.of(request, located, self._info.limits, page_timeout_ms)
@@ -141,7 +156,7 @@ class QueryableStateService:
         self, request: query_pb2.MeasureStateRequest, context: Context
     ) -> query_pb2.MeasureStateResponse:
         async with EndingWithStatus(context, self._answering):
-            located = await self._locate(request.job, request.state_name)
+            located = await self._locate(request)
             timeout_ms = _time_ms(context, self._info.default_deadline_ms)
             return await self._router.measure(
                 located, timeout_ms, placement_version=request.placement_version
@@ -160,6 +175,7 @@ class QueryableStateService:
         self, request: query_pb2.LocateStateRequest, context: Context
     ) -> query_pb2.LocateStateResponse:
         async with EndingWithStatus(context, self._answering):
+            located_by(request, self._info.limits)
             located = await self._router.locate(request)
             return location_answer(request, located.location)
 
@@ -173,16 +189,27 @@ class QueryableStateService:
         self, request: query_pb2.ListStatesRequest, context: Context
     ) -> query_pb2.ListStatesResponse:
         async with EndingWithStatus(context, self._answering):
+            check_name("job", request.job, self._info.limits)
             return await self._router.list_states(request)
 
-    async def _locate(self, job: str, state_name: str) -> LocatedState:
+    async def _locate(
+        self,
+        request: query_pb2.GetKvStateRequest
+        | query_pb2.BatchGetKvStateRequest
+        | query_pb2.ScanKvStateRequest
+        | query_pb2.MeasureStateRequest,
+    ) -> LocatedState:
+        located_by(request, self._info.limits)
         return await self._router.locate(
-            query_pb2.LocateStateRequest(job=job, state_name=state_name)
+            query_pb2.LocateStateRequest(job=request.job, state_name=request.state_name)
         )
 
     def _admit(self, query: query_pb2.Query, context: Context) -> None:
         """Checks a query and gives it the time its caller has left."""
-        check_query(query, self._info.limits, query.ByteSize())
+        query_bytes = query.ByteSize()
+        check_query(query, self._info.limits, query_bytes)
+        # Keys in JSON may have been shorter than they are encoded.
+        check_size(query_bytes, self._info.limits)
         query.deadline_ms = _time_ms(context, self._info.default_deadline_ms)
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from google.protobuf.message import DecodeError
-
 from queryable_state.server.query.answer_frames import frame_of, refusal_of
 from queryable_state.server.query.checks import check_query
 from queryable_state.server.query.open_streams import stopping
+from queryable_state.server.query.request_limits import fields_of_keys, parser
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import (
     InvalidRequestError,
@@ -20,7 +19,7 @@ from queryable_state.wire.errors import (
 from queryable_state.wire.stream_hello import PROTOCOL_VERSION
 
 if TYPE_CHECKING:
-    from queryable_state.server.query.router import Deliver, Router, ServiceInfo
+    from queryable_state.server.query.router import Deliver, QuerySession, Router, ServiceInfo
 
 
 class StreamDialog:
@@ -36,15 +35,26 @@ class StreamDialog:
         self._info = info
         self._frame_port = frame_port
         self._deliver = deliver
-        self._session = router.session(self._delivered)
-        self._unanswered = 0
+        self._session: QuerySession | None = router.session(self._delivered)
+        self._unanswered: dict[int, int] = {}
+        """Bytes of each query that waits for its answer, by id."""
+        # Of its fields one is the query, in which the keys are.
+        self._parse = parser(
+            query_pb2.StreamKvStateRequest.FromString,
+            "StreamKvStateRequest",
+            fields_of_keys(info.limits),
+            info.limits,
+            within=query_pb2.StreamKvStateRequest.QUERY_FIELD_NUMBER,
+        )
         self._idle = asyncio.Event()
         self._idle.set()
         self._draining = False
+        self.unanswered_bytes = 0
+        """Of all queries that wait for their answer."""
 
     def greet(self, frame: bytes) -> bytes:
         """The answer to the first frame."""
-        request = _parse(frame)
+        request = self._parse(frame)
         if request.WhichOneof("frame") != "hello":
             raise InvalidRequestError("the first frame of a stream must be a hello")
         if request.hello.protocol_version != PROTOCOL_VERSION:
@@ -65,8 +75,10 @@ class StreamDialog:
 
     def answer(self, frame: bytes) -> bytes | None:
         """The whole answer to a frame, or None where it comes later."""
-        request = _parse(frame)
+        request = self._parse(frame)
         query = request.query
+        if self._session is None:
+            raise stopping(self._info)
         try:
             if request.WhichOneof("frame") != "query":
                 raise InvalidRequestError("only the first frame of a stream may be a hello")
@@ -74,10 +86,11 @@ class StreamDialog:
         except QueryableStateError as refusal:
             return frame_of(refusal_of(query.id, refusal))
         # Counted before it is asked: parts, the last one too, may be delivered meanwhile.
-        self._unanswered += 1
+        self._unanswered[query.id] = len(frame)
+        self.unanswered_bytes += len(frame)
         answer = self._session.ask(query, frame)
         if answer is not None:
-            self._unanswered -= 1
+            self._forget(query.id)
         elif self._unanswered:
             self._idle.clear()
         return answer
@@ -88,32 +101,39 @@ class StreamDialog:
         await self._idle.wait()
 
     async def aclose(self) -> None:
-        """Gives up what is pending."""
-        await self._session.aclose()
+        """Gives up what is pending; idempotent. Nothing of the connection is kept."""
+        session, self._session = self._session, None
+        self._deliver = _to_nobody
+        if session is not None:
+            await session.aclose()
+        self._unanswered.clear()
+        self.unanswered_bytes = 0
 
     def _admit(self, query: query_pb2.Query, frame_bytes: int) -> None:
         limits = self._info.limits
         if self._draining:
             raise stopping(self._info)
-        if self._unanswered >= limits.queries_in_flight:
+        if query.id in self._unanswered:
+            raise InvalidRequestError(f"query id {query.id} waits for its answer already")
+        if len(self._unanswered) >= limits.queries_in_flight:
             raise RetryLaterError(
-                f"{self._unanswered} queries of this stream wait for their answer, as many as "
+                f"{len(self._unanswered)} queries of this stream wait for their answer, as many as "
                 f"server {self._info.server_id} takes: put more keys into a query",
                 reason=Reason.OVERLOADED,
                 retry_after_ms=20,
             )
         check_query(query, limits, frame_bytes)
 
-    def _delivered(self, frame: bytes, last: bool) -> None:
+    def _delivered(self, query_id: int, frame: bytes, last: bool) -> None:
         if last:
-            self._unanswered -= 1
+            self._forget(query_id)
             if not self._unanswered:
                 self._idle.set()
-        self._deliver(frame, last)
+        self._deliver(query_id, frame, last)
+
+    def _forget(self, query_id: int) -> None:
+        self.unanswered_bytes -= self._unanswered.pop(query_id, 0)
 
 
-def _parse(frame: bytes) -> query_pb2.StreamKvStateRequest:
-    try:
-        return query_pb2.StreamKvStateRequest.FromString(frame)
-    except DecodeError as problem:
-        raise InvalidRequestError(f"a frame is not a StreamKvStateRequest: {problem}") from problem
+def _to_nobody(_query_id: int, _frame: bytes, _last: bool) -> None:
+    """Takes the answers to a connection that is gone."""

@@ -166,8 +166,17 @@ class Upstreams:
             del self._by_address[upstream.address]
 
     async def aclose(self) -> None:
-        """Closes them all."""
+        """Closes them all; nothing of the asker is kept."""
         upstreams = tuple(self._by_address.values())
         self._by_address.clear()
+        self._on_answer, self._on_end = _ignore_answer, _ignore_end
         for upstream in upstreams:
             await upstream.aclose()
+
+
+def _ignore_answer(_part: Part, _answer: query_pb2.Answer, _frame: bytes) -> None:
+    """Takes what an asker that is gone would have."""
+
+
+def _ignore_end(_upstream: Upstream, _error: QueryableStateError) -> None:
+    """Takes what an asker that is gone would have."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from queryable_state.server.settings import Limits
     from queryable_state.server.state_server.answer_failures import AnswerFailures
-    from queryable_state.server.state_server.key_reads import PrefixReader, Readers
+    from queryable_state.server.state_server.key_reads import PrefixReader, Readers, RecordCount
     from queryable_state.server.state_server.store_table import StateRoute
 
 _COUNT = struct.Struct("<I")
@@ -39,6 +39,7 @@ def read_elements(
     failures: AnswerFailures,
     readers: Readers,
     limits: Limits,
+    counted: RecordCount,
 ) -> tuple[list[bytes], list[int]]:
     """What ENTRY, EXISTS and SIZE answer for each key; and the positions of keys without any."""
     elements = _elements(route, query, len(keys), limits)
@@ -47,7 +48,7 @@ def read_elements(
     if elements or kind not in _MANY_RECORDS:
         reads = _OneRecord(readers, elements or [RESULT_ELEMENT])
     else:
-        reads = _ManyRecords(query, readers.prefixes(), limits.prefix_records)
+        reads = _ManyRecords(query, readers.prefixes(), limits.prefix_records, counted)
     namespace = query.namespace or VOID_NAMESPACE
     judged_ms = now_ms if expires(route) else None
     slots = route.slots
@@ -111,9 +112,14 @@ class _ManyRecords:
     """Reads all records under each key, as many of all keys together as a query may read."""
 
     def __init__(
-        self, query: query_pb2.Query, readers: list[PrefixReader | None], most: int
+        self,
+        query: query_pb2.Query,
+        readers: list[PrefixReader | None],
+        most: int,
+        counted: RecordCount,
     ) -> None:
         self.readers = readers
+        self._counted = counted
         self._state_id = query.state_id
         self._uncommitted = query.consistency == query_pb2.UNCOMMITTED
         self._one_will_do = query.read == query_pb2.EXISTS
@@ -134,7 +140,10 @@ class _ManyRecords:
             found = _live([value for _, value in records], judged_ms)
             if found or len(records) < _FIRST_RECORDS:
                 return found
-        records = read(self._state_id, prefix, self._uncommitted, self._most + 1)
+        records = read(
+            self._state_id, prefix, self._uncommitted, self._counted.next_limit(self._most + 1)
+        )
+        self._counted.count(len(records))
         self._left -= len(records)
         found = _live([value for _, value in records], judged_ms)
         if len(records) > self._most and not (found and self._one_will_do):

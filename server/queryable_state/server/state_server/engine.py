@@ -6,6 +6,7 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
+from queryable_state.server.rate_limited_log import RateLimitedLog
 from queryable_state.server.state_server.answer_failures import AnswerFailures
 from queryable_state.server.state_server.asked_version import (
     AskedVersion,
@@ -15,6 +16,8 @@ from queryable_state.server.state_server.asked_version import (
 from queryable_state.server.state_server.element_reads import read_elements
 from queryable_state.server.state_server.explained_read import ExplainedRead
 from queryable_state.server.state_server.key_reads import (
+    LongReadError,
+    RecordCount,
     StoreReaders,
     read_points,
     read_prefixes,
@@ -24,7 +27,7 @@ from queryable_state.server.state_server.open_scans import OpenScans
 from queryable_state.server.state_server.state_scan import StateScan
 from queryable_state.server.state_server.version_reads import ViewReaders, held_still, views_at
 from queryable_state.v1 import query_pb2
-from queryable_state.wire.errors import InternalError, QueryableStateError
+from queryable_state.wire.errors import InternalError, QueryableStateError, VersionGoneError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -36,9 +39,14 @@ if TYPE_CHECKING:
     from queryable_state.server.state_server.key_reads import Readers
     from queryable_state.server.state_server.lease import Lease
     from queryable_state.server.state_server.store_table import StateRoute, StoreTable
+    from queryable_state.server.storage.store import StateStore
     from queryable_state.v1 import registration_pb2
 
-_log = logging.getLogger(__name__)
+_defects = RateLimitedLog(logging.getLogger(__name__))
+
+
+# Read in some milliseconds; more would hold up everybody else.
+_RECORDS_AT_ONCE = 2048
 
 
 class QueryEngine:
@@ -131,7 +139,13 @@ class QueryEngine:
                         if explained is not None:
                             explained.waited(behind)
                         continue
-                    answer = await self._answer_older(route, query)
+                    try:
+                        answer = await self._answer_pinned(route, query)
+                    except VersionGoneError:
+                        if query.HasField("at_version"):
+                            raise
+                        # Newer batches were committed before the bulk thread came to it.
+                        continue
                 if explained is not None:
                     explained.read(answer)
                 return answer
@@ -141,7 +155,14 @@ class QueryEngine:
     def _failure(self, query: query_pb2.Query, problem: Exception) -> query_pb2.Answer:
         """The answer that says why there is none."""
         if not isinstance(problem, QueryableStateError):
-            _log.error("query %d of state %d failed", query.id, query.state_id, exc_info=problem)
+            _defects.write(
+                logging.ERROR,
+                type(problem).__name__,
+                "query %d of state %d failed",
+                query.id,
+                query.state_id,
+                problem=problem,
+            )
             problem = InternalError(
                 f"server {self.server_id} failed to read state {query.state_id} "
                 f"({type(problem).__name__}); its log has the trace"
@@ -161,21 +182,46 @@ class QueryEngine:
         info = route.job.info
         if query.consistency == query_pb2.UNCOMMITTED:
             info = self._versions.info(route, query.consistency)
-        return self._read(route, query, StoreReaders(route, query), info, self._now_ms())
+        try:
+            return self._read(
+                route,
+                query,
+                StoreReaders(route, query),
+                info,
+                self._now_ms(),
+                RecordCount(_RECORDS_AT_ONCE),
+            )
+        except LongReadError:
+            return None
 
-    async def _answer_older(self, route: StateRoute, query: query_pb2.Query) -> query_pb2.Answer:
-        """Reads as of a batch before the newest, and checks that this server still may answer."""
-        held, info = held_still(route), route.job.info_at(query.at_version)
+    async def _answer_pinned(self, route: StateRoute, query: query_pb2.Query) -> query_pb2.Answer:
+        """Reads what is older than the newest batch, or long, on the bulk thread.
+
+        Checks that this server still may answer then.
+        """
+        held = held_still(route)
+        if query.HasField("at_version"):
+            info, versions = route.job.info_at(query.at_version), [query.at_version]
+            versions *= len(held.subtasks)
+        else:
+            info = copy_of(self._versions.info(route, query.consistency))
+            versions = [_newest(each.store, query.consistency) for each in held.subtasks]
         # Handed over in the turn in which the stores were found: they are closed behind it.
-        answer = await self._bulk.run(self._read_views, held, query, info, self._now_ms())
+        answer = await self._bulk.run(self._read_views, held, versions, query, info, self._now_ms())
         self._lease.check()
         return answer
 
     def _read_views(
-        self, route: StateRoute, query: query_pb2.Query, info: query_pb2.ReadInfo, now_ms: int
+        self,
+        route: StateRoute,
+        versions: list[int],
+        query: query_pb2.Query,
+        info: query_pb2.ReadInfo,
+        now_ms: int,
     ) -> query_pb2.Answer:
-        with views_at(query.at_version, route, allow_incomplete=query.allow_incomplete) as views:
-            return self._read(route, query, ViewReaders(query, views), info, now_ms)
+        with views_at(versions, route, allow_incomplete=query.allow_incomplete) as views:
+            readers = ViewReaders(query, views)
+            return self._read(route, query, readers, info, now_ms, RecordCount(None))
 
     def _read(
         self,
@@ -184,6 +230,7 @@ class QueryEngine:
         readers: Readers,
         info: query_pb2.ReadInfo,
         now_ms: int,
+        counted: RecordCount,
     ) -> query_pb2.Answer:
         keys = list(query.keys)
         failures = AnswerFailures(route, self.server_id, self._lease.placement_version)
@@ -192,10 +239,12 @@ class QueryEngine:
             values, missing = read_points(route, query, keys, now_ms, failures, readers, limits)
         elif read == query_pb2.PREFIX:
             values, missing = read_prefixes(
-                route, query, keys, now_ms, failures, readers.prefixes(), limits
+                route, query, keys, now_ms, failures, readers.prefixes(), limits, counted
             )
         else:
-            values, missing = read_elements(route, query, keys, now_ms, failures, readers, limits)
+            values, missing = read_elements(
+                route, query, keys, now_ms, failures, readers, limits, counted
+            )
         if route.incomplete and query.allow_incomplete:
             info = copy_of(info)
             info.complete_since_batch = max(
@@ -209,3 +258,9 @@ class QueryEngine:
             failed=failures.to_proto() if failures else (),
             info=info,
         )
+
+
+def _newest(store: StateStore, consistency: query_pb2.Consistency.ValueType) -> int:
+    """The version that a query without one of its own reads."""
+    staged = store.staged_version if consistency == query_pb2.UNCOMMITTED else None
+    return store.committed_version if staged is None else staged

@@ -29,6 +29,30 @@ PrefixReader = Callable[[int, bytes, bool, int], list[tuple[bytes, bytes]]]
 """`reader(state_id, prefix, uncommitted, limit)`: the first records whose key begins so."""
 
 
+class LongReadError(Exception):
+    """The read is longer than the event loop may be held: it is the bulk thread's."""
+
+
+class RecordCount:
+    """The records that a query may read before it counts as long; None: any number."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self, most: int | None) -> None:
+        self._left = most
+
+    def next_limit(self, limit: int) -> int:
+        """How many to read of the next key, so that one too many is seen."""
+        return limit if self._left is None else min(limit, self._left + 1)
+
+    def count(self, records: int) -> None:
+        """Raises `LongReadError` where that was one too many."""
+        if self._left is not None:
+            self._left -= records
+            if self._left < 0:
+                raise LongReadError
+
+
 class Readers(Protocol):
     """What a version of a state is read with.
 
@@ -171,6 +195,7 @@ def read_prefixes(
     failures: AnswerFailures,
     readers: Sequence[PrefixReader | None],
     limits: Limits,
+    counted: RecordCount,
 ) -> tuple[list[bytes], list[int]]:
     """All records under each key, serialized; and the positions of keys without any."""
     namespace = query.namespace or VOID_NAMESPACE
@@ -191,7 +216,8 @@ def read_prefixes(
             failures.add_too_large(position)
             continue
         prefix = key + namespace
-        records = read(state_id, prefix, uncommitted, most + 1)
+        records = read(state_id, prefix, uncommitted, counted.next_limit(most + 1))
+        counted.count(len(records))
         if len(records) > most:
             failures.add_too_many_records(position, most)
             continue

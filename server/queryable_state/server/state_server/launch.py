@@ -102,7 +102,7 @@ def _reap() -> None:
 
 
 def _log_tail(held: ServerDirectory, *, lines: int = 0) -> str:
-    """The end of the server's log; 0 lines: as many as there are."""
+    """The end of what the server logged or printed; 0 lines: as many as there are."""
     try:
         tail = held.log.read_bytes()[-_LOG_TAIL_BYTES:].decode(errors="replace")
     except OSError as problem:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ _RETRY_AFTER_MS = 200
 
 
 class Lease:
-    """What the coordinator granted last, on this process's monotonic clock.
+    """What the coordinator granted last, on this process's monotonic clock. Thread-safe.
 
     The end is counted from before the request was sent, so it comes before the end the
     coordinator counts from its answer. Ends are never moved back by an older answer.
@@ -22,6 +23,8 @@ class Lease:
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
+        self._lock = threading.Lock()
+        self._given_up_s = float("-inf")
         self._end_s = float("-inf")
         self._renewed_s = clock()
         self.duration_s = 0.0
@@ -32,15 +35,23 @@ class Lease:
         return self._clock()
 
     def renew(self, asked_at_s: float, duration_ms: int, placement_version: int) -> None:
-        """Takes the answer to a renewal asked for at `asked_at_s`."""
-        self.duration_s = duration_ms / 1000
-        self._renewed_s = max(self._renewed_s, asked_at_s)
-        self._end_s = max(self._end_s, asked_at_s + self.duration_s)
-        self.placement_version = max(self.placement_version, placement_version)
+        """Takes the answer to a renewal asked for at `asked_at_s`.
+
+        One asked for before the lease was given up comes too late.
+        """
+        with self._lock:
+            if asked_at_s < self._given_up_s:
+                return
+            self.duration_s = duration_ms / 1000
+            self._renewed_s = max(self._renewed_s, asked_at_s)
+            self._end_s = max(self._end_s, asked_at_s + self.duration_s)
+            self.placement_version = max(self.placement_version, placement_version)
 
     def end(self) -> None:
         """Gives the lease up: from here on it does not hold."""
-        self._end_s = float("-inf")
+        with self._lock:
+            self._given_up_s = self._clock()
+            self._end_s = float("-inf")
 
     @property
     def remaining_s(self) -> float:

@@ -12,6 +12,9 @@ from pathlib import Path
 
 import uvloop
 
+from queryable_state.server.loop_watchdog import LoopWatchdog
+from queryable_state.server.process_logs import log_to_file
+from queryable_state.server.process_memory import return_large_blocks
 from queryable_state.server.settings import StateServerSettings
 from queryable_state.server.state_server.server import StateServer
 from queryable_state.server.state_server.server_directory import (
@@ -27,21 +30,19 @@ _log = logging.getLogger(__name__)
 def main(settings_json: str) -> int:
     """Runs one state server to its end; returns the exit code.
 
-    The log goes to `server.log` in the server's directory, what fails before that to stderr.
+    The log goes to `log_file` of the settings, what fails before that to stderr.
     The directory goes with an orderly end; after any other, the log says why.
     """
     try:
         settings = StateServerSettings.from_json(settings_json)
         directory = ServerDirectory(Path(settings.directory))
         directory.make()
+        settings.log_file.parent.mkdir(parents=True, exist_ok=True)
     except (QueryableStateError, OSError) as problem:
         sys.stderr.write(f"state server: {problem}\n")
         return 2
-    logging.basicConfig(
-        filename=directory.log,
-        level=logging.INFO,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
+    log_to_file(settings.log_file, settings.logs)
+    _log.info("the log of this state server is %s", settings.log_file)
     try:
         with directory.holding():
             directory.remove_abandoned()
@@ -49,6 +50,9 @@ def main(settings_json: str) -> int:
             uvloop.run(_run(settings, directory))
     except QueryableStateError as refusal:
         _log.error("the state server cannot run: %s", refusal)
+        if settings.logs.directory:
+            # Whoever started it shows what it printed.
+            sys.stderr.write(f"the state server cannot run: {refusal}\n")
         return UNUSABLE_SETTINGS if isinstance(refusal, InvalidRequestError) else 1
     except Exception:  # noqa: BLE001 - the log is all that is left of it
         _log.exception("the state server failed")
@@ -59,6 +63,7 @@ def main(settings_json: str) -> int:
 
 def _tune() -> None:
     """Interpreter settings that belong to a process of our own, never to a library's host."""
+    return_large_blocks()
     gc.freeze()
     gc.set_threshold(100_000, 50, 1000)
     # The bulk thread holds the interpreter for at most this long while queries wait.
@@ -78,6 +83,7 @@ async def _run(settings: StateServerSettings, directory: ServerDirectory) -> Non
             watching = asyncio.create_task(_stop_after(watched, stop))
             stack.push_async_callback(asyncio.wait, [watching])
             stack.callback(watching.cancel)
+        await stack.enter_async_context(LoopWatchdog("state server"))
         async with StateServer(settings, stop=stop) as server:
             if not stop.is_set():
                 directory.publish(server.addresses)

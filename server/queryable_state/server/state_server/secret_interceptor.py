@@ -9,7 +9,7 @@ import grpc
 import grpc.aio
 
 from queryable_state.server.ending_with_status import end_with_status
-from queryable_state.wire.errors import AuthenticationError
+from queryable_state.wire.errors import AuthenticationError, shown
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -30,10 +30,9 @@ class SecretInterceptor(grpc.aio.ServerInterceptor):
         ],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> grpc.RpcMethodHandler[Any, Any] | None:
-        handler = await continuation(handler_call_details)
-        if handler is None or self._carries_secret(handler_call_details):
-            return handler
-        return _refusing(handler, handler_call_details.method)
+        if self._carries_secret(handler_call_details):
+            return await continuation(handler_call_details)
+        return _refusing(handler_call_details.method)
 
     def _carries_secret(self, details: grpc.HandlerCallDetails) -> bool:
         return any(
@@ -45,23 +44,20 @@ class SecretInterceptor(grpc.aio.ServerInterceptor):
         )
 
 
-def _refusing(
-    handler: grpc.RpcMethodHandler[Any, Any], method: str
-) -> grpc.RpcMethodHandler[Any, Any]:
-    """A handler of the same kind that refuses every call."""
+def _refusing(method: str) -> grpc.RpcMethodHandler[Any, Any]:
+    """A handler that refuses every call, and receives no request of it.
+
+    One of streams, whatever the method: that of a single request is received before it is called.
+    """
 
     async def refuse(_request: object, context: Context) -> None:
         await end_with_status(
             context,
             AuthenticationError(
-                f"{method} wants the job's secret in the metadata 'authorization: Bearer ...', "
-                "and got none or another one: use the secret of the job's driver"
+                f"{shown(method)} wants the job's secret in the metadata "
+                "'authorization: Bearer ...', and got none or another one: use the secret of the "
+                "job's driver"
             ),
         )
 
-    make = (
-        grpc.stream_unary_rpc_method_handler
-        if handler.request_streaming
-        else grpc.unary_unary_rpc_method_handler
-    )
-    return make(refuse, handler.request_deserializer, handler.response_serializer)
+    return grpc.stream_unary_rpc_method_handler(refuse)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Self
 import grpc.aio
 
 from queryable_state.internal.v1 import backend_pb2_grpc, coordinator_pb2
+from queryable_state.server.byte_budget import ClientBudgets
 from queryable_state.server.coordinator_link import CoordinatorLink
 from queryable_state.server.ports import PortSpec, bind, frame_ports, join_address
 from queryable_state.server.query.local_router import LocalRouter
@@ -24,6 +25,7 @@ from queryable_state.server.state_server.backend_parts import BackendParts, Stor
 from queryable_state.server.state_server.engine import QueryEngine
 from queryable_state.server.state_server.heartbeats import Heartbeats
 from queryable_state.server.state_server.lease import Lease
+from queryable_state.server.state_server.lease_calls import CoordinatorLeaseCalls
 from queryable_state.server.state_server.secret_interceptor import SecretInterceptor
 from queryable_state.server.state_server.server_directory import ServerAddresses
 from queryable_state.server.state_server.store_table import StoreTable
@@ -136,7 +138,7 @@ class StateServer:
 
             backend = grpc.aio.server(
                 interceptors=(SecretInterceptor(settings.secret),),
-                options=server_options(settings.limits),
+                options=server_options(settings.limits.message_bytes),
             )
             addresses, public = self._bind(stack, link, backend)
 
@@ -154,8 +156,10 @@ class StateServer:
             stack.push_async_callback(parts.aclose)
             self._staging = parts.staging
             backend_pb2_grpc.add_StateBackendServicer_to_server(parts.service, backend)
+            calls = CoordinatorLeaseCalls(settings.coordinator_address, settings.secret)
+            stack.callback(calls.close)
             heartbeats = self._heartbeats = Heartbeats(
-                link,
+                calls,
                 self.lease,
                 self.table,
                 parts.holdings,
@@ -166,6 +170,7 @@ class StateServer:
                     proxy_address=addresses.proxy,
                     backend_address=addresses.backend,
                     pid=os.getpid(),
+                    log_file=str(settings.log_file),
                 ),
                 stop=self._stop,
                 orphan_timeout_s=settings.orphan_timeout_s,
@@ -205,6 +210,7 @@ class StateServer:
             engine=self.engine,
             default_deadline_ms=settings.default_deadline_ms,
         )
+        budgets = ClientBudgets(settings.limits.held_bytes)
         listeners = []
         for router, role, ports, what in (
             (local, query_pb2.OWNER, settings.query_ports, "query port"),
@@ -219,6 +225,7 @@ class StateServer:
                     limits=settings.limits,
                     default_deadline_ms=settings.default_deadline_ms,
                 ),
+                budgets,
             )
             address = server.bind(
                 PortSpec.parse(ports, what),

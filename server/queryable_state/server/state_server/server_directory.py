@@ -13,6 +13,7 @@ import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+from queryable_state.server.settings import SERVER_LOG
 from queryable_state.server.state_server.watched_process import start_ticks
 from queryable_state.wire.errors import CorruptDataError, InvalidRequestError, RetryLaterError
 
@@ -55,7 +56,7 @@ class ServerDirectory:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.log = path / "server.log"
+        self.log = path / SERVER_LOG
         self.stores = path / "stores"
         self.copies = path / "copies"
         self.scratch = path / "scratch"
@@ -144,7 +145,8 @@ class ServerDirectory:
                     return False
                 for folder in (self.stores, self.copies, self.scratch):
                     shutil.rmtree(folder, ignore_errors=True)
-                for name in (self.log, self._addresses, self._start_lock, self._lock):
+                logs = self.path.glob(f"{self.log.name}*")
+                for name in (*logs, self._addresses, self._start_lock, self._lock):
                     name.unlink(missing_ok=True)
                 self._spawn_lock.unlink()
                 self.path.rmdir()

@@ -1,4 +1,4 @@
-"""Reads of older versions, on the bulk thread."""
+"""Reads of pinned versions, on the bulk thread."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def _prefix_reader(view: StateView) -> PrefixReader:
 
 @contextmanager
 def views_at(
-    version: int, route: StateRoute, *, allow_incomplete: bool
+    versions: Sequence[int], route: StateRoute, *, allow_incomplete: bool
 ) -> Iterator[list[StateView | None]]:
-    """The views of a route's stores at a version, None where a store may not be asked.
+    """The views of a route's stores, each at its version, None where a store may not be asked.
 
     VersionGoneError where a store has folded it away.
     """
@@ -65,7 +65,7 @@ def views_at(
             stack.enter_context(view_at(version, subtask))
             if allow_incomplete or not subtask.complete_since_batch
             else None
-            for subtask in route.subtasks
+            for version, subtask in zip(versions, route.subtasks, strict=True)
         ]
 
 

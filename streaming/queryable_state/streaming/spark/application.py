@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, ClassVar
 from py4j.protocol import Py4JError
 
 from queryable_state.server.coordinator import Coordinator
-from queryable_state.server.settings import CoordinatorSettings, Limits, StateServerSettings
+from queryable_state.server.settings import (
+    CoordinatorSettings,
+    Limits,
+    LogSettings,
+    StateServerSettings,
+)
 from queryable_state.streaming.job_configuration import server_backend
 from queryable_state.streaming.spark.engine import SparkEngine
 from queryable_state.streaming.spark.listener import CommitListener
@@ -145,7 +150,16 @@ class SparkApplication:
             limits=Limits(
                 key_bytes=settings.key_bytes,
                 value_bytes=settings.value_bytes,
+                key_json_bytes=settings.key_json_bytes,
+                batch_keys=settings.batch_keys,
+                request_bytes=settings.request_bytes,
                 max_staged_bytes=settings.max_staged_bytes,
+            ),
+            logs=LogSettings(
+                level=settings.log_level,
+                directory=settings.log_dir,
+                file_bytes=settings.log_file_bytes,
+                files=settings.log_files,
             ),
             strict_determinism=settings.strict_determinism,
         )

@@ -1,0 +1,83 @@
+"""The answers that were handed to gRPC's core and not taken by their clients yet."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import grpc
+
+if TYPE_CHECKING:
+    from queryable_state.server.byte_budget import ByteBudget
+
+# The core does not say how far it is with a large answer on a slow connection.
+_TIMEOUT_S = 60.0
+
+# Of one connection; its client reads nothing, or asks for more than it can take.
+_MOST_OF_ONE_BYTES = 8 * 1024 * 1024
+
+
+@dataclass(eq=False)
+class _Connection:
+    held_bytes: int = 0
+    calls: dict[object, tuple[Any, float]] = field(default_factory=dict)
+    """The core's call of each answer, and when it was handed over."""
+
+
+class UnsentAnswers:
+    """Counts answers by connection. Thread-safe: they are begun on the loop, and sent by the core.
+
+    The core buffers what a client does not read, for as long as its connection lasts.
+    """
+
+    def __init__(self, budget: ByteBudget) -> None:
+        self._budget = budget
+        self._lock = threading.Lock()
+        self._connections: dict[str, _Connection] = {}
+
+    def may_add(self, peer: str, size_bytes: int) -> bool:
+        """Whether a connection may be sent so many bytes more.
+
+        One answer may be larger than what several together may be.
+        """
+        connection = self._connections.get(peer)
+        held_bytes = 0 if connection is None else connection.held_bytes
+        if held_bytes > _MOST_OF_ONE_BYTES:
+            return False
+        return self._budget.may_hold(held_bytes + size_bytes)
+
+    def add(self, peer: str, call: Any, size_bytes: int) -> object:
+        """Counts an answer in; returns what `discard` takes."""
+        entry = object()
+        with self._lock:
+            connection = self._connections.setdefault(peer, _Connection())
+            connection.held_bytes += size_bytes
+            connection.calls[entry] = (call, time.monotonic())
+        self._budget.take(size_bytes)
+        return entry
+
+    def discard(self, peer: str, entry: object, size_bytes: int) -> None:
+        """Counts an answer out: it is sent, or will never be."""
+        with self._lock:
+            connection = self._connections[peer]
+            del connection.calls[entry]
+            connection.held_bytes -= size_bytes
+            if not connection.calls:
+                del self._connections[peer]
+        self._budget.give(size_bytes)
+
+    def cancel_old(self) -> int:
+        """Cancels the calls whose answers were not taken in time; returns how many."""
+        oldest_s = time.monotonic() - _TIMEOUT_S
+        with self._lock:
+            old = [
+                call
+                for connection in self._connections.values()
+                for call, since_s in connection.calls.values()
+                if since_s < oldest_s
+            ]
+        for call in old:
+            call.cancel(grpc.StatusCode.RESOURCE_EXHAUSTED.value[0], "the answer was not read")
+        return len(old)

@@ -1,0 +1,44 @@
+"""Values as JSON, without holding up the event loop: large ones are written on a thread."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+from queryable_state.wire.errors import QueryableStateError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from queryable_state.v1 import query_pb2
+    from queryable_state.wire.state_json import StateJson
+
+_LARGE_BYTES = 16 * 1024
+_SLICE_S = 0.005
+
+
+async def answer_text(texts: StateJson, read: query_pb2.ReadKind.ValueType, value: bytes) -> str:
+    """What an answer has for one key, as `StateJson.answer_text`."""
+    if len(value) > _LARGE_BYTES:
+        return await asyncio.to_thread(texts.answer_text, read, value)
+    return texts.answer_text(read, value)
+
+
+async def tell_answers(
+    texts: StateJson,
+    read: query_pb2.ReadKind.ValueType,
+    values: Iterable[tuple[int, bytes]],
+    tell: Callable[[int, str], None],
+    refuse: Callable[[int, QueryableStateError], None],
+) -> None:
+    """Calls `tell` with the text of each value, `refuse` for those that cannot be read."""
+    until_s = time.perf_counter() + _SLICE_S
+    for at, value in values:
+        try:
+            tell(at, await answer_text(texts, read, value))
+        except QueryableStateError as unreadable:
+            refuse(at, unreadable)
+        if time.perf_counter() >= until_s:
+            await asyncio.sleep(0)
+            until_s = time.perf_counter() + _SLICE_S

@@ -1,0 +1,81 @@
+"""The calls by which a state server keeps its lease, on a channel and thread of their own."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any, Protocol
+
+import grpc
+
+from queryable_state.internal.v1 import coordinator_pb2_grpc
+from queryable_state.server.coordinator_link import CHANNEL_OPTIONS, secret_metadata, translated
+from queryable_state.wire.errors import RetryLaterError
+
+if TYPE_CHECKING:
+    from queryable_state.internal.v1 import coordinator_pb2
+
+_REGISTER_TIMEOUT_S = 5.0
+
+
+class LeaseCalls(Protocol):
+    """Blocking calls to the coordinator; each raises its refusal, or that it does not answer."""
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT of the coordinator."""
+        ...
+
+    def register_server(
+        self, request: coordinator_pb2.RegisterServerRequest
+    ) -> coordinator_pb2.Lease:
+        """Announces the server; answers its first lease."""
+        ...
+
+    def heartbeat(
+        self, request: coordinator_pb2.HeartbeatRequest, timeout_s: float
+    ) -> coordinator_pb2.Lease:
+        """Renews the lease."""
+        ...
+
+    def close(self) -> None:
+        """Ends a call under way, on whichever thread; idempotent."""
+        ...
+
+
+class CoordinatorLeaseCalls:
+    """`LeaseCalls` over gRPC. From any thread but that of an event loop, which it would hold up."""
+
+    def __init__(self, address: str, secret: str) -> None:
+        self.address = address
+        self._metadata = secret_metadata(secret)
+        self._closed = False
+        self._channel = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
+        self._stub = coordinator_pb2_grpc.CoordinatorStub(self._channel)
+
+    def register_server(
+        self, request: coordinator_pb2.RegisterServerRequest
+    ) -> coordinator_pb2.Lease:
+        return self._call(self._stub.RegisterServer, request, _REGISTER_TIMEOUT_S)
+
+    def heartbeat(
+        self, request: coordinator_pb2.HeartbeatRequest, timeout_s: float
+    ) -> coordinator_pb2.Lease:
+        return self._call(self._stub.Heartbeat, request, timeout_s)
+
+    def close(self) -> None:
+        self._closed = True
+        self._channel.close()
+
+    def _call(self, rpc: Any, request: Any, timeout_s: float) -> coordinator_pb2.Lease:
+        # A closed channel refuses calls by a ValueError.
+        with contextlib.suppress(ValueError):
+            try:
+                lease: coordinator_pb2.Lease = rpc(
+                    request, timeout=timeout_s, metadata=self._metadata
+                )
+            except grpc.RpcError as failure:
+                if not self._closed:
+                    raise translated(failure, self.address, timeout_s) from failure
+            else:
+                return lease
+        raise RetryLaterError(f"the link to coordinator {self.address} is closed")
