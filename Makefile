@@ -7,7 +7,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test chaos check format proto bench plots flights-matrix lock clean
+.PHONY: help setup demo test chaos hostile check format proto bench plots flights-matrix lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +28,9 @@ test: setup ## Run the tests
 
 chaos: setup ## Kill, stop and damage what runs (ROUNDS=n rounds from seed SEED=s on)
 	$(RUN) python -m tests.chaos --rounds $(or $(ROUNDS),3) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+hostile: setup ## Attack the ports of real processes (HOSTILE_SECONDS=n seconds each)
+	HOSTILE_SECONDS=$(or $(HOSTILE_SECONDS),2) $(RUN) python -m pytest tests/hostile -q $(ARGS)
 
 check: setup ## Lint, check formatting and types, and that generated code is current
 	$(PY) -m ruff check

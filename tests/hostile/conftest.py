@@ -1,0 +1,199 @@
+"""Real processes with every port there is, a witness that measures, and what each run costs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import psutil
+import pytest
+
+from queryable_state.server.cli.arguments import SECRET_VARIABLE
+from queryable_state.v1 import query_pb2, query_pb2_grpc
+from queryable_state.wire.stream_hello import client_hello
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SECONDS = float(os.environ.get("HOSTILE_SECONDS", "0"))
+"""How long each attack lasts; 0: none is run."""
+
+ROOT = Path(__file__).parents[2]
+_STAMPED = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\S* (\w+) (\S+?): (.*)")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("hostile") and not SECONDS:
+            item.add_marker(pytest.mark.skip(reason="run by make hostile"))
+
+
+@dataclass
+class Process:
+    """One of ours, with its log."""
+
+    name: str
+    pid: int
+    log: Path
+
+    def rss_bytes(self) -> int:
+        """Its memory now."""
+        return int(psutil.Process(self.pid).memory_info().rss)
+
+
+@dataclass
+class Site:
+    """What is attacked."""
+
+    processes: list[Process]
+    public: list[str]
+    internal: list[str]
+    frames: list[str]
+    witness: subprocess.Popen[str]
+    started: list[subprocess.Popen[Any]] = field(default_factory=list)
+
+    def seen(self) -> dict[str, dict[str, Any]]:
+        """What the witness saw since it was asked last."""
+        assert self.witness.stdin is not None
+        assert self.witness.stdout is not None
+        self.witness.stdin.write("\n")
+        self.witness.stdin.flush()
+        told: dict[str, dict[str, Any]] = json.loads(self.witness.stdout.readline())
+        return told
+
+    def attack(self, name: str, seconds: float) -> dict[str, int]:
+        """Runs an attack to its end; returns how often it got which answer."""
+        targets = {"public": self.public, "internal": self.internal, "frames": self.frames}
+        ended = subprocess.run(
+            # Hostile peers have processors of their own.
+            [
+                "nice",
+                "-n",
+                "19",
+                sys.executable,
+                "-m",
+                "tests.hostile.attacks",
+                name,
+                str(seconds),
+                json.dumps(targets),
+            ],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=seconds + 120,
+        )
+        assert ended.returncode == 0, ended.stderr
+        answers: dict[str, int] = json.loads(ended.stdout.splitlines()[-1])
+        return answers
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A driver, a state server, a proxy of its own and a checkpoint server."""
+    folder = tmp_path_factory.mktemp("hostile")
+    started: list[subprocess.Popen[Any]] = []
+
+    def start(name: str, *command: str, **environment: str) -> subprocess.Popen[str]:
+        with (folder / f"{name}.log").open("w") as log:
+            process = subprocess.Popen(
+                [sys.executable, *command],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                cwd=ROOT,
+                env=os.environ | environment,
+            )
+        started.append(process)
+        return process
+
+    command = "import sys; from queryable_state.cli import main; sys.exit(main())"
+    try:
+        driver = start("driver", "-m", "tests.hostile.driver", str(folder / "job"))
+        told = json.loads(_line(driver))
+        server = told["server"]
+        secret = {SECRET_VARIABLE: told["secret"]}
+        while True:
+            proxy = start(
+                "proxy", "-c", command, "proxy", "--coordinator", told["coordinator"], "--port",
+                "0", **secret,
+            )  # fmt: skip
+            with contextlib.suppress(AssertionError):
+                proxy_address = _line(proxy).split()[-1]
+                break
+            # A machine with much to do makes it wait too long for the coordinator.
+            assert len(started) < 6, (folder / "proxy.log").read_text()
+        checkpoint = start(
+            "checkpoint", "-c", command, "serve", "--checkpoint", told["root"], "--port", "0"
+        )
+        checkpoint_address = _line(checkpoint).split()[-1]
+        public = [server["query"], server["proxy"], proxy_address, checkpoint_address]
+        witness = start(
+            "witness", "-m", "tests.hostile.witness", server["proxy"], proxy_address,
+            checkpoint_address,
+        )  # fmt: skip
+        yield Site(
+            [
+                Process("driver", driver.pid, folder / "driver.log"),
+                Process(
+                    "state server", server["pid"], folder / "job" / "executor-1" / "server.log"
+                ),
+                Process("proxy", proxy.pid, folder / "proxy.log"),
+                Process("checkpoint server", checkpoint.pid, folder / "checkpoint.log"),
+            ],
+            public,
+            [told["coordinator"], server["backend"]],
+            [frame_port(address) for address in public],
+            witness,
+        )
+    finally:
+        for process in reversed(started):
+            process.terminate() if process is not started[0] else process.stdin.close()  # type: ignore[union-attr]
+            process.wait(30)
+
+
+def _line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line, "the process ended before it was ready"
+    return line
+
+
+def frame_port(address: str) -> str:
+    """HOST:PORT of the frames of the server at an address."""
+    with grpc.insecure_channel(address) as channel:
+        stub: Any = query_pb2_grpc.QueryableStateStub(channel)
+        hello = query_pb2.StreamKvStateRequest.FromString(client_hello("t"))
+        response = next(iter(stub.StreamKvState(iter([hello]), timeout=20)))
+    return f"{address.rpartition(':')[0]}:{response.hello.frame_port}"
+
+
+def busiest_second(log: str) -> tuple[int, str]:
+    """The line that a log has most often within a second, by its beginning, and how often."""
+    counts: dict[tuple[str, str], int] = {}
+    for line in log.splitlines():
+        found = _STAMPED.match(line)
+        if found is not None:
+            second, _, logger, text = found.groups()
+            key = (second, f"{logger}: {text[:30]}")
+            counts[key] = counts.get(key, 0) + 1
+    worst = max(counts, key=counts.__getitem__, default=("", ""))
+    return counts.get(worst, 0), worst[1]
+
+
+def settled_rss(process: Process, bound_bytes: float, timeout_s: float = 15.0) -> int:
+    """The memory of a process once it is below the bound, or after the time."""
+    ends_s = time.monotonic() + timeout_s
+    while (rss := process.rss_bytes()) > bound_bytes and time.monotonic() < ends_s:
+        time.sleep(0.2)
+    return rss
