@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import grpc
+import psutil
 import pytest
 
-from queryable_state.server.settings import CoordinatorSettings, StateServerSettings
+from queryable_state.server.settings import CoordinatorSettings, LogSettings, StateServerSettings
 from queryable_state.server.state_server.launch import ensure_server
 from queryable_state.server.state_server.server_directory import ServerAddresses, ServerDirectory
 from queryable_state.server.state_server.watched_process import start_ticks
@@ -270,3 +271,26 @@ def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
     )
     with pytest.raises(RetryLaterError, match=r"no coordinator answers at 127\.0\.0\.1:1"):
         ensure_server(tmp_path / "e", settings, timeout_s=DEADLINE_S)
+
+
+def test_logs_in_a_folder_of_their_own_stay_when_the_server_has_ended(
+    coordinator: InProcessCoordinator,
+    executor: Executor,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    logs = tmp_path / "logs"
+    executor.settings = replace(executor.settings, logs=LogSettings(directory=str(logs)))
+    addresses = executor.ensure()
+    [log] = logs.iterdir()
+    assert log.name == f"state-server-{executor.settings.executor_id}-{addresses.pid}.log"
+    soft, hard = psutil.Process(addresses.pid).rlimit(psutil.RLIMIT_NOFILE)
+    assert soft >= min(hard, 32_768), "strangers could take the descriptors of the stores"
+    # Where to look stands in the driver's log.
+    assert any(str(log) in message for message in caplog.messages)
+    os.kill(addresses.pid, signal.SIGTERM)
+    until(lambda: not executor.directory.path.exists())
+    text = log.read_text()
+    assert "INFO queryable_state.server.state_server.process: ready" in text
+    assert "queryable_state.server.state_server.server: stopped" in text

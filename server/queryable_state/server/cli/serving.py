@@ -23,9 +23,9 @@ def tune() -> None:
 
 def settle() -> None:
     """Sets up interpreter and memory of a process that has made what it keeps."""
-    from queryable_state.server.process_memory import return_large_blocks
+    from queryable_state.server.process_files import allow_many_files
 
-    return_large_blocks()
+    allow_many_files()
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 50, 1000)
@@ -44,6 +44,7 @@ def run_until_stopped(
 
     from queryable_state.server.loop_watchdog import LoopWatchdog
     from queryable_state.server.process_logs import log_to_stderr
+    from queryable_state.server.process_memory import MemoryTrimmer
 
     log_to_stderr(log_level)
 
@@ -52,8 +53,9 @@ def run_until_stopped(
         loop = asyncio.get_running_loop()
         for name in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(name, stop.set)
-        async with LoopWatchdog(what):
-            await serve(stop)
+        with MemoryTrimmer():
+            async with LoopWatchdog(what):
+                await serve(stop)
 
     uvloop.run(run())
     return 0

@@ -13,8 +13,9 @@ from pathlib import Path
 import uvloop
 
 from queryable_state.server.loop_watchdog import LoopWatchdog
+from queryable_state.server.process_files import allow_many_files
 from queryable_state.server.process_logs import log_to_file
-from queryable_state.server.process_memory import return_large_blocks
+from queryable_state.server.process_memory import MemoryTrimmer
 from queryable_state.server.settings import StateServerSettings
 from queryable_state.server.state_server.server import StateServer
 from queryable_state.server.state_server.server_directory import (
@@ -63,7 +64,7 @@ def main(settings_json: str) -> int:
 
 def _tune() -> None:
     """Interpreter settings that belong to a process of our own, never to a library's host."""
-    return_large_blocks()
+    allow_many_files()
     gc.freeze()
     gc.set_threshold(100_000, 50, 1000)
     # The bulk thread holds the interpreter for at most this long while queries wait.
@@ -83,6 +84,7 @@ async def _run(settings: StateServerSettings, directory: ServerDirectory) -> Non
             watching = asyncio.create_task(_stop_after(watched, stop))
             stack.push_async_callback(asyncio.wait, [watching])
             stack.callback(watching.cancel)
+        stack.enter_context(MemoryTrimmer())
         await stack.enter_async_context(LoopWatchdog("state server"))
         async with StateServer(settings, stop=stop) as server:
             if not stop.is_set():
