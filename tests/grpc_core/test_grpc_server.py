@@ -250,3 +250,23 @@ async def test_a_port_that_is_taken_is_refused_and_free_after_the_stop() -> None
     await again.stop(0)
     del again, taken
     gc.collect()
+
+
+async def test_nothing_of_a_call_that_was_given_up_waits_for_the_garbage_collector() -> None:
+    """Our processes collect cycles hardly ever, and a call has its request."""
+
+    def alive() -> int:
+        return sum(type(each).__name__ == "ServerCall" for each in gc.get_objects())
+
+    async with _serving(Echo()) as (_, channel):
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(5):
+                with pytest.raises(grpc.aio.AioRpcError):
+                    await _call(channel, "Wait", timeout=0.1)
+            async with asyncio.timeout(_DEADLINE_S):
+                while alive():  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+        finally:
+            gc.enable()

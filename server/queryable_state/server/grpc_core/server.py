@@ -224,6 +224,10 @@ async def _answer(call: ServerCall, turns: Turns) -> None:
     except Exception as defect:  # noqa: BLE001 - the boundary: a defect becomes a status
         _refusals.write(logging.ERROR, call.method, "%s failed", call.method, problem=defect)
         call.end(grpc.StatusCode.UNKNOWN, f"{call.method} failed: {type(defect).__name__}")
+    finally:
+        # A cancelled task keeps the frames it was in, and with them the call: a cycle would wait
+        # for the garbage collector, which hardly ever comes.
+        call.task, call.request = None, b""
 
 
 def _servicer(handler: grpc.RpcMethodHandler[Any, Any]) -> Any:

@@ -112,6 +112,9 @@ class ProxySession(QuerySession):
 
     async def _close(self) -> None:
         self._closed = True
+        for query in self._queries.values():
+            # A part names its query: what stands in a cycle waits for the garbage collector.
+            query.parts.clear()
         self._queries.clear()
         if self._sweep is not None:
             self._sweep.cancel()
