@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import socket
 import sys
 from typing import TYPE_CHECKING
 
@@ -138,6 +139,24 @@ def test_what_cannot_work_is_said_in_one_line(
     error = capsys.readouterr().err
     assert text in error
     assert "Traceback" not in error
+
+
+def test_a_stated_port_that_is_taken_is_refused(
+    ended: Ended, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever asks there next would be answered by another process."""
+    monkeypatch.setenv("GRPC_EXPERIMENTS", "")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        assert main(["serve", "--checkpoint", str(ended.savepoint), "--port", port]) == 2
+        printed = capsys.readouterr()
+        assert f"--port is '{port}', and no port of it is free" in printed.err
+        assert printed.out == ""
+        both = ["--port", "0", "--frame-port", port]
+        assert main(["serve", "--checkpoint", str(ended.savepoint), *both]) == 2
+        assert f"--frame-port is '{port}'" in capsys.readouterr().err
 
 
 async def test_the_command_serves_until_it_is_told_to_stop(ended: Ended, tmp_path: Path) -> None:

@@ -68,16 +68,15 @@ class QueryServer:
         frames: PortSpec | None,
         advertised_host: str,
         what: str,
-        strict: bool,
     ) -> str:
         """Takes the ports; returns the HOST:PORT others reach it by.
 
         Without `frames` streams stay on gRPC.
         """
-        port = bind(self._server.add_insecure_port, spec, host, what=what, strict=strict)
+        port = bind(self._server.add_insecure_port, spec, host, what=what)
         if frames is not None:
             self._service.frame_port = bind(
-                self._frames.add_port, frames, host, what=f"frame port of the {what}", strict=strict
+                self._frames.add_port, frames, host, what=f"frame port of the {what}"
             )
         return join_address(advertised_host or host, port)
 

@@ -14,6 +14,11 @@ SERVER_PORT = 9067
 PROXY_PORT = 9069
 COORDINATOR_PORT = 6123
 
+# The default port, or any free one if it is taken. What a user sets has no such way out.
+SERVER_PORTS = f"{SERVER_PORT},0"
+PROXY_PORTS = f"{PROXY_PORT},0"
+COORDINATOR_PORTS = f"{COORDINATOR_PORT},0"
+
 Backend = Literal["heap", "rocksdb"]
 BACKENDS: tuple[Backend, ...] = ("heap", "rocksdb")
 
@@ -92,11 +97,11 @@ class StateServerSettings:
     advertised_host: str = ""
     """Name or address others reach the server by; empty: `host`."""
 
-    query_ports: str = str(SERVER_PORT)
-    """Port, range or list for the state this server owns."""
+    query_ports: str = SERVER_PORTS
+    """Port, range or list for the state this server owns; a 0 in it: any free port."""
 
-    proxy_ports: str = str(PROXY_PORT)
-    """Port, range or list for all state."""
+    proxy_ports: str = PROXY_PORTS
+    """Port, range or list for all state; a 0 in it: any free port."""
 
     frame_ports: str = "0"
     """Port, range or list where streams of queries go without gRPC; 0: any free port; empty: they
@@ -104,9 +109,6 @@ class StateServerSettings:
 
     backend_ports: str = "0"
     """Port, range or list for tasks and the coordinator; 0: any free port."""
-
-    ports_strict: bool = False
-    """Fail where no port of a spec is free, instead of taking any free port."""
 
     backend: Backend = "heap"
     """Where the state lives."""
@@ -165,11 +167,8 @@ class CoordinatorSettings:
     advertised_host: str = ""
     """Name or address others reach the coordinator by; empty: `host`."""
 
-    ports: str = str(COORDINATOR_PORT)
-    """Port, range or list."""
-
-    ports_strict: bool = False
-    """Fail where no port of the spec is free, instead of taking any free port."""
+    ports: str = COORDINATOR_PORTS
+    """Port, range or list; a 0 in it: any free port."""
 
     lease_ms: int = 5_000
     """How long a state server may act as owner without a new lease."""
@@ -219,15 +218,12 @@ class ProxySettings:
     advertised_host: str = ""
     """Name or address others reach the proxy by; empty: `host`."""
 
-    ports: str = str(PROXY_PORT)
-    """Port, range or list."""
+    ports: str = PROXY_PORTS
+    """Port, range or list; a 0 in it: any free port."""
 
     frame_ports: str = "0"
     """Port, range or list where streams of queries go without gRPC; 0: any free port; empty: they
     stay on gRPC."""
-
-    ports_strict: bool = False
-    """Fail where no port of the spec is free, instead of taking any free port."""
 
     limits: Limits = field(default_factory=Limits)
 

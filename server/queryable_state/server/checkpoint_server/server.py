@@ -96,12 +96,11 @@ class CheckpointServer:
             )
             stack.push_async_callback(server.aclose, settings.drain_timeout_s)
             address = server.bind(
-                PortSpec.parse(settings.ports, "port"),
+                PortSpec.parse(settings.ports, "--port"),
                 settings.host,
-                frames=frame_ports(settings.frame_ports),
+                frames=frame_ports(settings.frame_ports, "--frame-port"),
                 advertised_host=settings.advertised_host,
                 what="checkpoint server port",
-                strict=settings.ports_strict,
             )
             catalog.address = address
             await server.start()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from queryable_state.server.settings import BACKENDS, PROXY_PORT, Limits
+from queryable_state.server.settings import BACKENDS, PROXY_PORTS, Limits
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -34,15 +34,12 @@ class CheckpointServerSettings:
     advertised_host: str = ""
     """Name or address others reach the server by; empty: `host`."""
 
-    ports: str = str(PROXY_PORT)
-    """Port, range or list."""
+    ports: str = PROXY_PORTS
+    """Port, range or list; a 0 in it: any free port."""
 
     frame_ports: str = "0"
     """Port, range or list where streams of queries go without gRPC; 0: any free port; empty: they
     stay on gRPC."""
-
-    ports_strict: bool = False
-    """Fail where no port of the spec is free, instead of taking any free port."""
 
     limits: Limits = field(default_factory=Limits)
 

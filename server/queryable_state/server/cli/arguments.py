@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from queryable_state.server.checkpoint.storage import is_local
 from queryable_state.server.json_settings import json_settings
-from queryable_state.server.settings import COORDINATOR_PORT, PROXY_PORT
+from queryable_state.server.settings import COORDINATOR_PORT, PROXY_PORTS
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -21,9 +21,9 @@ def add_listening(parser: argparse.ArgumentParser) -> None:
     """Adds `--port`, `--frame-port` and `--host`."""
     parser.add_argument(
         "--port",
-        default=str(PROXY_PORT),
+        default=PROXY_PORTS,
         metavar="SPEC",
-        help="port, range or list: 9069, 9069-9079, 9069,9072; then any free one "
+        help="port, range or list: 9069, 9069-9079, 9069,9072; a 0 in it is any free port "
         "(default: %(default)s)",
     )
     parser.add_argument(

@@ -75,12 +75,11 @@ class ProxyServer:
             )
             stack.push_async_callback(server.aclose, settings.drain_timeout_s)
             self._address = server.bind(
-                PortSpec.parse(settings.ports, "proxy port"),
+                PortSpec.parse(settings.ports, "--port"),
                 settings.host,
-                frames=frame_ports(settings.frame_ports),
+                frames=frame_ports(settings.frame_ports, "--frame-port"),
                 advertised_host=settings.advertised_host,
                 what="proxy port",
-                strict=settings.ports_strict,
             )
             await server.start()
             self._stack = stack.pop_all()

@@ -14,7 +14,13 @@ import grpc.aio
 
 from queryable_state.internal.v1 import backend_pb2_grpc, coordinator_pb2
 from queryable_state.server.coordinator_link import CoordinatorLink
-from queryable_state.server.ports import PortSpec, bind, frame_ports, join_address
+from queryable_state.server.ports import (
+    SETTING_PREFIX,
+    PortSpec,
+    bind,
+    frame_ports,
+    join_address,
+)
 from queryable_state.server.query.local_router import LocalRouter
 from queryable_state.server.query.location_table import LocationTable
 from queryable_state.server.query.proxy_router import ProxyRouter
@@ -206,9 +212,9 @@ class StateServer:
             default_deadline_ms=settings.default_deadline_ms,
         )
         listeners = []
-        for router, role, ports, what in (
-            (local, query_pb2.OWNER, settings.query_ports, "query port"),
-            (proxy, query_pb2.PROXY, settings.proxy_ports, "proxy port"),
+        for router, role, ports, name, what in (
+            (local, query_pb2.OWNER, settings.query_ports, "server_ports", "query port"),
+            (proxy, query_pb2.PROXY, settings.proxy_ports, "proxy_ports", "proxy port"),
         ):
             stack.push_async_callback(router.aclose)
             server = QueryServer(
@@ -221,12 +227,11 @@ class StateServer:
                 ),
             )
             address = server.bind(
-                PortSpec.parse(ports, what),
+                PortSpec.parse(ports, SETTING_PREFIX + name),
                 settings.host,
-                frames=frame_ports(settings.frame_ports),
+                frames=frame_ports(settings.frame_ports, SETTING_PREFIX + "frame_ports"),
                 advertised_host=settings.advertised_host,
                 what=what,
-                strict=settings.ports_strict,
             )
             listeners.append((address, server))
         backend_port = bind(
@@ -234,7 +239,6 @@ class StateServer:
             PortSpec.parse(settings.backend_ports, "backend port"),
             settings.host,
             what="backend port",
-            strict=settings.ports_strict,
         )
         (query_address, query_server), (proxy_address, proxy_server) = listeners
         addresses = ServerAddresses(

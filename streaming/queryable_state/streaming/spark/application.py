@@ -66,7 +66,6 @@ class SparkApplication:
                 host=self._host,
                 advertised_host=advertised or "",
                 ports=settings.coordinator_ports,
-                ports_strict=settings.ports_strict,
                 lease_ms=settings.lease_ms,
                 lease_margin_ms=settings.lease_margin_ms,
                 strict=settings.strict,
@@ -140,7 +139,6 @@ class SparkApplication:
             query_ports=settings.server_ports,
             proxy_ports=settings.proxy_ports,
             frame_ports=settings.frame_ports,
-            ports_strict=settings.ports_strict,
             backend=server_backend(settings),
             limits=Limits(
                 key_bytes=settings.key_bytes,
