@@ -76,7 +76,13 @@ async def asked_over(
     answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
     async with grpc.aio.insecure_channel(address) as channel:
         stream = await open_query_stream(
-            channel, address, client="t", on_frame=answered.set_result, on_end=on_end, timeout_s=5
+            channel,
+            address,
+            server_id="",
+            client="t",
+            on_frame=answered.set_result,
+            on_end=on_end,
+            timeout_s=5,
         )
         query = query_pb2.Query(id=1, state_id=state_id, keys=wire_keys("sensor_1"))
         stream.send(query_pb2.StreamKvStateRequest(query=query).SerializeToString())
@@ -197,7 +203,7 @@ async def test_a_server_that_stops_says_so_and_asks_nobody_to_wait(
     await frames.response()
     await proxy.aclose()
     refusal = await frames.refusal()
-    assert refusal.reason == Reason.UNAVAILABLE
+    assert refusal.reason == Reason.STOPPING
     assert refusal.retry_after_ms
     frames.writer.close()
 

@@ -184,6 +184,7 @@ async def test_an_asker_learns_why_a_stream_cannot_be_opened(cluster: InProcessC
                 await open_query_stream(
                     channel,
                     address,
+                    server_id="",
                     client="test",
                     on_frame=lambda frame: None,
                     on_end=lambda error: None,

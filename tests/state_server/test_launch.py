@@ -209,7 +209,7 @@ def test_settings_no_server_can_run_with_are_not_tried_again(
         executor.settings = replace(executor.settings, proxy_ports=str(port))
         with pytest.raises(
             InvalidRequestError,
-            match=rf"proxy port: spark.queryable_state.proxy_ports is '{port}'.*range",
+            match=rf"proxy_ports is '{port}'.*range",
         ):
             executor.ensure()
 

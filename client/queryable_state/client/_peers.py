@@ -51,9 +51,16 @@ class Peers:
         if not self._direct or not owner.address:
             return self._home
         peer = self._by_address.get(owner.address)
-        if peer is None:
+        if peer is None or peer.server_id not in ("", owner.server_id):
+            if peer is not None:
+                # Another server listens there now, or did when this one was found.
+                peer.retire()
             peer = Peer(
-                self._dispatcher, owner.address, self._client, max_backoff_s=_OWNER_BACKOFF_S
+                self._dispatcher,
+                owner.address,
+                self._client,
+                max_backoff_s=_OWNER_BACKOFF_S,
+                server_id=owner.server_id,
             )
             self._by_address[owner.address] = peer
         if peer.is_ready:

@@ -12,7 +12,7 @@ import logging
 from typing import TYPE_CHECKING, Protocol
 
 from queryable_state.wire.addresses import host_and_port
-from queryable_state.wire.errors import QueryableStateError
+from queryable_state.wire.errors import QueryableStateError, RetryLaterError
 from queryable_state.wire.framed_stream import FramedStream
 from queryable_state.wire.grpc_stream import GrpcStream, open_call
 
@@ -61,6 +61,7 @@ async def open_query_stream(
     channel: grpc.aio.Channel,
     address: str,
     *,
+    server_id: str,
     client: str,
     on_frame: Callable[[bytes], None],
     on_end: Callable[[QueryableStateError], None],
@@ -74,9 +75,17 @@ async def open_query_stream(
     neither is called.
 
     Raises the server's refusal, or `RetryLaterError` where none answers at the
-    address within `timeout_s`.
+    address within `timeout_s`, or another one than `server_id` does (empty: any may).
     """
     call, hello = await open_call(channel, address, client=client, timeout_s=timeout_s)
+    if server_id and hello.server_id != server_id:
+        # A port that was free again, or an address that was translated on the way.
+        call.cancel()
+        raise RetryLaterError(
+            f"server {server_id} is expected at {address}, and {hello.server_id} answers there: "
+            "one has taken the port of the other",
+            retry_after_ms=100,
+        )
     if hello.frame_port:
         try:
             framed = await FramedStream.open(

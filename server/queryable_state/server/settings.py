@@ -19,6 +19,8 @@ SERVER_PORTS = f"{SERVER_PORT},0"
 PROXY_PORTS = f"{PROXY_PORT},0"
 COORDINATOR_PORTS = f"{COORDINATOR_PORT},0"
 
+LAME_DUCK_S = 5.0
+
 Backend = Literal["heap", "rocksdb"]
 BACKENDS: tuple[Backend, ...] = ("heap", "rocksdb")
 
@@ -133,6 +135,10 @@ class StateServerSettings:
     orphan_timeout_s: float = 120.0
     """How long a server that cannot reach its coordinator lives on."""
 
+    lame_duck_s: float = LAME_DUCK_S
+    """How long a server that gets SIGTERM answers on while its health is NOT_SERVING; at least what
+    load balancers and clients take to look at it. 0: not at all."""
+
     drain_timeout_s: float = 10.0
     """How long calls in flight may take when the server stops."""
 
@@ -229,6 +235,10 @@ class ProxySettings:
 
     default_deadline_ms: int = 10_000
     """How long a query without a deadline of its own may take."""
+
+    lame_duck_s: float = LAME_DUCK_S
+    """How long a proxy that gets SIGTERM answers on while its health is NOT_SERVING; at least what
+    load balancers and clients take to look at it. 0: not at all."""
 
     drain_timeout_s: float = 10.0
     """How long calls in flight may take when the proxy stops."""

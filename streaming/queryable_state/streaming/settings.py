@@ -10,7 +10,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from queryable_state.server.ports import PortSpec
-from queryable_state.server.settings import COORDINATOR_PORTS, PROXY_PORTS, SERVER_PORTS, Limits
+from queryable_state.server.settings import (
+    COORDINATOR_PORTS,
+    LAME_DUCK_S,
+    PROXY_PORTS,
+    SERVER_PORTS,
+    Limits,
+)
 from queryable_state.streaming.configuration import CONF_PREFIX, settings_of
 from queryable_state.streaming.durability_settings import DurabilitySettings
 from queryable_state.wire.errors import InvalidRequestError
@@ -54,7 +60,8 @@ class EnvironmentSettings(DurabilitySettings):
     free port. None free: tasks fail. Executors of one machine need a port each."""
 
     proxy_ports: str = PROXY_PORTS
-    """Port, range or list for the queries a state server answers or passes on; as `server_ports`."""
+    """Port, range or list for the queries a state server answers or passes on; as
+    `server_ports`."""
 
     frame_ports: str = "0"
     """Port, range or list where a state server takes streams of queries without gRPC, one for each
@@ -76,6 +83,10 @@ class EnvironmentSettings(DurabilitySettings):
 
     lease_margin_ms: int = 1_000
     """What the coordinator waits beyond an expired lease before it assigns anew."""
+
+    lame_duck_s: float = LAME_DUCK_S
+    """How long a state server that gets SIGTERM answers on while its health is NOT_SERVING; at
+    least what load balancers and clients take to look at it."""
 
     task_timeout_s: float = 60.0
     """How long one step of a task may wait for a state server, retries included."""

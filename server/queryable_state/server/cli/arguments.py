@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from queryable_state.server.checkpoint.storage import is_local
 from queryable_state.server.json_settings import json_settings
-from queryable_state.server.settings import COORDINATOR_PORT, PROXY_PORTS
+from queryable_state.server.settings import COORDINATOR_PORT, LAME_DUCK_S, PROXY_PORTS
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ SECRET_VARIABLE = "QUERYABLE_STATE_SECRET"
 
 
 def add_listening(parser: argparse.ArgumentParser) -> None:
-    """Adds `--port`, `--frame-port` and `--host`."""
+    """Adds `--port`, `--frame-port`, `--host` and `--lame-duck`."""
     parser.add_argument(
         "--port",
         default=PROXY_PORTS,
@@ -36,6 +36,23 @@ def add_listening(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--host", default="127.0.0.1", help="address to listen on (default: %(default)s)"
     )
+    parser.add_argument(
+        "--lame-duck",
+        type=float,
+        default=LAME_DUCK_S,
+        metavar="SECONDS",
+        help="after SIGTERM, answer for so long while health says NOT_SERVING: at least what load "
+        "balancers take to notice; SIGINT does without, a second signal ends at once "
+        "(default: %(default)g)",
+    )
+
+
+def lame_duck_s(options: argparse.Namespace) -> float:
+    """The value of `--lame-duck`."""
+    seconds: float = options.lame_duck
+    if not 0 <= seconds < float("inf"):
+        raise InvalidRequestError(f"--lame-duck {seconds:g}: give seconds, 0 or more")
+    return seconds
 
 
 def coordinator_address(given: str) -> str:

@@ -8,6 +8,7 @@ from queryable_state.server.cli.arguments import (
     SECRET_VARIABLE,
     add_listening,
     coordinator_address,
+    lame_duck_s,
     secret_of,
 )
 from queryable_state.server.cli.serving import run_until_stopped, settle, tune
@@ -16,7 +17,8 @@ from queryable_state.server.settings import COORDINATOR_PORT, ProxySettings
 
 if TYPE_CHECKING:
     import argparse
-    import asyncio
+
+    from queryable_state.server.ending import Ending
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -53,14 +55,15 @@ def _settings(options: argparse.Namespace) -> ProxySettings:
         host=options.host,
         ports=options.port,
         frame_ports=options.frame_port,
+        lame_duck_s=lame_duck_s(options),
     )
 
 
 def _serve(settings: ProxySettings) -> int:
     from queryable_state.server.query.proxy_server import ProxyServer
 
-    async def serve(stop: asyncio.Event) -> None:
-        async with ProxyServer(settings, stop=stop) as proxy:
+    async def serve(ending: Ending) -> None:
+        async with ProxyServer(settings, ending=ending) as proxy:
             # For whoever started it; the log says it, too.
             print(f"proxy at {proxy.address}", flush=True)
             settle()

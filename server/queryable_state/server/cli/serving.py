@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import os
-import signal
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+
+    from queryable_state.server.ending import Ending
 
 
 def tune() -> None:
@@ -27,16 +27,16 @@ def settle() -> None:
     gc.set_threshold(100_000, 50, 1000)
 
 
-def run_until_stopped(serve: Callable[[asyncio.Event], Awaitable[None]]) -> int:
-    """Runs `serve(stop)`; SIGINT and SIGTERM set `stop`. Returns the exit code."""
+def run_until_stopped(serve: Callable[[Ending], Awaitable[None]]) -> int:
+    """Runs `serve(ending)`, which signals bring to its end. Returns the exit code."""
     import uvloop
 
+    from queryable_state.server.ending import Ending
+
     async def run() -> None:
-        stop = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        for name in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(name, stop.set)
-        await serve(stop)
+        ending = Ending()
+        ending.on_signals()
+        await serve(ending)
 
     uvloop.run(run())
     return 0

@@ -61,14 +61,18 @@ class FrameServer:
                 self._connected, sock=self._listening
             )
 
-    async def aclose(self) -> None:
-        """Closes what is open; whoever is to be answered was drained before. Idempotent."""
+    def close_port(self) -> None:
+        """Takes no more connections; those there are go on. Idempotent."""
         server, self._server = self._server, None
         listening, self._listening = self._listening, None
         if server is not None:
             server.close()
         if listening is not None:
             listening.close()
+
+    async def aclose(self) -> None:
+        """Closes what is open; whoever is to be answered was drained before. Idempotent."""
+        self.close_port()
         for connection in tuple(self._connections):
             await connection.aclose()
 
@@ -138,6 +142,10 @@ class _Connection(asyncio.Protocol):
         self._streams.discard(self)
         self._closed.set_result(None)
         self._closing = self._loop.create_task(self._dialog.aclose())
+
+    def send_away(self) -> None:
+        """Tells the client to ask another server."""
+        self._deliver(self._dialog.go_away(), False)
 
     async def drain(self) -> None:
         """Returns once every query read is answered, and the answers are on their way."""

@@ -14,6 +14,7 @@ import grpc.aio
 
 from queryable_state.internal.v1 import backend_pb2_grpc, coordinator_pb2
 from queryable_state.server.coordinator_link import CoordinatorLink
+from queryable_state.server.ending import Ending, be_lame_duck
 from queryable_state.server.ports import (
     SETTING_PREFIX,
     PortSpec,
@@ -38,26 +39,30 @@ from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import QueryableStateError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
     from queryable_state.server.settings import StateServerSettings
     from queryable_state.server.state_server.staging import Staging
 
 _log = logging.getLogger(__name__)
 
+# How long health may say SERVING after the lease has ended.
+_LEASE_LOOK_S = 0.1
+
 
 class StateServer:
     """Holds the state of one executor and answers for it while `async with` lasts.
 
-    Entered once it is registered with the coordinator and listens. `stop` may be given to end
-    it from elsewhere; `wait_stopped` returns when it has drained, and raises what ended it.
+    Entered once it is registered with the coordinator and listens. Its health is SERVING while its
+    lease holds. `ending` may be given to end it from elsewhere; `wait_stopped` returns when it has
+    drained, and raises what ended it.
     """
 
     def __init__(
         self,
         settings: StateServerSettings,
         *,
-        stop: asyncio.Event | None = None,
+        ending: Ending | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.settings = settings
@@ -73,7 +78,7 @@ class StateServer:
             server_id=self.server_id,
             default_deadline_ms=settings.default_deadline_ms,
         )
-        self._stop = asyncio.Event() if stop is None else stop
+        self.ending = Ending() if ending is None else ending
         self._killed = False
         self._main: asyncio.Task[None] | None = None
         self._addresses: ServerAddresses | None = None
@@ -122,13 +127,14 @@ class StateServer:
 
     async def aclose(self) -> None:
         """Drains and ends; idempotent."""
-        self._stop.set()
+        self.ending.stop()
         if self._main is not None:
             await self._main
 
     async def kill(self) -> None:
         """Ends as a killed process does: nothing is drained, and nobody is told. For tests."""
         self._killed = True
+        self.ending.give_up()
         await self.aclose()
 
     async def _serve(self, listening: asyncio.Future[None]) -> None:
@@ -155,7 +161,7 @@ class StateServer:
                 stores,
                 server_id=self.server_id,
                 backend_address=addresses.backend,
-                stop=self._stop,
+                stop=self.ending.stopping,
             )
             stack.push_async_callback(parts.aclose)
             self._staging = parts.staging
@@ -173,25 +179,27 @@ class StateServer:
                     backend_address=addresses.backend,
                     pid=os.getpid(),
                 ),
-                stop=self._stop,
+                stop=self.ending.stopping,
                 orphan_timeout_s=settings.orphan_timeout_s,
             )
+            stack.push_async_callback(self._drain, backend, public)
             await backend.start()
-            stack.push_async_callback(self._drain, backend.stop)
             for server in public:
                 await server.start()
-                stack.push_async_callback(self._drain, server.aclose)
 
             await heartbeats.register_within(settings.coordinator_timeout_s)
             stack.push_async_callback(self._leave, link)
             self._addresses = addresses
+            self._set_health(public)
             listening.set_result(None)
             async with asyncio.TaskGroup() as loops:
                 running = [
                     loops.create_task(heartbeats.run()),
                     loops.create_task(parts.folder.run()),
+                    loops.create_task(self._follow_lease(public)),
+                    loops.create_task(be_lame_duck(self.ending, public, settings.lame_duck_s)),
                 ]
-                await self._stop.wait()
+                await self.ending.stopping.wait()
                 _log.info("stopping: draining calls in flight")
                 for task in running:
                     task.cancel()
@@ -250,9 +258,23 @@ class StateServer:
         )
         return addresses, [query_server, proxy_server]
 
-    async def _drain(self, stop: Callable[[float], Awaitable[None]]) -> None:
-        """Ends a listener, when its calls in flight have ended or their time is over."""
-        await stop(0.0 if self._killed else self.settings.drain_timeout_s)
+    def _set_health(self, public: list[QueryServer]) -> None:
+        for server in public:
+            server.set_serving(self.lease.holds())
+
+    async def _follow_lease(self, public: list[QueryServer]) -> None:
+        """Keeps health that of the lease: without one nothing is answered, here or by the proxy."""
+        while True:
+            self._set_health(public)
+            await asyncio.sleep(_LEASE_LOOK_S)
+
+    async def _drain(self, backend: grpc.aio.Server, public: list[QueryServer]) -> None:
+        """Ends the listeners, when their calls in flight have ended or their time is over."""
+        drain_timeout_s = self.settings.drain_timeout_s
+        await asyncio.gather(*(server.aclose(self.ending, drain_timeout_s) for server in public))
+        async with self.ending.limited(drain_timeout_s):
+            await backend.stop(drain_timeout_s)
+        await backend.stop(None)
 
     async def _leave(self, link: CoordinatorLink) -> None:
         """Tells the coordinator that the ranges are free; it learns so by the lease otherwise."""

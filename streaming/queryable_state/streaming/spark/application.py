@@ -146,6 +146,7 @@ class SparkApplication:
                 max_staged_bytes=settings.max_staged_bytes,
             ),
             strict_determinism=settings.strict_determinism,
+            lame_duck_s=settings.lame_duck_s,
         )
 
     def scratch_location(self) -> str:
