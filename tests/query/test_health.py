@@ -117,7 +117,7 @@ async def test_a_service_that_is_not_there_is_unknown(
 async def test_a_watcher_that_takes_nothing_holds_nobody_up() -> None:
     """What is to be told is set at once, and told to those who take it."""
     health = HealthService([SERVICE])
-    stuck, told = asyncio.Event(), []
+    stuck, served = asyncio.Event(), asyncio.Event()
 
     class Taker:
         def __init__(self, takes: bool) -> None:
@@ -127,7 +127,8 @@ async def test_a_watcher_that_takes_nothing_holds_nobody_up() -> None:
             if not self.takes:
                 stuck.set()
                 await asyncio.Event().wait()
-            told.append(response.status)
+            if response.status == SERVING:
+                served.set()
 
     request = health_pb2.HealthCheckRequest(service=SERVICE)
     takers: list[Any] = [Taker(False), Taker(True)]
@@ -135,8 +136,7 @@ async def test_a_watcher_that_takes_nothing_holds_nobody_up() -> None:
     async with asyncio.timeout(DEADLINE_S):
         await stuck.wait()
         health.set(True)
-        while told[-1:] != [SERVING]:
-            await asyncio.sleep(0)
+        await served.wait()
     for watch in watches:
         watch.cancel()
     await asyncio.gather(*watches, return_exceptions=True)

@@ -9,7 +9,9 @@ import signal
 from typing import TYPE_CHECKING, Any
 
 import grpc.aio
-from tests.client.asking import client_of, until_direct
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from tests.client.asking import client_of, until, until_direct
 from tests.query.commands import started_proxy
 from tests.query.streams import RawStream, state_id_of, wire_keys
 
@@ -46,9 +48,7 @@ class Asking:
     async def more(self, count: int = 50) -> None:
         """Waits until so many more calls are answered."""
         wanted = self.answered + count
-        async with asyncio.timeout(DEADLINE_S):
-            while self.answered < wanted:
-                await asyncio.sleep(0.005)
+        await until(lambda: self.answered >= wanted)
 
     async def _on_and_on(self) -> None:
         while True:
@@ -71,6 +71,35 @@ class Asking:
         assert failed == []
 
 
+class Balancer:
+    """Hands out channels in turn, those whose server said SERVING when it was asked last."""
+
+    def __init__(self, channels: list[grpc.aio.Channel]) -> None:
+        self._channels = channels
+        self._healthy: list[grpc.aio.Channel] = []
+        self._found = asyncio.Event()
+        self._turn = 0
+
+    async def pick(self) -> grpc.aio.Channel:
+        await self._found.wait()
+        self._turn += 1
+        return self._healthy[self._turn % len(self._healthy)]
+
+    async def look(self) -> None:
+        while True:
+            self._healthy = [each for each in self._channels if await self._serves(each)]
+            self._found.set()
+            await asyncio.sleep(0.2)
+
+    async def _serves(self, channel: grpc.aio.Channel) -> bool:
+        stub: Any = health_pb2_grpc.HealthStub(channel)
+        try:
+            answer = await stub.Check(health_pb2.HealthCheckRequest(), timeout=DEADLINE_S)
+        except grpc.aio.AioRpcError:
+            return False
+        return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
+
+
 async def test_a_plain_client_behind_a_balancer_sees_no_failed_call(
     cluster: InProcessCluster, job: InProcessJob
 ) -> None:
@@ -88,15 +117,46 @@ async def test_a_plain_client_behind_a_balancer_sees_no_failed_call(
             )
 
             async def ask() -> None:
-                response = await stub.GetKvState(request, timeout=DEADLINE_S, wait_for_ready=True)
+                response = await stub.GetKvState(request, timeout=DEADLINE_S)
                 assert response.value_json == "7.0"
 
+            await channel.channel_ready()
             async with Asking(ask).under_way() as asking:
                 await asking.more()
                 first.process.send_signal(signal.SIGTERM)
                 async with asyncio.timeout(DEADLINE_S):
                     assert await first.process.wait() == 0
                 await asking.more()
+
+
+async def test_a_client_behind_a_balancer_that_looks_now_and_then_sees_no_failed_call(
+    cluster: InProcessCluster, job: InProcessJob
+) -> None:
+    """As most balancers do: each proxy is asked for its health five times a second."""
+    async with contextlib.AsyncExitStack() as stack:
+        first = await stack.enter_async_context(started_proxy(cluster, "--lame-duck", "1.5"))
+        second = await stack.enter_async_context(started_proxy(cluster, "--lame-duck", "1.5"))
+        channels = [
+            await stack.enter_async_context(grpc.aio.insecure_channel(proxy.address))
+            for proxy in (first, second)
+        ]
+        balancer = Balancer(channels)
+        looking = asyncio.create_task(balancer.look())
+        stack.callback(looking.cancel)
+        request = query_pb2.GetKvStateRequest(
+            job="sensors", state_name="last", key_json='"sensor_7"'
+        )
+
+        async def ask() -> None:
+            stub: Any = query_pb2_grpc.QueryableStateStub(await balancer.pick())
+            assert (await stub.GetKvState(request, timeout=DEADLINE_S)).value_json == "7.0"
+
+        async with Asking(ask).under_way() as asking:
+            await asking.more()
+            first.process.send_signal(signal.SIGTERM)
+            async with asyncio.timeout(DEADLINE_S):
+                assert await first.process.wait() == 0
+            await asking.more()
 
 
 async def test_our_client_sees_no_failed_call_when_its_proxy_ends(
@@ -183,12 +243,9 @@ async def test_a_scan_that_outlasts_its_server_is_told_to_go_on_elsewhere(
         proxy.ending.leave()
         await proxy.wait_stopped()
         ending = asyncio.create_task(proxy.aclose())
-        try:
-            while await call.read() is not grpc.aio.EOF:
-                pass
-            raise AssertionError("the scan was read to its end")
-        except grpc.aio.AioRpcError as failure:
-            assert error_from_call(failure, proxy.address).reason == Reason.STOPPING
+        with pytest.raises(grpc.aio.AioRpcError) as raised:
+            await _read_to_its_end(call)
+        assert error_from_call(raised.value, proxy.address).reason == Reason.STOPPING
         await ending
 
 
@@ -207,6 +264,11 @@ async def test_sigint_ends_without_grace_and_a_second_signal_at_once(
         hurried.process.send_signal(signal.SIGTERM)
         async with asyncio.timeout(DEADLINE_S):
             assert await hurried.process.wait() == 0
+
+
+async def _read_to_its_end(call: Any) -> None:
+    while await call.read() is not grpc.aio.EOF:
+        pass
 
 
 def _looking_up(client: QueryableStateClient) -> Asking:
