@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import grpc
 import grpc.aio
@@ -17,6 +17,7 @@ from queryable_state.server.testing.cluster import InProcessCluster
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from queryable_state.server.state_server.lease import Lease
     from queryable_state.server.testing.cluster import InProcessJob
 
 DEADLINE_S = 20.0
@@ -29,7 +30,7 @@ class Watched:
     """A server's health, as a balancer that checks and one that watches see it."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
-        self._stub: Any = health_pb2_grpc.HealthStub(channel)
+        self._stub = cast("Any", health_pb2_grpc.HealthStub(channel))
         self._watches: Any = [
             self._stub.Watch(health_pb2.HealthCheckRequest(service=name)) for name in ("", SERVICE)
         ]
@@ -54,10 +55,18 @@ async def test_a_server_without_a_lease_is_not_serving_until_it_has_one(
         async with grpc.aio.insecure_channel(address) as channel:
             watched = Watched(channel)
             await watched.until(SERVING)
-            server.lease.end()
-            # The next heartbeat renews it.
+            losing = asyncio.create_task(_lose_again_and_again(server.lease))
             await watched.until(NOT_SERVING)
+            losing.cancel()
+            # The next heartbeat renews it.
             await watched.until(SERVING)
+
+
+async def _lose_again_and_again(lease: Lease) -> None:
+    """Whatever a heartbeat does meanwhile."""
+    while True:
+        lease.end()
+        await asyncio.sleep(0.02)
 
 
 async def test_a_proxy_that_does_not_reach_the_coordinator_is_not_serving_until_it_does(

@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING, Any
 import grpc.aio
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from tests.client.asking import client_of, until, until_direct
+from tests.client.asking import client_of, until_direct
 from tests.query.commands import started_proxy
 from tests.query.streams import RawStream, state_id_of, wire_keys
+from tests.query.under_way import Asking
 
 from queryable_state.v1 import query_pb2, query_pb2_grpc
 from queryable_state.wire.errors import QueryableStateError, Reason
 from queryable_state.wire.status import error_from_call
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-
     from queryable_state.client import QueryableStateClient
     from queryable_state.server.testing.cluster import InProcessCluster, InProcessJob
 
@@ -35,40 +34,6 @@ SERVICE_CONFIG = json.dumps(
         "healthCheckConfig": {"serviceName": "queryable_state.v1.QueryableState"},
     }
 )
-
-
-class Asking:
-    """Calls one after the other by several tasks, until the block ends; none may fail."""
-
-    def __init__(self, ask: Callable[[], Awaitable[None]], tasks: int = 4) -> None:
-        self.answered = 0
-        self._ask = ask
-        self._tasks = tasks
-
-    async def more(self, count: int = 50) -> None:
-        """Waits until so many more calls are answered."""
-        wanted = self.answered + count
-        await until(lambda: self.answered >= wanted)
-
-    async def _on_and_on(self) -> None:
-        while True:
-            await self._ask()
-            self.answered += 1
-
-    @contextlib.asynccontextmanager
-    async def under_way(self) -> AsyncIterator[Asking]:
-        asking = [asyncio.create_task(self._on_and_on()) for _ in range(self._tasks)]
-        try:
-            yield self
-        finally:
-            for task in asking:
-                task.cancel()
-            failed = [
-                outcome
-                for outcome in await asyncio.gather(*asking, return_exceptions=True)
-                if not isinstance(outcome, asyncio.CancelledError)
-            ]
-        assert failed == []
 
 
 class Balancer:

@@ -12,7 +12,7 @@ import grpc.aio
 import pytest
 
 from queryable_state.server.grpc_core import GrpcServer
-from queryable_state.server.ports import EXCLUSIVE_PORT_OPTION, PortSpec, bind, join_address
+from queryable_state.server.ports import EXCLUSIVE_PORT_OPTION, PortSpec, bind
 from queryable_state.server.query_server import server_options
 from queryable_state.server.settings import (
     COORDINATOR_PORTS,
@@ -21,6 +21,7 @@ from queryable_state.server.settings import (
     Limits,
     StateServerSettings,
 )
+from queryable_state.wire.addresses import join_address
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:

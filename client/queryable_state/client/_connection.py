@@ -58,6 +58,16 @@ class Connection:
         self._widest = max(most, self.window + 1)
 
     @property
+    def server_id(self) -> str:
+        """Who said hello."""
+        return self._stream.hello.server_id if self._stream is not None else ""
+
+    @property
+    def transport(self) -> str:
+        """How batches are sent now."""
+        return self._stream.transport if self._stream is not None else ""
+
+    @property
     def has_room(self) -> bool:
         """Whether another batch may be sent."""
         return len(self.in_flight) < self.window

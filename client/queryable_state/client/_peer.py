@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from typing import TYPE_CHECKING
 
 import grpc.aio
 
 from queryable_state.client._connection import Connection
+from queryable_state.client._connection_info import ConnectionInfo
+from queryable_state.client._waiting import WaitingBatches
 from queryable_state.v1 import query_pb2_grpc
 from queryable_state.wire.errors import (
     QueryableStateError,
@@ -20,6 +21,7 @@ from queryable_state.wire.query_stream import CHANNEL_OPTIONS, open_query_stream
 if TYPE_CHECKING:
     from queryable_state.client._batch import Batch
     from queryable_state.client._dispatcher import Dispatcher
+    from queryable_state.wire.frame_ports import FramePorts
 
 # Measured: fewer keys a batch cost messages, more keep the other side idle.
 BATCH_KEYS = 512
@@ -47,11 +49,13 @@ class Peer:
         client: str,
         *,
         max_backoff_s: float,
+        frame_ports: FramePorts,
         server_id: str = "",
     ) -> None:
         """`server_id`: the only one that is to answer at the address; empty: whichever does."""
         self.address = address
         self.server_id = server_id
+        self._frame_ports = frame_ports
         # gRPC closes a connection with the last reference to its channel, so both are let go of.
         self._channel: grpc.aio.Channel | None = grpc.aio.insecure_channel(
             address, options=CHANNEL_OPTIONS
@@ -68,9 +72,7 @@ class Peer:
         self._max_backoff_s = max_backoff_s
         self._backoff_s = _FIRST_BACKOFF_S
         self._connect_at = 0.0
-        self._queue: deque[Batch] = deque()
-        self._patient: deque[Batch] = deque()
-        """Batches that may wait for a commit, and find the window as wide as it may be."""
+        self._waiting = WaitingBatches(self._send_or_reroute)
         self.batch_keys = BATCH_KEYS
 
     @property
@@ -84,6 +86,22 @@ class Peer:
     def is_ready(self) -> bool:
         """Whether a connection is open."""
         return self._connection is not None
+
+    @property
+    def info(self) -> ConnectionInfo:
+        """How look-ups go there now."""
+        connection = self._connection
+        return ConnectionInfo(
+            address=self.address,
+            server_id=connection.server_id if connection is not None else self.server_id,
+            transport=connection.transport if connection is not None else "",
+            frame_problem=self._frame_ports.problem(self.address),
+        )
+
+    async def connected(self) -> None:
+        """Waits for the attempt to connect that is under way, if one is."""
+        if self._connecting is not None:
+            await asyncio.wait([self._connecting])
 
     def may_connect(self) -> bool:
         """Whether no attempt failed just now."""
@@ -102,18 +120,16 @@ class Peer:
         if connection is not None:
             if batch.lane.may_wait:
                 batch.peer = self
-                self._patient.append(batch)
-                self._pump_patient(connection)
+                self._waiting.add_patient(batch)
+                self._waiting.pump_patient(connection)
                 return True
             if connection.has_room:
                 batch.peer = self
                 connection.send(batch)
                 return True
-        queue = self._queue
-        if queue and queue[-1].takes(batch, self.batch_keys):
-            return False
         batch.peer = self
-        queue.append(batch)
+        if not self._waiting.add(batch, self.batch_keys):
+            return False
         if connection is None:
             if not self.may_connect() and self._connecting is None:
                 self._loop.call_at(self._connect_at, self._connect_for_queue)
@@ -152,6 +168,7 @@ class Peer:
 
     def retire(self) -> None:
         """Sends its batches elsewhere and closes in the background."""
+        self._frame_ports.forget(self.address)
         error = RetryLaterError(f"{self.address} owns nothing asked for any more")
         for connection in (self._connection, *self._left):
             if connection is not None:
@@ -169,8 +186,7 @@ class Peer:
 
     async def aclose(self) -> None:
         """Closes connections and channel; idempotent. Its batches are the dispatcher's to fail."""
-        self._queue.clear()
-        self._patient.clear()
+        self._waiting.take_all()
         connecting, self._connecting = self._connecting, None
         if connecting is not None:
             connecting.cancel()
@@ -199,6 +215,7 @@ class Peer:
                 self.address,
                 server_id=self.server_id,
                 client=self._client,
+                frame_ports=self._frame_ports,
                 on_frame=connection.on_frame,
                 on_end=connection.on_end,
                 timeout_s=_CONNECT_TIMEOUT_S,
@@ -221,35 +238,12 @@ class Peer:
         self._pump()
 
     def _connect_for_queue(self) -> None:
-        if any(not batch.done for batch in self._queue):
+        if self._waiting.is_wanted():
             self.connect()
 
     def _pump(self) -> None:
-        connection, queue = self._connection, self._queue
-        if connection is None:
-            return
-        while queue and connection.has_room:
-            batch = queue.popleft()
-            if batch.done:
-                continue
-            if batch.lane.may_wait:
-                self._patient.append(batch)
-            else:
-                self._send_or_reroute(connection, batch)
-        if self._patient:
-            self._pump_patient(connection)
-
-    def _pump_patient(self, connection: Connection) -> None:
-        patient = self._patient
-        while patient:
-            batch = patient[0]
-            if batch.done:
-                patient.popleft()
-            elif connection.widen(batch):
-                patient.popleft()
-                self._send_or_reroute(connection, batch)
-            else:
-                return
+        if self._connection is not None:
+            self._waiting.pump(self._connection)
 
     def _send_or_reroute(self, connection: Connection, batch: Batch) -> None:
         if batch.codecs is batch.lane.handle.codecs:
@@ -261,7 +255,7 @@ class Peer:
             self._dispatcher.reroute(batch)
 
     def _on_room(self) -> None:
-        if self._queue or self._patient:
+        if self._waiting:
             self._pump()
         if self._left:
             self._close_left()
@@ -274,12 +268,8 @@ class Peer:
         self._left.add(connection)
         self._close_left()
         self.connect()
-        waiting = [*self._queue, *self._patient]
-        self._queue.clear()
-        self._patient.clear()
-        for batch in waiting:
-            if not batch.done:
-                self._dispatcher.reroute(batch)
+        for batch in self._waiting.take_all():
+            self._dispatcher.reroute(batch)
 
     def _close_left(self) -> None:
         for connection in tuple(self._left):
@@ -296,10 +286,7 @@ class Peer:
 
     def _broken(self, error: QueryableStateError) -> None:
         """Sends what waits for a connection elsewhere."""
-        waiting = [*self._queue, *self._patient]
-        self._queue.clear()
-        self._patient.clear()
-        self._fail(waiting, error)
+        self._fail(self._waiting.take_all(), error)
 
     def _fail(self, batches: list[Batch], error: QueryableStateError) -> None:
         for batch in batches:

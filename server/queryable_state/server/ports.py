@@ -12,6 +12,7 @@ import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from queryable_state.wire.addresses import join_address
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -67,11 +68,6 @@ def _port(piece: str, text: str, what: str) -> int:
 def frame_ports(text: str, what: str = "frame port") -> PortSpec | None:
     """The ports of a `frame_ports` setting; None if it is empty."""
     return PortSpec.parse(text, what) if text else None
-
-
-def join_address(host: str, port: int) -> str:
-    """HOST:PORT, an IPv6 address in brackets."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def bind(add_port: Callable[[str], int], spec: PortSpec, host: str, *, what: str) -> int:

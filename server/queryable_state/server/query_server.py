@@ -11,10 +11,11 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from queryable_state.server.grpc_core import GrpcServer
 from queryable_state.server.health_service import SERVICE_NAME, HealthService
-from queryable_state.server.ports import EXCLUSIVE_PORT_OPTION, PortSpec, bind, join_address
+from queryable_state.server.ports import EXCLUSIVE_PORT_OPTION, PortSpec, bind
 from queryable_state.server.query.frame_server import FrameServer
 from queryable_state.server.query.open_streams import OpenStreams
 from queryable_state.server.query.service import QueryableStateService
+from queryable_state.wire.addresses import join_address
 
 if TYPE_CHECKING:
     from queryable_state.server.ending import Ending

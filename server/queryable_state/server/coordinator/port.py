@@ -14,8 +14,8 @@ from queryable_state.server.ports import (
     SETTING_PREFIX,
     PortSpec,
     bind,
-    join_address,
 )
+from queryable_state.wire.addresses import join_address
 
 if TYPE_CHECKING:
     from queryable_state.server.settings import CoordinatorSettings

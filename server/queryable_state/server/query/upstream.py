@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import grpc.aio
 
 from queryable_state.wire.errors import QueryableStateError
+from queryable_state.wire.frame_ports import FramePorts
 from queryable_state.wire.query_stream import CHANNEL_OPTIONS, open_query_stream
 from queryable_state.wire.stream_hello import response_of
 
@@ -30,6 +31,7 @@ class Channels:
     """
 
     def __init__(self) -> None:
+        self.frame_ports = FramePorts()
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._users: dict[str, int] = {}
 
@@ -113,6 +115,7 @@ class Upstream:
                 self.address,
                 server_id=self.owner_id,
                 client=self._client,
+                frame_ports=self._channels.frame_ports,
                 on_frame=self._on_frame,
                 on_end=self._ended,
                 timeout_s=_CONNECT_TIMEOUT_S,

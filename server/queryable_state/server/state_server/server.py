@@ -20,7 +20,6 @@ from queryable_state.server.ports import (
     PortSpec,
     bind,
     frame_ports,
-    join_address,
 )
 from queryable_state.server.query.local_router import LocalRouter
 from queryable_state.server.query.location_table import LocationTable
@@ -36,6 +35,7 @@ from queryable_state.server.state_server.server_directory import ServerAddresses
 from queryable_state.server.state_server.store_table import StoreTable
 from queryable_state.server.state_server.thread_pool import ServerThreads
 from queryable_state.v1 import query_pb2
+from queryable_state.wire.addresses import join_address
 from queryable_state.wire.errors import QueryableStateError
 
 if TYPE_CHECKING:
