@@ -16,13 +16,16 @@ from tests.query.commands import started_proxy
 from tests.query.streams import RawStream, state_id_of, wire_keys
 from tests.query.under_way import Asking
 
+from queryable_state.server.testing.cluster import InProcessCluster, declare
 from queryable_state.v1 import query_pb2, query_pb2_grpc
 from queryable_state.wire.errors import QueryableStateError, Reason
 from queryable_state.wire.status import error_from_call
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from queryable_state.client import QueryableStateClient
-    from queryable_state.server.testing.cluster import InProcessCluster, InProcessJob
+    from queryable_state.server.testing.cluster import InProcessJob
 
 DEADLINE_S = 20.0
 KEYS = [f"sensor_{number}" for number in range(100)]
@@ -171,6 +174,24 @@ async def test_a_state_server_that_leaves_hands_its_subtasks_over_without_a_fail
             await asking.more()
 
 
+async def test_what_a_server_that_leaves_had_of_an_idle_job_is_opened_at_once(
+    tmp_path: Path,
+) -> None:
+    """Without a batch, and without the time that a lost server is given to come back."""
+    async with InProcessCluster(tmp_path, servers=2, reopen_after_ms=600_000) as cluster:
+        job = cluster.job("sensors", _last(), durable=True)
+        await job.run(0, {"last": {key: float(number) for number, key in enumerate(KEYS)}})
+        await job.run(1, {"last": {}})
+        assert job.recover()
+        coordinator = cluster.coordinator.coordinator
+        assert await asyncio.to_thread(coordinator.await_recovered, job.query_id, DEADLINE_S)
+        async with client_of(cluster.servers[0].addresses.proxy) as client:
+            await until_direct(client, cluster)
+            async with _looking_up(client).under_way() as asking:
+                await cluster.stop_server(cluster.servers[1])
+                await asking.more()
+
+
 async def test_streams_are_told_to_go_elsewhere_and_answered_until_they_do(
     cluster: InProcessCluster, job: InProcessJob
 ) -> None:
@@ -245,8 +266,6 @@ def _looking_up(client: QueryableStateClient) -> Asking:
 
 
 def _declared(name: str, value_type: str) -> Any:
-    from queryable_state.server.testing.cluster import declare
-
     return declare(name, "string", value_type)
 
 

@@ -191,6 +191,7 @@ def test_a_killed_server_is_followed_by_a_new_one_without_what_it_left(
 def test_sigterm_drains_and_leaves_the_coordinator(
     executor: Executor, coordinator: InProcessCoordinator
 ) -> None:
+    executor.settings = replace(executor.settings, lame_duck_s=0.2)
     addresses = executor.ensure()
     os.kill(addresses.pid, signal.SIGTERM)
     until(lambda: not executor.directory.is_held())

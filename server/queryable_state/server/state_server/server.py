@@ -187,6 +187,8 @@ class StateServer:
             for server in public:
                 await server.start()
 
+            duck = asyncio.create_task(be_lame_duck(self.ending, public, settings.lame_duck_s))
+            stack.callback(duck.cancel)
             await heartbeats.register_within(settings.coordinator_timeout_s)
             stack.push_async_callback(self._leave, link)
             self._addresses = addresses
@@ -197,7 +199,6 @@ class StateServer:
                     loops.create_task(heartbeats.run()),
                     loops.create_task(parts.folder.run()),
                     loops.create_task(self._follow_lease(public)),
-                    loops.create_task(be_lame_duck(self.ending, public, settings.lame_duck_s)),
                 ]
                 await self.ending.stopping.wait()
                 _log.info("stopping: draining calls in flight")
