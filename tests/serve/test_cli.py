@@ -7,13 +7,18 @@ import json
 import signal
 import socket
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import grpc.aio
 import pytest
+from tests.query.watching import NOT_SERVING, SERVING, Watched
 
 from queryable_state.cli import main
 from queryable_state.client import QueryableStateClient
+from queryable_state.server.checkpoint_server.server import CheckpointServer
+from queryable_state.server.checkpoint_server.settings import CheckpointServerSettings
 from queryable_state.server.testing.cluster import corrupt
+from queryable_state.v1 import query_pb2, query_pb2_grpc
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -186,3 +191,21 @@ async def test_the_command_serves_until_it_is_told_to_stop(ended: Ended, tmp_pat
     process.send_signal(signal.SIGTERM)
     async with asyncio.timeout(DEADLINE_S):
         assert await process.wait() == 0
+
+
+async def test_a_checkpoint_server_is_serving_until_it_is_told_to_end(ended: Ended) -> None:
+    """A balancer takes it out of rotation while it still answers."""
+    settings = CheckpointServerSettings(
+        checkpoint=str(ended.savepoint), ports="0", lame_duck_s=DEADLINE_S
+    )
+    async with (
+        CheckpointServer(settings) as server,
+        grpc.aio.insecure_channel(server.address) as channel,
+    ):
+        watched = Watched(channel)
+        await watched.until(SERVING)
+        server.ending.leave()
+        await watched.until(NOT_SERVING)
+        stub: Any = query_pb2_grpc.QueryableStateStub(channel)
+        asked = query_pb2.GetKvStateRequest(state_name="last", key_json='"sensor_7"')
+        assert (await stub.GetKvState(asked, timeout=DEADLINE_S)).value_json == "7.0"
