@@ -47,7 +47,8 @@ class Ending:
         self.stop()
         now = asyncio.get_running_loop().time()
         for limit in tuple(self._limits):
-            limit.reschedule(now)
+            if not limit.expired():
+                limit.reschedule(now)
 
     @contextlib.asynccontextmanager
     async def limited(self, timeout_s: float) -> AsyncIterator[None]:

@@ -116,12 +116,12 @@ class QueryServer:
 
     def leave(self) -> None:
         """Is NOT_SERVING for good, and tells streams to go elsewhere; answers as before."""
-        self._end_health()
+        self.end_health()
         self._streams.send_away()
 
     async def aclose(self, ending: Ending, drain_timeout_s: float = 0) -> None:
         """Gives up its ports, answers what it has read for at most so long, ends. Idempotent."""
-        self._end_health()
+        self.end_health()
         self._frames.close_port()
         self._server.shut_down()
         # Who waits for minutes, or reads nothing, must not keep the process from ending.
@@ -133,6 +133,7 @@ class QueryServer:
         await self._frames.aclose()
         await self._server.stop(0)
 
-    def _end_health(self) -> None:
+    def end_health(self) -> None:
+        """Is NOT_SERVING for good."""
         self._left = True
         self._health.set(False)

@@ -202,6 +202,8 @@ class StateServer:
                 ]
                 await self.ending.stopping.wait()
                 _log.info("stopping: draining calls in flight")
+                for server in public:
+                    server.end_health()
                 for task in running:
                     task.cancel()
         _log.info("stopped")
