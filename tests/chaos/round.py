@@ -131,7 +131,6 @@ class Round:
             "coordinator_ports": port,
             "server_ports": 0,
             "proxy_ports": 0,
-            "ports_strict": "true",
         }
         durable: dict[str, object] = {
             "execution.checkpointing.interval": f"{int(plan.snapshot_s * 1000)} ms",

@@ -15,9 +15,11 @@ async def test_a_look_up_is_explained_step_by_step(terminal: Terminal) -> None:
     assert ran.lines[1].startswith("batch 1, ")
     assert ran.lines[2].startswith("key group ")
     assert ran.lines[3].startswith("owner executor-")
-    head = ran.lines[5].split()
-    assert head == ["step", "by", "begun", "took", "detail"]
-    steps = [line.split("  ")[0] for line in ran.lines[6:-2]]
+    assert ran.lines[4].startswith("connection: ")
+    assert ran.lines[4].endswith(" frames")
+    table = ran.lines[ran.lines.index("") + 1 : -2]
+    assert table[0].split() == ["step", "by", "begun", "took", "detail"]
+    steps = [line.split("  ")[0] for line in table[1:]]
     assert steps[:2] == ["locate", "client to server"]
     assert steps[-1] == "read"
     assert "in all" in ran.lines[-1]
@@ -28,6 +30,8 @@ async def test_the_explanation_as_json(terminal: Terminal) -> None:
     assert (explained["value"], explained["error"], explained["info"]["version"]) == (1.5, None, 1)
     assert explained["owner_id"].startswith("executor-")
     assert explained["hops"] >= 1
+    assert {each["transport"] for each in explained["connections"]} == {"frames"}
+    assert {each["frame_problem"] for each in explained["connections"]} == {""}
     assert {step["name"] for step in explained["steps"]} >= {"locate", "client to server", "read"}
 
 

@@ -74,6 +74,7 @@ async def test_every_question_has_its_blocking_call(
             explained = client.explain("sensors", "last", "sensor_1")
             assert explained.state is not None
             assert explained.state.value() == 1.0
+            assert {connection.transport for connection in client.connections()} == {"frames"}
 
     await _in_thread(use)
 

@@ -121,7 +121,7 @@ async def test_a_proxy_that_dies_is_waited_for(
         pending = client.get_kv_state("sensors", "last", "sensor_2")
         await asyncio.sleep(0.1)
         assert not pending.done()
-        await cluster.add_proxy(ports=port, ports_strict=True)
+        await cluster.add_proxy(ports=port)
         assert (await pending).value() == 2.0
 
 

@@ -241,7 +241,7 @@ async def test_a_scan_goes_on_where_a_proxy_left_it(
         seen = dict(await scan.next_page() or [])
         await proxy.aclose()
         pending = asyncio.ensure_future(_rest(scan))
-        await cluster.add_proxy(ports=port, ports_strict=True)
+        await cluster.add_proxy(ports=port)
         rest = await pending
         assert len(seen) + len(rest) == len(keys)
         assert {key: _value(state) for key, state in (seen | rest).items()} == keys
@@ -295,7 +295,7 @@ async def test_a_scan_under_way_is_of_one_batch_whatever_is_allowed(
         await proxy.aclose()
         for batch in range(3, 8):
             await job.run(batch, {"last": {"sensor_1": 0.0}})
-        await cluster.add_proxy(ports=port, ports_strict=True)
+        await cluster.add_proxy(ports=port)
         with pytest.raises(VersionGoneError):
             await _rest(scan)
         later = client.scan(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import grpc.aio
 import pytest
+from tests.query.forwarding import ELSEWHERE, forwarded
 from tests.query.streams import OneSession, RawStream, state_id_of, wire_keys
 
 from queryable_state.server.query.frame_server import FrameServer
@@ -16,22 +17,17 @@ from queryable_state.server.query.open_streams import OpenStreams
 from queryable_state.server.query.router import ServiceInfo
 from queryable_state.server.settings import Limits
 from queryable_state.v1 import query_pb2
-from queryable_state.wire.errors import QueryableStateError, Reason
-from queryable_state.wire.framed_stream import FramedStream
+from queryable_state.wire.errors import QueryableStateError, Reason, RetryLaterError
+from queryable_state.wire.frame_ports import FramePorts
 from queryable_state.wire.framing import PREAMBLE, FrameReader, framed
-from queryable_state.wire.grpc_stream import GrpcStream
 from queryable_state.wire.query_stream import QueryStream, open_query_stream
 from queryable_state.wire.stream_hello import client_hello
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import Callable
 
     from queryable_state.server.query.proxy_server import ProxyServer
     from queryable_state.server.testing.cluster import InProcessCluster, InProcessJob
-
-
-ELSEWHERE = "127.0.0.2"
-"""Another address of this machine, where none of our servers listens."""
 
 
 class Frames:
@@ -76,7 +72,14 @@ async def asked_over(
     answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
     async with grpc.aio.insecure_channel(address) as channel:
         stream = await open_query_stream(
-            channel, address, client="t", on_frame=answered.set_result, on_end=on_end, timeout_s=5
+            channel,
+            address,
+            server_id="",
+            client="t",
+            frame_ports=FramePorts(),
+            on_frame=answered.set_result,
+            on_end=on_end,
+            timeout_s=5,
         )
         query = query_pb2.Query(id=1, state_id=state_id, keys=wire_keys("sensor_1"))
         stream.send(query_pb2.StreamKvStateRequest(query=query).SerializeToString())
@@ -86,30 +89,11 @@ async def asked_over(
     return stream, answer
 
 
-@contextlib.asynccontextmanager
-async def forwarded(host: str, port: int, to: int) -> AsyncIterator[str]:
-    """HOST:PORT whose connections lead to a port of 127.0.0.1."""
-
-    async def pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):
-            while data := await reader.read(65536):
-                writer.write(data)
-                await writer.drain()
-        writer.close()
-
-    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there_reader, there_writer = await asyncio.open_connection("127.0.0.1", to)
-        await asyncio.gather(pipe(reader, there_writer), pipe(there_reader, writer))
-
-    async with await asyncio.start_server(connected, host, port) as server:
-        yield f"{host}:{server.sockets[0].getsockname()[1]}"
-
-
 async def test_a_stream_goes_over_frames_where_the_server_takes_them(
     proxy: ProxyServer, cluster: InProcessCluster
 ) -> None:
     stream, answer = await asked_over(proxy.address, await state_id_of(cluster))
-    assert isinstance(stream, FramedStream)
+    assert stream.transport == "frames"
     assert len(answer.values) == 1
 
 
@@ -118,8 +102,26 @@ async def test_a_stream_stays_on_grpc_where_there_is_no_frame_port(
 ) -> None:
     proxy = await cluster.add_proxy(frame_ports="")
     stream, answer = await asked_over(proxy.address, await state_id_of(cluster))
-    assert isinstance(stream, GrpcStream)
+    assert stream.transport == "grpc"
     assert len(answer.values) == 1
+
+
+async def test_a_server_that_took_the_port_of_another_is_not_asked(proxy: ProxyServer) -> None:
+    """Its answers are those of other jobs, under the same names."""
+    async with grpc.aio.insecure_channel(proxy.address) as channel:
+        with pytest.raises(RetryLaterError) as raised:
+            await open_query_stream(
+                channel,
+                proxy.address,
+                server_id="executor-1-abc",
+                client="t",
+                frame_ports=FramePorts(),
+                on_frame=lambda _: None,
+                on_end=lambda _: None,
+                timeout_s=5,
+            )
+    assert f"executor-1-abc is expected at {proxy.address}" in str(raised.value)
+    assert proxy.server_id in str(raised.value)
 
 
 @pytest.mark.parametrize("behind", ["nobody", "one that is silent", "another server"])
@@ -136,7 +138,7 @@ async def test_a_stream_stays_on_grpc_where_the_frame_port_leads_elsewhere(
         if behind == "one that is silent":
             stack.enter_context(socket.create_server((ELSEWHERE, port)))
         stream, answer = await asked_over(address, await state_id_of(cluster))
-        assert isinstance(stream, GrpcStream)
+        assert stream.transport == "grpc"
         assert len(answer.values) == 1
 
 
@@ -197,7 +199,7 @@ async def test_a_server_that_stops_says_so_and_asks_nobody_to_wait(
     await frames.response()
     await proxy.aclose()
     refusal = await frames.refusal()
-    assert refusal.reason == Reason.UNAVAILABLE
+    assert refusal.reason == Reason.STOPPING
     assert refusal.retry_after_ms
     frames.writer.close()
 

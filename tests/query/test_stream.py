@@ -11,6 +11,7 @@ from tests.query.streams import RawStream, keys_of_server, state_id_of, wire_key
 from queryable_state.server.settings import Limits
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import QueryableStateError, Reason
+from queryable_state.wire.frame_ports import FramePorts
 from queryable_state.wire.query_stream import open_query_stream
 from queryable_state.wire.status import error_from_call
 
@@ -184,6 +185,8 @@ async def test_an_asker_learns_why_a_stream_cannot_be_opened(cluster: InProcessC
                 await open_query_stream(
                     channel,
                     address,
+                    server_id="",
+                    frame_ports=FramePorts(),
                     client="test",
                     on_frame=lambda frame: None,
                     on_end=lambda error: None,

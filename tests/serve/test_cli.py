@@ -5,14 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import socket
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import grpc.aio
 import pytest
+from tests.query.watching import NOT_SERVING, SERVING, Watched
 
 from queryable_state.cli import main
 from queryable_state.client import QueryableStateClient
+from queryable_state.server.checkpoint_server.server import CheckpointServer
+from queryable_state.server.checkpoint_server.settings import CheckpointServerSettings
 from queryable_state.server.testing.cluster import corrupt
+from queryable_state.v1 import query_pb2, query_pb2_grpc
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -140,6 +146,24 @@ def test_what_cannot_work_is_said_in_one_line(
     assert "Traceback" not in error
 
 
+def test_a_stated_port_that_is_taken_is_refused(
+    ended: Ended, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever asks there next would be answered by another process."""
+    monkeypatch.setenv("GRPC_EXPERIMENTS", "")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        assert main(["serve", "--checkpoint", str(ended.savepoint), "--port", port]) == 2
+        printed = capsys.readouterr()
+        assert f"--port is '{port}', and no port of it is free" in printed.err
+        assert printed.out == ""
+        both = ["--port", "0", "--frame-port", port]
+        assert main(["serve", "--checkpoint", str(ended.savepoint), *both]) == 2
+        assert f"--frame-port is '{port}'" in capsys.readouterr().err
+
+
 async def test_the_command_serves_until_it_is_told_to_stop(ended: Ended, tmp_path: Path) -> None:
     """As a process of its own, told by a relative path."""
     process = await asyncio.create_subprocess_exec(
@@ -167,3 +191,21 @@ async def test_the_command_serves_until_it_is_told_to_stop(ended: Ended, tmp_pat
     process.send_signal(signal.SIGTERM)
     async with asyncio.timeout(DEADLINE_S):
         assert await process.wait() == 0
+
+
+async def test_a_checkpoint_server_is_serving_until_it_is_told_to_end(ended: Ended) -> None:
+    """A balancer takes it out of rotation while it still answers."""
+    settings = CheckpointServerSettings(
+        checkpoint=str(ended.savepoint), ports="0", lame_duck_s=DEADLINE_S
+    )
+    async with (
+        CheckpointServer(settings) as server,
+        grpc.aio.insecure_channel(server.address) as channel,
+    ):
+        watched = Watched(channel)
+        await watched.until(SERVING)
+        server.ending.leave()
+        await watched.until(NOT_SERVING)
+        stub: Any = query_pb2_grpc.QueryableStateStub(channel)
+        asked = query_pb2.GetKvStateRequest(state_name="last", key_json='"sensor_7"')
+        assert (await stub.GetKvState(asked, timeout=DEADLINE_S)).value_json == "7.0"

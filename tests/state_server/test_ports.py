@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import grpc
+import grpc.aio
 import pytest
 
-from queryable_state.server.ports import EXCLUSIVE_PORT_OPTION, PortSpec, bind, join_address
-from queryable_state.server.settings import StateServerSettings
+from queryable_state.server.grpc_core import GrpcServer
+from queryable_state.server.ports import EXCLUSIVE_PORT_OPTION, PortSpec, bind
+from queryable_state.server.query_server import server_options
+from queryable_state.server.settings import (
+    COORDINATOR_PORTS,
+    PROXY_PORTS,
+    SERVER_PORTS,
+    Limits,
+    StateServerSettings,
+)
+from queryable_state.wire.addresses import join_address
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -55,35 +66,52 @@ def test_a_malformed_spec_is_refused_and_says_how_to_write_one(text: str) -> Non
 
 
 def test_the_first_free_port_of_a_spec_is_taken(server: grpc.Server, taken_port: int) -> None:
-    spec = PortSpec.parse(f"{taken_port},0")
-    port = bind(server.add_insecure_port, spec, "127.0.0.1", what="query port", strict=True)
-    assert port not in (0, taken_port)
+    spec = PortSpec.parse(f"{taken_port}-{taken_port + 20}")
+    port = bind(server.add_insecure_port, spec, "127.0.0.1", what="query port")
+    assert taken_port < port <= taken_port + 20
 
 
-def test_any_free_port_follows_an_exhausted_spec_and_is_logged(
+def test_a_zero_is_any_free_port_and_a_warning_says_which_one_was_taken(
     server: grpc.Server, taken_port: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    spec = PortSpec.parse(str(taken_port))
+    spec = PortSpec.parse(f"{taken_port},0", "--port")
     port = bind(server.add_insecure_port, spec, "127.0.0.1", what="query port")
     assert port not in (0, taken_port)
-    assert f"127.0.0.1:{port}" in caplog.text
+    [warned] = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert f"port {taken_port} is taken" in warned.message
+    assert f"127.0.0.1:{port}" in warned.message
+    assert "--port" in warned.message
 
 
-def test_a_strict_spec_that_is_exhausted_is_a_typed_error(
-    server: grpc.Server, taken_port: int
+def test_every_default_names_any_free_port_last() -> None:
+    for defaults in (SERVER_PORTS, PROXY_PORTS, COORDINATOR_PORTS):
+        assert PortSpec.parse(defaults).ports[-1] == 0
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0.0.0.0", "::"])
+def test_a_stated_port_that_is_taken_is_a_typed_error(
+    server: grpc.Server, taken_port: int, host: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    spec = PortSpec.parse(str(taken_port))
-    with pytest.raises(InvalidRequestError, match=rf"query port.*{taken_port}.*free"):
-        bind(server.add_insecure_port, spec, "127.0.0.1", what="query port", strict=True)
-
-
-def test_a_port_that_is_taken_is_left_without_a_word_on_the_terminal(
-    server: grpc.Server, taken_port: int, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """gRPC writes to the process's stderr itself about a port it cannot have."""
-    for host in ("127.0.0.1", "localhost", "0.0.0.0"):
-        bind(server.add_insecure_port, PortSpec.parse(str(taken_port)), host, what="query port")
+    """gRPC writes to the process's stderr itself about a port it cannot have; nothing is asked."""
+    spec = PortSpec.parse(str(taken_port), "--port")
+    with pytest.raises(InvalidRequestError, match=rf"query port: --port is '{taken_port}'.*range"):
+        bind(server.add_insecure_port, spec, host, what="query port")
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="no IPv6 here")
+@pytest.mark.parametrize(("host", "strangers"), [("0.0.0.0", "::"), ("127.0.0.1", "::1")])
+def test_a_port_taken_on_ipv6_alone_is_taken(
+    server: grpc.Server, host: str, strangers: str
+) -> None:
+    """`localhost` is the stranger's otherwise, and `127.0.0.1` ours."""
+    with socket.socket(socket.AF_INET6) as listener:
+        listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listener.bind((strangers, 0))
+        listener.listen()
+        spec = PortSpec.parse(str(listener.getsockname()[1]))
+        with pytest.raises(InvalidRequestError, match="no port of it is free"):
+            bind(server.add_insecure_port, spec, host, what="query port")
 
 
 def test_a_port_lost_to_another_between_look_and_bind_is_passed_over(
@@ -100,8 +128,18 @@ def test_a_port_lost_to_another_between_look_and_bind_is_passed_over(
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    assert bind(add_port, PortSpec.parse(str(port)), "127.0.0.1", what="query port")
+    assert bind(add_port, PortSpec.parse(f"{port},0"), "127.0.0.1", what="query port")
     assert asked == [f"127.0.0.1:{port}", "127.0.0.1:0"]
+
+
+async def test_no_two_servers_of_ours_share_a_port() -> None:
+    """gRPC's default lets them, and each connection goes to one of the two by chance."""
+    options = server_options(Limits())
+    for make in (lambda: grpc.aio.server(options=options), lambda: GrpcServer(options)):
+        first, second = make(), make()
+        port = first.add_insecure_port("127.0.0.1:0")
+        with pytest.raises(RuntimeError):
+            second.add_insecure_port(f"127.0.0.1:{port}")
 
 
 def test_a_host_that_is_not_this_machines_is_a_typed_error(server: grpc.Server) -> None:

@@ -109,6 +109,7 @@ def test_the_secret_is_random_where_none_is_set_and_never_shown() -> None:
         ("parallelism", "129", "over max_parallelism 128"),
         ("proxy_ports", "70000", r"spark\.queryable_state\.proxy_ports"),
         ("frame_ports", "any", r"spark\.queryable_state\.frame_ports"),
+        ("frame_ports", "9070", r"spark\.queryable_state\.frame_ports.*two frame ports"),
     ],
 )
 def test_a_wrong_setting_is_named(key: str, value: str, text: str) -> None:

@@ -69,6 +69,15 @@ def _json(explained: Explanation, shown: ShownState) -> dict[str, Any]:
         "owner_address": explained.owner_address,
         "placement_version": explained.placement_version,
         "hops": explained.hops,
+        "connections": [
+            {
+                "address": connection.address,
+                "server_id": connection.server_id,
+                "transport": connection.transport,
+                "frame_problem": connection.frame_problem,
+            }
+            for connection in explained.connections
+        ],
         "server_us": explained.server_us,
         "total_us": explained.total_us,
         "steps": [
@@ -103,6 +112,7 @@ def _lines(explained: Explanation, shown: ShownState) -> list[str]:
         *lines,
         place,
         owner if explained.owner_id else "nobody owns it at the moment",
+        *(f"connection: {connection}" for connection in explained.connections),
         "",
         *steps,
         "",

@@ -2,6 +2,7 @@
 
 from queryable_state.client._arguments import ReadOptions
 from queryable_state.client._client import QueryableStateClient
+from queryable_state.client._connection_info import ConnectionInfo
 from queryable_state.client._consistency import Consistency
 from queryable_state.client._elements import MapEntry, Presence, Size
 from queryable_state.client._errors import ClientClosedError
@@ -47,6 +48,7 @@ __all__ = [
     "AmbiguousJobError",
     "AuthenticationError",
     "ClientClosedError",
+    "ConnectionInfo",
     "Consistency",
     "CorruptDataError",
     "DescriptorMismatchError",

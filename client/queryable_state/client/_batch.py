@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 Failure = tuple[list[int], QueryableStateError]
 
+# Batches that wait are joined when their deadlines are this near.
+_JOIN_S = 0.02
+
 
 class Batch:
     """Keys of one lane with one deadline.
@@ -79,6 +82,23 @@ class Batch:
         """Whether it makes room for one more batch in flight at `peer`."""
         self.timer: asyncio.TimerHandle | None = None
         self.done = False
+
+    def takes(self, other: Batch, most_keys: int) -> bool:
+        """Takes the keys of another batch that waits behind this one, if they are alike."""
+        if (
+            self.lane is not other.lane
+            or self.codecs is not other.codecs
+            or self.done
+            or self.pending is not None
+            or self.attempts
+            or other.attempts
+            or len(self.keys) + len(other.keys) > most_keys
+            or other.deadline - self.deadline >= _JOIN_S
+        ):
+            return False
+        self.keys.extend(other.keys)
+        self.waiters = self.waiters.joined(other.waiters)
+        return True
 
     def request(self, query_id: int, placement_version: int, state_id: int, now: float) -> bytes:
         """The frame that asks for the keys."""

@@ -18,6 +18,7 @@ from queryable_state.v1 import query_pb2
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from queryable_state.client._connection_info import ConnectionInfo
     from queryable_state.client._explanation import Explanation
 
 __all__ = ["DEFAULT_PORT", "DEFAULT_TIMEOUT_S", "QueryableStateClient"]
@@ -110,6 +111,10 @@ class QueryableStateClient(KeyLookups):
         """
         lane = self._lane(job, state_name, options)
         return await ExplainedLookup(self._dispatcher(), lane, key).explain()
+
+    def connections(self) -> tuple[ConnectionInfo, ...]:
+        """How look-ups go to each server now, the given one first; nothing is asked for that."""
+        return self._dispatcher().peers.connections()
 
     async def describe_state(
         self, job: Job, state_name: str, *, timeout_s: float | None = None

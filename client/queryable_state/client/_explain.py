@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from queryable_state.client._peer import Peer
     from queryable_state.wire.located_state import LocatedState
 
+_CONNECTED_WITHIN_S = 1.0
+
 
 class ExplainedLookup:
     """One look-up of one key, asked of whom a query for it would be asked, and the way to it."""
@@ -70,7 +72,12 @@ class ExplainedLookup:
                 if answer is None:
                     assert refusal is not None
                     raise refusal
-                return self._explanation(answer, refusal)
+                total_us = self._us()
+                # A client that was just made is still about to connect to those it will ask.
+                await self._dispatcher.peers.settled(
+                    max(0.0, min(_CONNECTED_WITHIN_S, deadline - loop.time()))
+                )
+                return self._explanation(answer, refusal, total_us)
             attempts += 1
             await asyncio.sleep(delay)
             if wants_placement(refusal):
@@ -109,7 +116,10 @@ class ExplainedLookup:
         return await self._dispatcher.peers.explain(peer, request, timeout_s=max(0.0, timeout_s))
 
     def _explanation(
-        self, answer: query_pb2.ExplainKvStateResponse, refusal: QueryableStateError | None
+        self,
+        answer: query_pb2.ExplainKvStateResponse,
+        refusal: QueryableStateError | None,
+        total_us: int,
     ) -> Explanation:
         handle = self._lane.handle
         located, codecs = handle.located, handle.codecs
@@ -134,8 +144,9 @@ class ExplainedLookup:
             owner_address=answer.owner_address,
             placement_version=answer.placement_version,
             steps=(*self._steps, *(ExplainStep.from_proto(step) for step in answer.steps)),
+            connections=self._dispatcher.peers.connections(),
             server_us=answer.total_us,
-            total_us=self._us(),
+            total_us=total_us,
         )
 
     def _placement(self) -> int:

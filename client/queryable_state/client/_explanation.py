@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 from queryable_state.client._info import Role, role_of
 
 if TYPE_CHECKING:
+    from queryable_state.client._connection_info import ConnectionInfo
     from queryable_state.client._state import KvState
     from queryable_state.v1 import query_pb2
     from queryable_state.wire.errors import QueryableStateError
@@ -97,6 +98,9 @@ class Explanation:
     steps: tuple[ExplainStep, ...]
     """The client's first; those of servers in the order they were begun."""
 
+    connections: tuple[ConnectionInfo, ...]
+    """How look-ups of this client go to each server, the given one first."""
+
     server_us: int
     """Microseconds from the arrival of the request at the server asked to its answer."""
 
@@ -114,5 +118,6 @@ class Explanation:
             f"key group {self.key_group}, subtask {self.subtask} of {self.operator_uid}, "
             f"owner {self.owner_id} at {self.owner_address}"
         )
-        lines = [f"{self.key!r}: {outcome}", where, *(f"  {step}" for step in self.steps)]
+        how = "connections: " + "; ".join(map(str, self.connections))
+        lines = [f"{self.key!r}: {outcome}", where, how, *(f"  {step}" for step in self.steps)]
         return "\n".join([*lines, f"  in all {self.total_us} us"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc.aio
@@ -12,12 +13,14 @@ from queryable_state.client._peer import Peer
 from queryable_state.client._retries import delay_s, is_transient
 from queryable_state.client._scan_call import ScanCall
 from queryable_state.wire.errors import QueryableStateError, QueryTimeoutError, RetryLaterError
+from queryable_state.wire.frame_ports import FramePorts
 from queryable_state.wire.grpc_stream import is_being_cancelled
 from queryable_state.wire.status import ERROR_METADATA, error_from_call
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
+    from queryable_state.client._connection_info import ConnectionInfo
     from queryable_state.client._dispatcher import Dispatcher
     from queryable_state.client._handle import StateHandle
     from queryable_state.v1 import query_pb2
@@ -42,7 +45,14 @@ class Peers:
         self._dispatcher = dispatcher
         self._client = client
         self._direct = direct
-        self._home = Peer(dispatcher, home, client, max_backoff_s=_HOME_BACKOFF_S)
+        self._frame_ports = FramePorts()
+        self._home = Peer(
+            dispatcher,
+            home,
+            client,
+            max_backoff_s=_HOME_BACKOFF_S,
+            frame_ports=self._frame_ports,
+        )
         self._by_address = {home: self._home}
         self._closed = False
 
@@ -51,15 +61,35 @@ class Peers:
         if not self._direct or not owner.address:
             return self._home
         peer = self._by_address.get(owner.address)
-        if peer is None:
+        if peer is None or peer.server_id not in ("", owner.server_id):
+            if peer is not None:
+                # Another server listens there now, or did when this one was found.
+                peer.retire()
             peer = Peer(
-                self._dispatcher, owner.address, self._client, max_backoff_s=_OWNER_BACKOFF_S
+                self._dispatcher,
+                owner.address,
+                self._client,
+                max_backoff_s=_OWNER_BACKOFF_S,
+                frame_ports=self._frame_ports,
+                server_id=owner.server_id,
             )
             self._by_address[owner.address] = peer
         if peer.is_ready:
             return peer
         peer.connect()
         return self._home
+
+    def connections(self) -> tuple[ConnectionInfo, ...]:
+        """How look-ups go to each server now; home comes first."""
+        return tuple(peer.info for peer in self._by_address.values())
+
+    async def settled(self, timeout_s: float) -> None:
+        """Waits for attempts to connect that are under way, at most so long."""
+        self._home.connect()
+        peers = tuple(self._by_address.values())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await asyncio.gather(*(peer.connected() for peer in peers))
 
     def keep(self, handles: Iterable[StateHandle]) -> None:
         """Closes the connections to those who own nothing of these states any more."""

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 # Somebody else may have the answer, or the state another id.
 _RELOCATE = frozenset({Reason.NOT_OWNER, Reason.LEASE_EXPIRED, Reason.NO_OWNER, Reason.UNAVAILABLE})
+# Another server answers now, if there is one: the placement is as it was.
+_ELSEWHERE = frozenset({Reason.STOPPING})
 # An owner that is BEHIND has waited for its commit nearly as long as the caller would.
 _WAIT = frozenset({Reason.OVERLOADED})
 
@@ -21,7 +23,7 @@ _LONGEST_DELAY_S = 0.5
 
 def is_transient(error: QueryableStateError) -> bool:
     """Whether the same call may succeed later."""
-    return error.reason in _RELOCATE or error.reason in _WAIT
+    return error.reason in _RELOCATE or error.reason in _WAIT or error.reason in _ELSEWHERE
 
 
 def wants_placement(error: QueryableStateError) -> bool:

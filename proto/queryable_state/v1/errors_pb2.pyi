@@ -64,6 +64,8 @@ class _ReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Reason.ValueTy
     """Ask again with more time, or find out what was slow."""
     VERSION_GONE: _Reason.ValueType  # 27
     """Begin again at a newer version: the asked one is folded away."""
+    STOPPING: _Reason.ValueType  # 28
+    """Ask another server at once: this one is about to end, and takes nothing more."""
     STATE_LOST: _Reason.ValueType  # 40
     """Ask an operator: state before `complete_since_batch` is gone. A query may
     accept that with `allow_incomplete`.
@@ -141,6 +143,8 @@ DEADLINE_EXCEEDED: Reason.ValueType  # 26
 """Ask again with more time, or find out what was slow."""
 VERSION_GONE: Reason.ValueType  # 27
 """Begin again at a newer version: the asked one is folded away."""
+STOPPING: Reason.ValueType  # 28
+"""Ask another server at once: this one is about to end, and takes nothing more."""
 STATE_LOST: Reason.ValueType  # 40
 """Ask an operator: state before `complete_since_batch` is gone. A query may
 accept that with `allow_incomplete`.

@@ -469,6 +469,7 @@ class StreamKvStateResponse(_message.Message):
     HELLO_FIELD_NUMBER: _builtins.int
     ANSWER_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
+    GO_AWAY_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def hello(self) -> Global___ServerHello:
         """First frame, and only there."""
@@ -481,18 +482,25 @@ class StreamKvStateResponse(_message.Message):
         with a status instead.
         """
 
+    @_builtins.property
+    def go_away(self) -> _errors_pb2.Error:
+        """The server is about to end (reason STOPPING). It still answers this stream for its grace
+        time; ask another server from here on, and end the stream once everything is answered.
+        """
+
     def __init__(
         self,
         *,
         hello: Global___ServerHello | None = ...,
         answer: Global___Answer | None = ...,
         error: _errors_pb2.Error | None = ...,
+        go_away: _errors_pb2.Error | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "error", b"error", "frame", b"frame", "hello", b"hello"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "error", b"error", "frame", b"frame", "go_away", b"go_away", "hello", b"hello"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "error", b"error", "frame", b"frame", "hello", b"hello"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "error", b"error", "frame", b"frame", "go_away", b"go_away", "hello", b"hello"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_frame: _TypeAlias = _typing.Literal["hello", "answer", "error"]  # noqa: Y015
+    _WhichOneofReturnType_frame: _TypeAlias = _typing.Literal["hello", "answer", "error", "go_away"]  # noqa: Y015
     _WhichOneofArgType_frame: _TypeAlias = _typing.Literal["frame", b"frame"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_frame) -> _WhichOneofReturnType_frame | None: ...
 

@@ -265,6 +265,7 @@ _CLASSES: dict[errors_pb2.Reason.ValueType, type[QueryableStateError]] = {
     Reason.BEHIND: RetryLaterError,
     Reason.OVERLOADED: RetryLaterError,
     Reason.UNAVAILABLE: RetryLaterError,
+    Reason.STOPPING: RetryLaterError,
     Reason.DEADLINE_EXCEEDED: QueryTimeoutError,
     Reason.VERSION_GONE: VersionGoneError,
     Reason.STATE_LOST: StateLostError,

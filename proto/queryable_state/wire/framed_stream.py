@@ -25,6 +25,8 @@ _ERROR_TAG = (query_pb2.StreamKvStateResponse.ERROR_FIELD_NUMBER << 3 | 2).to_by
 class FramedStream(asyncio.Protocol):
     """One open stream; a `QueryStream`."""
 
+    transport = "frames"
+
     def __init__(
         self,
         address: str,

@@ -56,7 +56,9 @@ async def open_call(
 
 
 class GrpcStream:
-    """One call that `open_call` opened; a `QueryStream`."""
+    """One call that `open_call` opened; a `SlowStream`."""
+
+    transport = "grpc"
 
     def __init__(
         self,
@@ -76,6 +78,7 @@ class GrpcStream:
         self._wake: asyncio.Future[None] | None = None
         self._loop = asyncio.get_running_loop()
         self._ended = False
+        self._finishing = False
         # Let go of at the end: a cancelled task keeps what it was at, and with it the connection,
         # until the next garbage collection.
         self._tasks: tuple[asyncio.Task[None], ...] = (
@@ -86,11 +89,12 @@ class GrpcStream:
     def send(self, frame: bytes) -> None:
         """Sends a serialized `StreamKvStateRequest` after those before it; never blocks."""
         self._outbox.append(frame)
-        wake = self._wake
-        if wake is not None:
-            self._wake = None
-            if not wake.done():
-                wake.set_result(None)
+        self._wake_writer()
+
+    def finish(self) -> None:
+        """Sends nothing more; the stream ends, without a word to `on_end`, when all is answered."""
+        self._finishing = True
+        self._wake_writer()
 
     async def aclose(self) -> None:
         """Cancels the call and waits until nothing of it runs."""
@@ -98,6 +102,11 @@ class GrpcStream:
         tasks = self._release()
         self._call.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _wake_writer(self) -> None:
+        wake, self._wake = self._wake, None
+        if wake is not None and not wake.done():
+            wake.set_result(None)
 
     def _release(self) -> list[asyncio.Task[None]]:
         """Cancels the tasks but the current one."""
@@ -132,7 +141,11 @@ class GrpcStream:
         except QueryableStateError as error:
             self._end(error)
             return
-        self._end(gone(self._address, "ended the stream"))
+        if self._finishing:
+            self._ended = True
+            self._release()
+        else:
+            self._end(gone(self._address, "ended the stream"))
 
     async def _write(self) -> None:
         write, outbox = self._call.write, self._outbox
@@ -140,6 +153,9 @@ class GrpcStream:
             while True:
                 while outbox:
                     await write(outbox.popleft())
+                if self._finishing:
+                    await self._call.done_writing()
+                    return
                 self._wake = self._loop.create_future()
                 await self._wake
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError, grpc.aio.UsageError):

@@ -29,6 +29,7 @@ _STATUS = {
     Reason.BEHIND: grpc.StatusCode.UNAVAILABLE,
     Reason.OVERLOADED: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Reason.UNAVAILABLE: grpc.StatusCode.UNAVAILABLE,
+    Reason.STOPPING: grpc.StatusCode.UNAVAILABLE,
     Reason.DEADLINE_EXCEEDED: grpc.StatusCode.DEADLINE_EXCEEDED,
     Reason.VERSION_GONE: grpc.StatusCode.OUT_OF_RANGE,
     Reason.STATE_LOST: grpc.StatusCode.DATA_LOSS,

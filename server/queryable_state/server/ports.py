@@ -1,4 +1,8 @@
-"""Ports as people state them: a port, a range, a list; then any free one, always logged."""
+"""Port settings: a port, a range or a list, and listening on the first free port of it.
+
+A setting is a promise: where none of its ports is free, that is an error. Only a 0 in it stands
+for any free port, as in the defaults ("9069,0").
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from queryable_state.wire.addresses import join_address
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -18,6 +23,13 @@ _log = logging.getLogger(__name__)
 # Two of our processes on one port would share its connections at random.
 EXCLUSIVE_PORT_OPTION = ("grpc.so_reuseport", 0)
 
+SETTING_PREFIX = "spark.queryable_state."
+"""Of the settings by which an application names the ports of its servers."""
+
+
+# Addresses that one name stands for: a client of `localhost` may try IPv6 first.
+_ALIKE = (("0.0.0.0", "::"), ("127.0.0.1", "::1"))
+
 
 @dataclass(frozen=True)
 class PortSpec:
@@ -25,6 +37,8 @@ class PortSpec:
 
     ports: tuple[int, ...]
     text: str
+    what: str = "port"
+    """The setting or flag that names the ports, for log and errors."""
 
     @classmethod
     def parse(cls, text: str, what: str = "port") -> PortSpec:
@@ -39,7 +53,7 @@ class PortSpec:
                     "write the lower port first, as in 9067-9077"
                 )
             ports.extend(range(low, high + 1))
-        return cls(tuple(dict.fromkeys(ports)), str(text))
+        return cls(tuple(dict.fromkeys(ports)), str(text), what)
 
 
 def _port(piece: str, text: str, what: str) -> int:
@@ -51,56 +65,66 @@ def _port(piece: str, text: str, what: str) -> int:
     return int(piece)
 
 
-def frame_ports(text: str) -> PortSpec | None:
-    """The ports of a `frame_ports` setting; None where it is empty."""
-    return PortSpec.parse(text, "frame port") if text else None
+def frame_ports(text: str, what: str = "frame port") -> PortSpec | None:
+    """The ports of a `frame_ports` setting; None if it is empty."""
+    return PortSpec.parse(text, what) if text else None
 
 
-def join_address(host: str, port: int) -> str:
-    """HOST:PORT, an IPv6 address in brackets."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def bind(
-    add_port: Callable[[str], int], spec: PortSpec, host: str, *, what: str, strict: bool = False
-) -> int:
+def bind(add_port: Callable[[str], int], spec: PortSpec, host: str, *, what: str) -> int:
     """Binds the first free port of `spec` on `host` and returns it.
 
     `add_port` is a gRPC server's `add_insecure_port`, sync or asyncio, of a server made with
-    `EXCLUSIVE_PORT_OPTION`, or fails like it: 0 or `RuntimeError` where a port is taken. Falls
-    back to any free port unless `strict`; `what` names the listener in log and errors.
+    `EXCLUSIVE_PORT_OPTION`, or fails like it: 0 or `RuntimeError` if a port is taken. `what`
+    names the listener. Raises `InvalidRequestError` if every port of `spec` is taken. A 0 that
+    comes after other ports is a fallback, and logged as a WARNING.
     """
+    taken: list[int] = []
     for port in spec.ports:
         # gRPC complains on the process's stderr about a port it cannot have. Whoever takes the
         # port after this look makes it complain, and fail, all the same.
         bound = 0 if _is_taken(host, port) else _try(add_port, host, port)
-        if bound:
+        if bound and taken and not port:
+            _log.warning(
+                "%s: port %s is taken on %s: listens on %s instead; free the port, or set %s",
+                what,
+                _numbers(taken),
+                host,
+                join_address(host, bound),
+                spec.what,
+            )
+        elif bound:
             _log.info("%s listens on %s", what, join_address(host, bound))
+        if bound:
             return bound
-    if strict:
-        raise InvalidRequestError(
-            f"{what}: no port of {spec.text!r} is free on {host}; free one, "
-            "state more ports, or allow any free port by ports_strict = false"
-        )
-    bound = _try(add_port, host, 0)
-    if not bound:
-        raise InvalidRequestError(
-            f"{what}: cannot listen on {host!r}; set its host to an address of this machine"
-        )
-    _log.warning(
-        "%s: no port of %r is free on %s; listens on %s",
-        what,
-        spec.text,
-        host,
-        join_address(host, bound),
+        if not port:
+            raise InvalidRequestError(
+                f"{what}: cannot listen on {host!r}; set its host to an address of this machine"
+            )
+        taken.append(port)
+    raise InvalidRequestError(
+        f"{what}: {spec.what} is {spec.text!r}, and no port of it is free on {host} (another "
+        f"process has it, or this user may not use it; `ss -ltnp` shows who listens). End that "
+        f"process, or state another port, or a range: processes of one machine, such as its "
+        f"executors, need a port each. {spec.text},0 takes any free port instead"
     )
-    return bound
+
+
+def _numbers(ports: list[int]) -> str:
+    """Ports for a log line: the first few of them."""
+    return ", ".join(map(str, ports[:4])) + (f" to {ports[-1]}" if len(ports) > 4 else "")
 
 
 def _is_taken(host: str, port: int) -> bool:
     """Whether the port is somebody else's, or forbidden to this user, on an address of `host`."""
     if not port:
         return False
+    # gRPC is content with IPv4 where another process has the port on IPv6, and clients of
+    # `localhost` are answered by that one.
+    hosts = next((alike for alike in _ALIKE if host in alike), (host,))
+    return any(_is_taken_on(each, port) for each in hosts)
+
+
+def _is_taken_on(host: str, port: int) -> bool:
     try:
         addresses = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | socket.AI_NUMERICSERV
@@ -113,6 +137,9 @@ def _is_taken(host: str, port: int) -> bool:
             with socket.socket(family, kind, protocol) as probe:
                 # As gRPC does: connections that linger after their listener do not count.
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if family == socket.AF_INET6:
+                    # IPv4 is looked at by itself.
+                    probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
                 probe.bind(address)
         except OSError as refusal:
             if refusal.errno in (errno.EADDRINUSE, errno.EACCES):

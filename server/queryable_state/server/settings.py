@@ -19,6 +19,12 @@ COORDINATOR_PORT = 6123
 SERVER_LOG = "server.log"
 
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
+# The default port, or any free one if it is taken. What a user sets has no such way out.
+SERVER_PORTS = f"{SERVER_PORT},0"
+PROXY_PORTS = f"{PROXY_PORT},0"
+COORDINATOR_PORTS = f"{COORDINATOR_PORT},0"
+
+LAME_DUCK_S = 5.0
 
 Backend = Literal["heap", "rocksdb"]
 BACKENDS: tuple[Backend, ...] = ("heap", "rocksdb")
@@ -143,11 +149,11 @@ class StateServerSettings:
     advertised_host: str = ""
     """Name or address others reach the server by; empty: `host`."""
 
-    query_ports: str = str(SERVER_PORT)
-    """Port, range or list for the state this server owns."""
+    query_ports: str = SERVER_PORTS
+    """Port, range or list for the state this server owns; a 0 in it: any free port."""
 
-    proxy_ports: str = str(PROXY_PORT)
-    """Port, range or list for all state."""
+    proxy_ports: str = PROXY_PORTS
+    """Port, range or list for all state; a 0 in it: any free port."""
 
     frame_ports: str = "0"
     """Port, range or list where streams of queries go without gRPC; 0: any free port; empty: they
@@ -155,9 +161,6 @@ class StateServerSettings:
 
     backend_ports: str = "0"
     """Port, range or list for tasks and the coordinator; 0: any free port."""
-
-    ports_strict: bool = False
-    """Fail where no port of a spec is free, instead of taking any free port."""
 
     backend: Backend = "heap"
     """Where the state lives."""
@@ -183,6 +186,10 @@ class StateServerSettings:
 
     orphan_timeout_s: float = 120.0
     """How long a server that cannot reach its coordinator lives on."""
+
+    lame_duck_s: float = LAME_DUCK_S
+    """How long a server that gets SIGTERM answers on while its health is NOT_SERVING; at least what
+    load balancers and clients take to look at it. 0: not at all."""
 
     drain_timeout_s: float = 10.0
     """How long calls in flight may take when the server stops."""
@@ -225,11 +232,8 @@ class CoordinatorSettings:
     advertised_host: str = ""
     """Name or address others reach the coordinator by; empty: `host`."""
 
-    ports: str = str(COORDINATOR_PORT)
-    """Port, range or list."""
-
-    ports_strict: bool = False
-    """Fail where no port of the spec is free, instead of taking any free port."""
+    ports: str = COORDINATOR_PORTS
+    """Port, range or list; a 0 in it: any free port."""
 
     lease_ms: int = 5_000
     """How long a state server may act as owner without a new lease."""
@@ -279,20 +283,21 @@ class ProxySettings:
     advertised_host: str = ""
     """Name or address others reach the proxy by; empty: `host`."""
 
-    ports: str = str(PROXY_PORT)
-    """Port, range or list."""
+    ports: str = PROXY_PORTS
+    """Port, range or list; a 0 in it: any free port."""
 
     frame_ports: str = "0"
     """Port, range or list where streams of queries go without gRPC; 0: any free port; empty: they
     stay on gRPC."""
 
-    ports_strict: bool = False
-    """Fail where no port of the spec is free, instead of taking any free port."""
-
     limits: Limits = field(default_factory=Limits)
 
     default_deadline_ms: int = 10_000
     """How long a query without a deadline of its own may take."""
+
+    lame_duck_s: float = LAME_DUCK_S
+    """How long a proxy that gets SIGTERM answers on while its health is NOT_SERVING; at least what
+    load balancers and clients take to look at it. 0: not at all."""
 
     drain_timeout_s: float = 10.0
     """How long calls in flight may take when the proxy stops."""

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 from queryable_state.server.ports import PortSpec
 from queryable_state.server.settings import (
-    COORDINATOR_PORT,
-    PROXY_PORT,
-    SERVER_PORT,
+    COORDINATOR_PORTS,
+    LAME_DUCK_S,
+    PROXY_PORTS,
+    SERVER_PORTS,
     Limits,
     LogSettings,
 )
@@ -52,21 +53,20 @@ class EnvironmentSettings(DurabilitySettings):
     coordinator_host: str = ""
     """Name others reach the coordinator by; empty: `spark.driver.host`."""
 
-    coordinator_ports: str = str(COORDINATOR_PORT)
-    """Port, range or list; then any free port."""
+    coordinator_ports: str = COORDINATOR_PORTS
+    """Port, range or list; a 0 in it: any free port. None free: the application does not start."""
 
-    server_ports: str = str(SERVER_PORT)
-    """Port, range or list for the queries a state server answers from its own state."""
+    server_ports: str = SERVER_PORTS
+    """Port, range or list for the queries a state server answers from its own state; a 0 in it: any
+    free port. None free: tasks fail. Executors of one machine need a port each."""
 
-    proxy_ports: str = str(PROXY_PORT)
-    """Port, range or list for the queries a state server answers or passes on."""
+    proxy_ports: str = PROXY_PORTS
+    """Port, range or list for the queries a state server answers or passes on; as
+    `server_ports`."""
 
     frame_ports: str = "0"
     """Port, range or list where a state server takes streams of queries without gRPC, one for each
     of the two above; 0: any free port; empty: they stay on gRPC."""
-
-    ports_strict: bool = False
-    """Fail where no port of a list is free, instead of taking any free port."""
 
     secret: str = field(default="", repr=False)
     """Wanted on every call between the parts of the application; empty: a random one. Executors
@@ -84,6 +84,10 @@ class EnvironmentSettings(DurabilitySettings):
 
     lease_margin_ms: int = 1_000
     """What the coordinator waits beyond an expired lease before it assigns anew."""
+
+    lame_duck_s: float = LAME_DUCK_S
+    """How long a state server that gets SIGTERM answers on while its health is NOT_SERVING; at
+    least what load balancers and clients take to look at it."""
 
     task_timeout_s: float = 60.0
     """How long one step of a task may wait for a state server, retries included."""
@@ -132,7 +136,13 @@ class EnvironmentSettings(DurabilitySettings):
         for ports in ("coordinator_ports", "server_ports", "proxy_ports"):
             PortSpec.parse(getattr(self, ports), CONF_PREFIX + ports)
         if self.frame_ports:
-            PortSpec.parse(self.frame_ports, CONF_PREFIX + "frame_ports")
+            frames = PortSpec.parse(self.frame_ports, CONF_PREFIX + "frame_ports")
+            if len(frames.ports) < 2 and 0 not in frames.ports:
+                raise InvalidRequestError(
+                    f"{frames.what} is {frames.text!r}, and a state server listens on two frame "
+                    "ports, one for its own state and one for its proxy: state a range of two "
+                    "ports for each executor of a machine, or 0 for any free ports"
+                )
 
     @classmethod
     def load(

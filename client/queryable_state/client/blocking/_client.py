@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from queryable_state.client._arguments import Job, ReadOptions
+    from queryable_state.client._connection_info import ConnectionInfo
     from queryable_state.client._elements import MapEntry, Presence, Size
     from queryable_state.client._explanation import Explanation
     from queryable_state.client._listing import JobInfo, StateInfo
@@ -165,6 +166,14 @@ class QueryableStateClient:
     def list_states(self, job: Job = None, *, timeout_s: float | None = None) -> list[StateInfo]:
         """The queryable states of a job, or of all jobs, by job and name."""
         return self._call(self._client.list_states, job, timeout_s=timeout_s)
+
+    def connections(self) -> tuple[ConnectionInfo, ...]:
+        """How look-ups go to each server now, the given one first."""
+
+        async def connections() -> tuple[ConnectionInfo, ...]:
+            return self._client.connections()
+
+        return self._call(connections)
 
     def describe_state(
         self, job: Job, state_name: str, *, timeout_s: float | None = None

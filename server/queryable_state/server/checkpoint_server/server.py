@@ -15,6 +15,7 @@ from queryable_state.server.checkpoint.storage import storage_of
 from queryable_state.server.checkpoint_server.catalog import CheckpointCatalog
 from queryable_state.server.checkpoint_server.engine import CheckpointEngine
 from queryable_state.server.checkpoint_server.loading import CheckpointLoader
+from queryable_state.server.ending import Ending, be_lame_duck
 from queryable_state.server.ports import PortSpec, frame_ports
 from queryable_state.server.query.local_router import LocalRouter
 from queryable_state.server.query.router import ServiceInfo
@@ -39,16 +40,14 @@ class CheckpointServer:
     """Answers `QueryableState` from a checkpoint or savepoint while `async with` lasts.
 
     Entered once all state is loaded and the port is taken: what is not intact shows at once. The
-    checkpoint's files are not needed any more from then on. `stop` may be given to end it from
+    checkpoint's files are not needed any more from then on. `ending` may be given to end it from
     elsewhere.
     """
 
-    def __init__(
-        self, settings: CheckpointServerSettings, *, stop: asyncio.Event | None = None
-    ) -> None:
+    def __init__(self, settings: CheckpointServerSettings, *, ending: Ending | None = None) -> None:
         self.settings = settings
         self.server_id = f"checkpoint-{uuid.uuid4().hex[:12]}"
-        self._stop = asyncio.Event() if stop is None else stop
+        self.ending = Ending() if ending is None else ending
         self._stack = contextlib.AsyncExitStack()
         self._started: tuple[str, Completed] | None = None
 
@@ -63,12 +62,12 @@ class CheckpointServer:
         return self._running()[1]
 
     async def wait_stopped(self) -> None:
-        """Waits until `stop` is set."""
-        await self._stop.wait()
+        """Waits until it is told to stop, or has been a lame duck for its time."""
+        await self.ending.stopping.wait()
 
     async def aclose(self) -> None:
         """Answers what it has read, then ends; idempotent."""
-        self._stop.set()
+        self.ending.stop()
         await self._stack.aclose()
 
     async def __aenter__(self) -> Self:
@@ -94,17 +93,20 @@ class CheckpointServer:
                     default_deadline_ms=settings.default_deadline_ms,
                 ),
             )
-            stack.push_async_callback(server.aclose, settings.drain_timeout_s)
+            stack.push_async_callback(server.aclose, self.ending, settings.drain_timeout_s)
             address = server.bind(
-                PortSpec.parse(settings.ports, "port"),
+                PortSpec.parse(settings.ports, "--port"),
                 settings.host,
-                frames=frame_ports(settings.frame_ports),
+                frames=frame_ports(settings.frame_ports, "--frame-port"),
                 advertised_host=settings.advertised_host,
                 what="checkpoint server port",
-                strict=settings.ports_strict,
             )
             catalog.address = address
             await server.start()
+            server.set_serving(True)
+            duck = asyncio.create_task(be_lame_duck(self.ending, [server], settings.lame_duck_s))
+            stack.push_async_callback(asyncio.wait, [duck])
+            stack.callback(duck.cancel)
             self._started = (address, completed)
             self._stack = stack.pop_all()
         return self
@@ -113,9 +115,9 @@ class CheckpointServer:
         await self.aclose()
 
     async def _unless_stopped(self, loading: Coroutine[Any, Any, _T]) -> _T:
-        """What `loading` gives; ended with `stop`, which may come long before."""
+        """What `loading` gives; given up when the server is to end, which may be long before."""
         task = asyncio.create_task(loading)
-        stopping = asyncio.create_task(self._stop.wait())
+        stopping = asyncio.create_task(self.ending.leaving.wait())
         try:
             await asyncio.wait({task, stopping}, return_when=asyncio.FIRST_COMPLETED)
             if not task.done():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from queryable_state.server.settings import BACKENDS, PROXY_PORT, Limits
+from queryable_state.server.settings import BACKENDS, LAME_DUCK_S, PROXY_PORTS, Limits
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -34,15 +34,12 @@ class CheckpointServerSettings:
     advertised_host: str = ""
     """Name or address others reach the server by; empty: `host`."""
 
-    ports: str = str(PROXY_PORT)
-    """Port, range or list."""
+    ports: str = PROXY_PORTS
+    """Port, range or list; a 0 in it: any free port."""
 
     frame_ports: str = "0"
     """Port, range or list where streams of queries go without gRPC; 0: any free port; empty: they
     stay on gRPC."""
-
-    ports_strict: bool = False
-    """Fail where no port of the spec is free, instead of taking any free port."""
 
     limits: Limits = field(default_factory=Limits)
 
@@ -51,6 +48,10 @@ class CheckpointServerSettings:
 
     default_deadline_ms: int = 10_000
     """How long a query without a deadline of its own may take."""
+
+    lame_duck_s: float = LAME_DUCK_S
+    """How long a server that gets SIGTERM answers on while its health is NOT_SERVING; at least what
+    load balancers and clients take to look at it. 0: not at all."""
 
     drain_timeout_s: float = 10.0
     """How long calls in flight may take when the server stops."""

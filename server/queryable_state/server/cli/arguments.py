@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from queryable_state.server.checkpoint.storage import is_local
 from queryable_state.server.json_settings import json_settings
-from queryable_state.server.settings import COORDINATOR_PORT, LOG_LEVELS, PROXY_PORT
+from queryable_state.server.settings import COORDINATOR_PORT, LAME_DUCK_S, LOG_LEVELS, PROXY_PORTS
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -18,12 +18,12 @@ SECRET_VARIABLE = "QUERYABLE_STATE_SECRET"
 
 
 def add_listening(parser: argparse.ArgumentParser) -> None:
-    """Adds `--port`, `--frame-port` and `--host`."""
+    """Adds `--port`, `--frame-port`, `--host` and `--lame-duck`."""
     parser.add_argument(
         "--port",
-        default=str(PROXY_PORT),
+        default=PROXY_PORTS,
         metavar="SPEC",
-        help="port, range or list: 9069, 9069-9079, 9069,9072; then any free one "
+        help="port, range or list: 9069, 9069-9079, 9069,9072; a 0 in it is any free port "
         "(default: %(default)s)",
     )
     parser.add_argument(
@@ -36,6 +36,23 @@ def add_listening(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--host", default="127.0.0.1", help="address to listen on (default: %(default)s)"
     )
+    parser.add_argument(
+        "--lame-duck",
+        type=float,
+        default=LAME_DUCK_S,
+        metavar="SECONDS",
+        help="after SIGTERM, answer for so long while health says NOT_SERVING: at least what load "
+        "balancers take to notice; SIGINT does without, a second signal ends at once "
+        "(default: %(default)g)",
+    )
+
+
+def lame_duck_s(options: argparse.Namespace) -> float:
+    """The value of `--lame-duck`."""
+    seconds: float = options.lame_duck
+    if not 0 <= seconds < float("inf"):
+        raise InvalidRequestError(f"--lame-duck {seconds:g}: give seconds, 0 or more")
+    return seconds
 
 
 def add_log_level(parser: argparse.ArgumentParser) -> None:

@@ -9,6 +9,7 @@ from queryable_state.server.cli.arguments import (
     add_listening,
     add_log_level,
     coordinator_address,
+    lame_duck_s,
     secret_of,
 )
 from queryable_state.server.cli.serving import run_until_stopped, settle, tune
@@ -17,7 +18,8 @@ from queryable_state.server.settings import COORDINATOR_PORT, ProxySettings
 
 if TYPE_CHECKING:
     import argparse
-    import asyncio
+
+    from queryable_state.server.ending import Ending
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -55,14 +57,15 @@ def _settings(options: argparse.Namespace) -> ProxySettings:
         host=options.host,
         ports=options.port,
         frame_ports=options.frame_port,
+        lame_duck_s=lame_duck_s(options),
     )
 
 
 def _serve(settings: ProxySettings, log_level: str) -> int:
     from queryable_state.server.query.proxy_server import ProxyServer
 
-    async def serve(stop: asyncio.Event) -> None:
-        async with ProxyServer(settings, stop=stop) as proxy:
+    async def serve(ending: Ending) -> None:
+        async with ProxyServer(settings, ending=ending) as proxy:
             # For whoever started it; the log says it, too.
             print(f"proxy at {proxy.address}", flush=True)
             settle()

@@ -8,6 +8,7 @@ from queryable_state.server.cli.arguments import (
     add_listening,
     add_log_level,
     add_storage_options,
+    lame_duck_s,
     storage_options,
     whole_uri,
 )
@@ -17,9 +18,9 @@ from queryable_state.server.settings import BACKENDS
 
 if TYPE_CHECKING:
     import argparse
-    import asyncio
 
     from queryable_state.server.checkpoint_server.settings import CheckpointServerSettings
+    from queryable_state.server.ending import Ending
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -70,6 +71,7 @@ def _run(options: argparse.Namespace) -> int:
             host=options.host,
             ports=options.port,
             frame_ports=options.frame_port,
+            lame_duck_s=lame_duck_s(options),
         ),
         options.log_level,
     )
@@ -78,8 +80,8 @@ def _run(options: argparse.Namespace) -> int:
 def _serve(settings: CheckpointServerSettings, log_level: str) -> int:
     from queryable_state.server.checkpoint_server.server import CheckpointServer
 
-    async def serve(stop: asyncio.Event) -> None:
-        async with CheckpointServer(settings, stop=stop) as server:
+    async def serve(ending: Ending) -> None:
+        async with CheckpointServer(settings, ending=ending) as server:
             metadata = server.completed.metadata
             # For whoever started it; the log says it, too.
             print(

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import os
-import signal
 import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+
+    from queryable_state.server.ending import Ending
 
 
 def tune() -> None:
@@ -34,14 +34,15 @@ def settle() -> None:
 
 
 def run_until_stopped(
-    what: str, serve: Callable[[asyncio.Event], Awaitable[None]], *, log_level: str
+    what: str, serve: Callable[[Ending], Awaitable[None]], *, log_level: str
 ) -> int:
-    """Runs `serve(stop)`; SIGINT and SIGTERM set `stop`. Returns the exit code.
+    """Runs `serve(ending)`, which signals bring to its end. Returns the exit code.
 
     The log goes to stderr; `what` names the process in it.
     """
     import uvloop
 
+    from queryable_state.server.ending import Ending
     from queryable_state.server.loop_watchdog import LoopWatchdog
     from queryable_state.server.process_logs import log_to_stderr
     from queryable_state.server.process_memory import MemoryTrimmer
@@ -49,13 +50,11 @@ def run_until_stopped(
     log_to_stderr(log_level)
 
     async def run() -> None:
-        stop = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        for name in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(name, stop.set)
+        ending = Ending()
+        ending.on_signals()
         with MemoryTrimmer():
             async with LoopWatchdog(what):
-                await serve(stop)
+                await serve(ending)
 
     uvloop.run(run())
     return 0

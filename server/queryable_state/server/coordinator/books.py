@@ -42,6 +42,8 @@ class Books:
         first_state_id: int | None = None,
     ) -> None:
         self.changed = threading.Condition()
+        self.departures = 0
+        """Servers that have said that they go; `changed` is notified of each."""
         self.wall_ms = wall_ms
         self.jobs = JobRegistry()
         self.states = RegistrationTable(first_state_id=first_state_id)

@@ -143,7 +143,7 @@ class Coordinator:
         self._closed = False
 
     def start(self) -> Self:
-        """Opens the port; InvalidRequestError where none is free and the settings are strict."""
+        """Opens the port; raises `InvalidRequestError` if none of the setting is free."""
         with self._lock:
             if self._closed:
                 raise RetryLaterError("this coordinator is closed: make a new one")

@@ -49,6 +49,7 @@ class Leases:
         with books.changed:
             books.now_ms()
             if books.servers.remove(server_id):
+                books.departures += 1
                 books.forget_server(server_id)
 
     def tick(self) -> None:

@@ -9,7 +9,13 @@ import grpc
 
 from queryable_state.internal.v1 import coordinator_pb2_grpc
 from queryable_state.server.coordinator.secret import SecretInterceptor
-from queryable_state.server.ports import EXCLUSIVE_PORT_OPTION, PortSpec, bind, join_address
+from queryable_state.server.ports import (
+    EXCLUSIVE_PORT_OPTION,
+    SETTING_PREFIX,
+    PortSpec,
+    bind,
+)
+from queryable_state.wire.addresses import join_address
 
 if TYPE_CHECKING:
     from queryable_state.server.settings import CoordinatorSettings
@@ -35,7 +41,7 @@ class CoordinatorPort:
     def __init__(
         self, service: coordinator_pb2_grpc.CoordinatorServicer, settings: CoordinatorSettings
     ) -> None:
-        """InvalidRequestError where no port is free and the settings are strict."""
+        """Raises `InvalidRequestError` if no port of the setting is free."""
         self._workers = ThreadPoolExecutor(
             settings.workers, thread_name_prefix="queryable-state-rpc"
         )
@@ -45,10 +51,9 @@ class CoordinatorPort:
         coordinator_pb2_grpc.add_CoordinatorServicer_to_server(service, self._server)
         port = bind(
             self._server.add_insecure_port,
-            PortSpec.parse(settings.ports, "coordinator port"),
+            PortSpec.parse(settings.ports, SETTING_PREFIX + "coordinator_ports"),
             settings.host,
             what="coordinator",
-            strict=settings.ports_strict,
         )
         self.address = join_address(settings.advertised_host or settings.host, port)
         """HOST:PORT for state servers and proxies."""

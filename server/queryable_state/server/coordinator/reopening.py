@@ -135,14 +135,29 @@ class Reopening:
         """Opens nothing more; may be repeated."""
         with self._lock:
             self._stopping.set()
+            with self._books.changed:
+                self._books.changed.notify_all()
         for thread in self._threads:
             thread.join()
 
     def _keep_open(self, run: _Run) -> None:
         pause_s: float | None = 0.0
-        while pause_s is not None and not self._stopping.wait(pause_s):
+        departures = 0
+        while pause_s is not None:
+            departures = self._wait(pause_s, departures)
+            if self._stopping.is_set():
+                break
             pause_s = self._look(run)
         self._over(run)
+
+    def _wait(self, pause_s: float, departures: int) -> int:
+        """Waits until the next look: a server that says that it goes is not waited out."""
+        books = self._books
+        with books.changed:
+            books.changed.wait_for(
+                lambda: self._stopping.is_set() or books.departures != departures, pause_s
+            )
+            return books.departures
 
     def _look(self, run: _Run) -> float | None:
         """Opens what is to be opened now; answers when to look again. None: never."""

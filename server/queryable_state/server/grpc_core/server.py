@@ -23,7 +23,7 @@ from queryable_state.wire.errors import QueryableStateError, shown
 from queryable_state.wire.status import status_of, trailing_metadata
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from queryable_state.server.grpc_core.server_call import Metadata
     from queryable_state.server.turns import Turns
@@ -54,8 +54,10 @@ class GrpcServer:
         *,
         budgets: ClientBudgets | None = None,
         read_timeout_s: float = 10.0,
+        endless: Collection[str] = (),
     ) -> None:
-        """`budgets`: of the process; None: some of its own."""
+        """`budgets`: of the process; None: some of its own. `endless`: full names of methods whose
+        calls nobody waits for when the server stops."""
         budgets = budgets or ClientBudgets(_ANSWER_BYTES)
         self._turns = budgets.turns
         self._server: Any = cygrpc.Server(tuple(options), False)
@@ -68,7 +70,10 @@ class GrpcServer:
         self._unsent = UnsentAnswers(budgets.answers)
         self._sweep: asyncio.TimerHandle | None = None
         self._calls: set[asyncio.Task[None]] = set()
+        self._endless = frozenset(endless)
+        self._endless_calls: set[asyncio.Task[None]] = set()
         self._serving = False
+        self._shutting_down = False
         self._ended = False
 
     def add_generic_rpc_handlers(self, handlers: Iterable[grpc.GenericRpcHandler]) -> None:
@@ -97,19 +102,33 @@ class GrpcServer:
         self._expect_call()
         self._sweep_calls()
 
-    async def stop(self, grace_s: float) -> None:
-        """Takes no more calls, waits so long for those there are, cancels the rest. Idempotent."""
+    def shut_down(self) -> None:
+        """Gives up its ports and takes no more calls; those there are go on. Idempotent."""
         if not self._serving:
             return
         self._serving = False
+        self._shutting_down = True
         if self._sweep is not None:
             self._sweep.cancel()
         hand = self._completions.hand
         self._server.shutdown(
             self._completions.queue, lambda _event: hand(self._shut_down.set_result, None)
         )
-        if self._calls:
-            await asyncio.wait(self._calls, timeout=grace_s)
+
+    async def idle(self) -> None:
+        """Returns once every call has ended, but for the endless ones."""
+        while ending := self._calls - self._endless_calls:
+            await asyncio.wait(ending)
+
+    async def stop(self, grace_s: float) -> None:
+        """Takes no more calls, waits so long for those there are, cancels the rest. Idempotent."""
+        self.shut_down()
+        if not self._shutting_down:
+            return
+        self._shutting_down = False
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(grace_s):
+                await self.idle()
         self._server.cancel_all_calls()
         # The core shuts down when its connections are gone; calls may still be on their way here.
         await self._shut_down
@@ -185,6 +204,9 @@ class GrpcServer:
         task = call.task = self._loop.create_task(_answer(call, self._turns))
         self._calls.add(task)
         task.add_done_callback(self._calls.discard)
+        if call.method in self._endless:
+            self._endless_calls.add(task)
+            task.add_done_callback(self._endless_calls.discard)
         # After the task's first step, with which most calls are answered and need no watching.
         self._loop.call_soon(call.watch)
 

@@ -43,6 +43,7 @@ class AnswerStream:
         self._unsent_bytes = 0
         self._writing = False
         self._writer: asyncio.Task[None] | None = None
+        self._greeted = False
         self._ended = False
         self._reader: asyncio.Task[Any] | None = None
 
@@ -52,7 +53,8 @@ class AnswerStream:
         self._reader = asyncio.current_task()
         try:
             first = await read()
-            await self._context.write(dialog.greet(b"" if first is grpc.aio.EOF else first))
+            await self._write(dialog.greet(b"" if first is grpc.aio.EOF else first))
+            self._greeted = True
             while (frame := await read()) is not grpc.aio.EOF:
                 answer = dialog.answer(frame)
                 if answer is not None:
@@ -71,6 +73,11 @@ class AnswerStream:
             if self._writer is not None:
                 self._writer.cancel()
             await dialog.aclose()
+
+    def send_away(self) -> None:
+        """Tells the client to ask another server, unless its hello is still to be answered."""
+        if self._greeted:
+            self._deliver(0, self._dialog.go_away(), False)
 
     async def drain(self) -> None:
         """Returns once every query read is answered; refuses those that come later."""

@@ -150,6 +150,11 @@ class FrameConnection(asyncio.Protocol):
         self._closing = self._loop.create_task(self._dialog.aclose())
         self._transport = _Gone()
 
+    def send_away(self) -> None:
+        """Tells the client to ask another server."""
+        if not self._transport.is_closing():
+            self._write(self._dialog.go_away())
+
     async def drain(self) -> None:
         """Returns once every query read is answered, and the answers are on their way."""
         await self._dialog.drain()

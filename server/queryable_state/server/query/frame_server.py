@@ -58,14 +58,18 @@ class FrameServer:
                 self._connected, sock=self._listening
             )
 
-    async def aclose(self) -> None:
-        """Closes what is open; whoever is to be answered was drained before. Idempotent."""
+    def close_port(self) -> None:
+        """Takes no more connections; those there are go on. Idempotent."""
         server, self._server = self._server, None
         listening, self._listening = self._listening, None
         if server is not None:
             server.close()
         if listening is not None:
             listening.close()
+
+    async def aclose(self) -> None:
+        """Closes what is open; whoever is to be answered was drained before. Idempotent."""
+        self.close_port()
         for connection in tuple(self._connections):
             await connection.aclose()
 

@@ -35,6 +35,10 @@ class OwnerCalls:
         """Ends one `keep`."""
         await self._channels.give_back(owner.address)
 
+    def transport_problem(self, owner: Owner) -> str:
+        """Why look-ups go to an owner over gRPC instead of frames; empty: they need not."""
+        return self._channels.frame_ports.problem(owner.address)
+
     async def scan(
         self, owner: Owner, located: LocatedState, query: ScanQuery
     ) -> AsyncGenerator[query_pb2.ScanKvStateResponse, None]:

@@ -59,6 +59,9 @@ class ProxiedExplain:
             step = self._begin("ask owner", f"{owner.server_id or 'nobody'} at {owner.address}")
             found = await self._asked(owner, located)
             self._end(step)
+            problem = self._calls.transport_problem(owner)
+            if problem:
+                step.detail += f"; look-ups go there over gRPC: {problem}"
             refusal = _refusal(found.answers[0])
             if refusal is None:
                 return self._told(found, owner, located)

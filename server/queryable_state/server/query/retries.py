@@ -12,7 +12,15 @@ if TYPE_CHECKING:
     from queryable_state.wire.located_state import LocatedState
 
 # Another placement may have the answer. What only waiting helps is the asker's to repeat.
-_RELOCATE = frozenset({Reason.NOT_OWNER, Reason.LEASE_EXPIRED, Reason.NO_OWNER, Reason.UNAVAILABLE})
+_RELOCATE = frozenset(
+    {
+        Reason.NOT_OWNER,
+        Reason.LEASE_EXPIRED,
+        Reason.NO_OWNER,
+        Reason.UNAVAILABLE,
+        Reason.STOPPING,
+    }
+)
 
 _FIRST_DELAY_MS = 5
 _LONGEST_DELAY_MS = 400

@@ -137,8 +137,7 @@ class QueryableStateService:
             return await explained_response(read, explained, located, arrived_ns)
 
     async def ScanKvState(self, request: query_pb2.ScanKvStateRequest, context: Context) -> None:
-        async with EndingWithStatus(context, self._answering):
-            self._streams.check_serving()
+        async with EndingWithStatus(context, self._answering), self._streams.scan():
             located = await self._locate(request)
             most_ms = request.page_timeout_ms or self._info.default_deadline_ms
             page_timeout_ms = _time_ms(context, most_ms)

@@ -95,6 +95,11 @@ class StreamDialog:
             self._idle.clear()
         return answer
 
+    def go_away(self) -> bytes:
+        """The frame that sends the client to another server."""
+        response = query_pb2.StreamKvStateResponse(go_away=stopping(self._info).to_proto())
+        return response.SerializeToString()
+
     async def drain(self) -> None:
         """Returns once every query read is answered; refuses those that come later."""
         self._draining = True

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import grpc.aio
 
 from queryable_state.wire.errors import QueryableStateError
+from queryable_state.wire.frame_ports import FramePorts
 from queryable_state.wire.query_stream import CHANNEL_OPTIONS, open_query_stream
 from queryable_state.wire.stream_hello import response_of
 
@@ -30,6 +31,7 @@ class Channels:
     """
 
     def __init__(self) -> None:
+        self.frame_ports = FramePorts()
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._users: dict[str, int] = {}
 
@@ -54,29 +56,36 @@ class Upstream:
     """The stream to one owner for the queries of one asker.
 
     Opened with the first query. `on_answer` gets each answer to a part with its
-    frame; `on_end` is called once with the reason when the stream broke or could
-    not be opened, and `asked` then holds the parts without an answer.
+    frame; `on_leave` is called when the owner wants to be asked no more, and after each answer from
+    then on; `on_end` once with the reason when the stream broke or could not be opened, and
+    `asked` then holds the parts without an answer.
     """
 
     def __init__(
         self,
-        address: str,
+        owner: Owner,
         channels: Channels,
         *,
         server_id: str,
+        on_leave: Callable[[Upstream], None],
         on_answer: Callable[[Part, query_pb2.Answer, bytes], None],
         on_end: Callable[[Upstream, QueryableStateError], None],
     ) -> None:
-        self.address = address
+        self.address, self.owner_id = owner.address, owner.server_id
         self.asked: dict[int, Part] = {}
         self._channels = channels
         self._client = f"proxy {server_id}"
         self._on_answer = on_answer
+        self._on_leave = on_leave
         self._on_end = on_end
+        self.left = False
+        """It gets no more queries; what was asked is answered."""
         self._stream: QueryStream | None = None
         self._backlog: list[bytes] = []
         self._closed = False
-        self._opening = asyncio.get_running_loop().create_task(self._open(channels.take(address)))
+        self._opening = asyncio.get_running_loop().create_task(
+            self._open(channels.take(owner.address))
+        )
 
     def ask(self, query_id: int, frame: bytes, part: Part) -> None:
         """Sends a query whose answers are to `part`."""
@@ -104,7 +113,9 @@ class Upstream:
             stream = await open_query_stream(
                 channel,
                 self.address,
+                server_id=self.owner_id,
                 client=self._client,
+                frame_ports=self._channels.frame_ports,
                 on_frame=self._on_frame,
                 on_end=self._ended,
                 timeout_s=_CONNECT_TIMEOUT_S,
@@ -118,12 +129,16 @@ class Upstream:
         self._backlog.clear()
 
     def _on_frame(self, frame: bytes) -> None:
-        answer = response_of(frame, self.address).answer
+        response = response_of(frame, self.address)
+        answer = response.answer
         part = self.asked.get(answer.id)
         if part is not None:
             if answer.last:
                 del self.asked[answer.id]
             self._on_answer(part, answer, frame)
+        if self.left or response.HasField("go_away"):
+            self.left = True
+            self._on_leave(self)
 
     def _ended(self, error: QueryableStateError) -> None:
         if not self._closed:
@@ -146,15 +161,22 @@ class Upstreams:
         self._on_answer = on_answer
         self._on_end = on_end
         self._by_address: dict[str, Upstream] = {}
+        self._left: set[Upstream] = set()
+        self._closing: set[asyncio.Task[None]] = set()
 
     def to(self, owner: Owner) -> Upstream:
         """The stream to an owner."""
         upstream = self._by_address.get(owner.address)
+        if upstream is not None and upstream.owner_id != owner.server_id:
+            upstream.left = True
+            self._leave(upstream)
+            upstream = None
         if upstream is None:
             upstream = self._by_address[owner.address] = Upstream(
-                owner.address,
+                owner,
                 self._channels,
                 server_id=self._server_id,
+                on_leave=self._leave,
                 on_answer=self._on_answer,
                 on_end=self._on_end,
             )
@@ -162,16 +184,29 @@ class Upstreams:
 
     def forget(self, upstream: Upstream) -> None:
         """The next query to its address opens another one; closing it is the caller's."""
+        self._left.discard(upstream)
         if self._by_address.get(upstream.address) is upstream:
             del self._by_address[upstream.address]
 
     async def aclose(self) -> None:
         """Closes them all; nothing of the asker is kept."""
-        upstreams = tuple(self._by_address.values())
+        upstreams = (*self._by_address.values(), *self._left)
         self._by_address.clear()
+        self._left.clear()
         self._on_answer, self._on_end = _ignore_answer, _ignore_end
         for upstream in upstreams:
             await upstream.aclose()
+        await asyncio.gather(*self._closing)
+
+    def _leave(self, upstream: Upstream) -> None:
+        """Asks others from here on, and closes it with the last answer."""
+        self.forget(upstream)
+        if upstream.asked:
+            self._left.add(upstream)
+            return
+        closing = asyncio.get_running_loop().create_task(upstream.aclose())
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
 
 
 def _ignore_answer(_part: Part, _answer: query_pb2.Answer, _frame: bytes) -> None:

@@ -6,12 +6,12 @@ import asyncio
 import contextlib
 import gc
 import logging
-import signal
 import sys
 from pathlib import Path
 
 import uvloop
 
+from queryable_state.server.ending import Ending
 from queryable_state.server.loop_watchdog import LoopWatchdog
 from queryable_state.server.process_files import allow_many_files
 from queryable_state.server.process_logs import log_to_file
@@ -72,32 +72,30 @@ def _tune() -> None:
 
 
 async def _run(settings: StateServerSettings, directory: ServerDirectory) -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    ending = Ending()
+    ending.on_signals()
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(directory.withdraw)
         if settings.watched_pid:
             watched = WatchedProcess(settings.watched_pid, settings.watched_start_ticks)
             stack.callback(watched.close)
-            watching = asyncio.create_task(_stop_after(watched, stop))
+            watching = asyncio.create_task(_stop_after(watched, ending))
             stack.push_async_callback(asyncio.wait, [watching])
             stack.callback(watching.cancel)
         stack.enter_context(MemoryTrimmer())
         await stack.enter_async_context(LoopWatchdog("state server"))
-        async with StateServer(settings, stop=stop) as server:
-            if not stop.is_set():
+        async with StateServer(settings, ending=ending) as server:
+            if not ending.stopping.is_set():
                 directory.publish(server.addresses)
                 _log.info("ready: %s", server.addresses)
-            await stop.wait()
+            await ending.stopping.wait()
             # Before the coordinator hears that it leaves: who starts anew at once, with another
             # secret, must wait for the next server and not find this one.
             directory.withdraw()
             await server.wait_stopped()
 
 
-async def _stop_after(watched: WatchedProcess, stop: asyncio.Event) -> None:
+async def _stop_after(watched: WatchedProcess, ending: Ending) -> None:
     await watched.wait()
     _log.info("process %d ended: this server ends with it", watched.pid)
-    stop.set()
+    ending.stop()

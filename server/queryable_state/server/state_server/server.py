@@ -15,7 +15,13 @@ import grpc.aio
 from queryable_state.internal.v1 import backend_pb2_grpc, coordinator_pb2
 from queryable_state.server.byte_budget import ClientBudgets
 from queryable_state.server.coordinator_link import CoordinatorLink
-from queryable_state.server.ports import PortSpec, bind, frame_ports, join_address
+from queryable_state.server.ending import Ending, be_lame_duck
+from queryable_state.server.ports import (
+    SETTING_PREFIX,
+    PortSpec,
+    bind,
+    frame_ports,
+)
 from queryable_state.server.query.local_router import LocalRouter
 from queryable_state.server.query.location_table import LocationTable
 from queryable_state.server.query.proxy_router import ProxyRouter
@@ -31,29 +37,34 @@ from queryable_state.server.state_server.server_directory import ServerAddresses
 from queryable_state.server.state_server.store_table import StoreTable
 from queryable_state.server.state_server.thread_pool import ServerThreads
 from queryable_state.v1 import query_pb2
+from queryable_state.wire.addresses import join_address
 from queryable_state.wire.errors import QueryableStateError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
     from queryable_state.server.settings import StateServerSettings
     from queryable_state.server.state_server.staging import Staging
 
 _log = logging.getLogger(__name__)
 
+# How long health may say SERVING after the lease has ended.
+_LEASE_LOOK_S = 0.1
+
 
 class StateServer:
     """Holds the state of one executor and answers for it while `async with` lasts.
 
-    Entered once it is registered with the coordinator and listens. `stop` may be given to end
-    it from elsewhere; `wait_stopped` returns when it has drained, and raises what ended it.
+    Entered once it is registered with the coordinator and listens. Its health is SERVING while its
+    lease holds. `ending` may be given to end it from elsewhere; `wait_stopped` returns when it has
+    drained, and raises what ended it.
     """
 
     def __init__(
         self,
         settings: StateServerSettings,
         *,
-        stop: asyncio.Event | None = None,
+        ending: Ending | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.settings = settings
@@ -69,7 +80,7 @@ class StateServer:
             server_id=self.server_id,
             default_deadline_ms=settings.default_deadline_ms,
         )
-        self._stop = asyncio.Event() if stop is None else stop
+        self.ending = Ending() if ending is None else ending
         self._killed = False
         self._main: asyncio.Task[None] | None = None
         self._addresses: ServerAddresses | None = None
@@ -118,13 +129,14 @@ class StateServer:
 
     async def aclose(self) -> None:
         """Drains and ends; idempotent."""
-        self._stop.set()
+        self.ending.stop()
         if self._main is not None:
             await self._main
 
     async def kill(self) -> None:
         """Ends as a killed process does: nothing is drained, and nobody is told. For tests."""
         self._killed = True
+        self.ending.give_up()
         await self.aclose()
 
     async def _serve(self, listening: asyncio.Future[None]) -> None:
@@ -151,7 +163,7 @@ class StateServer:
                 stores,
                 server_id=self.server_id,
                 backend_address=addresses.backend,
-                stop=self._stop,
+                stop=self.ending.stopping,
             )
             stack.push_async_callback(parts.aclose)
             self._staging = parts.staging
@@ -172,26 +184,31 @@ class StateServer:
                     pid=os.getpid(),
                     log_file=str(settings.log_file),
                 ),
-                stop=self._stop,
+                stop=self.ending.stopping,
                 orphan_timeout_s=settings.orphan_timeout_s,
             )
+            stack.push_async_callback(self._drain, backend, public)
             await backend.start()
-            stack.push_async_callback(self._drain, backend.stop)
             for server in public:
                 await server.start()
-                stack.push_async_callback(self._drain, server.aclose)
 
+            duck = asyncio.create_task(be_lame_duck(self.ending, public, settings.lame_duck_s))
+            stack.callback(duck.cancel)
             await heartbeats.register_within(settings.coordinator_timeout_s)
             stack.push_async_callback(self._leave, link)
             self._addresses = addresses
+            self._set_health(public)
             listening.set_result(None)
             async with asyncio.TaskGroup() as loops:
                 running = [
                     loops.create_task(heartbeats.run()),
                     loops.create_task(parts.folder.run()),
+                    loops.create_task(self._follow_lease(public)),
                 ]
-                await self._stop.wait()
+                await self.ending.stopping.wait()
                 _log.info("stopping: draining calls in flight")
+                for server in public:
+                    server.end_health()
                 for task in running:
                     task.cancel()
         _log.info("stopped")
@@ -212,9 +229,9 @@ class StateServer:
         )
         budgets = ClientBudgets(settings.limits.held_bytes)
         listeners = []
-        for router, role, ports, what in (
-            (local, query_pb2.OWNER, settings.query_ports, "query port"),
-            (proxy, query_pb2.PROXY, settings.proxy_ports, "proxy port"),
+        for router, role, ports, name, what in (
+            (local, query_pb2.OWNER, settings.query_ports, "server_ports", "query port"),
+            (proxy, query_pb2.PROXY, settings.proxy_ports, "proxy_ports", "proxy port"),
         ):
             stack.push_async_callback(router.aclose)
             server = QueryServer(
@@ -228,12 +245,11 @@ class StateServer:
                 budgets,
             )
             address = server.bind(
-                PortSpec.parse(ports, what),
+                PortSpec.parse(ports, SETTING_PREFIX + name),
                 settings.host,
-                frames=frame_ports(settings.frame_ports),
+                frames=frame_ports(settings.frame_ports, SETTING_PREFIX + "frame_ports"),
                 advertised_host=settings.advertised_host,
                 what=what,
-                strict=settings.ports_strict,
             )
             listeners.append((address, server))
         backend_port = bind(
@@ -241,7 +257,6 @@ class StateServer:
             PortSpec.parse(settings.backend_ports, "backend port"),
             settings.host,
             what="backend port",
-            strict=settings.ports_strict,
         )
         (query_address, query_server), (proxy_address, proxy_server) = listeners
         addresses = ServerAddresses(
@@ -253,9 +268,23 @@ class StateServer:
         )
         return addresses, [query_server, proxy_server]
 
-    async def _drain(self, stop: Callable[[float], Awaitable[None]]) -> None:
-        """Ends a listener, when its calls in flight have ended or their time is over."""
-        await stop(0.0 if self._killed else self.settings.drain_timeout_s)
+    def _set_health(self, public: list[QueryServer]) -> None:
+        for server in public:
+            server.set_serving(self.lease.holds())
+
+    async def _follow_lease(self, public: list[QueryServer]) -> None:
+        """Keeps health that of the lease: without one nothing is answered, here or by the proxy."""
+        while True:
+            self._set_health(public)
+            await asyncio.sleep(_LEASE_LOOK_S)
+
+    async def _drain(self, backend: grpc.aio.Server, public: list[QueryServer]) -> None:
+        """Ends the listeners, when their calls in flight have ended or their time is over."""
+        drain_timeout_s = self.settings.drain_timeout_s
+        await asyncio.gather(*(server.aclose(self.ending, drain_timeout_s) for server in public))
+        async with self.ending.limited(drain_timeout_s):
+            await backend.stop(drain_timeout_s)
+        await backend.stop(None)
 
     async def _leave(self, link: CoordinatorLink) -> None:
         """Tells the coordinator that the ranges are free; it learns so by the lease otherwise."""

@@ -62,10 +62,12 @@ class InProcessCluster:
         config: JobConfig | None = None,
         engine: InMemoryEngine | None = None,
         lease_ms: int = 1_500,
+        reopen_after_ms: int = 200,
         **settings: Any,
     ) -> None:
         """`config`: how jobs keep their state; `settings`: those of the state servers."""
         self._lease_ms = lease_ms
+        self._reopen_after_ms = reopen_after_ms
         self._directory = directory
         self._count = servers
         self._config = config
@@ -165,7 +167,7 @@ class InProcessCluster:
             lease_ms=self._lease_ms,
             lease_margin_ms=200,
             stop_timeout_s=2.0,
-            reopen_after_ms=200,
+            reopen_after_ms=self._reopen_after_ms,
         )
         self._coordinator = self._stack.enter_context(
             in_process_coordinator(settings=settings, engine=self._engine)

@@ -71,7 +71,6 @@ class SparkApplication:
                 host=self._host,
                 advertised_host=advertised or "",
                 ports=settings.coordinator_ports,
-                ports_strict=settings.ports_strict,
                 lease_ms=settings.lease_ms,
                 lease_margin_ms=settings.lease_margin_ms,
                 strict=settings.strict,
@@ -145,7 +144,6 @@ class SparkApplication:
             query_ports=settings.server_ports,
             proxy_ports=settings.proxy_ports,
             frame_ports=settings.frame_ports,
-            ports_strict=settings.ports_strict,
             backend=server_backend(settings),
             limits=Limits(
                 key_bytes=settings.key_bytes,
@@ -162,6 +160,7 @@ class SparkApplication:
                 files=settings.log_files,
             ),
             strict_determinism=settings.strict_determinism,
+            lame_duck_s=settings.lame_duck_s,
         )
 
     def scratch_location(self) -> str:

@@ -1,0 +1,32 @@
+"""Ports of another address that lead to ports of 127.0.0.1, as a firewall lets some through."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+ELSEWHERE = "127.0.0.2"
+"""Another address of this machine, where none of our servers listens."""
+
+
+@contextlib.asynccontextmanager
+async def forwarded(host: str, port: int, to: int) -> AsyncIterator[str]:
+    """HOST:PORT whose connections lead to a port of 127.0.0.1."""
+
+    async def pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(65536):
+                writer.write(data)
+                await writer.drain()
+        writer.close()
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there_reader, there_writer = await asyncio.open_connection("127.0.0.1", to)
+        await asyncio.gather(pipe(reader, there_writer), pipe(there_reader, writer))
+
+    async with await asyncio.start_server(connected, host, port) as server:
+        yield f"{host}:{server.sockets[0].getsockname()[1]}"
