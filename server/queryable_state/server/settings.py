@@ -20,6 +20,9 @@ SERVER_LOG = "server.log"
 
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
+# Heartbeats of a lease: two may be lost before it ends.
+LEASE_RENEWALS = 3
+
 Backend = Literal["heap", "rocksdb"]
 BACKENDS: tuple[Backend, ...] = ("heap", "rocksdb")
 
@@ -261,6 +264,11 @@ class CoordinatorSettings:
 
     workers: int = 64
     """Threads that answer calls."""
+
+    @property
+    def heartbeat_s(self) -> float:
+        """Seconds between two renewals of a lease."""
+        return self.lease_ms / LEASE_RENEWALS / 1000
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import time
 import uuid
 from typing import TYPE_CHECKING, Self
 
@@ -15,6 +14,7 @@ import grpc.aio
 from queryable_state.internal.v1 import backend_pb2_grpc, coordinator_pb2
 from queryable_state.server.byte_budget import ClientBudgets
 from queryable_state.server.coordinator_link import CoordinatorLink
+from queryable_state.server.lease_clock import lease_s
 from queryable_state.server.ports import PortSpec, bind, frame_ports, join_address
 from queryable_state.server.query.local_router import LocalRouter
 from queryable_state.server.query.location_table import LocationTable
@@ -54,7 +54,7 @@ class StateServer:
         settings: StateServerSettings,
         *,
         stop: asyncio.Event | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = lease_s,
     ) -> None:
         self.settings = settings
         self.server_id = f"{settings.executor_id}-{uuid.uuid4().hex[:12]}"
