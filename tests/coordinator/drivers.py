@@ -13,7 +13,7 @@ from queryable_state.server.checkpoint.layout import ChangelogPath
 from queryable_state.server.checkpoint.state_root import StateRoot
 from queryable_state.server.checkpoint.storage import checksum, storage_of
 from queryable_state.server.settings import CoordinatorSettings
-from queryable_state.server.testing import InMemoryEngine, in_process_coordinator
+from queryable_state.server.testing import FakeClock, InMemoryEngine, in_process_coordinator
 from queryable_state.wire.changelog import write_changelog
 from queryable_state.wire.changes import BlockSums
 from queryable_state.wire.key_groups import key_group_range
@@ -131,15 +131,25 @@ class Driver:
 
 @contextmanager
 def driver(
-    folder: Path, config: JobConfig | None = None, *, strict: bool = False
+    folder: Path,
+    config: JobConfig | None = None,
+    *,
+    strict: bool = False,
+    lease_ms: int = 5_000,
+    clock: FakeClock | None = None,
 ) -> Iterator[Driver]:
     """A driver that finds in the folder what those before it have left."""
     settings = CoordinatorSettings(
-        strict=strict, ports="0", stop_timeout_s=0.1, manifest_timeout_ms=300, reopen_after_ms=50
+        strict=strict,
+        ports="0",
+        stop_timeout_s=0.1,
+        manifest_timeout_ms=300,
+        reopen_after_ms=50,
+        lease_ms=lease_ms,
     )
     with ExitStack() as stack:
         running = stack.enter_context(
-            in_process_coordinator(engine=InMemoryEngine(), settings=settings)
+            in_process_coordinator(engine=InMemoryEngine(), settings=settings, clock=clock)
         )
         if config is not None:
             running.coordinator.configure("", config)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from queryable_state.server.checkpoint.state_root import StateRoot
@@ -43,3 +44,11 @@ def test_nothing_is_kept_of_a_forgotten_query() -> None:
     epochs.forget(QUERY)
     assert epochs.find(QUERY, b"1") is None
     assert epochs.find(OTHER, b"1") is not None
+
+
+def test_a_newer_epoch_shows_whoever_took_it_and_however_many_were_taken(tmp_path: Path) -> None:
+    root = StateRoot(str(tmp_path), storage_of(str(tmp_path)))
+    with ThreadPoolExecutor(8) as threads:
+        taken = list(threads.map(root.allocate_epoch, (bytes([n]) for n in range(1, 21))))
+    assert sorted(taken) == list(range(1, 21))
+    assert [epoch for epoch in taken if not root.has_newer_epoch(epoch)] == [20]

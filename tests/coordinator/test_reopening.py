@@ -136,6 +136,17 @@ def test_state_waits_for_a_first_server_and_who_asks_is_told_to_come_again(
             located(job, "of no operator")
 
 
+def test_servers_are_asked_for_where_executors_have_none(tmp_path: Path) -> None:
+    with second_driver(tmp_path) as job:
+        recover(job)
+        until(lambda: job.engine.server_starts == 2)
+        job.peer()
+        assert job.coordinator.await_recovered(QUERY, 10.0)
+        asked = job.engine.server_starts
+        job.peer().ask("DeregisterServer", coordinator_pb2.DeregisterServerRequest(server_id="a"))
+        until(lambda: job.engine.server_starts > asked)
+
+
 def test_what_is_noted_as_open_and_came_to_nothing_is_opened_again(tmp_path: Path) -> None:
     with second_driver(tmp_path) as job:
         peer = job.peer()

@@ -71,8 +71,8 @@ def test_a_run_that_was_taken_over_is_stopped(tmp_path: Path) -> None:
         job.run(0)
         job.await_reports("completed")
         job.root.allocate_epoch(b"another driver")
-        job.run(1)
-        until(lambda: QUERY in job.engine.stopped)
+        with pytest.raises(SupersededError):
+            job.coordinator.trigger_checkpoint(QUERY, LONG_S)
         assert job.engine.stopped[QUERY].reason == Reason.FENCED
 
 

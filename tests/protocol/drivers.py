@@ -17,6 +17,7 @@ from queryable_state.server.coordinator.catalog import Catalog
 from queryable_state.server.coordinator.checkpointing import Checkpointing
 from queryable_state.server.coordinator.completeness import Completeness
 from queryable_state.server.coordinator.epochs import Epochs
+from queryable_state.server.coordinator.fencing import Fencing
 from queryable_state.server.coordinator.job_config import JobConfig, JobConfigs
 from queryable_state.server.coordinator.job_roots import JobRoots
 from queryable_state.server.coordinator.leases import Leases
@@ -62,12 +63,14 @@ class Driver:
         self.objects = MemoryObjectStore()
         batches, operators = Batches(self.books), RunOperators(self.books)
         settled = threading.Event()
+        fencing = Fencing(engine, self.books, self.roots, links, look_s=LEASE_MS / 1000)
         self.announcer = Announcer(
             batches,
-            Manifests(engine, batches, operators, self.roots),
+            Manifests(engine, batches, operators, self.roots, fencing),
             links,
             engine,
             Completeness(engine, operators, self.roots),
+            fencing,
             settled,
             strict=False,
             strict_determinism=False,
@@ -76,6 +79,7 @@ class Driver:
         self.authority = Authority(
             engine,
             Recovery(engine, self.books, configs, self.roots, Epochs(), self.objects, strict=False),
+            fencing,
             self.roots,
             RestorePlans(engine, self.books, self.roots),
             Subtasks(self.books),

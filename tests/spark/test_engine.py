@@ -15,13 +15,11 @@ from queryable_state.streaming.spark.listener import CommitListener
 from queryable_state.wire.errors import CorruptDataError, JobError, RetryLaterError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
     from tests.spark.conftest import MakeFeed
-
-    from queryable_state.server.coordinator import OperatorLayout
 
 ROW = {"sensor": "a", "temperature": 1.0}
 
@@ -32,12 +30,6 @@ class Observed:
     def __init__(self) -> None:
         self.commits: list[tuple[bytes, int]] = []
         self.ends = 0
-        self.starts: list[bytes] = []
-
-    def run_started(
-        self, query_id: bytes, config_id: str, operators: Sequence[OperatorLayout]
-    ) -> None:
-        self.starts.append(query_id)
 
     def batch_committed(self, query_id: bytes, batch_id: int) -> None:
         self.commits.append((query_id, batch_id))
@@ -48,13 +40,13 @@ class Observed:
 
 @pytest.fixture
 def engine(spark: SparkSession) -> SparkEngine:
-    return SparkEngine(spark)
+    return SparkEngine(spark, lambda: None)
 
 
 @pytest.fixture
 def observed(spark: SparkSession, engine: SparkEngine) -> Iterator[Observed]:
     observer = Observed()
-    listener = CommitListener(engine, observer)
+    listener = CommitListener(engine, observer, lambda *_: None)
     spark.streams.addListener(listener)
     yield observer
     spark.streams.removeListener(listener)

@@ -26,6 +26,9 @@ COORDINATOR_PORTS = f"{COORDINATOR_PORT},0"
 
 LAME_DUCK_S = 5.0
 
+# Heartbeats of a lease: two may be lost before it ends.
+LEASE_RENEWALS = 3
+
 Backend = Literal["heap", "rocksdb"]
 BACKENDS: tuple[Backend, ...] = ("heap", "rocksdb")
 
@@ -265,6 +268,11 @@ class CoordinatorSettings:
 
     workers: int = 64
     """Threads that answer calls."""
+
+    @property
+    def heartbeat_s(self) -> float:
+        """Seconds between two renewals of a lease."""
+        return self.lease_ms / LEASE_RENEWALS / 1000
 
 
 @dataclass(frozen=True, kw_only=True)

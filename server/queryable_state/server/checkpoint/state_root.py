@@ -96,13 +96,19 @@ class StateRoot:
         names = self.storage.list(self.path(layout.EPOCHS))
         return max((int(name) for name in names if _EPOCH.fullmatch(name)), default=0)
 
+    def has_newer_epoch(self, epoch: int) -> bool:
+        """Whether an epoch greater than a taken one is taken; looks at one file only.
+
+        No epoch is left out: where any greater one is taken, the next one is.
+        """
+        return self.storage.exists(self.path(layout.epoch_file(epoch + 1)))
+
     def check_epoch(self, epoch: int) -> None:
         """SupersededError (FENCED) where a newer one is taken."""
-        newest = self.newest_epoch()
-        if newest > epoch:
+        if self.has_newer_epoch(epoch):
             raise SupersededError(
-                f"epoch {newest} is taken in {self.uri}, this run is of epoch {epoch}: another run "
-                "of the job has taken over, and this one must stop",
+                f"epoch {epoch + 1} is taken in {self.uri}, this run is of epoch {epoch}: another "
+                "run of the job has taken over, and this one must stop",
                 reason=Reason.FENCED,
             )
 

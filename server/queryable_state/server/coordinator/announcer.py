@@ -15,6 +15,7 @@ from queryable_state.wire.errors import (
     JobError,
     QueryableStateError,
     RetryLaterError,
+    SupersededError,
 )
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from queryable_state.server.coordinator.commits import CommitRound
     from queryable_state.server.coordinator.completeness import Completeness
     from queryable_state.server.coordinator.engine import Engine
+    from queryable_state.server.coordinator.fencing import Fencing
     from queryable_state.server.coordinator.manifests import Manifests
     from queryable_state.server.coordinator.missed import IncompleteBatchError
 
@@ -48,6 +50,7 @@ class Announcer:
         links: BackendLinks,
         engine: Engine,
         completeness: Completeness,
+        fencing: Fencing,
         settled: threading.Event,
         *,
         strict: bool,
@@ -61,7 +64,8 @@ class Announcer:
         self._links = links
         self._engine = engine
         self._completeness = completeness
-        self._refusals = Refusals(engine, batches, self._stopping)
+        self._fencing = fencing
+        self._refusals = Refusals(engine, batches, fencing, self._stopping)
         # Set whenever a push is over.
         self._settled = settled
         self._strict = strict
@@ -134,6 +138,8 @@ class Announcer:
         checked: CommitRound | None = None
         try:
             checked = self._complete_part(commit_round)
+        except SupersededError as fenced:
+            _log.info("a commit is not pushed: %s", fenced)
         finally:
             # Also after a defect: a round that never ends would hold every batch to come.
             if checked is None:
@@ -164,7 +170,11 @@ class Announcer:
         seals = self._links.sealed(query_id, version, commit_round.addresses)
         while True:
             try:
+                # The commit may be of another driver, which has the job now: nothing is refused.
+                self._fencing.check_query(query_id)
                 return self._completeness.first_error(commit_round, seals)
+            except SupersededError:
+                raise
             except QueryableStateError as failure:
                 _log.warning("batch %d cannot be checked now: %s", version, failure)
                 if time.monotonic() + pause_s > give_up_s or self._stopping.wait(pause_s):
@@ -190,6 +200,9 @@ class Announcer:
                 self._manifests.write(commit_round, seals, unreported)
                 self._catch_up(query_id, seals, unreported)
                 return True
+            except SupersededError:
+                # The run is fenced: what it would still write counts for nothing.
+                return False
             except QueryableStateError as failure:
                 version = commit_round.commit.version
                 _log.warning("the manifest of batch %d is not written: %s", version, failure)

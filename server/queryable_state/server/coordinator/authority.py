@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from queryable_state.server.coordinator.batches import Batches
     from queryable_state.server.coordinator.catalog import Catalog
     from queryable_state.server.coordinator.engine import BatchClocks, Engine, QueryInfo
+    from queryable_state.server.coordinator.fencing import Fencing
     from queryable_state.server.coordinator.job_roots import JobRoot, JobRoots
     from queryable_state.server.coordinator.operators import OperatorLayout
     from queryable_state.server.coordinator.recovery import Recovery
@@ -52,6 +53,7 @@ class Authority:
         self,
         engine: Engine,
         recovery: Recovery,
+        fencing: Fencing,
         roots: JobRoots,
         plans: RestorePlans,
         subtasks: Subtasks,
@@ -64,6 +66,7 @@ class Authority:
     ) -> None:
         self._engine = engine
         self._recovery = recovery
+        self._fencing = fencing
         self._roots = roots
         self._plans = plans
         self._subtasks = subtasks
@@ -141,6 +144,7 @@ class Authority:
         _check_run(info, request)
         if not self._recovery.is_bound(query_id, request.run_id):
             self.bind(request, info, lambda: _check_run(self._query(query_id), request))
+        self._fencing.check_batch(query_id, batch_id)
         clocks = self._clocks(query_id, info, batch_id)
         self._batches.begin(request, info, clocks)
         self._announcer.announce(query_id)

@@ -135,7 +135,7 @@ class Batches:
         """The push that is due; it must be ended by `end_round`."""
         with self._books.changed:
             job = self._books.jobs.find(query_id)
-            if job is None or job.refusal is not None:
+            if job is None or job.refusal is not None or job.fenced:
                 return None
             holders = self._books.holders(query_id)
             return self._books.commits.begin_round(query_id, job.run_id, holders)
@@ -269,8 +269,10 @@ class Batches:
 
         def is_over() -> bool:
             job = books.jobs.find(query_id)
-            if job is not None and job.refusal is not None:
-                raise job.refusal.with_traceback(None)
+            if job is not None:
+                books.check_not_fenced(job)
+                if job.refusal is not None:
+                    raise job.refusal.with_traceback(None)
             return books.commits.settled(query_id, version)
 
         with books.changed:

@@ -10,7 +10,13 @@ from queryable_state.server.coordinator.jobs import Job, JobRegistry
 from queryable_state.server.coordinator.placement import Placement
 from queryable_state.server.coordinator.registrations import RegistrationTable
 from queryable_state.server.coordinator.servers import ServerTable
-from queryable_state.wire.errors import JobError, PlacementError, Reason, SupersededError
+from queryable_state.wire.errors import (
+    JobError,
+    PlacementError,
+    Reason,
+    RetryLaterError,
+    SupersededError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +29,7 @@ if TYPE_CHECKING:
 # The watcher looks in far more often. A longer silence means that this process stood still, and
 # that no server could renew its lease.
 _STALL_MS = 1_000
+_CHECK_MS = 50
 
 
 class Books:
@@ -55,6 +62,12 @@ class Books:
         self._stable_of: dict[bytes, tuple[int, int]] = {}
         self._clock_ms = clock_ms
         self._looked_at_ms = clock_ms()
+        self.stalls = 0
+        """How often this process stood still."""
+        self.checked_stalls = 0
+        """The stalls after which the roots were checked for newer epochs."""
+        self.stalled = threading.Event()
+        """Set at each stall."""
 
     def now_ms(self) -> int:
         """The monotonic time, leases brought up to it.
@@ -67,6 +80,8 @@ class Books:
         self._looked_at_ms = now
         if gap > _STALL_MS:
             self.servers.forgive(gap)
+            self.stalls += 1
+            self.stalled.set()
         self.sweep(now)
         return now
 
@@ -76,8 +91,37 @@ class Books:
             self.placement.version += 1
 
     def enter(self, query_id: bytes, info: QueryInfo) -> Job:
-        """The job of a query the engine knows."""
-        return self.jobs.enter(query_id, info, self.wall_ms())
+        """The job of a query the engine knows; SupersededError (FENCED) where its run is fenced."""
+        job = self.jobs.enter(query_id, info, self.wall_ms())
+        self.check_not_fenced(job)
+        return job
+
+    def check_not_fenced(self, job: Job) -> None:
+        """SupersededError (FENCED) where another driver has taken over the job."""
+        if job.fenced:
+            raise SupersededError(job.fenced, reason=Reason.FENCED)
+
+    def fence(self, job: Job, why: str) -> dict[str, str]:
+        """Takes the job's state from all servers; answers them, HOST:PORT of backend by id."""
+        holders = self.holders(job.query_id)
+        job.fenced = why
+        job.reopening = False
+        self.placement.drop_query(job.query_id)
+        self.changed.notify_all()
+        return holders
+
+    def check_no_stall(self) -> None:
+        """RetryLaterError after a stall, until the roots are checked for newer epochs.
+
+        Another driver may have taken over a job while this process stood still: no lease is
+        renewed before that is known.
+        """
+        if self.checked_stalls != self.stalls:
+            raise RetryLaterError(
+                "the driver stood still, and has not yet looked whether another driver has taken "
+                "over its jobs",
+                retry_after_ms=_CHECK_MS,
+            )
 
     def operator_of(self, subtask: backend_pb2.Subtask, server_id: str) -> Operator:
         """The operator of a subtask that a server opens; PlacementError where nobody owns it."""

@@ -86,6 +86,7 @@ class Catalog:
         with books.changed:
             books.now_ms()
             job = self._job_of(job_text, state_name)
+            books.check_not_fenced(job)
             states = books.states.queryable(job.query_id)
             if state_name not in states:
                 _check_known([job])

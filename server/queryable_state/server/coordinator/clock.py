@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 
+from queryable_state.server.lease_clock import lease_ns
 
-def monotonic_ms() -> int:
-    """Milliseconds of a clock that only goes forward."""
-    return time.monotonic_ns() // 1_000_000
+
+def lease_ms() -> int:
+    """Milliseconds of the clock of leases."""
+    return lease_ns() // 1_000_000
 
 
 def wall_ms() -> int:

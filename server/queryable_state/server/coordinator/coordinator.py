@@ -19,6 +19,7 @@ from queryable_state.server.coordinator.catalog import Catalog
 from queryable_state.server.coordinator.checkpointing import Checkpointing
 from queryable_state.server.coordinator.completeness import Completeness
 from queryable_state.server.coordinator.epochs import Epochs
+from queryable_state.server.coordinator.fencing import Fencing
 from queryable_state.server.coordinator.job_config import JobConfigs
 from queryable_state.server.coordinator.job_roots import JobRoots
 from queryable_state.server.coordinator.leases import Leases
@@ -62,7 +63,7 @@ class Coordinator:
         engine: Engine,
         settings: CoordinatorSettings,
         *,
-        clock_ms: Callable[[], int] = clock.monotonic_ms,
+        clock_ms: Callable[[], int] = clock.lease_ms,
         wall_ms: Callable[[], int] = clock.wall_ms,
     ) -> None:
         if not settings.secret:
@@ -76,6 +77,9 @@ class Coordinator:
         self._links = BackendLinks(settings.secret, timeout_ms=settings.push_timeout_ms)
         self._roots = JobRoots()
         self._objects = MemoryObjectStore()
+        self._fencing = Fencing(
+            engine, self._books, self._roots, self._links, look_s=settings.heartbeat_s
+        )
         self._recovery = Recovery(
             engine,
             self._books,
@@ -92,10 +96,11 @@ class Coordinator:
         settled = threading.Event()
         self._announcer = Announcer(
             batches,
-            Manifests(engine, batches, self._operators, self._roots),
+            Manifests(engine, batches, self._operators, self._roots, self._fencing),
             self._links,
             engine,
             Completeness(engine, self._operators, self._roots),
+            self._fencing,
             settled,
             strict=settings.strict,
             strict_determinism=settings.strict_determinism,
@@ -104,6 +109,7 @@ class Coordinator:
         self._authority = Authority(
             engine,
             self._recovery,
+            self._fencing,
             self._roots,
             self._plans,
             Subtasks(self._books),
@@ -326,6 +332,8 @@ class Coordinator:
         stack.callback(see_off, self._leases, self._links, settings.stop_timeout_s)
         stack.callback(self._checkpointing.close)
         stack.callback(self._reopening.close)
+        stack.callback(self._fencing.close)
         port.start()
         self._watcher.start()
+        self._fencing.start()
         self._checkpointing.start()

@@ -88,6 +88,13 @@ class Engine(Protocol):
         """Executors that can run tasks now, at least 1."""
         ...
 
+    def start_servers(self) -> None:
+        """Has a state server started on each executor that has none.
+
+        Waits for nothing, and may be repeated meanwhile; a failure is logged.
+        """
+        ...
+
     def stop_query(self, query_id: bytes, error: QueryableStateError) -> None:
         """Stops the query because of `error`, without waiting for its end."""
         ...

@@ -46,6 +46,10 @@ class JobRoot:
         """What the root started from, where it started from a savepoint and that is readable."""
         self.registering = threading.Lock()
         """Held from comparing the registrations until they are written."""
+        self.checking = threading.Lock()
+        """Held while the root is checked for newer epochs before a batch."""
+        self.checked_batch = -1
+        """The batch before which that was done last."""
         self._lock = threading.Lock()
         self._registrations = RootRegistrations()
         self._registrations_name = ""

@@ -50,6 +50,8 @@ class Job:
     """What is known of this run since its start; None: nothing."""
     refusal: QueryableStateError | None = None
     """Why this run may begin and commit no batch any more; None: it may."""
+    fenced: str = ""
+    """Why this run was fenced: another driver has taken over the job. Empty: it was not."""
     reopening: bool = False
     """Whether what the job has stored is about to be opened, without a batch."""
     clocks: dict[int, BatchClocks] = field(default_factory=dict)
@@ -82,6 +84,7 @@ class Job:
             self.begun = -1
             self.start = None
             self.refusal = None
+            self.fenced = ""
             self.clocks.clear()
 
     def keep_clocks(self, batch_id: int, clocks: BatchClocks, depth: int) -> None:

@@ -24,6 +24,7 @@ class Leases:
         books = self._books
         with books.changed:
             now = books.now_ms()
+            books.check_no_stall()
             server, gone = books.servers.register(request, now)
             for old in gone:
                 books.forget_server(old.server_id)
@@ -35,6 +36,7 @@ class Leases:
         books = self._books
         with books.changed:
             now = books.now_ms()
+            books.check_no_stall()
             server = books.servers.renew(request.server_id, now)
             server.taken_version = max(server.taken_version, request.placement_version)
             books.sweep(now)

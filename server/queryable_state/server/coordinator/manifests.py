@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from queryable_state.server.coordinator.batches import Batches
     from queryable_state.server.coordinator.commits import CommitRound
     from queryable_state.server.coordinator.engine import Engine
+    from queryable_state.server.coordinator.fencing import Fencing
     from queryable_state.server.coordinator.job_roots import JobRoot, JobRoots
     from queryable_state.server.coordinator.operators import OperatorLayout
     from queryable_state.server.coordinator.run_operators import RunOperators
@@ -32,12 +33,18 @@ class Manifests:
     """
 
     def __init__(
-        self, engine: Engine, batches: Batches, operators: RunOperators, roots: JobRoots
+        self,
+        engine: Engine,
+        batches: Batches,
+        operators: RunOperators,
+        roots: JobRoots,
+        fencing: Fencing,
     ) -> None:
         self._engine = engine
         self._batches = batches
         self._operators = operators
         self._roots = roots
+        self._fencing = fencing
 
     def write(
         self,
@@ -48,7 +55,8 @@ class Manifests:
         """Writes what is due; adds to `unreported` what counts though nobody reported it.
 
         Raises where the root cannot be written or listed; nothing is lost then, and it may be
-        called again. A batch that has its manifest keeps it.
+        called again. A batch that has its manifest keeps it. SupersededError (FENCED) where
+        another driver has taken over the job.
         """
         query_id = commit_round.query_id
         root = self._roots.of(query_id)
@@ -91,6 +99,7 @@ class Manifests:
                 ),
                 registrations=root.registrations_name,
             )
+            self._fencing.check(root)
             root.write_manifest(manifest)
             unreported += more
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from queryable_state.server.coordinator.batches import Batches
     from queryable_state.server.coordinator.engine import Engine
+    from queryable_state.server.coordinator.fencing import Fencing
     from queryable_state.server.coordinator.missed import IncompleteBatchError
 
 _log = logging.getLogger(__name__)
@@ -29,9 +30,12 @@ class Refusals:
     running one could commit the next batch meanwhile.
     """
 
-    def __init__(self, engine: Engine, batches: Batches, stopping: threading.Event) -> None:
+    def __init__(
+        self, engine: Engine, batches: Batches, fencing: Fencing, stopping: threading.Event
+    ) -> None:
         self._engine = engine
         self._batches = batches
+        self._fencing = fencing
         self._stopping = stopping
 
     def refuse(self, query_id: bytes, run_id: bytes, error: IncompleteBatchError) -> None:
@@ -43,6 +47,8 @@ class Refusals:
             self._engine.stop_query(query_id, error)
             if not self._await_end(query_id, run_id):
                 return
+            # What another driver has committed since is its own.
+            self._fencing.check_query(query_id)
             hindrance = self._engine.withdraw_commits(query_id, error.batch_id)
         except QueryableStateError as failure:
             _log.error(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from dataclasses import dataclass
+import time
 from typing import TYPE_CHECKING
 
 from queryable_state.internal.v1 import backend_pb2, coordinator_pb2
+from queryable_state.server.coordinator.reopened_run import ReopenedRun
 from queryable_state.wire.errors import (
     PlacementError,
     QueryableStateError,
@@ -38,23 +39,8 @@ _SETTLED_S = 3.0
 _OPEN_S = 2.0
 
 
-@dataclass(kw_only=True)
-class _Run:
-    query_id: bytes
-    run_id: bytes
-    config_id: str
-    operators: Sequence[OperatorLayout]
-    confirmed: bool = False
-    """Whether every owner has said that its subtasks are open. An opening the coordinator has
-    noted may have come to nothing on its server, which never heard so: then this is how to know."""
-
-    @property
-    def uids(self) -> set[str]:
-        return {operator.uid for operator in self.operators}
-
-
 class Reopening:
-    """Has the state of durable jobs opened when they start, and when a server is lost meanwhile.
+    """Has the state of durable jobs opened when they start, and when a server is lost while idle.
 
     As of the newest batch that is committed: the next one finds the stores open, and what it
     begins is all that changes them. A thread a run, until that ends or another follows. A run that
@@ -96,7 +82,7 @@ class Reopening:
         info = self._engine.query(query_id)
         if info is None or not self._recovery.is_durable(config_id, info):
             return False
-        run = _Run(
+        run = ReopenedRun(
             query_id=query_id,
             run_id=info.run_id,
             config_id=config_id,
@@ -140,7 +126,7 @@ class Reopening:
         for thread in self._threads:
             thread.join()
 
-    def _keep_open(self, run: _Run) -> None:
+    def _keep_open(self, run: ReopenedRun) -> None:
         pause_s: float | None = 0.0
         departures = 0
         while pause_s is not None:
@@ -159,7 +145,7 @@ class Reopening:
             )
             return books.departures
 
-    def _look(self, run: _Run) -> float | None:
+    def _look(self, run: ReopenedRun) -> float | None:
         """Opens what is to be opened now; answers when to look again. None: never."""
         try:
             info = self._engine.query(run.query_id)
@@ -182,7 +168,7 @@ class Reopening:
         self._over(run)
         return self._look_s
 
-    def _fail(self, run: _Run, failure: QueryableStateError) -> None:
+    def _fail(self, run: ReopenedRun, failure: QueryableStateError) -> None:
         """Stops a query that cannot go on from what is stored: its next batch could only fail."""
         with self._books.changed:
             job = self._books.jobs.find(run.query_id)
@@ -194,14 +180,14 @@ class Reopening:
         except QueryableStateError as problem:
             _log.error("query %s is not stopped: %s", run.query_id.hex(), problem)
 
-    def _over(self, run: _Run) -> None:
+    def _over(self, run: ReopenedRun) -> None:
         with self._books.changed:
             job = self._books.jobs.find(run.query_id)
             if job is not None and job.run_id == run.run_id and job.reopening:
                 job.reopening = False
                 self._books.changed.notify_all()
 
-    def _is_missing(self, run: _Run) -> bool:
+    def _is_missing(self, run: ReopenedRun) -> bool:
         """Whether something of the run is to be opened, and none of its batches is doing that."""
         if not self._recovery.is_bound(run.query_id, run.run_id):
             return True
@@ -221,7 +207,7 @@ class Reopening:
                     return True
         return False
 
-    def _open(self, run: _Run, info: QueryInfo) -> None:
+    def _open(self, run: ReopenedRun, info: QueryInfo) -> None:
         version = self._engine.newest_commit(run.query_id)
         if version < 0:
             return
@@ -241,6 +227,7 @@ class Reopening:
         for operator in run.operators:
             self._plans.states(root, operator.uid)
         executors = self._engine.live_executors()
+        self._ask_for_servers(run, executors)
         requests = self._requests(run, info, root, version, executors)
         run.confirmed = False
         failures = self._links.open_subtasks(requests, _OPEN_S)
@@ -248,8 +235,18 @@ class Reopening:
             raise failures[0]
         run.confirmed = bool(requests)
 
+    def _ask_for_servers(self, run: ReopenedRun, executors: int) -> None:
+        """Where an executor has no server, no task of a batch may come to start one."""
+        books = self._books
+        with books.changed:
+            holding = len(books.servers.holding(books.now_ms()))
+        now_s = time.monotonic()
+        if holding < executors and now_s >= run.servers_asked_s + self._look_s:
+            run.servers_asked_s = now_s
+            self._engine.start_servers()
+
     def _requests(
-        self, run: _Run, info: QueryInfo, root: JobRoot, version: int, executors: int
+        self, run: ReopenedRun, info: QueryInfo, root: JobRoot, version: int, executors: int
     ) -> dict[str, backend_pb2.OpenSubtasksRequest]:
         """What each server has to open, by address; places what has no owner.
 
@@ -320,7 +317,7 @@ class Reopening:
         asker = min(holding, key=lambda server: len(operator.owned_by(server.server_id)))
         return books.placement.assign(operator, index, asker, executors, now_ms)
 
-    def _check_newest(self, run: _Run) -> None:
+    def _check_newest(self, run: ReopenedRun) -> None:
         info = self._engine.query(run.query_id)
         if info is None or info.run_id != run.run_id:
             raise SupersededError(f"query {run.query_id.hex()} has a newer run")

@@ -25,7 +25,7 @@ _FORGOTTEN_MS = 30 * 60_000
 
 @dataclass(kw_only=True)
 class Server:
-    """One state server process and its lease; times are monotonic milliseconds."""
+    """One state server process and its lease; times are milliseconds of the clock of leases."""
 
     server_id: str
     executor_id: str

@@ -170,6 +170,7 @@ class Snapshots:
 
     def _plan(self, job: Job) -> SnapshotPlan:
         books = self._books
+        books.check_not_fenced(job)
         books.now_ms()
         operators = list(books.placement.operators(job.query_id))
         if not operators:

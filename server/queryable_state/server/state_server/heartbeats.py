@@ -9,6 +9,7 @@ import threading
 from typing import TYPE_CHECKING, TypeVar
 
 from queryable_state.internal.v1 import coordinator_pb2
+from queryable_state.server.settings import LEASE_RENEWALS
 from queryable_state.wire.errors import (
     PlacementError,
     QueryableStateError,
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# Renewals a lease: two may be lost before it ends.
-_RENEWALS = 3
 _RETRY_S = 0.1
 # How long the event loop is waited for: a heartbeat without its news is better than none.
 _LOOP_S = 0.1
@@ -73,6 +72,8 @@ class Heartbeats:
         self._report = coordinator_pb2.HeartbeatRequest(server_id=registration.server_id)
         self._taken_version: int | None = None
         """Placement version of the answer that the loop took last."""
+        self._failing_since_s: float | None = None
+        """When the first of the renewals failed that have failed since one succeeded."""
 
     async def register(self) -> None:
         """Announces the server and takes its lease; raises the coordinator's refusal."""
@@ -117,7 +118,7 @@ class Heartbeats:
 
     def _renew_for_ever(self) -> None:
         while not self._ended.is_set():
-            pause_s = self._lease.duration_s / _RENEWALS
+            pause_s = self._lease.duration_s / LEASE_RENEWALS
             held = self._lease.holds()
             try:
                 self._renew()
@@ -148,13 +149,18 @@ class Heartbeats:
                 # At once again after a loss: the coordinator may wait to hear that it is dropped.
                 while self._renew_once():
                     pass
+            self._failing_since_s = None
         except SupersededError:
             self._lease.end()
             self._on_loop(self._stop.set)
             raise
         except QueryableStateError:
-            # A coordinator that is gone for good can tell nobody to stop.
-            if self._lease.since_renewed_s >= self._orphan_timeout_s:
+            # A coordinator that is gone for good can tell nobody to stop. A pause of this process
+            # does not count: it asked nobody meanwhile.
+            now_s = self._lease.now_s()
+            if self._failing_since_s is None:
+                self._failing_since_s = now_s
+            if now_s - self._failing_since_s >= self._orphan_timeout_s:
                 _log.error(
                     "no coordinator at %s for %g s: this server stops",
                     self._calls.address,
@@ -169,7 +175,7 @@ class Heartbeats:
         asked_at_s = self._lease.now_s()
         try:
             lease = self._calls.heartbeat(
-                self._report, max(_RETRY_S, self._lease.duration_s / _RENEWALS)
+                self._report, max(_RETRY_S, self._lease.duration_s / LEASE_RENEWALS)
             )
         except PlacementError as unknown:
             _log.warning("registering anew: %s", unknown)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-import time
 from typing import TYPE_CHECKING
 
+from queryable_state.server.lease_clock import lease_s
 from queryable_state.wire.errors import PlacementError, Reason
 
 if TYPE_CHECKING:
@@ -15,18 +15,17 @@ _RETRY_AFTER_MS = 200
 
 
 class Lease:
-    """What the coordinator granted last, on this process's monotonic clock. Thread-safe.
+    """What the coordinator granted last, on the clock of leases. Thread-safe.
 
     The end is counted from before the request was sent, so it comes before the end the
     coordinator counts from its answer. Ends are never moved back by an older answer.
     """
 
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, *, clock: Callable[[], float] = lease_s) -> None:
         self._clock = clock
         self._lock = threading.Lock()
         self._given_up_s = float("-inf")
         self._end_s = float("-inf")
-        self._renewed_s = clock()
         self.duration_s = 0.0
         self.placement_version = 0
 
@@ -43,7 +42,6 @@ class Lease:
             if asked_at_s < self._given_up_s:
                 return
             self.duration_s = duration_ms / 1000
-            self._renewed_s = max(self._renewed_s, asked_at_s)
             self._end_s = max(self._end_s, asked_at_s + self.duration_s)
             self.placement_version = max(self.placement_version, placement_version)
 
@@ -57,11 +55,6 @@ class Lease:
     def remaining_s(self) -> float:
         """Seconds until the end; not positive once it has passed."""
         return self._end_s - self._clock()
-
-    @property
-    def since_renewed_s(self) -> float:
-        """Seconds since the newest renewal was asked for, or since the lease was made."""
-        return self._clock() - self._renewed_s
 
     def holds(self) -> bool:
         """Whether this server may act as owner now."""

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import time
 import uuid
 from typing import TYPE_CHECKING, Self
 
@@ -16,6 +15,7 @@ from queryable_state.internal.v1 import backend_pb2_grpc, coordinator_pb2
 from queryable_state.server.byte_budget import ClientBudgets
 from queryable_state.server.coordinator_link import CoordinatorLink
 from queryable_state.server.ending import Ending, be_lame_duck
+from queryable_state.server.lease_clock import lease_s
 from queryable_state.server.ports import (
     SETTING_PREFIX,
     PortSpec,
@@ -65,7 +65,7 @@ class StateServer:
         settings: StateServerSettings,
         *,
         ending: Ending | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = lease_s,
     ) -> None:
         self.settings = settings
         self.server_id = f"{settings.executor_id}-{uuid.uuid4().hex[:12]}"

@@ -38,6 +38,8 @@ class InMemoryEngine:
         self._lock = threading.Lock()
         self._queries: dict[bytes, _Query] = {}
         self._executors = executors
+        self.server_starts = 0
+        """How often the coordinator has asked for state servers."""
         self.stopped: dict[bytes, QueryableStateError] = {}
         """Why the coordinator stopped queries, by id."""
 
@@ -158,6 +160,11 @@ class InMemoryEngine:
         """As many as were set."""
         with self._lock:
             return self._executors
+
+    def start_servers(self) -> None:
+        """Counts that state servers are asked for."""
+        with self._lock:
+            self.server_starts += 1
 
     def stop_query(self, query_id: bytes, error: QueryableStateError) -> None:
         """Ends the query and notes why."""

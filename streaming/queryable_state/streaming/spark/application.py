@@ -21,7 +21,9 @@ from queryable_state.streaming.job_configuration import server_backend
 from queryable_state.streaming.spark.engine import SparkEngine
 from queryable_state.streaming.spark.listener import CommitListener
 from queryable_state.streaming.spark.scratch_folder import ScratchFolder
+from queryable_state.streaming.spark.server_start import ServerStart
 from queryable_state.streaming.spark.session import runs_on_one_machine, warn_of_risks
+from queryable_state.streaming.spark.stored_state import StoredState
 from queryable_state.wire.errors import QueryTimeoutError
 
 if TYPE_CHECKING:
@@ -63,7 +65,7 @@ class SparkApplication:
         advertised = settings.coordinator_host or (
             "" if local else self._context.getConf().get("spark.driver.host", "")
         )
-        self.engine = SparkEngine(spark)
+        self.engine = SparkEngine(spark, ServerStart(self).begin)
         self.coordinator = Coordinator(
             self.engine,
             CoordinatorSettings(
@@ -79,6 +81,7 @@ class SparkApplication:
             ),
         )
         self.coordinator.start()
+        self.stored = StoredState(self.coordinator)
         self._scratch = ScratchFolder()
         self._listeners: list[tuple[SparkSession, CommitListener]] = []
         self._closing = threading.Event()
@@ -172,7 +175,7 @@ class SparkApplication:
         with self._lock:
             if any(observed is session for observed, _ in self._listeners):
                 return
-            listener = CommitListener(self.engine, self.coordinator)
+            listener = CommitListener(self.engine, self.coordinator, self.stored.open)
             session.streams.addListener(listener)
             self._listeners.append((session, listener))
 

@@ -81,9 +81,16 @@ class Compiler:
             max_parallelism=self.max_parallelism(node),
         )
 
+    def is_native(self, graph: JobGraph) -> bool:
+        """Whether the operators of a graph are in the plan of its query.
+
+        Otherwise its batch function applies them, and the plan has the source alone.
+        """
+        return len(graph.ends) == 1
+
     def _writer(self, graph: JobGraph) -> DataStreamWriter:
         """Native where there is one end; else the source with a branch for each end."""
-        if len(graph.ends) == 1:
+        if self.is_native(graph):
             end = graph.ends[0]
             frame = _Frames(self, graph, {}).of(end.upstream if isinstance(end, SinkNode) else end)
             if not isinstance(end, SinkNode):

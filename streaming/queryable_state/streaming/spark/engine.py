@@ -26,7 +26,7 @@ from queryable_state.wire.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
@@ -61,7 +61,9 @@ class SparkEngine:
     is answered from memory. Usable from every thread.
     """
 
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(self, spark: SparkSession, start_servers: Callable[[], None]) -> None:
+        """`start_servers` as `Engine.start_servers`."""
+        self._start_servers = start_servers
         self._spark = spark
         self._context = spark.sparkContext
         self._lock = threading.Lock()
@@ -149,6 +151,10 @@ class SparkEngine:
             return max(1, int(self._jsc.sc().getExecutorMemoryStatus().size()) - 1)
         except (Py4JError, AttributeError):
             return 1
+
+    def start_servers(self) -> None:
+        """Has a state server started on each executor that has none; waits for nothing."""
+        self._start_servers()
 
     def stop_query(self, query_id: bytes, error: QueryableStateError) -> None:
         """Stops the query; `stop_reason` tells why afterwards."""

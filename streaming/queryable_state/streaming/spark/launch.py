@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,6 @@ from queryable_state.streaming.spark.job_checks import check_place
 from queryable_state.streaming.spark.plan_settings import set_plan
 from queryable_state.streaming.spark.savepoint_start import SavepointStart, declarations
 from queryable_state.streaming.spark.session import default_location
-from queryable_state.streaming.spark.stored_state import open_stored
 from queryable_state.streaming.state_place import (
     absolute,
     driver_root,
@@ -149,11 +149,14 @@ class JobLaunch:
             output_mode=self.output_mode,
         )
         operators = [compiler.layout(node) for node in self.graph.operators]
+        planned = compiler.is_native(self.graph)
 
         def start() -> StreamingQuery:
             query = writer.start()
             set_plan(query, self.graph.operators)
-            open_stored(self.application, query, identity, operators)
+            if not planned:
+                query_id = uuid.UUID(str(query.id)).bytes
+                self.application.stored.open(query_id, self.job_name, identity, operators)
             return query
 
         return JobClient.started(

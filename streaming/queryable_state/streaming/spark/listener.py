@@ -15,7 +15,7 @@ from queryable_state.streaming.spark.query_operators import optimized_away, quer
 from queryable_state.wire.errors import JobError, Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql.streaming.listener import (
         QueryProgressEvent,
@@ -30,12 +30,7 @@ _log = logging.getLogger("queryable_state.streaming")
 
 
 class QueryObserver(Protocol):
-    """Who wants to know of starts, commits and ends; the coordinator."""
-
-    def run_started(
-        self, query_id: bytes, config_id: str, operators: Sequence[OperatorLayout]
-    ) -> None:
-        """A query has started, with these stateful operators."""
+    """Who wants to know of commits and ends; the coordinator."""
 
     def batch_committed(self, query_id: bytes, batch_id: int) -> None:
         """The engine has committed a batch."""
@@ -50,7 +45,15 @@ class CommitListener(StreamingQueryListener):
     Called by the JVM on a thread of its own, one event at a time.
     """
 
-    def __init__(self, engine: SparkEngine, observer: QueryObserver) -> None:
+    def __init__(
+        self,
+        engine: SparkEngine,
+        observer: QueryObserver,
+        started: Callable[[bytes, str, str, Sequence[OperatorLayout]], None],
+    ) -> None:
+        """`started` is called before the first batch of a query with stateful operators: with its
+        id, its name, and the configuration and layouts of the operators in its plan."""
+        self._started = started
         self._engine = engine
         self._observer = observer
         self._called: Any = None
@@ -62,11 +65,13 @@ class CommitListener(StreamingQueryListener):
         refusal = self._engine.sink_refusal(query_id)
         execution = self._engine.execution(query_id)
         if refusal is None and execution is not None:
-            refusal = self._run_started(query_id, execution)
+            refusal = self._run_started(query_id, event.name or "", execution)
         if refusal is not None:
             self._engine.fail_query(query_id, refusal)
 
-    def _run_started(self, query_id: bytes, execution: Any) -> QueryableStateError | None:
+    def _run_started(
+        self, query_id: bytes, name: str, execution: Any
+    ) -> QueryableStateError | None:
         """Tells the operators of a query; returns why it must not run."""
         try:
             operators = query_operators(execution)
@@ -94,7 +99,7 @@ class CommitListener(StreamingQueryListener):
             for operator, sources in operators.items()
         ]
         config_id = next(iter(operators)).config_id
-        self._observer.run_started(query_id, config_id, layouts)
+        self._started(query_id, name, config_id, layouts)
         return None
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
