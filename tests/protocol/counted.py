@@ -46,6 +46,8 @@ class Attempt:
     server: Server
     state_id: int
     values: dict[str, int]
+    acknowledged: bool = False
+    """True once a seal of it was acknowledged."""
 
 
 @dataclass
@@ -61,11 +63,12 @@ class Batch:
     """Those whose output the sink has committed, for good; None: it has not."""
 
 
-def changes_of(attempt: Attempt) -> tuple[list[bytes], changes_pb2.Seal]:
+def changes_of(attempt: Attempt, wrong: int = 0) -> tuple[list[bytes], changes_pb2.Seal]:
+    """What the attempt changes; with `wrong`, values that are too high by that."""
     sums = BlockSums()
     builder = ChangeBlockBuilder(attempt.state_id, sums)
     for key, value in attempt.values.items():
-        more = added(attempt.batch, attempt.plan, key)
+        more = added(attempt.batch, attempt.plan, key) + wrong
         if more:
             builder.put(STORE_KEYS[key], CODECS.value.encode(value + more))
     blocks = list(builder.finish())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import tempfile
 import uuid
@@ -57,6 +58,7 @@ class Spark(RuleBasedStateMachine):
         self.attempts: list[Attempt] = []
         self.damaged: set[int] = set()
         self.numbers = 0
+        self.executions = itertools.count(1)
         self.parallelism = 2
         self.batch = Batch(0, 0)
         self.committed = -1
@@ -152,10 +154,22 @@ class Spark(RuleBasedStateMachine):
             max_parallelism=MOST,
         )
         self.numbers += 1
+        return self._take(asked, subtask, self.numbers)
+
+    def begin_again(self, attempt: Attempt, near: int) -> Attempt | None:
+        """The same task attempt, which runs the operator once more."""
+        asked = self.server_of(near)
+        if asked is None or (attempt.run_id, attempt.batch) != (self.run_id, self.batch.number):
+            return None
+        return self._take(asked, attempt.subtask, attempt.token.task_attempt)
+
+    def _take(self, asked: Server, subtask: backend_pb2.Subtask, number: int) -> Attempt | None:
         try:
-            attempt = self.runner.run(self._begun(asked, subtask, self.numbers))
+            attempt = self.runner.run(self._begun(asked, subtask, number))
         except QueryableStateError as refusal:
-            if isinstance(refusal, JobError) or refusal.reason in _NEVER:
+            if refusal.reason == Reason.SUBTASK_MISMATCH:
+                assert number in {known.token.task_attempt for known in self.attempts}
+            elif isinstance(refusal, JobError) or refusal.reason in _NEVER:
                 raise
             return None
         self.learn()
@@ -184,6 +198,7 @@ class Spark(RuleBasedStateMachine):
             operator_depth=1,
             operator_name=UID,
             states=[declared()],
+            execution=next(self.executions),
         )
         begun = await server.call("Begin", begin)
         (state,) = begun.states
@@ -218,8 +233,9 @@ class Spark(RuleBasedStateMachine):
             values,
         )
 
-    def seal(self, attempt: Attempt) -> None:
-        blocks, seal = changes_of(attempt)
+    def seal(self, attempt: Attempt, wrong: int = 0) -> bool:
+        """Whether the seal was acknowledged."""
+        blocks, seal = changes_of(attempt, wrong)
         opening = backend_pb2.PrepareOpen(
             subtask=attempt.subtask, batch_id=attempt.batch, token=attempt.token
         )
@@ -233,13 +249,17 @@ class Spark(RuleBasedStateMachine):
         except QueryableStateError as refusal:
             if refusal.reason in _NEVER:
                 raise
+            if wrong:
+                return False
             if refusal.reason != Reason.UNAVAILABLE and attempt in self.attempts:
                 self.attempts.remove(attempt)
-            return
+            return False
+        attempt.acknowledged = True
         if (attempt.run_id, attempt.batch) == (self.run_id, self.batch.number):
             assert attempt.plan == self.batch.plan
             first, last = key_groups_of(attempt.subtask)
             self.batch.acknowledged |= set(range(first, last + 1))
+        return True
 
     def commit(self, required: set[int], *, settle: bool) -> None:
         number = self.batch.number

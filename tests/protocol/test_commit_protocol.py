@@ -60,6 +60,22 @@ class CommitProtocol(Spark):
         """Of this run or of one that is over, on a server that lives or is cut off."""
         self.seal(self.attempts[pick % len(self.attempts)])
 
+    @precondition(lambda self: any(attempt.acknowledged for attempt in self.attempts))
+    @rule(pick=PICK, near=SERVER, again=st.booleans())
+    def a_task_that_has_sealed_seals_something_else(
+        self, pick: int, near: int, again: bool
+    ) -> None:
+        """As two subtasks do that Spark runs in one task: the same token, other changes."""
+        sealed = [attempt for attempt in self.attempts if attempt.acknowledged]
+        attempt = sealed[pick % len(sealed)]
+        another = self.begin_again(attempt, near) if again else attempt
+        if another is None:
+            return
+        if another.token == attempt.token:
+            assert not self.seal(another, wrong=1000)
+        if another is not attempt and another in self.attempts:
+            self.attempts.remove(another)
+
     @rule(near=SERVER)
     def all_tasks_run(self, near: int) -> None:
         for index in range(self.parallelism):

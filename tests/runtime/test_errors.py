@@ -25,7 +25,6 @@ from queryable_state.streaming.runtime.operators import KeyedProcess, Reduce, de
 from queryable_state.streaming.runtime.settings import RuntimeSettings
 from queryable_state.streaming.testing import KeyedOperatorHarness
 from queryable_state.wire.errors import (
-    InternalError,
     InvalidRequestError,
     JobError,
     KeyTypeError,
@@ -190,13 +189,24 @@ def test_a_key_over_the_limit_is_refused() -> None:
         harness.process([("x" * 60, 1.0)])
 
 
-def test_rows_of_another_subtask_are_refused() -> None:
-    """A user who shuffles between the key and the operator would corrupt his state."""
-    harness = scripted(lambda *_: None)
+def test_rows_of_another_subtask_are_refused_before_the_function_sees_one() -> None:
+    """As in a stage whose partitions a plan behind the operator has renumbered."""
+    seen: list[Any] = []
+    harness = scripted(lambda self, value, ctx: seen.append(value))
     parts = harness.partitions([("a", 1.0)])
     wrong, batches = next((1 - i, part) for i, part in enumerate(parts) if part)
-    with pytest.raises(InternalError, match="nothing may change the partitioning"):
+    with pytest.raises(JobError, match=r"key groups .*coalesce.*repartition") as caught:
         list(harness.attempt(wrong, batches))
+    assert caught.value.reason == Reason.SUBTASK_MISMATCH
+    assert seen == []
+
+
+def test_a_partition_beyond_the_parallelism_is_refused() -> None:
+    """As behind a union, which counts the partitions of its other side first."""
+    harness = scripted(lambda *_: None)
+    with pytest.raises(JobError, match=r"subtasks 0 to 1, .* as partition 3") as caught:
+        list(harness.attempt(3, []))
+    assert caught.value.reason == Reason.SUBTASK_MISMATCH
 
 
 def test_a_value_that_is_not_of_its_type_names_state_key_and_type() -> None:

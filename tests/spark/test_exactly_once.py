@@ -6,6 +6,7 @@ import logging
 import uuid
 from typing import TYPE_CHECKING
 
+import pytest
 from pyspark.sql import functions as F
 from tests.spark.functions import COUNTS, READINGS, CountPerKey, CountWithFailures
 from tests.spark.waiting import until
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    import pytest
     from pyspark.sql import DataFrame
     from tests.spark.conftest import Connect, MakeFeed
 
@@ -93,8 +93,29 @@ def test_a_limit_after_a_whole_action_loses_nothing(
 def test_a_limit_alone_counts_all_records(
     env: StreamExecutionEnvironment, feed: MakeFeed, connect: Connect
 ) -> None:
-    """The sink's action leaves subtasks out, and the job runs them."""
+    """The sink's action reads one partition, and every subtask runs."""
     assert counted_after(env, feed, connect, lambda batch, _: batch.head(1)) == [3, 1]
+
+
+@pytest.mark.parametrize("actions", [1, 2])
+def test_a_function_runs_once_for_all_actions_of_a_sink(
+    env: StreamExecutionEnvironment, feed: MakeFeed, tmp_path: Path, actions: int
+) -> None:
+    """Actions read what the operator has shuffled once, whether they read all of it or not."""
+    log = tmp_path / "log"
+
+    def act(batch: DataFrame, batch_id: int) -> None:
+        batch.head(1)
+        if actions == 2:
+            batch.collect()
+
+    source = feed(READINGS)
+    counts = env.from_dataframe(source.dataframe()).key_by("sensor")
+    counts.process(CountPerKey(log=str(log)), COUNTS).uid("counts").add_sink(act)
+    sensors = [f"sensor_{number}" for number in range(20)]
+    source.add(*map(reading, sensors))
+    env.execute_async("once").process_all_available()
+    assert sorted(log.read_text().split()) == sorted(sensors)
 
 
 def test_input_that_differs_in_a_second_run_is_reported(

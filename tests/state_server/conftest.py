@@ -68,6 +68,8 @@ class Attempt:
     batch_id: int
     subtask: int
     task_attempt: int
+    execution: int = 1
+    """Number of the execution of the operator in the task attempt."""
     parallelism: int = PARALLELISM
     begun: backend_pb2.BeginResponse = field(default_factory=backend_pb2.BeginResponse)
     operator_states: dict[str, Any] = field(default_factory=dict)
@@ -114,6 +116,7 @@ class Attempt:
             task_attempt=self.task_attempt,
             operator_depth=1,
             operator_name="operator",
+            execution=self.execution,
             states=[
                 self._declared("last", registration_pb2.VALUE),
                 *(self._declared(name, kind) for name, kind in self.operator_states.items()),

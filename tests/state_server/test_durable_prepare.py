@@ -201,8 +201,9 @@ async def test_a_file_larger_than_the_process_may_write_is_told_with_what_to_do(
             await task.prepare({key_of(0): "x" * (1 << 18)})
         assert str(job.root) in refused.value.message
         assert changelogs(job.root) == []
-        await task.prepare({key_of(0): "small"})
-        [block] = read_changelog(changelog_of(job.root, task).read_bytes()).blocks
+        smaller = await job.attempt_at(addresses.backend, 0).begin()
+        await smaller.prepare({key_of(0): "small"})
+        [block] = read_changelog(changelog_of(job.root, smaller).read_bytes()).blocks
         assert list(map(VALUES.decode, block.put_values)) == ["small"]
     finally:
         await task.shut_down()

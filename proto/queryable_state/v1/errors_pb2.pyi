@@ -98,6 +98,8 @@ class _ReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Reason.ValueTy
     """Look at the checkpoint's storage: it cannot be read or written, or is not what it should be."""
     RESTORE_MISMATCH: _Reason.ValueType  # 71
     """Fix the restore: the savepoint or checkpoint does not fit the job."""
+    SUBTASK_MISMATCH: _Reason.ValueType  # 75
+    """Fix the query: its plan makes a task run a subtask that is not its own, or more than one."""
 
 class Reason(_Reason, metaclass=_ReasonEnumTypeWrapper):
     """One enum for every refusal, shared by server, proxy, coordinator and client.
@@ -177,6 +179,8 @@ CHECKPOINT_FAILED: Reason.ValueType  # 70
 """Look at the checkpoint's storage: it cannot be read or written, or is not what it should be."""
 RESTORE_MISMATCH: Reason.ValueType  # 71
 """Fix the restore: the savepoint or checkpoint does not fit the job."""
+SUBTASK_MISMATCH: Reason.ValueType  # 75
+"""Fix the query: its plan makes a task run a subtask that is not its own, or more than one."""
 Global___Reason: _TypeAlias = Reason  # noqa: Y015
 
 @_typing.final

@@ -283,6 +283,7 @@ _CLASSES: dict[errors_pb2.Reason.ValueType, type[QueryableStateError]] = {
     Reason.USER_FUNCTION_FAILED: JobError,
     Reason.CHECKPOINT_FAILED: CheckpointError,
     Reason.RESTORE_MISMATCH: RestoreMismatchError,
+    Reason.SUBTASK_MISMATCH: JobError,
 }
 
 

@@ -141,6 +141,10 @@ class JobGraph:
         readers += [end for end in self.ends if isinstance(end, SinkNode)]
         return sum(reader.upstream is node for reader in readers)
 
+    def has_sink(self, node: StreamNode) -> bool:
+        """True if a sink of this graph reads the node."""
+        return any(isinstance(end, SinkNode) and end.upstream is node for end in self.ends)
+
     def check_one_query(self, job_name: str) -> None:
         """Refuses what is not one Spark query: no end, or several sources."""
         if not self.ends:

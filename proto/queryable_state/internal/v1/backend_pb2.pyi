@@ -178,6 +178,7 @@ class BeginRequest(_message.Message):
     OPERATOR_NAME_FIELD_NUMBER: _builtins.int
     STATES_FIELD_NUMBER: _builtins.int
     CONFIG_ID_FIELD_NUMBER: _builtins.int
+    EXECUTION_FIELD_NUMBER: _builtins.int
     run_id: _builtins.bytes
     """16 bytes: id of the run of the query."""
     batch_id: _builtins.int
@@ -189,6 +190,10 @@ class BeginRequest(_message.Message):
     operator_name: _builtins.str
     config_id: _builtins.str
     """The configuration the driver gave the operator's job; empty: the application's."""
+    execution: _builtins.int
+    """Random number of one execution of the operator. A repeated call has the same number; another
+    execution in the same task attempt has another one, and is refused.
+    """
     @_builtins.property
     def subtask(self) -> Global___Subtask: ...
     @_builtins.property
@@ -206,10 +211,11 @@ class BeginRequest(_message.Message):
         operator_name: _builtins.str = ...,
         states: _abc.Iterable[_registration_pb2.StateRegistration] | None = ...,
         config_id: _builtins.str = ...,
+        execution: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["subtask", b"subtask"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_id", b"batch_id", "config_id", b"config_id", "operator_depth", b"operator_depth", "operator_name", b"operator_name", "run_id", b"run_id", "states", b"states", "subtask", b"subtask", "task_attempt", b"task_attempt"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_id", b"batch_id", "config_id", b"config_id", "execution", b"execution", "operator_depth", b"operator_depth", "operator_name", b"operator_name", "run_id", b"run_id", "states", b"states", "subtask", b"subtask", "task_attempt", b"task_attempt"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

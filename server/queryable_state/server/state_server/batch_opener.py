@@ -101,8 +101,12 @@ class BatchOpener:
         self._check(job, request.batch_id, clocks)
         job.settings, job.files = clocks.storage, batch.files
         subtask.discard_other_offsets(request.batch_id, clocks.offsets_digest)
-        token = (clocks.run_epoch, request.task_attempt)
-        subtask.begun.setdefault(request.batch_id, {})[token] = clocks.offsets_digest
+        subtask.begin_attempt(
+            request.batch_id,
+            (clocks.run_epoch, request.task_attempt),
+            clocks.offsets_digest,
+            request.execution,
+        )
         return backend_pb2.BeginResponse(
             token=changes_pb2.Token(run_epoch=clocks.run_epoch, task_attempt=request.task_attempt),
             batch_timestamp_ms=clocks.batch_timestamp_ms,

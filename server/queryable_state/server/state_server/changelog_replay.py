@@ -122,7 +122,7 @@ class ChangelogReplay:
         if [self._written_range(file) for file, _ in mine] != [self._range]:
             return None
         [(file, changelog)] = mine
-        return SealMark(token, changelog.seal.fingerprint, changelog.seal.row_count, file)
+        return SealMark.of(changelog.seal, file)
 
     async def _read(self, files: Sequence[ChangelogFile]) -> Batch:
         results = await asyncio.gather(

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from queryable_state.internal.v1 import backend_pb2
-from queryable_state.wire.errors import InvalidRequestError
+from queryable_state.wire.errors import InvalidRequestError, JobError, Reason
 from queryable_state.wire.key_groups import key_group_range
 
 if TYPE_CHECKING:
-    from queryable_state.internal.v1 import checkpoint_pb2
+    from queryable_state.internal.v1 import changes_pb2, checkpoint_pb2
     from queryable_state.server.storage.store import StateStore, Token
     from queryable_state.v1 import registration_pb2
 
@@ -62,13 +62,47 @@ class SubtaskId(NamedTuple):
 
 @dataclass(frozen=True)
 class SealMark:
-    """What a seal said of its input."""
+    """One seal of a batch. Equal marks are the same prepare, sent again."""
 
     token: Token
     fingerprint: int
     row_count: int
-    changelog: checkpoint_pb2.ChangelogFile | None = None
+    record_count: int
+    checksum: int
+    changelog: checkpoint_pb2.ChangelogFile | None = field(default=None, compare=False)
     """Where the seal is durable; None: the job has no durable copy."""
+
+    @classmethod
+    def of(
+        cls, seal: changes_pb2.Seal, changelog: checkpoint_pb2.ChangelogFile | None = None
+    ) -> SealMark:
+        """The mark of a seal."""
+        return cls(
+            (seal.token.run_epoch, seal.token.task_attempt),
+            seal.fingerprint,
+            seal.row_count,
+            seal.record_count,
+            seal.checksum,
+            changelog,
+        )
+
+    def __str__(self) -> str:
+        return (
+            f"{self.record_count} records (checksum {self.checksum:08x}) of {self.row_count} rows "
+            f"(fingerprint {self.fingerprint:016x})"
+        )
+
+
+@dataclass(eq=False)
+class BegunAttempt:
+    """A task attempt begun here."""
+
+    offsets_digest: bytes
+    """Digest of the offsets of its batch."""
+    execution: int
+    """Number of the one execution of the operator that the attempt may be."""
+    seal: SealMark | None = None
+    """The first seal it sent; every later one must be equal."""
 
 
 @dataclass(eq=False)
@@ -86,8 +120,8 @@ class OwnedSubtask:
     states: dict[int, registration_pb2.StateRegistration] = field(default_factory=dict)
     """The operator's states, by state id."""
 
-    begun: dict[int, dict[Token, bytes]] = field(default_factory=dict)
-    """Attempts begun here, by batch not yet committed, with the digest of its offsets."""
+    begun: dict[int, dict[Token, BegunAttempt]] = field(default_factory=dict)
+    """Attempts begun here, by batch not yet committed and token."""
 
     seals: dict[int, list[SealMark]] = field(default_factory=dict)
     """Every acknowledged seal, by batch not yet committed, in order: the last one holds."""
@@ -98,6 +132,40 @@ class OwnedSubtask:
     def __post_init__(self) -> None:
         self.first_key_group, self.last_key_group = key_group_range(
             self.id.subtask, self.id.parallelism, self.id.max_parallelism
+        )
+
+    def begin_attempt(
+        self, batch_id: int, token: Token, offsets_digest: bytes, execution: int
+    ) -> None:
+        """Takes an attempt as begun; JobError if it began another execution before."""
+        attempts = self.begun.setdefault(batch_id, {})
+        known = attempts.get(token)
+        if known is None or known.offsets_digest != offsets_digest:
+            attempts[token] = BegunAttempt(offsets_digest, execution)
+        elif known.execution != execution:
+            raise self._ran_twice(
+                f"task attempt {token[1]} runs the operator a second time in batch {batch_id}"
+            )
+
+    def claim_seal(self, batch_id: int, mark: SealMark) -> None:
+        """Ties a begun attempt to its first seal, whatever becomes of that; JobError for another
+        one. A prepare whose answer was lost has the same seal again."""
+        attempt = self.begun[batch_id][mark.token]
+        if attempt.seal is None:
+            sealed = self.seals.get(batch_id, ())
+            attempt.seal = next((seal for seal in sealed if seal.token == mark.token), mark)
+        if attempt.seal != mark:
+            raise self._ran_twice(
+                f"task attempt {mark.token[1]} sealed batch {batch_id} with {attempt.seal}, and "
+                f"seals it again with {mark}"
+            )
+
+    def _ran_twice(self, what: str) -> JobError:
+        return JobError(
+            f"{self.id}: {what}. This is refused, because one of the two would replace the other. "
+            "Spark runs several subtasks in one task where coalesce() or union() are in the stage "
+            "of the operator: call repartition() directly behind the operator",
+            reason=Reason.SUBTASK_MISMATCH,
         )
 
     def sealed_up_to(self, version: int) -> list[backend_pb2.SealedSubtask]:

@@ -198,7 +198,7 @@ class Staging:
             batch_id=opening.batch_id,
             blocks=attempt.blocks,
             seal=seal,
-            offsets_digest=subtask.begun[opening.batch_id][token],
+            offsets_digest=subtask.begun[opening.batch_id][token].offsets_digest,
         )
         # The file's bytes, while they are written.
         self._hold(attempt, sum(map(len, attempt.blocks)))
@@ -209,9 +209,7 @@ class Staging:
     ) -> tuple[OwnedSubtask, SealMark]:
         """The subtask and the mark of a seal that may be staged now."""
         _, subtask = self.begun(opening.subtask, opening.batch_id, opening.token)
-        mark = SealMark(
-            (seal.token.run_epoch, seal.token.task_attempt), seal.fingerprint, seal.row_count
-        )
+        mark = SealMark.of(seal)
         store = subtask.store
         if store.staged_token is not None and mark.token < store.staged_token:
             raise SupersededError(
@@ -220,6 +218,7 @@ class Staging:
                 "attempt",
                 reason=Reason.STALE_TOKEN,
             )
+        subtask.claim_seal(opening.batch_id, mark)
         conflict = _conflict(
             subtask, opening.batch_id, subtask.seals.get(opening.batch_id, []), mark
         )

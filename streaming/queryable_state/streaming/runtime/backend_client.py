@@ -88,6 +88,7 @@ class BackendClient:
             parallelism=spec.parallelism,
             max_parallelism=spec.max_parallelism,
         )
+        self._execution = random.getrandbits(64)
         self._subtask_bytes = self._subtask.SerializeToString(deterministic=True)
         self._place = ("", self._subtask_bytes)
         self._owner: backend_pb2.LocateSubtaskResponse | None = None
@@ -103,6 +104,7 @@ class BackendClient:
             operator_name=self._spec.name,
             states=states,
             config_id=self._spec.config_id,
+            execution=self._execution,
         )
         begun = self._retried(
             "begin",
@@ -141,7 +143,7 @@ class BackendClient:
                 yield backend_pb2.PrepareRequest(block=block)
             yield backend_pb2.PrepareRequest(seal=seal)
 
-        # The same token may seal again: a call whose answer was lost is repeated safely.
+        # The same seal may come again: a call whose answer was lost is repeated safely.
         self._retried(
             "prepare",
             lambda stub, timeout_s: stub.Prepare(

@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 
 from queryable_state.streaming.runtime.arrow_types import to_python
 from queryable_state.streaming.runtime.row_check import key_group_of
-from queryable_state.wire.errors import InternalError, KeyTypeError, LimitExceededError
+from queryable_state.streaming.runtime.spec import subtask_mismatch
+from queryable_state.wire.errors import KeyTypeError, LimitExceededError
 from queryable_state.wire.key_codec import KeyCodec
 from queryable_state.wire.key_groups import key_group_range
 from queryable_state.wire.rows import row_class
@@ -127,10 +128,9 @@ class KeyTable:
         checks: Slots = batch.column(self._spec.check_column).to_numpy(zero_copy_only=False)
         groups = key_group_of(checks)
         if groups.min() < self._first_group or groups.max() > self._last_group:
-            raise InternalError(
-                f"{self._where}: rows of key groups {groups.min()} to {groups.max()} arrived where "
-                f"{self._first_group} to {self._last_group} belong: nothing may change the "
-                "partitioning between the key and the operator"
+            raise subtask_mismatch(
+                f"{self._where}, has key groups {self._first_group} to {self._last_group} and "
+                f"gets rows of key groups {groups.min()} to {groups.max()}"
             )
         return groups
 

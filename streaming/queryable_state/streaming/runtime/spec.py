@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from queryable_state.streaming.runtime.settings import RuntimeSettings
+from queryable_state.wire.errors import JobError, Reason
 from queryable_state.wire.types import Field, Kind, TypeInfo
 
 if TYPE_CHECKING:
@@ -74,3 +75,13 @@ class OperatorSpec:
         if self.output_type.kind == Kind.ROW:
             return self.output_type.fields
         return (Field(VALUE_COLUMN, self.output_type),)
+
+
+def subtask_mismatch(what: str) -> JobError:
+    """The refusal of a task that takes itself for another subtask than it is."""
+    return JobError(
+        f"{what}. The batch is refused, because its state would go to the wrong subtask. Spark "
+        "changes partition ids where coalesce() or union() are in the stage of the operator: call "
+        "repartition() directly behind the operator",
+        reason=Reason.SUBTASK_MISMATCH,
+    )

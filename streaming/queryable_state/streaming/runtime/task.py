@@ -15,6 +15,7 @@ from queryable_state.streaming.runtime.operators import (
     Reduce,
     ReducingSink,
 )
+from queryable_state.streaming.runtime.spec import subtask_mismatch
 from queryable_state.streaming.runtime.task_states import where
 from queryable_state.wire.errors import InvalidRequestError, JobError, Reason
 
@@ -43,9 +44,9 @@ def _freeze_what_is_imported() -> None:
 class OperatorTask:
     """Runs an operator in a Spark task: input batches in, output batches out.
 
-    The state is prepared after the last output was taken. A consumer that stops
-    early (a `limit`) therefore leaves the state of its batch unprepared, which
-    the coordinator counts at the commit.
+    The state is prepared after the last output was taken. A consumer that stops early leaves
+    the state of its batch unprepared, which the coordinator counts at the commit; so the consumer
+    is a shuffle, which takes all, unless Spark cancels the task.
     """
 
     spec: OperatorSpec
@@ -100,6 +101,11 @@ def _check_identity(spec: OperatorSpec, task: TaskIdentity) -> None:
             "state cannot be kept exactly once. Stateful operators run in streaming queries "
             "only: use readStream and writeStream, not a batch read or a collect",
             reason=Reason.MISSING_BATCH_ID,
+        )
+    if not 0 <= task.subtask < spec.parallelism:
+        raise subtask_mismatch(
+            f"operator {spec.name!r} (uid {spec.uid}) has subtasks 0 to {spec.parallelism - 1}, "
+            f"and its task of batch {task.batch_id} runs as partition {task.subtask}"
         )
     if len(task.query_id) != 16 or len(task.run_id) != 16:
         raise JobError(

@@ -46,9 +46,9 @@ class Compiler:
         self._config_id = config_id
 
     def dataframe(self, node: StreamNode, graph: JobGraph) -> DataFrame:
-        """A stream as a streaming DataFrame."""
+        """A stream as a streaming DataFrame, for any plan behind it."""
         self._application.observe(graph.sources[0].dataframe.sparkSession)
-        return _Frames(self, graph, {}).of(node)
+        return _Frames(self, graph, {}).for_any_plan(node)
 
     def writer(
         self,
@@ -92,9 +92,9 @@ class Compiler:
         """Native where there is one end; else the source with a branch for each end."""
         if self.is_native(graph):
             end = graph.ends[0]
-            frame = _Frames(self, graph, {}).of(end.upstream if isinstance(end, SinkNode) else end)
+            frames = _Frames(self, graph, {})
             if not isinstance(end, SinkNode):
-                return frame.writeStream.format("noop")
+                return frames.of(end).writeStream.format("noop")
             write = end.write
 
             def run_sink(batch: DataFrame, batch_id: int) -> None:
@@ -102,7 +102,7 @@ class Compiler:
                 if not self._is_sealed(graph, batch, batch_id):
                     _run_whole(batch)
 
-            return frame.writeStream.foreachBatch(run_sink)
+            return frames.for_any_plan(end.upstream).writeStream.foreachBatch(run_sink)
         (source,) = graph.sources
 
         def run_batch(batch: DataFrame, batch_id: int) -> None:
@@ -110,7 +110,7 @@ class Compiler:
             try:
                 for end in graph.ends:
                     if isinstance(end, SinkNode):
-                        end.write(frames.of(end.upstream), batch_id)
+                        end.write(frames.for_any_plan(end.upstream), batch_id)
                     else:
                         _run_whole(frames.of(end))
                 sinks = [end.upstream for end in graph.ends if isinstance(end, SinkNode)]
@@ -182,6 +182,10 @@ class _Frames:
 
     Where `persist` is set, as in a batch of several branches, what several nodes
     read is persisted, so that its operator runs once.
+
+    The stage of an operator must end at a shuffle: a `coalesce`, `union` or `limit` in the same
+    stage would renumber its partitions, which name its subtasks, or leave some out. `of` is for
+    plans of ours, which shuffle or read everything; `for_any_plan` adds the shuffle.
     """
 
     def __init__(
@@ -197,17 +201,28 @@ class _Frames:
         self._inputs = inputs
         self._persist = persist
         self._made: dict[int, DataFrame] = {}
+        self._for_any_plan: dict[int, DataFrame] = {}
         self._persisted: list[DataFrame] = []
 
     def of(self, node: StreamNode) -> DataFrame:
-        """The DataFrame of a node."""
+        """The DataFrame of a node, for an operator or an end of ours."""
         if id(node) not in self._made:
             frame = self._make(node)
             if self._persist and self._graph.readers(node) > 1:
-                frame = frame.persist()
+                if self._graph.has_sink(node):
+                    # Shuffled once, for all of its sinks.
+                    frame = self._for_any_plan[id(node)] = self._shuffled(node, frame)
+                frame.persist()
                 self._persisted.append(frame)
             self._made[id(node)] = frame
         return self._made[id(node)]
+
+    def for_any_plan(self, node: StreamNode) -> DataFrame:
+        """The DataFrame of a node, for a plan of the user's."""
+        frame = self.of(node)
+        if id(node) not in self._for_any_plan:
+            self._for_any_plan[id(node)] = self._shuffled(node, frame)
+        return self._for_any_plan[id(node)]
 
     def release(self) -> None:
         """Gives back what was persisted."""
@@ -218,6 +233,12 @@ class _Frames:
         if isinstance(node, SourceNode):
             return self._inputs.get(id(node), node.dataframe)
         return self._compiler.apply(node, self.of(node.upstream))
+
+    def _shuffled(self, node: StreamNode, frame: DataFrame) -> DataFrame:
+        """Each subtask's rows to the partition of its own number, in their order."""
+        if isinstance(node, SourceNode):
+            return frame
+        return frame.repartitionById(self._compiler.parallelism(node), F.spark_partition_id())
 
 
 def _run_whole(frame: DataFrame) -> None:
