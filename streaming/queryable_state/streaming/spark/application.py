@@ -17,6 +17,7 @@ from queryable_state.streaming.spark.engine import SparkEngine
 from queryable_state.streaming.spark.listener import CommitListener
 from queryable_state.streaming.spark.scratch_folder import ScratchFolder
 from queryable_state.streaming.spark.session import runs_on_one_machine, warn_of_risks
+from queryable_state.streaming.spark.worker_python import WorkerCheck
 from queryable_state.wire.errors import QueryTimeoutError
 
 if TYPE_CHECKING:
@@ -40,12 +41,13 @@ _PROXY_POLL_S = 0.05
 class SparkApplication:
     """The coordinator of one SparkContext; ends with it.
 
-    `of` makes it where there is none: jobs of all environments of one SparkContext
-    share it, and the settings of the first count. `close` is idempotent and runs by
-    itself when the SparkContext stops or the interpreter exits.
+    `of` makes it where there is none, if the Python of Spark's workers can run operators: jobs of
+    all environments of one SparkContext share it, and the settings of the first count. `close` is
+    idempotent and runs by itself when the SparkContext stops or the interpreter exits.
     """
 
     _running: ClassVar[dict[str, SparkApplication]] = {}
+    _workers: ClassVar[WorkerCheck] = WorkerCheck()
     _lock: ClassVar[threading.Lock] = threading.Lock()
 
     def __init__(self, spark: SparkSession, settings: EnvironmentSettings) -> None:
@@ -90,6 +92,7 @@ class SparkApplication:
         with cls._lock:
             found = cls._running.get(spark.sparkContext.applicationId)
             if found is None or found.closed:
+                cls._workers.check(spark.sparkContext, SparkEngine(spark).live_executors())
                 found = cls(spark, settings)
                 cls._running[found.application_id] = found
             return found
