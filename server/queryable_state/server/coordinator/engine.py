@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from queryable_state.server.checkpoint.storage import CheckpointStorage
     from queryable_state.wire.errors import QueryableStateError
@@ -58,6 +58,11 @@ class Engine(Protocol):
         Raises `RetryLaterError` where the offsets of the batch cannot be read
         now, `JobError` where they are gone.
         """
+        ...
+
+    def operator_uids(self, query_id: bytes) -> Collection[str] | None:
+        """Uids of all stateful operators in the plan of a query that has begun a batch, also of
+        those that no batch runs; None: it has ended."""
         ...
 
     def is_committed(self, query_id: bytes, batch_id: int) -> bool:

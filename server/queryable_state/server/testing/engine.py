@@ -13,7 +13,7 @@ from queryable_state.server.coordinator.engine import BatchClocks, QueryInfo
 from queryable_state.wire.errors import CheckpointError, JobError, RetryLaterError, UnknownJobError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from queryable_state.server.checkpoint.storage import CheckpointStorage
     from queryable_state.wire.errors import QueryableStateError
@@ -25,6 +25,7 @@ class _Query:
     clocks: dict[int, BatchClocks] = field(default_factory=dict)
     committed: int = -1
     without_input: set[int] = field(default_factory=set)
+    operators: Collection[str] | None = None
 
 
 class InMemoryEngine:
@@ -48,8 +49,12 @@ class InMemoryEngine:
         query_id: bytes | None = None,
         run_id: bytes | None = None,
         checkpoint_location: str = "",
+        operators: Collection[str] | None = None,
     ) -> tuple[bytes, bytes]:
-        """Starts a query, or a new run of one; answers query and run id."""
+        """Starts a query, or a new run of one; answers query and run id.
+
+        Without `operators` the run is not held to the operators that have stored state.
+        """
         query_id = query_id or uuid.uuid4().bytes
         run_id = run_id or uuid.uuid4().bytes
         with self._lock:
@@ -65,6 +70,7 @@ class InMemoryEngine:
                     name=name or known.info.name,
                     checkpoint_location=checkpoint_location or known.info.checkpoint_location,
                 )
+            self._queries[query_id].operators = operators
         return query_id, run_id
 
     def plan(
@@ -110,6 +116,12 @@ class InMemoryEngine:
         with self._lock:
             query = self._queries.get(query_id)
             return None if query is None else query.info
+
+    def operator_uids(self, query_id: bytes) -> Collection[str] | None:
+        """As the run was started with."""
+        with self._lock:
+            query = self._queries.get(query_id)
+            return None if query is None else query.operators
 
     def clocks(self, query_id: bytes, batch_id: int) -> BatchClocks:
         """The clocks of a planned batch."""

@@ -16,17 +16,19 @@ from queryable_state.streaming.spark.checkpoint_files import CheckpointFiles, is
 from queryable_state.streaming.spark.failure import to_be_carried
 from queryable_state.streaming.spark.file_sink_check import check_sink, skipped_batch
 from queryable_state.streaming.spark.progress_export import export_progress
+from queryable_state.streaming.spark.query_operators import query_operators
 from queryable_state.streaming.spark.scratch_folder import outlives_query
 from queryable_state.streaming.spark.spark_files import SparkFiles
 from queryable_state.wire.errors import (
     CheckpointError,
+    InternalError,
     JobError,
     QueryableStateError,
     RetryLaterError,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
@@ -80,6 +82,26 @@ class SparkEngine:
                 seen = replace(seen, info=replace(seen.info, active=False))
                 self._seen[query_id] = seen
         return None if seen is None else seen.info
+
+    def operator_uids(self, query_id: bytes) -> Collection[str] | None:
+        """Uids of the stateful operators in the query's plan; None: it has ended."""
+        execution = self._execution(query_id)
+        if execution is None:
+            return None
+        try:
+            uids = {operator.uid for operator in query_operators(execution)}
+        except (Py4JError, OSError) as problem:
+            if self._execution(query_id) is None:
+                return None
+            raise RetryLaterError(
+                f"Spark does not show the plan of query {query_id.hex()}: {problem}",
+                retry_after_ms=_RETRY_AFTER_MS,
+            ) from problem
+        if not uids:
+            raise InternalError(
+                f"the plan of query {query_id.hex()} shows none of the stateful operators it runs"
+            )
+        return uids
 
     def clocks(self, query_id: bytes, batch_id: int) -> BatchClocks:
         """The clocks Spark planned a batch with."""
