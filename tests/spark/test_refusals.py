@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import PySparkException
 from tests.spark.functions import (
     COUNTS,
     READINGS,
@@ -31,6 +32,8 @@ from queryable_state.wire.errors import (
 )
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import SparkSession
     from tests.spark.conftest import MakeFeed
 
@@ -125,6 +128,60 @@ def test_two_operators_of_one_uid(env: StreamExecutionEnvironment, stream: DataS
         stream.key_by("sensor").max("temperature", queryable_name=name).uid("same")
     with pytest.raises(JobError, match="'same'"):
         env.execute_async("uids")
+
+
+def test_a_refused_job_leaves_nothing_to_the_next_one(
+    env: StreamExecutionEnvironment, feed: MakeFeed, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("one", "two"):
+        keyed = env.from_dataframe(feed(READINGS).dataframe()).key_by("sensor")
+        keyed.max("temperature", queryable_name=name).uid("same")
+    assert repr(env) == "<StreamExecutionEnvironment: 2 operators and 0 sinks>"
+    with pytest.raises(InvalidRequestError, match="2 DataFrames"):
+        env.execute_async("refused")
+    with pytest.raises(InvalidRequestError, match="2 DataFrames"):
+        env.execute_async("refused again, as nothing was declared since")
+    assert "0 operators and 0 sinks; refused, to be executed again: 2 operators" in repr(env)
+    assert str(env).count("refused: operator 'same': max by sensor of from_dataframe(") == 2
+    source = feed(READINGS)
+    source.add(reading("a"))
+    env.from_dataframe(source.dataframe()).key_by("sensor").max("temperature").uid("same")
+    job = env.execute_async("next")
+    job.process_all_available()
+    assert "'next' does not run what was declared for the job that was refused" in caplog.text
+    assert repr(env) == "<StreamExecutionEnvironment: 0 operators and 0 sinks>"
+    with pytest.raises(InvalidRequestError, match="nothing to run"):
+        env.execute_async("nothing is left of any of them")
+
+
+def test_a_refused_job_is_executed_again_with_a_corrected_argument(
+    env: StreamExecutionEnvironment, feed: MakeFeed, tmp_path: Path
+) -> None:
+    source = feed(READINGS)
+    source.add(reading("a"))
+    maxima = env.from_dataframe(source.dataframe()).key_by("sensor").max("temperature").uid("max")
+    seen: list[int] = []
+    maxima.add_sink(lambda batch, batch_id: seen.append(batch.count()))
+    place = str(tmp_path / "place")
+    with pytest.raises(PySparkException, match=r"(?i)sideways"):
+        env.execute_async("corrected", checkpoint_location=place, output_mode="sideways")
+    with pytest.raises(PySparkException, match=r"(?i)complete"):
+        env.execute_async("corrected", checkpoint_location=place, output_mode="complete")
+    env.execute_async("corrected", checkpoint_location=place).process_all_available()
+    assert seen == [1]
+
+
+def test_a_stream_that_could_not_be_taken_is_still_executed(
+    env: StreamExecutionEnvironment, stream: DataStream
+) -> None:
+    first = stream.key_by("sensor").process(CountPerKey("taken"), COUNTS).uid("same")
+    second = first.key_by("sensor").process(CountPerKey("too"), COUNTS).uid("same")
+    with pytest.raises(JobError, match="'same'"):
+        second.to_dataframe()
+    assert "streams taken" not in repr(env)
+    second.uid("another")
+    second.to_dataframe()
+    assert "1 stream taken" in repr(env)
 
 
 def test_one_queryable_name_for_two_operators(

@@ -79,7 +79,6 @@ def test_a_location_with_another_history(jobs: Jobs, uri: str) -> None:
     job.cancel()
     with pytest.raises(RestoreMismatchError, match="would mix it with another history"):
         jobs.counting("used", savepoint=uri)
-    jobs.env._sinks, jobs.env._operators = [], []
     again = jobs.counting("used")
     again.process_all_available()
     assert jobs.values(again) == {1: len(KEYS)}

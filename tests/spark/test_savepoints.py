@@ -171,7 +171,6 @@ def test_operators_are_added_and_removed_by_uid(
     ):
         start("removed", "counts lowest", savepoint=uri)
     assert not (jobs.folder / "removed").exists()
-    jobs.env._sinks, jobs.env._operators = [], []
     with caplog.at_level(logging.WARNING, "queryable_state.streaming"):
         removed = start("removed", "counts", savepoint=uri, allow_non_restored_state=True)
     assert "highest stays behind" in caplog.text

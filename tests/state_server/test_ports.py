@@ -134,7 +134,7 @@ def test_a_port_lost_to_another_between_look_and_bind_is_passed_over(
 
 async def test_no_two_servers_of_ours_share_a_port() -> None:
     """gRPC's default lets them, and each connection goes to one of the two by chance."""
-    options = server_options(Limits())
+    options = public_options(Limits())
     for make in (lambda: grpc.aio.server(options=options), lambda: GrpcServer(options)):
         first, second = make(), make()
         port = first.add_insecure_port("127.0.0.1:0")

@@ -182,6 +182,8 @@ class StateRegistration(_message.Message):
     MAX_PARALLELISM_FIELD_NUMBER: _builtins.int
     TTL_FIELD_NUMBER: _builtins.int
     INCARNATION_FIELD_NUMBER: _builtins.int
+    RENAMED_FIELDS_FIELD_NUMBER: _builtins.int
+    DROPPED_FIELDS_FIELD_NUMBER: _builtins.int
     state_id: _builtins.int
     """Given by the coordinator, never reused, equal on every server; 0 in a request."""
     job_id: _builtins.bytes
@@ -226,6 +228,14 @@ class StateRegistration(_message.Message):
     def ttl(self) -> Global___TimeToLive:
         """Absent: values do not expire."""
 
+    @_builtins.property
+    def renamed_fields(self) -> _containers.RepeatedCompositeFieldContainer[Global___FieldRename]:
+        """In a request alone: fields of the value's rows that had another name in what is stored."""
+
+    @_builtins.property
+    def dropped_fields(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """In a request alone: paths of stored fields that are dropped, whatever fields are added."""
+
     def __init__(
         self,
         *,
@@ -246,14 +256,44 @@ class StateRegistration(_message.Message):
         max_parallelism: _builtins.int = ...,
         ttl: Global___TimeToLive | None = ...,
         incarnation: _builtins.int = ...,
+        renamed_fields: _abc.Iterable[Global___FieldRename] | None = ...,
+        dropped_fields: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["key_type", b"key_type", "map_key_type", b"map_key_type", "namespace_type", b"namespace_type", "ttl", b"ttl"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accumulator_types", b"accumulator_types", "incarnation", b"incarnation", "job_id", b"job_id", "job_name", b"job_name", "key_type", b"key_type", "kind", b"kind", "map_key_type", b"map_key_type", "max_parallelism", b"max_parallelism", "namespace_type", b"namespace_type", "operator_depth", b"operator_depth", "operator_name", b"operator_name", "operator_uid", b"operator_uid", "queryable_name", b"queryable_name", "state_id", b"state_id", "state_name", b"state_name", "ttl", b"ttl", "value_types", b"value_types"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accumulator_types", b"accumulator_types", "dropped_fields", b"dropped_fields", "incarnation", b"incarnation", "job_id", b"job_id", "job_name", b"job_name", "key_type", b"key_type", "kind", b"kind", "map_key_type", b"map_key_type", "max_parallelism", b"max_parallelism", "namespace_type", b"namespace_type", "operator_depth", b"operator_depth", "operator_name", b"operator_name", "operator_uid", b"operator_uid", "queryable_name", b"queryable_name", "renamed_fields", b"renamed_fields", "state_id", b"state_id", "state_name", b"state_name", "ttl", b"ttl", "value_types", b"value_types"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___StateRegistration: _TypeAlias = StateRegistration  # noqa: Y015
+
+@_typing.final
+class FieldRename(_message.Message):
+    """A field of a row in a value type under a new name. Paths join field names by `.`; `[]` stands for
+    the elements of a list and the values of a map: `address.street`, `items[].price`.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PATH_FIELD_NUMBER: _builtins.int
+    OLD_NAME_FIELD_NUMBER: _builtins.int
+    path: _builtins.str
+    """Path of the field in the type that is registered."""
+    old_name: _builtins.str
+    """The field's name before, in the same row."""
+    def __init__(
+        self,
+        *,
+        path: _builtins.str = ...,
+        old_name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["old_name", b"old_name", "path", b"path"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FieldRename: _TypeAlias = FieldRename  # noqa: Y015
 
 @_typing.final
 class JobInfo(_message.Message):

@@ -12,11 +12,12 @@ from queryable_state.streaming.graph import (
 )
 from queryable_state.streaming.keyed_stream import KeyedStream
 from queryable_state.streaming.keys import KeySelector
+from queryable_state.streaming.runtime.operators import with_dropped_fields, with_renamed_fields
 from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.types import type_info
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql import DataFrame
 
@@ -85,8 +86,8 @@ class DataStream:
         return self.add_sink(function)
 
 
-class OperatorStream(DataStream):
-    """What a stateful operator puts out."""
+class _StatefulOperator:
+    """What can be said of a stateful operator and its state."""
 
     _node: OperatorNode
 
@@ -100,8 +101,26 @@ class OperatorStream(DataStream):
         self._node.given_name = check_name("the name of an operator", name)
         return self
 
+    def renamed_fields(self, renamed: Mapping[str, str]) -> Self:
+        """Declares fields of the state's rows that had other names before, `{new path: old name}`;
+        see `StateDescriptor.set_renamed_fields`."""
+        self._node.operator = with_renamed_fields(self._node.operator, renamed)
+        return self
 
-class QueryableStateStream:
+    def dropped_fields(self, *dropped: str) -> Self:
+        """Declares stored fields of the state's rows that are gone for good, by path; see
+        `StateDescriptor.set_dropped_fields`."""
+        self._node.operator = with_dropped_fields(self._node.operator, dropped)
+        return self
+
+
+class OperatorStream(_StatefulOperator, DataStream):
+    """What a stateful operator puts out."""
+
+    _node: OperatorNode
+
+
+class QueryableStateStream(_StatefulOperator):
     """A queryable state that a keyed stream is written to; the end of that stream."""
 
     def __init__(
@@ -115,16 +134,6 @@ class QueryableStateStream:
     def queryable_state_name(self) -> str:
         """Name to query the state by."""
         return self._queryable_name
-
-    def uid(self, uid: str) -> Self:
-        """Identity of the state within the job, kept when the program changes."""
-        self._node.given_uid = check_name("a uid", uid)
-        return self
-
-    def name(self, name: str) -> Self:
-        """Name of the operator, for people."""
-        self._node.given_name = check_name("the name of an operator", name)
-        return self
 
     def to_dataframe(self) -> DataFrame:
         """The state's writer as a streaming DataFrame without rows.

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from queryable_state.streaming.field_changes import checked_drops, checked_renames
 from queryable_state.streaming.functions import AggregateFunction, reducer
 from queryable_state.streaming.hooks import refuse_uncalled_hooks
-from queryable_state.v1.registration_pb2 import SchemaVersion, StateKind, StateRegistration
+from queryable_state.v1.registration_pb2 import (
+    FieldRename,
+    SchemaVersion,
+    StateKind,
+    StateRegistration,
+)
 from queryable_state.wire.errors import InvalidRequestError, JobError, KeyTypeError
 from queryable_state.wire.key_codec import KeyCodec
 from queryable_state.wire.types import TypeInfo, Types, type_info
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from queryable_state.streaming.functions import Function, ReduceFunction
 
@@ -38,6 +44,8 @@ class StateDescriptor:
         self._name = name
         self._value_type = value_type
         self._queryable_name: str | None = None
+        self._renamed_fields: dict[str, str] = {}
+        self._dropped_fields: Sequence[str] = ()
 
     @property
     def name(self) -> str:
@@ -92,6 +100,29 @@ class StateDescriptor:
             )
         self._queryable_name = name
 
+    def set_renamed_fields(self, renamed: Mapping[str, str]) -> None:
+        """Declares fields of the value's rows that had other names before: new path to old name.
+
+        A path joins field names by `.`, with `[]` for the elements of a list and the values of a
+        map: `{"n": "cnt", "address.street": "str", "items[].price": "cost"}`. Stored values are
+        read under the new names, by clients too. A start that has nothing left to rename ignores
+        it.
+        """
+        where = f"state {self._name!r}"
+        self._renamed_fields = checked_renames(where, self._types, renamed)
+
+    def set_dropped_fields(self, dropped: Iterable[str]) -> None:
+        """Declares stored fields of the value's rows that are gone for good, by path.
+
+        Needed where other fields are added in the same start: without it that is refused, because
+        it looks like a field with a new name.
+        """
+        self._dropped_fields = checked_drops(f"state {self._name!r}", self._types, dropped)
+
+    @property
+    def _types(self) -> list[TypeInfo]:
+        return [info for info in (self.value_type, self.accumulator_type) if info is not None]
+
     def to_registration(
         self,
         *,
@@ -115,6 +146,10 @@ class StateDescriptor:
             kind=self.kind,
             key_type=key_type.to_proto(),
             max_parallelism=max_parallelism,
+            renamed_fields=[
+                FieldRename(path=path, old_name=old) for path, old in self._renamed_fields.items()
+            ],
+            dropped_fields=self._dropped_fields,
         )
         if self._value_type is not None:
             registration.value_types.append(
@@ -138,6 +173,8 @@ class StateDescriptor:
             and self.accumulator_type == other.accumulator_type
             and self.function == other.function
             and self.queryable_name == other.queryable_name
+            and self._renamed_fields == other._renamed_fields
+            and self._dropped_fields == other._dropped_fields
         )
 
     def __repr__(self) -> str:

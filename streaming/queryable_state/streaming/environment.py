@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from queryable_state.streaming.checkpoint_config import CheckpointConfig, CheckpointingMode
 from queryable_state.streaming.datastream import DataStream, OperatorStream, QueryableStateStream
+from queryable_state.streaming.declared_job import NextJob
 from queryable_state.streaming.elements import Columns
-from queryable_state.streaming.graph import JobGraph, OperatorNode, SinkNode, SourceNode
+from queryable_state.streaming.graph import JobGraph, SourceNode
 from queryable_state.streaming.restart_strategy import (
     RestartStrategies,
     RestartStrategyConfiguration,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from queryable_state.streaming.graph import StreamNode
+    from queryable_state.streaming.graph import OperatorNode, SinkNode, StreamNode
     from queryable_state.streaming.job_client import JobClient
 
 
@@ -42,9 +43,7 @@ class StreamExecutionEnvironment:
     def __init__(self, spark: SparkSession, settings: EnvironmentSettings) -> None:
         self._spark = spark
         self._settings = settings
-        self._operators: list[OperatorNode] = []
-        self._sinks: list[SinkNode] = []
-        self._taken: list[OperatorNode] = []
+        self._next = NextJob()
         self._application: SparkApplication | None = None
         self._backend: StateBackend | None = None
         self._checkpoints = CheckpointConfig.of(settings)
@@ -168,9 +167,10 @@ class StreamExecutionEnvironment:
     ) -> JobClient:
         """Starts all sinks, and operators nobody reads, as one Spark query.
 
-        `trigger` has the arguments of `DataStreamWriter.trigger`, `output_mode` is the
-        query's (`append` for what Spark refuses to run in update mode). The environment
-        is empty afterwards and can be given another job.
+        `trigger` has the arguments of `DataStreamWriter.trigger`, `output_mode` is the query's
+        (`append` for what Spark refuses to run in update mode). The environment is empty
+        afterwards, also if the job is refused; called again before anything else is declared, it
+        tries a refused job again.
 
         With `state.checkpoints.dir` set the job's state and, unless `checkpoint_location` is given,
         Spark's checkpoint are kept there under the job's name: the same program started again
@@ -182,27 +182,27 @@ class StreamExecutionEnvironment:
         not fit the job. State of operators that the job has not, or has no more, is left behind
         where `allow_non_restored_state` is set.
         """
-        graph = JobGraph.of(self._sinks, self._operators)
-        graph.check_one_query(job_name)
-        graph.check()
-        job = JobLaunch(
-            application=self._running_application(),
-            settings=self._job_settings(),
-            graph=graph,
-            job_name=job_name,
-            backend=self._backend,
-            checkpoints=self._checkpoints,
-            restart_strategy=self._restart_strategy,
-            checkpoint_location=checkpoint_location,
-            trigger=dict(trigger or {}),
-            output_mode=output_mode,
-            savepoint=savepoint or self._settings.savepoint_path,
-            allow_non_restored_state=(
-                allow_non_restored_state or self._settings.savepoint_ignore_unclaimed_state
-            ),
-        ).start()
-        self._sinks, self._operators = [], []
-        return job
+        declared = self._next.take(job_name)
+        try:
+            return JobLaunch(
+                graph=declared.checked_graph(job_name),
+                application=self._running_application(),
+                settings=self._job_settings(),
+                job_name=job_name,
+                backend=self._backend,
+                checkpoints=self._checkpoints,
+                restart_strategy=self._restart_strategy,
+                checkpoint_location=checkpoint_location,
+                trigger=dict(trigger or {}),
+                output_mode=output_mode,
+                savepoint=savepoint or self._settings.savepoint_path,
+                allow_non_restored_state=(
+                    allow_non_restored_state or self._settings.savepoint_ignore_unclaimed_state
+                ),
+            ).start()
+        except BaseException:
+            self._next.refuse(declared)
+            raise
 
     def restore_savepoint(
         self, savepoint: str, checkpoint_location: str, *, allow_non_restored_state: bool = False
@@ -217,7 +217,7 @@ class StreamExecutionEnvironment:
         query = QueryRestore(
             application=self._running_application(),
             settings=self._job_settings(),
-            streams=self._taken,
+            streams=self._next.taken,
             backend=self._backend,
             checkpoints=self._checkpoints,
         )
@@ -242,6 +242,13 @@ class StreamExecutionEnvironment:
         """A file with the secret that `queryable-state proxy` needs; gone with the environment."""
         return self._running_application().secret_file
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self._next.summary()}>"
+
+    def __str__(self) -> str:
+        """What the environment holds, a line for each operator and sink."""
+        return "\n  ".join((repr(self), *self._next.lines()))
+
     def close(self) -> None:
         """Ends the coordinator and the state servers of the Spark application. Idempotent.
 
@@ -263,9 +270,8 @@ class StreamExecutionEnvironment:
         return self
 
     def _job_settings(self) -> EnvironmentSettings:
-        parallelism = self._settings.parallelism or min(
-            parallelism_of(self._spark), self._settings.max_parallelism
-        )
+        most = self._settings.max_parallelism
+        parallelism = self._settings.parallelism or min(parallelism_of(self._spark), most)
         return dataclasses.replace(self._settings, parallelism=parallelism)
 
     def _running_application(self) -> SparkApplication:
@@ -274,12 +280,11 @@ class StreamExecutionEnvironment:
         return self._application
 
     def _add_operator(self, node: OperatorNode) -> OperatorNode:
-        node.position = len(self._operators)
-        self._operators.append(node)
+        self._next.declared.add_operator(node)
         return node
 
     def _add_sink(self, node: SinkNode) -> None:
-        self._sinks.append(node)
+        self._next.declared.sinks.append(node)
 
     def _operator_stream(self, node: OperatorNode) -> OperatorStream:
         return OperatorStream(self, node)
@@ -290,10 +295,11 @@ class StreamExecutionEnvironment:
     def _dataframe_of(self, node: StreamNode) -> DataFrame:
         if isinstance(node, SourceNode):
             return node.dataframe
-        node.taken = True
         graph = JobGraph.of_stream(node)
         graph.check()
         application, settings = self._running_application(), self._job_settings()
         identity, _ = configured(application, settings, self._backend, self._checkpoints)
-        self._taken.append(node)
-        return Compiler(application, settings, "", identity).dataframe(node, graph)
+        frame = Compiler(application, settings, "", identity).dataframe(node, graph)
+        node.taken = True
+        self._next.taken.append(node)
+        return frame

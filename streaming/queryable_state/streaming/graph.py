@@ -7,11 +7,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from queryable_state.server.coordinator.registrations import (
-    NameClaim,
-    check_queryable_names,
-    operator_label,
-)
+from queryable_state.server.coordinator.queryable_names import NameClaim, check_queryable_names
+from queryable_state.server.coordinator.registrations import operator_label
 from queryable_state.streaming.runtime.operators import KeyedProcess, declared_states
 from queryable_state.streaming.settings import joined
 from queryable_state.wire.errors import InvalidRequestError, JobError, QueryableStateError

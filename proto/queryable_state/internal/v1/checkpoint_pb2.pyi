@@ -508,6 +508,7 @@ class RootRegistrations(_message.Message):
     RESTORED_FROM_FIELD_NUMBER: _builtins.int
     LEFT_BEHIND_FIELD_NUMBER: _builtins.int
     ALLOW_NON_RESTORED_STATE_FIELD_NUMBER: _builtins.int
+    GIVEN_UP_FIELD_NUMBER: _builtins.int
     format_version: _builtins.int
     """1."""
     job_id: _builtins.bytes
@@ -524,6 +525,10 @@ class RootRegistrations(_message.Message):
     def left_behind(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Operators of `restored_from` that the job did not have, by uid: their state stays there."""
 
+    @_builtins.property
+    def given_up(self) -> _containers.RepeatedCompositeFieldContainer[Global___GivenUpState]:
+        """States of `states` and `restored_from` that the job has no more."""
+
     def __init__(
         self,
         *,
@@ -535,14 +540,37 @@ class RootRegistrations(_message.Message):
         restored_from: _builtins.str = ...,
         left_behind: _abc.Iterable[_builtins.str] | None = ...,
         allow_non_restored_state: _builtins.bool = ...,
+        given_up: _abc.Iterable[Global___GivenUpState] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_non_restored_state", b"allow_non_restored_state", "first_batch", b"first_batch", "format_version", b"format_version", "job_id", b"job_id", "job_name", b"job_name", "left_behind", b"left_behind", "restored_from", b"restored_from", "states", b"states"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_non_restored_state", b"allow_non_restored_state", "first_batch", b"first_batch", "format_version", b"format_version", "given_up", b"given_up", "job_id", b"job_id", "job_name", b"job_name", "left_behind", b"left_behind", "restored_from", b"restored_from", "states", b"states"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RootRegistrations: _TypeAlias = RootRegistrations  # noqa: Y015
+
+@_typing.final
+class GivenUpState(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OPERATOR_UID_FIELD_NUMBER: _builtins.int
+    STATE_NAME_FIELD_NUMBER: _builtins.int
+    operator_uid: _builtins.str
+    state_name: _builtins.str
+    def __init__(
+        self,
+        *,
+        operator_uid: _builtins.str = ...,
+        state_name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["operator_uid", b"operator_uid", "state_name", b"state_name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GivenUpState: _TypeAlias = GivenUpState  # noqa: Y015
 
 @_typing.final
 class RestorePlan(_message.Message):

@@ -5,7 +5,7 @@ from queryable_state.server.coordinator.coordinator import Coordinator
 from queryable_state.server.coordinator.engine import BatchClocks, Engine, QueryInfo
 from queryable_state.server.coordinator.job_config import JobConfig
 from queryable_state.server.coordinator.operators import OperatorLayout
-from queryable_state.server.coordinator.registrations import NameClaim, check_queryable_names
+from queryable_state.server.coordinator.queryable_names import NameClaim, check_queryable_names
 
 __all__ = [
     "BatchClocks",

@@ -22,20 +22,13 @@ def check_none_absent(
     run has committed a batch; what it has not opened by then may be left behind where the job
     allows state that is not restored.
     """
-    savepoint = {o.uid for o in root.savepoint.operators} if root.savepoint else set()
-    known = {state.operator_uid for state in root.registrations.states} | savepoint
-    missing = known.difference(opened)
-    if not missing or (ran_whole and root.config.allow_non_restored_state):
+    if ran_whole and root.config.allow_non_restored_state:
         return
-    # Registrations stay when state is left behind: only what is still there can be lost.
-    newest = next(iter(root.checkpoints()), None)
-    if newest is None:
-        stored, after = savepoint, root.first_batch - 1
-    else:
-        stored, after = {operator.uid for operator in newest.operators}, newest.version
-    for manifest in root.manifests(after, version):
-        stored |= {file.operator_uid for file in manifest.changelogs}
-    absent = sorted(missing & stored)
+    absent = sorted(
+        uid
+        for uid in root.stored_uids(version).difference(opened)
+        if not root.stored.is_given_up(uid)
+    )
     if absent:
         raise DeclinedError(
             f"job {label}: {root.uri} has state of operators that have not run since the job was "

@@ -179,7 +179,7 @@ class Authority:
         query_id, uid = request.subtask.query_id, request.subtask.operator_uid
         root = self._roots.of(query_id)
         if root is not None:
-            check_states(root, uid, [state.state_name for state in request.states])
+            check_states(root, uid, request.operator_name, request.states)
         states = self._catalog.register_states(request, info)
         if root is not None:
             self._catalog.keep(root)

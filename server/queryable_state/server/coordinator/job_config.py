@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 from queryable_state.internal.v1 import checkpoint_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+    from queryable_state.v1.registration_pb2 import StateRegistration
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +62,13 @@ class JobConfig:
     """Whether a query past its first batches may go on where its state is missing: without it."""
     allow_non_restored_state: bool = False
     """Whether the job may have lost operators its root has state of: that is left out."""
+
+    operators: Mapping[str, str] | None = None
+    """Names of all operators of the job by uid; None: the engine tells those of the query."""
+
+    declared: Sequence[StateRegistration] = ()
+    """States of the job as far as the driver knows them: what is stored of them is answered in
+    their types, also before a batch registers them."""
 
     def storage(self, root: str) -> checkpoint_pb2.JobStorage:
         """What a server must know to keep the state; an empty root: nothing is durable."""

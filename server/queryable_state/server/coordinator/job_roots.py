@@ -7,6 +7,7 @@ from bisect import bisect_right, insort
 from typing import TYPE_CHECKING
 
 from queryable_state.internal.v1.checkpoint_pb2 import RootRegistrations
+from queryable_state.server.coordinator.stored_states import StoredStates, stored_uids
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -44,6 +45,8 @@ class JobRoot:
         self.epoch = epoch
         self.savepoint: CheckpointMetadata | None = None
         """What the root started from, where it started from a savepoint and that is readable."""
+        self.stored = StoredStates(root.uri, (), (), ())
+        """What the root has had of states when the run began."""
         self.registering = threading.Lock()
         """Held from comparing the registrations until they are written."""
         self.checking = threading.Lock()
@@ -110,6 +113,19 @@ class JobRoot:
         # The savepoint is gone, which is allowed once a checkpoint stands for it.
         newest = self.checkpoints()
         return newest[0].complete_since_batch if newest else self.first_batch
+
+    def survey(self) -> None:
+        """Takes stock of the stored states: the root is loaded, and its manifests are complete."""
+        with self._lock:
+            self.stored = StoredStates.of(
+                self.uri, self._registrations, self._checkpoints, self._manifests, self.savepoint
+            )
+
+    def stored_uids(self, up_to: int) -> set[str]:
+        """The operators of which a restore behind a batch would read files."""
+        with self._lock:
+            manifests = [m for m in self._manifests if m.batch_id <= up_to]
+            return stored_uids(self._checkpoints, manifests, self.savepoint)
 
     def job_storage(self) -> JobStorage:
         """What a server is told of the root."""

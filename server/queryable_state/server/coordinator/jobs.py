@@ -66,8 +66,7 @@ class Job:
     @property
     def label(self) -> str:
         """The job for people."""
-        digits = self.query_id.hex()
-        return f"{self.name!r} ({digits})" if self.name else digits
+        return job_label(self.name, self.query_id)
 
     def enter_run(self, info: QueryInfo) -> None:
         """Takes what the engine said; a new run starts with nothing begun.
@@ -185,3 +184,9 @@ def _id_of(text: str) -> bytes | None:
         return uuid.UUID(text.strip()).bytes
     except ValueError:
         return None
+
+
+def job_label(name: str, query_id: bytes) -> str:
+    """A job as errors and logs name it."""
+    digits = query_id.hex()
+    return f"{name!r} ({digits})" if name else digits

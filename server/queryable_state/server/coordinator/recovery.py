@@ -12,6 +12,7 @@ from queryable_state.server.checkpoint.state_root import StateRoot
 from queryable_state.server.checkpoint.storage import storage_of
 from queryable_state.server.coordinator.commits import Commit
 from queryable_state.server.coordinator.job_roots import JobRoot
+from queryable_state.server.coordinator.jobs import job_label
 from queryable_state.server.coordinator.root_loader import RootLoader
 from queryable_state.wire.errors import RetryLaterError, SupersededError
 
@@ -132,6 +133,7 @@ class Recovery:
                 complete_to=complete_to,
                 operators=self._operators(query_id),
             )
+            self._check_claims(loaded, info)
             self._take(request, info, config, loaded, anew=anew, complete_to=complete_to)
             _log.info(
                 "job %r begins at batch %d with epoch %d; its state is kept in %s "
@@ -178,8 +180,22 @@ class Recovery:
             if root is not None:
                 # What is not stored yet is in no file: only an id of another job can collide.
                 books.states.adopt(query_id, root.registrations.states)
+                books.states.declare(query_id, config.declared)
                 books.commits.enter(query_id, _committed(root, request.batch_id - 1))
             self._roots.bind(query_id, request.run_id, config, root)
+
+    def _check_claims(self, root: JobRoot, info: QueryInfo) -> None:
+        """Refuses a run that lacks operators whose state the root has."""
+        if root.stored.is_empty:
+            return
+        names = root.config.operators
+        if names is None:
+            operators = self._operators(root.query_id)
+            if not operators:
+                return
+            names = dict.fromkeys((operator.uid for operator in operators), "")
+        label = job_label(info.name, root.query_id)
+        root.stored.check_operators(names, label, allow=root.config.allow_non_restored_state)
 
     def _empty_servers(self, query_id: bytes) -> None:
         """What servers hold is not what the root has: a task must not find it before it is gone."""

@@ -7,7 +7,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from queryable_state.server.coordinator.state_evolution import check_unchanged, evolve
+from queryable_state.server.coordinator.queryable_names import NameClaim, check_queryable_names
+from queryable_state.server.coordinator.state_evolution import evolve
 from queryable_state.v1 import registration_pb2
 from queryable_state.wire.errors import CheckpointError, InvalidRequestError, JobError, Reason
 
@@ -15,25 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Sequence
 
 _STATE_ID_MAX = 2**32 - 1
-
-
-@dataclass(frozen=True, kw_only=True)
-class NameClaim:
-    """A queryable name and who claims it."""
-
-    queryable_name: str
-    operator: str
-    """The operator for people: its uid, and its name where it has one."""
-    state_name: str
-
-
-def check_queryable_names(claims: Iterable[NameClaim]) -> None:
-    """Raises DUPLICATE_NAME where a name is claimed twice in one job; for use at submission."""
-    owners: dict[str, NameClaim] = {}
-    for claim in claims:
-        other = owners.setdefault(claim.queryable_name, claim)
-        if other is not claim:
-            raise _duplicate(other, claim)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,6 +117,24 @@ class RegistrationTable:
                 made = _copy(state)
                 made.job_id, made.job_name, made.state_id = job_id, job_name, self._new_id()
                 self._keep(job_id, made)
+
+    def declare(self, job_id: bytes, states: Iterable[registration_pb2.StateRegistration]) -> None:
+        """An operator will register these states: stored ones are answered as it declares them.
+
+        JobError where stored values cannot follow.
+        """
+        for state in states:
+            if (job_id, state.operator_uid, state.state_name) in self._states:
+                operator = OperatorClaim(
+                    job_id=job_id,
+                    job_name=state.job_name,
+                    uid=state.operator_uid,
+                    name=state.operator_name,
+                    depth=state.operator_depth,
+                    max_parallelism=state.max_parallelism,
+                )
+                merged = self._merged(operator, state)
+                self._states[(job_id, state.operator_uid, state.state_name)] = merged
 
     def serve(self, job_id: bytes, uids: Container[str]) -> None:
         """A run has these operators: their stored states can be queried before they register.
@@ -264,11 +264,7 @@ class RegistrationTable:
         merged.operator_depth = operator.depth
         merged.max_parallelism = operator.max_parallelism
         where = f"state {state.state_name!r} of operator {operator.label}"
-        if known:
-            check_unchanged(known, merged, where)
-        evolve(known.value_types if known else (), merged.value_types, where)
-        accumulators = known.accumulator_types if known else ()
-        evolve(accumulators, merged.accumulator_types, f"accumulator of {where}")
+        evolve(known, merged, where)
         return merged
 
     def _new_id(self) -> int:
@@ -279,15 +275,6 @@ class RegistrationTable:
             raise JobError("this driver has given out every state id: restart it")
         self._next_id += 1
         return self._next_id - 1
-
-
-def _duplicate(first: NameClaim, second: NameClaim) -> JobError:
-    return JobError(
-        f"queryable name {second.queryable_name!r} is claimed twice in one job: by state "
-        f"{first.state_name!r} of operator {first.operator} and by state {second.state_name!r} of "
-        f"operator {second.operator}; give each its own name",
-        reason=Reason.DUPLICATE_NAME,
-    )
 
 
 def _copy(state: registration_pb2.StateRegistration) -> registration_pb2.StateRegistration:

@@ -92,6 +92,7 @@ class RootLoader:
         if new:
             job_root.write_registrations(record)
         self._manifests.complete(job_root, job_name, complete_to, operators)
+        job_root.survey()
         return job_root
 
 

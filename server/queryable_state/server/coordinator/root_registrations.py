@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from queryable_state.internal.v1.checkpoint_pb2 import RootRegistrations
+from queryable_state.server.coordinator.registrations import operator_label
 from queryable_state.wire.errors import RestoreMismatchError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from queryable_state.server.coordinator.books import Books
     from queryable_state.server.coordinator.job_roots import JobRoot
+    from queryable_state.v1.registration_pb2 import StateRegistration
 
 
 def keep_registrations(books: Books, root: JobRoot) -> None:
@@ -19,21 +21,29 @@ def keep_registrations(books: Books, root: JobRoot) -> None:
     with root.registering:
         with books.changed:
             states = books.states.of_job(root.query_id)
-        written = root.registrations
-        if list(written.states) == states:
+        written, given_up = root.registrations, root.stored.given_up
+        if list(written.states) == states and list(written.given_up) == given_up:
             return
         record = RootRegistrations()
         record.CopyFrom(written)
-        del record.states[:]
+        del record.states[:], record.given_up[:]
         record.states.extend(states)
+        record.given_up.extend(given_up)
         root.write_registrations(record)
 
 
-def check_states(root: JobRoot, uid: str, names: Collection[str]) -> None:
-    """Refuses an operator that lacks states of the savepoint its root starts from.
+def check_states(root: JobRoot, uid: str, name: str, states: Sequence[StateRegistration]) -> None:
+    """Refuses an operator that claims other states than its root has.
 
-    Asked when the operator registers first in this root; later it may give up states.
+    At its first registration in a root that starts from a savepoint it lacks none of that.
     """
+    _check_savepoint(root, uid, {state.state_name for state in states})
+    root.stored.check_states(
+        uid, operator_label(uid, name), states, allow=root.config.allow_non_restored_state
+    )
+
+
+def _check_savepoint(root: JobRoot, uid: str, names: Collection[str]) -> None:
     savepoint = root.savepoint
     if savepoint is None or root.registrations.allow_non_restored_state:
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from queryable_state.server.coordinator.field_changes import FieldChanges
 from queryable_state.v1 import registration_pb2
 from queryable_state.wire.errors import JobError
 from queryable_state.wire.types import TypeInfo
@@ -41,25 +42,61 @@ def check_unchanged(
             )
 
 
-def evolve(
-    known: Sequence[registration_pb2.SchemaVersion], asked: _SchemaVersions, where: str
+def check_evolution(
+    known: registration_pb2.StateRegistration,
+    asked: registration_pb2.StateRegistration,
+    where: str,
 ) -> None:
-    """Replaces the asked versions by all there ever were, the type asked for as the last."""
+    """Raises JobError where a state cannot follow its descriptor; changes nothing."""
+    merged = registration_pb2.StateRegistration()
+    merged.CopyFrom(asked)
+    merged.max_parallelism = known.max_parallelism
+    evolve(known, merged, where)
+
+
+def evolve(
+    known: registration_pb2.StateRegistration | None,
+    asked: registration_pb2.StateRegistration,
+    where: str,
+) -> None:
+    """Gives a state that is registered all the schema versions there ever were.
+
+    The type asked for is the last one; what the request says of renamed and dropped fields is
+    applied and cleared. Raises INCOMPATIBLE_STATE where stored values cannot follow.
+    """
+    changes = FieldChanges.of(asked)
+    if known:
+        check_unchanged(known, asked, where)
+    _evolve(known.value_types if known else (), asked.value_types, changes, where)
+    accumulators = known.accumulator_types if known else ()
+    _evolve(accumulators, asked.accumulator_types, changes, f"accumulator of {where}")
+    del asked.renamed_fields[:], asked.dropped_fields[:]
+
+
+def _evolve(
+    known: Sequence[registration_pb2.SchemaVersion],
+    asked: _SchemaVersions,
+    changes: FieldChanges,
+    where: str,
+) -> None:
     if not asked:
         if known:
             raise JobError(f"{where} has a value type and is registered without one")
         return
-    wanted = asked[-1].type
-    versions = [_copy_version(version) for version in known]
-    if not versions or versions[-1].type != wanted:
-        new = TypeInfo.from_proto(wanted)
-        for version in versions:
+    new = TypeInfo.from_proto(asked[-1].type)
+    versions = [(version.version, TypeInfo.from_proto(version.type)) for version in known]
+    if not versions or versions[-1][1] != new:
+        renamed = changes.apply([info for _, info in versions], new, where)
+        versions = [(number, info) for (number, _), info in zip(versions, renamed, strict=True)]
+        for _, info in versions:
             # The type errors of the codec name both types and what may change.
-            adapter(TypeInfo.from_proto(version.type), new, where)
-        number = versions[-1].version + 1 if versions else 1
-        versions.append(registration_pb2.SchemaVersion(version=number, type=wanted))
+            adapter(info, new, where)
+        versions.append((versions[-1][0] + 1 if versions else 1, new))
     del asked[:]
-    asked.extend(versions)
+    asked.extend(
+        registration_pb2.SchemaVersion(version=number, type=info.to_proto())
+        for number, info in versions
+    )
 
 
 def _text(state: registration_pb2.StateRegistration, field: str) -> str:
@@ -67,9 +104,3 @@ def _text(state: registration_pb2.StateRegistration, field: str) -> str:
         return "none"
     proto: types_pb2.TypeInfo = getattr(state, field)
     return TypeInfo.from_proto(proto).simple_string()
-
-
-def _copy_version(version: registration_pb2.SchemaVersion) -> registration_pb2.SchemaVersion:
-    copy = registration_pb2.SchemaVersion()
-    copy.CopyFrom(version)
-    return copy

@@ -7,7 +7,7 @@ a name claimed twice is refused before the job starts.
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,8 @@ from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.types import Field, Kind, TypeInfo
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
     from queryable_state.streaming.descriptors import StateDescriptor
     from queryable_state.streaming.functions import KeyedProcessFunction
 
@@ -105,6 +107,8 @@ class Aggregate:
     fields: tuple[FieldAggregate, ...]
     state_name: str
     queryable_name: str | None = None
+    renamed_fields: Mapping[str, str] = field(default_factory=dict)
+    dropped_fields: Sequence[str] = ()
 
     @property
     def state_type(self) -> TypeInfo:
@@ -119,6 +123,8 @@ class Aggregate:
         descriptor = _AggregateStateDescriptor(self.state_name, self.state_type)
         if self.queryable_name is not None:
             descriptor.set_queryable(self.queryable_name)
+        descriptor.set_renamed_fields(self.renamed_fields)
+        descriptor.set_dropped_fields(self.dropped_fields)
         return descriptor
 
 
@@ -147,3 +153,36 @@ def declared_states(operator: Operator) -> list[StateDescriptor]:
         case Reduce() | ReducingSink() | LatestValueSink() | Aggregate():
             return [operator.descriptor]
     raise InvalidRequestError(f"not an operator: {operator!r}")
+
+
+def with_renamed_fields(operator: Operator, renamed: Mapping[str, str]) -> Operator:
+    """The operator whose one state has fields that had other names; see `StateDescriptor`."""
+    match operator:
+        case Aggregate():
+            changed = replace(operator, renamed_fields=dict(renamed))
+            _ = changed.descriptor  # Refuses what is no field of the state.
+            return changed
+        case Reduce() | ReducingSink() | LatestValueSink():
+            operator.descriptor.set_renamed_fields(renamed)
+            return operator
+    raise _has_descriptors("set_renamed_fields")
+
+
+def with_dropped_fields(operator: Operator, dropped: Iterable[str]) -> Operator:
+    """The operator whose one state has lost fields; see `StateDescriptor`."""
+    match operator:
+        case Aggregate():
+            changed = replace(operator, dropped_fields=tuple(dropped))
+            _ = changed.descriptor  # Refuses what is still a field of the state.
+            return changed
+        case Reduce() | ReducingSink() | LatestValueSink():
+            operator.descriptor.set_dropped_fields(dropped)
+            return operator
+    raise _has_descriptors("set_dropped_fields")
+
+
+def _has_descriptors(method: str) -> InvalidRequestError:
+    return InvalidRequestError(
+        f"a process function has descriptors of its own: call {method} on the descriptor of the "
+        "state"
+    )

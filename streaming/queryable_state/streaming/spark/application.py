@@ -18,12 +18,13 @@ from queryable_state.server.settings import (
     StateServerSettings,
 )
 from queryable_state.streaming.job_configuration import server_backend
-from queryable_state.streaming.spark.engine import SparkEngine
+from queryable_state.streaming.spark.engine import SparkEngine, live_executors
 from queryable_state.streaming.spark.listener import CommitListener
 from queryable_state.streaming.spark.scratch_folder import ScratchFolder
 from queryable_state.streaming.spark.server_start import ServerStart
 from queryable_state.streaming.spark.session import runs_on_one_machine, warn_of_risks
 from queryable_state.streaming.spark.stored_state import StoredState
+from queryable_state.streaming.spark.worker_python import WorkerCheck
 from queryable_state.wire.errors import QueryTimeoutError
 
 if TYPE_CHECKING:
@@ -47,12 +48,13 @@ _PROXY_POLL_S = 0.05
 class SparkApplication:
     """The coordinator of one SparkContext; ends with it.
 
-    `of` makes it where there is none: jobs of all environments of one SparkContext
-    share it, and the settings of the first count. `close` is idempotent and runs by
-    itself when the SparkContext stops or the interpreter exits.
+    `of` makes it where there is none, if the Python of Spark's workers can run operators: jobs of
+    all environments of one SparkContext share it, and the settings of the first count. `close` is
+    idempotent and runs by itself when the SparkContext stops or the interpreter exits.
     """
 
     _running: ClassVar[dict[str, SparkApplication]] = {}
+    _workers: ClassVar[WorkerCheck] = WorkerCheck()
     _lock: ClassVar[threading.Lock] = threading.Lock()
 
     def __init__(self, spark: SparkSession, settings: EnvironmentSettings) -> None:
@@ -97,6 +99,7 @@ class SparkApplication:
         with cls._lock:
             found = cls._running.get(spark.sparkContext.applicationId)
             if found is None or found.closed:
+                cls._workers.check(spark.sparkContext, live_executors(spark.sparkContext))
                 found = cls(spark, settings)
                 cls._running[found.application_id] = found
             return found

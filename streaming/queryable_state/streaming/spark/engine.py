@@ -146,11 +146,8 @@ class SparkEngine:
         return files is not None and files.is_planned(batch_id)
 
     def live_executors(self) -> int:
-        """Executors now; the driver counts where it runs the tasks."""
-        try:
-            return max(1, int(self._jsc.sc().getExecutorMemoryStatus().size()) - 1)
-        except (Py4JError, AttributeError):
-            return 1
+        """Executors now."""
+        return live_executors(self._context)
 
     def start_servers(self) -> None:
         """Has a state server started on each executor that has none; waits for nothing."""
@@ -327,3 +324,12 @@ def _stop(execution: Any, query_id: bytes, after_s: float) -> None:
         execution.stop()
     except (Py4JError, OSError) as problem:
         _log.error("query %s could not be stopped: %s", query_id.hex(), problem)
+
+
+def live_executors(context: SparkContext) -> int:
+    """Executors now, at least 1; the driver counts where it runs the tasks."""
+    try:
+        jsc: Any = context._jsc
+        return max(1, int(jsc.sc().getExecutorMemoryStatus().size()) - 1)
+    except (Py4JError, AttributeError):
+        return 1

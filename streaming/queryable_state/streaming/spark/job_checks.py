@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from queryable_state.server.checkpoint.state_root import StateRoot
 from queryable_state.server.checkpoint.storage import storage_of
+from queryable_state.server.coordinator.state_evolution import check_evolution
+from queryable_state.server.coordinator.stored_states import StoredStates
 from queryable_state.streaming.spark.checkpoint_files import newest_commit
 from queryable_state.streaming.spark.session import runs_on_one_machine
 from queryable_state.streaming.spark.spark_files import SparkFiles
@@ -17,22 +19,28 @@ from queryable_state.streaming.state_place import is_local
 from queryable_state.wire.errors import CheckpointError, CorruptDataError, RestoreMismatchError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Sequence
 
     from pyspark import SparkContext
 
     from queryable_state.internal.v1.checkpoint_pb2 import RootRegistrations
     from queryable_state.server.coordinator.job_config import JobConfig
+    from queryable_state.streaming.spark.declarations import OperatorDeclaration
     from queryable_state.streaming.state_place import StatePlace
 
 _log = logging.getLogger("queryable_state.streaming")
 
 
 def check_place(
-    context: SparkContext, place: StatePlace, config: JobConfig, max_parallelisms: Mapping[str, int]
+    context: SparkContext,
+    place: StatePlace,
+    config: JobConfig,
+    job_name: str,
+    operators: Sequence[OperatorDeclaration],
 ) -> None:
     """Refuses a place whose folder cannot be written, or that another job's state is in, or from
-    which the state is missing; and operators (by uid) with other key groups than it was kept by.
+    which the state is missing; and operators that do not claim what is stored there, or claim it
+    with other key groups or types.
 
     State in the driver's memory, and a job without a place, have nothing to check.
     """
@@ -61,7 +69,8 @@ def check_place(
             )
         return
     _check_same_job(record, files, place)
-    _check_key_groups(record, max_parallelisms, place)
+    _check_key_groups(record, operators, place)
+    _check_claims(root, record, config, job_name, operators)
 
 
 def query_id_of(files: SparkFiles) -> bytes | None:
@@ -90,8 +99,9 @@ def _check_same_job(record: RootRegistrations, files: SparkFiles, place: StatePl
 
 
 def _check_key_groups(
-    record: RootRegistrations, max_parallelisms: Mapping[str, int], place: StatePlace
+    record: RootRegistrations, operators: Sequence[OperatorDeclaration], place: StatePlace
 ) -> None:
+    max_parallelisms = {operator.uid: operator.max_parallelism for operator in operators}
     for state in record.states:
         wanted = max_parallelisms.get(state.operator_uid)
         if wanted is not None and wanted != state.max_parallelism:
@@ -100,3 +110,28 @@ def _check_key_groups(
                 f"{place.root} was kept by {state.max_parallelism}, which is fixed for the life of "
                 f"a state: set_max_parallelism({state.max_parallelism})"
             )
+
+
+def _check_claims(
+    root: StateRoot,
+    record: RootRegistrations,
+    config: JobConfig,
+    job_name: str,
+    operators: Sequence[OperatorDeclaration],
+) -> None:
+    """What the coordinator will refuse of the first batch, as far as files and driver tell."""
+    if not config.allow_non_restored_state:
+        checkpoints = root.checkpoints()
+        after = checkpoints[0].version if checkpoints else record.first_batch - 1
+        stored = StoredStates.of(root.uri, record, checkpoints, root.manifests(after), None)
+        stored.check_operators({o.uid: o.name for o in operators}, repr(job_name), allow=False)
+        for operator in operators:
+            if operator.states is not None:
+                stored.check_states(operator.uid, operator.label, operator.states, allow=False)
+    known = {(state.operator_uid, state.state_name): state for state in record.states}
+    for operator in operators:
+        for state in operator.states or ():
+            before = known.get((operator.uid, state.state_name))
+            if before is not None:
+                where = f"state {state.state_name!r} of operator {operator.label}"
+                check_evolution(before, state, where)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.server.checkpoint.layout import beside
@@ -13,9 +14,10 @@ from queryable_state.streaming.job_configuration import backend_of, config_id, j
 from queryable_state.streaming.restart_strategy import RestartDecision
 from queryable_state.streaming.spark.checkpoint_files import is_temporary
 from queryable_state.streaming.spark.compile import Compiler
+from queryable_state.streaming.spark.declarations import declarations
 from queryable_state.streaming.spark.job_checks import check_place
 from queryable_state.streaming.spark.plan_settings import set_plan
-from queryable_state.streaming.spark.savepoint_start import SavepointStart, declarations
+from queryable_state.streaming.spark.savepoint_start import SavepointStart
 from queryable_state.streaming.spark.session import default_location
 from queryable_state.streaming.state_place import (
     absolute,
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from queryable_state.streaming.restart_strategy import RestartStrategyConfiguration
     from queryable_state.streaming.settings import EnvironmentSettings
     from queryable_state.streaming.spark.application import SparkApplication
+    from queryable_state.streaming.spark.declarations import OperatorDeclaration
     from queryable_state.streaming.state_backend import StateBackend
     from queryable_state.streaming.state_place import StatePlace
 
@@ -102,9 +105,12 @@ class JobLaunch:
             scratch=self.application.scratch_location,
         )
         config = job_config(self.settings, backend, self.checkpoints, state_root=place.state_root)
-        if self.allow_non_restored_state:
-            config = replace(config, allow_non_restored_state=True)
-        return place, config
+        return place, replace(
+            config,
+            allow_non_restored_state=self.allow_non_restored_state,
+            operators={node.uid: node.name for node in self.graph.operators},
+            declared=[state for each in self._declarations for state in each.states or ()],
+        )
 
     def _from_savepoint(self, place: StatePlace, config: JobConfig) -> None:
         """Makes the job begin behind the savepoint, unless it did so before."""
@@ -126,15 +132,12 @@ class JobLaunch:
             location,
             place.root,
             job_name=self.job_name,
-            operators=declarations(self.graph.operators, self._compiler(""), self.job_name),
+            operators=self._declarations,
         )
 
     def _check(self, place: StatePlace, config: JobConfig) -> None:
-        compiler = self._compiler("")
-        max_parallelisms = {
-            node.uid: compiler.max_parallelism(node) for node in self.graph.operators
-        }
-        check_place(self._session.sparkContext, place, config, max_parallelisms)
+        context = self._session.sparkContext
+        check_place(context, place, config, self.job_name, self._declarations)
 
     def _started(
         self, place: StatePlace, config: JobConfig, decision: RestartDecision
@@ -153,10 +156,14 @@ class JobLaunch:
 
         def start() -> StreamingQuery:
             query = writer.start()
-            set_plan(query, self.graph.operators)
-            if not planned:
-                query_id = uuid.UUID(str(query.id)).bytes
-                self.application.stored.open(query_id, self.job_name, identity, operators)
+            try:
+                set_plan(query, self.graph.operators)
+                if not planned:
+                    query_id = uuid.UUID(str(query.id)).bytes
+                    self.application.stored.open(query_id, self.job_name, identity, operators)
+            except BaseException:
+                query.stop()
+                raise
             return query
 
         return JobClient.started(
@@ -169,6 +176,10 @@ class JobLaunch:
         if place.spark_location is None and not default_location(self._session):
             return self.application.scratch_location()
         return place.spark_location
+
+    @cached_property
+    def _declarations(self) -> Sequence[OperatorDeclaration]:
+        return declarations(self.graph.operators, self._compiler(""), self.job_name)
 
     def _compiler(self, identity: str) -> Compiler:
         return Compiler(self.application, self.settings, self.job_name, identity)

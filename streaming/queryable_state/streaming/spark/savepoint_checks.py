@@ -2,35 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from queryable_state.server.coordinator.registrations import operator_label
-from queryable_state.server.coordinator.state_evolution import check_unchanged, evolve
-from queryable_state.v1.registration_pb2 import StateRegistration
+from queryable_state.server.coordinator.state_evolution import check_evolution
 from queryable_state.wire.errors import JobError, RestoreMismatchError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from queryable_state.internal.v1.checkpoint_pb2 import CheckpointMetadata, OperatorSnapshot
+    from queryable_state.streaming.spark.declarations import OperatorDeclaration
     from queryable_state.streaming.spark.savepoint import Savepoint
-
-
-@dataclass(frozen=True, kw_only=True)
-class OperatorDeclaration:
-    """An operator of the job that is to start, as far as the driver knows it."""
-
-    uid: str
-    name: str
-    max_parallelism: int
-    states: Sequence[StateRegistration] | None
-    """None: its function can be opened in tasks only; the first batch checks them."""
-
-    @property
-    def label(self) -> str:
-        """The operator for people."""
-        return operator_label(self.uid, self.name)
 
 
 def check_fits(
@@ -77,18 +60,10 @@ def _check_operator(where: str, stored: OperatorSnapshot, operator: OperatorDecl
     for state in operator.states or ():
         if state.state_name in before:
             label = f"state {state.state_name!r} of operator {operator.label}"
-            asked = StateRegistration()
-            asked.CopyFrom(state)
             try:
-                _check_state(before[state.state_name], asked, label)
+                check_evolution(before[state.state_name], state, label)
             except JobError as problem:
                 raise RestoreMismatchError(f"{where} does not fit the job: {problem}") from problem
-
-
-def _check_state(stored: StateRegistration, asked: StateRegistration, label: str) -> None:
-    check_unchanged(stored, asked, label)
-    evolve(stored.value_types, asked.value_types, label)
-    evolve(stored.accumulator_types, asked.accumulator_types, f"accumulator of {label}")
 
 
 def _labels(operators: Iterable[OperatorSnapshot]) -> str:

@@ -8,28 +8,20 @@ from typing import TYPE_CHECKING
 
 from queryable_state.server.checkpoint.state_root import StateRoot
 from queryable_state.server.checkpoint.storage import storage_of
-from queryable_state.streaming.runtime.operators import KeyedProcess, declared_states
 from queryable_state.streaming.spark.savepoint import Savepoint
-from queryable_state.streaming.spark.savepoint_checks import (
-    OperatorDeclaration,
-    check_fits,
-    non_restored,
-)
+from queryable_state.streaming.spark.savepoint_checks import check_fits, non_restored
 from queryable_state.streaming.spark.savepoint_seeding import seed
 from queryable_state.streaming.spark.spark_files import SparkFiles
-from queryable_state.wire.errors import QueryableStateError
 
 if TYPE_CHECKING:
     import uuid
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from pyspark import SparkContext
 
     from queryable_state.server.coordinator import Coordinator
     from queryable_state.server.coordinator.job_config import JobConfig
-    from queryable_state.streaming.graph import OperatorNode
-    from queryable_state.streaming.spark.compile import Compiler
-    from queryable_state.v1.registration_pb2 import StateRegistration
+    from queryable_state.streaming.spark.declarations import OperatorDeclaration
 
 _log = logging.getLogger("queryable_state.streaming")
 
@@ -78,45 +70,3 @@ class SavepointStart:
             left_behind=left,
             allow_non_restored_state=self.allow_non_restored_state,
         )
-
-
-def declarations(
-    nodes: Iterable[OperatorNode], compiler: Compiler, job_name: str
-) -> list[OperatorDeclaration]:
-    """Operators of a job as far as the driver knows them."""
-    return [
-        OperatorDeclaration(
-            uid=node.uid,
-            name=node.name,
-            max_parallelism=compiler.max_parallelism(node),
-            states=_states(node, compiler.max_parallelism(node), job_name),
-        )
-        for node in nodes
-    ]
-
-
-def _states(
-    node: OperatorNode, max_parallelism: int, job_name: str
-) -> list[StateRegistration] | None:
-    """The states an operator will register; None: only a task can open its function."""
-    try:
-        descriptors = declared_states(node.operator)
-    except QueryableStateError:
-        raise
-    except Exception as problem:
-        if not isinstance(node.operator, KeyedProcess):
-            raise
-        _log.debug("operator %s cannot be opened in the driver: %r", node.name, problem)
-        return None
-    return [
-        descriptor.to_registration(
-            job_id=b"",
-            job_name=job_name,
-            operator_uid=node.uid,
-            operator_name=node.name,
-            operator_depth=node.depth,
-            key_type=node.keys.key_type,
-            max_parallelism=max_parallelism,
-        )
-        for descriptor in descriptors
-    ]

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import logging
 import re
-from typing import TYPE_CHECKING
 
 import pyspark
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from queryable_state.streaming.spark.worker_python import choose_driver_python, follow_configuration
 from queryable_state.wire.errors import InvalidRequestError, Reason
-
-if TYPE_CHECKING:
-    from pyspark import SparkContext
 
 _log = logging.getLogger("queryable_state.streaming")
 
@@ -20,8 +18,18 @@ _OLDEST = (4, 1)
 
 
 def active_session() -> SparkSession:
-    """The active session, or a new one."""
-    return SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
+    """The active session, or a new one, whose workers run the driver's Python if nothing else is
+    set."""
+    found = SparkSession.getActiveSession()
+    if found is not None:
+        return found
+    if SparkContext._active_spark_context is not None:
+        return SparkSession.builder.getOrCreate()
+    chosen = choose_driver_python()
+    made = SparkSession.builder.getOrCreate()
+    if chosen and hasattr(made, "_jsparkSession"):
+        follow_configuration(made.sparkContext)
+    return made
 
 
 def check_session(session: SparkSession) -> None:

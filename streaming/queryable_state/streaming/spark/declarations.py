@@ -1,0 +1,78 @@
+"""The operators of a job as far as the driver knows them before a task runs."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from queryable_state.server.coordinator.registrations import operator_label
+from queryable_state.streaming.runtime.operators import KeyedProcess, declared_states
+from queryable_state.wire.errors import QueryableStateError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from queryable_state.streaming.graph import OperatorNode
+    from queryable_state.streaming.spark.compile import Compiler
+    from queryable_state.v1.registration_pb2 import StateRegistration
+
+_log = logging.getLogger("queryable_state.streaming")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperatorDeclaration:
+    """An operator of the job that is to start, as far as the driver knows it."""
+
+    uid: str
+    name: str
+    max_parallelism: int
+    states: Sequence[StateRegistration] | None
+    """None: its function can be opened in tasks only; the first batch checks them."""
+
+    @property
+    def label(self) -> str:
+        """The operator for people."""
+        return operator_label(self.uid, self.name)
+
+
+def declarations(
+    nodes: Iterable[OperatorNode], compiler: Compiler, job_name: str
+) -> list[OperatorDeclaration]:
+    """Operators of a job as far as the driver knows them."""
+    return [
+        OperatorDeclaration(
+            uid=node.uid,
+            name=node.name,
+            max_parallelism=compiler.max_parallelism(node),
+            states=_states(node, compiler.max_parallelism(node), job_name),
+        )
+        for node in nodes
+    ]
+
+
+def _states(
+    node: OperatorNode, max_parallelism: int, job_name: str
+) -> list[StateRegistration] | None:
+    """The states an operator will register; None: only a task can open its function."""
+    try:
+        descriptors = declared_states(node.operator)
+    except QueryableStateError:
+        raise
+    except Exception as problem:
+        if not isinstance(node.operator, KeyedProcess):
+            raise
+        _log.debug("operator %s cannot be opened in the driver: %r", node.name, problem)
+        return None
+    return [
+        descriptor.to_registration(
+            job_id=b"",
+            job_name=job_name,
+            operator_uid=node.uid,
+            operator_name=node.name,
+            operator_depth=node.depth,
+            key_type=node.keys.key_type,
+            max_parallelism=max_parallelism,
+        )
+        for descriptor in descriptors
+    ]
