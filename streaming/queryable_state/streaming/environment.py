@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from queryable_state.streaming.checkpoint_config import CheckpointConfig, CheckpointingMode
 from queryable_state.streaming.datastream import DataStream, OperatorStream, QueryableStateStream
-from queryable_state.streaming.elements import Columns
 from queryable_state.streaming.graph import JobGraph, OperatorNode, SinkNode, SourceNode
+from queryable_state.streaming.order_checks import warn_of_order
 from queryable_state.streaming.restart_strategy import (
     RestartStrategies,
     RestartStrategyConfiguration,
@@ -18,6 +18,7 @@ from queryable_state.streaming.spark.application import SparkApplication
 from queryable_state.streaming.spark.compile import Compiler
 from queryable_state.streaming.spark.launch import JobLaunch, QueryRestore, configured
 from queryable_state.streaming.spark.session import active_session, check_session, parallelism_of
+from queryable_state.streaming.spark.source_plan import source_node
 from queryable_state.streaming.state_backend import StateBackend
 from queryable_state.wire.errors import InvalidRequestError
 
@@ -126,13 +127,7 @@ class StreamExecutionEnvironment:
 
     def from_dataframe(self, dataframe: DataFrame) -> DataStream:
         """The rows of a streaming DataFrame, also of a native aggregation, as a stream."""
-        if not dataframe.isStreaming:
-            raise InvalidRequestError(
-                "from_dataframe takes a streaming DataFrame (spark.readStream), and this one is "
-                "static: there are no batches in which its state could change"
-            )
-        node = SourceNode(dataframe=dataframe, columns=Columns.of_schema(dataframe.schema))
-        return DataStream(self, node)
+        return DataStream(self, source_node(dataframe))
 
     def execute(
         self,
@@ -185,6 +180,7 @@ class StreamExecutionEnvironment:
         graph = JobGraph.of(self._sinks, self._operators)
         graph.check_one_query(job_name)
         graph.check()
+        warn_of_order(graph)
         job = JobLaunch(
             application=self._running_application(),
             settings=self._job_settings(),
@@ -293,6 +289,7 @@ class StreamExecutionEnvironment:
         node.taken = True
         graph = JobGraph.of_stream(node)
         graph.check()
+        warn_of_order(graph)
         application, settings = self._running_application(), self._job_settings()
         identity, _ = configured(application, settings, self._backend, self._checkpoints)
         self._taken.append(node)

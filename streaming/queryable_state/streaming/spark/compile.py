@@ -131,11 +131,16 @@ class Compiler:
         keyed = _with_key(node, upstream)
         parallelism = self.parallelism(node)
         max_parallelism = self.max_parallelism(node)
-        needed = tuple(dict.fromkeys((*node.keys.columns, *node.value_columns)))
+        needed = tuple(
+            dict.fromkeys((*node.keys.columns, *node.value_columns, *node.order_columns))
+        )
         check = free_name("__check", needed)
+        split = free_name("__split", needed) if node.order_columns else ""
         group = f"(`{check}` & {GROUP_BITS})"
         shuffled = keyed.select(
-            *map(_column, needed), _row_check(node, max_parallelism).alias(check)
+            *map(_column, needed),
+            *([F.spark_partition_id().alias(split)] if split else []),
+            _row_check(node, max_parallelism).alias(check),
         ).repartitionById(
             parallelism,
             F.expr(f"cast({group} * {parallelism} div {max_parallelism} as int)"),
@@ -152,6 +157,8 @@ class Compiler:
             check_column=check,
             value_columns=node.value_columns,
             value_type=node.value_type,
+            order=node.order,
+            split_column=split,
             operator=node.operator,
             output_type=node.output_type,
             secret=self._application.secret,
