@@ -19,7 +19,13 @@ from queryable_state.streaming.functions import KeyedProcessFunction
 from queryable_state.streaming.runtime.arrow_types import arrow_type, to_arrow_value
 from queryable_state.streaming.runtime.operators import Reduce
 from queryable_state.streaming.runtime.ordered_rows import in_order
-from queryable_state.streaming.runtime.row_order import OrderColumn, has_order, sorted_rows
+from queryable_state.streaming.runtime.row_order import (
+    OrderColumn,
+    has_order,
+    last_rows,
+    order_codes,
+    sorted_rows,
+)
 from queryable_state.streaming.runtime.spec import OperatorSpec
 from queryable_state.streaming.testing import KeyedOperatorHarness
 from queryable_state.wire.types import Types, type_info
@@ -170,7 +176,8 @@ def test_values_are_ordered_as_spark_orders_them(name: str, data: st.DataObject)
     convert = to_arrow_value(info) or (lambda value: value)
     column = pa.array([None if v is None else convert(v) for v in values], arrow_type(info))
 
-    rows = sorted_rows([(OrderColumn(column="c", type=info, descending=descending), column)])
+    order = OrderColumn(column="c", type=info, descending=descending)
+    rows = sorted_rows(order_codes([(order, column)]))
 
     def place(row: int) -> tuple[bool, Any]:
         value = values[row]
@@ -182,3 +189,19 @@ def test_values_are_ordered_as_spark_orders_them(name: str, data: st.DataObject)
     )
     equal = [(a, b) for a, b in itertools.pairwise(found) if place(a) == place(b)]
     assert all(a < b for a, b in equal)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(-2, 2), st.integers(-2, 2)), max_size=20),
+    st.integers(0, 2),
+)
+def test_the_last_row_of_each_key_is_the_one_a_sort_has_last(
+    rows: list[tuple[int, int, int]], columns: int
+) -> None:
+    slots, *codes = (np.array([row[i] for row in rows], np.int64) for i in range(columns + 1))
+    arranged = sorted(range(len(rows)), key=lambda row: rows[row][1 : columns + 1])
+    wanted = {rows[row][0]: row for row in arranged}
+    found = last_rows(slots, codes)
+    assert dict(zip(*(part.tolist() for part in found), strict=True)) == wanted
+    assert found[0].tolist() == sorted(wanted)

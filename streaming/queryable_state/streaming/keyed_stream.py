@@ -103,7 +103,8 @@ class KeyedStream:
         """Makes the last element of each key, or all of them reduced, queryable as `name`.
 
         Without a descriptor an element is kept whole. A row type of a descriptor
-        takes the columns it names; another type takes the one column beside the key.
+        takes the columns it names; another type takes the one column beside the key and those of
+        the order.
 
         `latest_by` (a column or several, as `order_by` of `key_by`) says which element is the
         last one: that with the greatest value of all batches, so that a late row changes
@@ -115,23 +116,23 @@ class KeyedStream:
         by the order of `key_by`. Where a batch is read from several files or Kafka partitions
         and `key_by` has no order, that is any of the batch.
         """
+        latest = order_columns(latest_by, self._node.columns, "latest_by")
+        if latest and isinstance(descriptor, ReducingStateDescriptor):
+            raise InvalidRequestError(
+                f"as_queryable_state({name!r}): latest_by chooses one element of a key, and "
+                f"{descriptor!r} reduces all of them: leave one of both out"
+            )
         if descriptor is None:
             names = self._all
             element = self._node.columns.element_type(names, f"as_queryable_state({name!r})")
             descriptor = ValueStateDescriptor(name, element)
         else:
-            names = self._columns_for(name, descriptor)
+            names = self._columns_for(name, descriptor, latest)
         if descriptor.queryable_name != name:
             descriptor.set_queryable(name)
-        latest = order_columns(latest_by, self._node.columns, "latest_by")
         operator: Operator
         if isinstance(descriptor, ValueStateDescriptor):
             operator = LatestValueSink.of(descriptor, names, latest)
-        elif latest:
-            raise InvalidRequestError(
-                f"as_queryable_state({name!r}): latest_by chooses one element of a key, and "
-                f"{descriptor!r} reduces all of them: leave one of both out"
-            )
         else:
             operator = ReducingSink(descriptor)
         node = self._add("queryable-state", operator, names, descriptor.value_type, None)
@@ -164,7 +165,9 @@ class KeyedStream:
         operator = Aggregate(tuple(fields), str(kind), queryable_name)
         return self._stream(str(kind), operator, names, output)
 
-    def _columns_for(self, name: str, descriptor: StateDescriptor) -> tuple[str, ...]:
+    def _columns_for(
+        self, name: str, descriptor: StateDescriptor, latest: tuple[OrderColumn, ...]
+    ) -> tuple[str, ...]:
         """The columns whose values a descriptor's type describes."""
         purpose = f"as_queryable_state({name!r})"
         if not isinstance(descriptor, ValueStateDescriptor | ReducingStateDescriptor):
@@ -180,10 +183,14 @@ class KeyedStream:
             names = tuple(field.name for field in wanted.fields)
         else:
             names = tuple(column for column in self._all if column not in self._keys.columns)
+            if len(names) > 1:
+                ordering = {key.column for key in (*latest, *self._order)}
+                names = tuple(column for column in names if column not in ordering)
             if len(names) != 1:
                 raise DescriptorMismatchError(
                     f"{purpose}: the descriptor's type {wanted} is one value, but the stream has "
-                    f"{len(names)} columns beside the key; select one, or describe a row"
+                    f"{len(names)} columns beside the key and the order; select one, or describe a "
+                    "row"
                 )
         found = (
             columns.element_type(names, purpose)

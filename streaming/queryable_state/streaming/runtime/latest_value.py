@@ -10,8 +10,7 @@ import pyarrow as pa
 
 from queryable_state.streaming.runtime.column_state import ColumnState
 from queryable_state.streaming.runtime.gathering import gathered
-from queryable_state.streaming.runtime.ordered_rows import arranged
-from queryable_state.streaming.runtime.row_order import sorted_rows
+from queryable_state.streaming.runtime.row_order import last_rows, order_codes, split_code
 from queryable_state.streaming.runtime.task_states import TaskStates
 from queryable_state.streaming.runtime.value_columns import cast_column
 from queryable_state.wire.errors import InvalidRequestError
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from queryable_state.streaming.runtime.access import StateAccess
     from queryable_state.streaming.runtime.key_table import Slots
     from queryable_state.streaming.runtime.operators import LatestValueSink
-    from queryable_state.streaming.runtime.row_order import Numbers, OrderColumn
+    from queryable_state.streaming.runtime.row_order import OrderColumn
     from queryable_state.streaming.runtime.spec import OperatorSpec, TaskIdentity
 
 
@@ -138,33 +137,22 @@ class _Newest:
             for key in self.sink.latest_by
         ]
 
-    def _last_rows(self, slots: Slots, rows: pa.RecordBatch | pa.Table) -> tuple[Slots, Numbers]:
-        return last_of_each(slots, arranged(rows, self._order, self.spec.split_column))
-
-
-def last_of_each(slots: Slots, arrangement: Numbers | None = None) -> tuple[Slots, Numbers]:
-    """The distinct slots, ascending, and the last row of each in the arrangement of the rows."""
-    last = np.full(int(slots.max()) + 1, -1, dtype=np.int64)
-    # Of assignments to one place the last one stays.
-    if arrangement is None:
-        last[slots] = np.arange(len(slots))
-    else:
-        last[slots[arrangement]] = arrangement
-    distinct = np.flatnonzero(last >= 0)
-    return distinct, last[distinct]
+    def _last_rows(self, slots: Slots, rows: pa.RecordBatch | pa.Table) -> tuple[Slots, Slots]:
+        keys = [(key, key.of(rows)) for key in self._order]
+        return last_rows(slots, order_codes(keys) + split_code(rows, self.spec.split_column))
 
 
 def _not_older(
     latest_by: Sequence[OrderColumn],
     stored: tuple[Slots, list[pa.Array]],
     found: tuple[Slots, list[pa.Array]],
-) -> Numbers:
+) -> Slots:
     """The numbers of the rows found that are not before the row stored for their slot."""
     slots = np.concatenate([stored[0], found[0]])
     keys = [
         (key, pa.chunked_array([before, now]))
         for key, before, now in zip(latest_by, stored[1], found[1], strict=True)
     ]
-    _, rows = last_of_each(slots, sorted_rows(keys))
+    _, rows = last_rows(slots, order_codes(keys))
     first = len(stored[0])
     return rows[rows >= first] - first

@@ -14,12 +14,13 @@ from typing import IO, TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from queryable_state.streaming.runtime.row_order import sorted_by, sorted_rows
+from queryable_state.streaming.runtime.gathering import gathered
+from queryable_state.streaming.runtime.row_order import order_codes, sorted_rows, split_code
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from queryable_state.streaming.runtime.row_order import Numbers, OrderColumn
+    from queryable_state.streaming.runtime.row_order import Numbers
     from queryable_state.streaming.runtime.spec import OperatorSpec
 
 MOST_BYTES = 256 << 20
@@ -38,34 +39,37 @@ def in_order(
     with _HeldRows(most_bytes) as held:
         for batch in batches:
             held.add(batch)
-        table = held.table()
-        if table is None:
+        parts = held.batches()
+        if not parts:
             return
-        rows = arranged(table, spec.order, spec.split_column)
-        for start in range(0, table.num_rows, spec.settings.chunk_rows):
-            piece = (
-                table.slice(start, spec.settings.chunk_rows)
-                if rows is None
-                else table.take(pa.array(rows[start : start + spec.settings.chunk_rows]))
-            )
-            yield from piece.combine_chunks().to_batches()
+        table = pa.Table.from_batches(parts)
+        keys = [(key, key.of(table)) for key in spec.order]
+        rows = sorted_rows(order_codes(keys) + split_code(table, spec.split_column))
+        del keys
+        if rows is None:
+            yield from gathered(iter(parts), spec.settings.chunk_rows)
+            return
+        firsts = np.cumsum([0, *(part.num_rows for part in parts[:-1])])
+        for start in range(0, len(rows), spec.settings.chunk_rows):
+            yield from _taken(parts, firsts, rows[start : start + spec.settings.chunk_rows])
 
 
-def arranged(
-    table: pa.Table | pa.RecordBatch, order: Sequence[OrderColumn], split_column: str
-) -> Numbers | None:
-    """The numbers of the rows in order; None: they are in order."""
-    # By partition first: sorting is stable, so that this decides between equal rows.
-    rows: Numbers | None = None
-    if split_column:
-        splits = table.column(split_column)
-        rows = sorted_by([np.asarray(splits).astype(np.int64)])
-        if rows is not None:
-            table = table.select(list({key.column: None for key in order})).take(pa.array(rows))
-    step = sorted_rows([(key, key.of(table)) for key in order])
-    if rows is None or step is None:
-        return rows if step is None else step
-    found: Numbers = rows[step]
+def _taken(parts: Sequence[pa.RecordBatch], firsts: Numbers, rows: Numbers) -> list[pa.RecordBatch]:
+    """These rows of the parts, whose first rows have the numbers `firsts`.
+
+    Only the rows wanted are read of each part: Arrow's own take joins all parts before.
+    """
+    part_of = np.searchsorted(firsts, rows, side="right") - 1
+    by_part = np.argsort(part_of, kind="stable")
+    groups = np.split(by_part, np.flatnonzero(np.diff(part_of[by_part])) + 1)
+    pieces = []
+    for group in groups:
+        part = part_of[group[0]]
+        pieces.append(parts[part].take(pa.array(rows[group] - firsts[part])))
+    places = np.empty(len(rows), dtype=np.int64)
+    places[by_part] = np.arange(len(rows))
+    joined = pa.Table.from_batches(pieces).combine_chunks()
+    found: list[pa.RecordBatch] = joined.take(pa.array(places)).to_batches()
     return found
 
 
@@ -90,16 +94,16 @@ class _HeldRows:
         if self._bytes > self._most_bytes:
             self._spill(batch.schema)
 
-    def table(self) -> pa.Table | None:
-        """All rows, in the order they were added; None: there are none."""
-        if self._writer is not None:
-            assert self._file is not None
-            self._writer.close()
-            self._file.flush()
-            mapped = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
-            table: pa.Table = pa.ipc.open_file(pa.py_buffer(mapped)).read_all()
-            return table
-        return pa.Table.from_batches(self._batches) if self._batches else None
+    def batches(self) -> list[pa.RecordBatch]:
+        """All rows, in the order they were added."""
+        if self._writer is None:
+            return self._batches
+        assert self._file is not None
+        self._writer.close()
+        self._file.flush()
+        mapped = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
+        reader = pa.ipc.open_file(pa.py_buffer(mapped))
+        return [reader.get_batch(number) for number in range(reader.num_record_batches)]
 
     def _spill(self, schema: pa.Schema) -> None:
         self._file = self._spilled.enter_context(

@@ -61,14 +61,26 @@ def has_order(info: TypeInfo) -> bool:
     return info.kind in DTYPES or info.kind in _RANKED
 
 
-def sorted_rows(keys: Sequence[tuple[OrderColumn, pa.Array]]) -> Numbers | None:
-    """The numbers of the rows in order, by the first key first; None: they are in order."""
-    codes = [code for order, column in keys for code in _codes(order, column)]
-    return sorted_by(codes)
+def order_codes(keys: Sequence[tuple[OrderColumn, pa.Array | pa.ChunkedArray]]) -> list[Numbers]:
+    """Numbers that are ordered as the rows are, the most significant array first."""
+    codes = []
+    for order, column in keys:
+        whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        ascending = _ascending(whole, order.type)
+        codes += [~code for code in ascending] if order.descending else ascending
+    return codes
 
 
-def sorted_by(codes: Sequence[Numbers]) -> Numbers | None:
-    """The same by numbers, ascending."""
+def split_code(rows: pa.RecordBatch | pa.Table, split_column: str) -> list[Numbers]:
+    """The number of each row's input partition; empty where there is no such column."""
+    if not split_column:
+        return []
+    code: Numbers = np.asarray(rows.column(split_column)).astype(np.int64)
+    return [code]
+
+
+def sorted_rows(codes: Sequence[Numbers]) -> Numbers | None:
+    """The numbers of the rows, ascending by their codes; None: they are in order."""
     rows: Numbers | None = None
     for code in reversed(codes):
         arranged = code if rows is None else code[rows]
@@ -79,12 +91,20 @@ def sorted_by(codes: Sequence[Numbers]) -> Numbers | None:
     return rows
 
 
-def _codes(order: OrderColumn, column: pa.Array | pa.ChunkedArray) -> list[Numbers]:
-    """Numbers that are ordered as the values are, the most significant array first."""
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
-    codes = _ascending(column, order.type)
-    return [~code for code in codes] if order.descending else codes
+def last_rows(slots: Numbers, codes: Sequence[Numbers] = ()) -> tuple[Numbers, Numbers]:
+    """The distinct slots, ascending, and of each the row that a sort by the codes has last."""
+    size = int(slots.max()) + 1 if len(slots) else 0
+    rows = np.arange(len(slots))
+    for code in codes:
+        of, values = slots[rows], code[rows]
+        greatest = np.full(size, np.iinfo(np.int64).min)
+        np.maximum.at(greatest, of, values)
+        rows = rows[values == greatest[of]]
+    last = np.full(size, -1, dtype=np.int64)
+    # Of assignments to one place the last one stays.
+    last[slots[rows]] = rows
+    distinct = np.flatnonzero(last >= 0)
+    return distinct, last[distinct]
 
 
 def _ascending(column: pa.Array, info: TypeInfo) -> list[Numbers]:

@@ -249,7 +249,8 @@ def _row_check(node: OperatorNode, max_parallelism: int) -> Column:
     The key, often the longest column, is hashed once for both.
     """
     key_hash = F.xxhash64(*map(_column, node.keys.columns))
-    others = [name for name in node.value_columns if name not in node.keys.columns]
+    seen = dict.fromkeys((*node.value_columns, *node.order_columns))
+    others = [name for name in seen if name not in node.keys.columns]
     hashable = [
         _column(name)
         for name in others

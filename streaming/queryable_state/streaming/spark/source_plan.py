@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JError
 
 from queryable_state.streaming.elements import Columns
 from queryable_state.streaming.graph import SourceNode
@@ -13,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import DataFrame
+
+_log = logging.getLogger("queryable_state.streaming")
 
 _ONE_TASK = ("socket",)
 """Sources that give all rows of a batch to one task."""
@@ -34,7 +39,18 @@ def source_node(dataframe: DataFrame) -> SourceNode:
 
 
 def origin_of(dataframe: DataFrame) -> Origin:
-    """The sources of a streaming DataFrame, and its last native aggregation."""
+    """The sources of a streaming DataFrame, and its last native aggregation.
+
+    Only warnings depend on it: of a plan that cannot be read nothing is known.
+    """
+    try:
+        return _origin(dataframe)
+    except Py4JError as problem:
+        _log.info("the plan of a DataFrame says nothing of the order of its rows: %s", problem)
+        return Origin()
+
+
+def _origin(dataframe: DataFrame) -> Origin:
     plan = dataframe._jdf.queryExecution().analyzed()
     names = [leaf.sourceName() for leaf in _items(plan.collectLeaves()) if _is_stream(leaf)]
     several = tuple(dict.fromkeys(name for name in names if name not in _ONE_TASK))
