@@ -138,6 +138,13 @@ def test_rows_beyond_memory_are_ordered_from_a_file() -> None:
     assert pa.Table.from_batches(held)["ts"].to_pylist() == sorted(times.flatten().tolist())
 
 
+def test_rows_that_are_in_order_come_in_chunks_too() -> None:
+    parts = [(0, list(range(start, start + 100))) for start in range(0, 1000, 100)]
+    chunks = list(in_order(splits(parts), spec_of(TS, chunk_rows=256)))
+    assert [chunk.num_rows for chunk in chunks] == [256, 256, 256, 232]
+    assert pa.Table.from_batches(chunks)["ts"].to_pylist() == list(range(1000))
+
+
 def nan_last(value: float) -> tuple[bool, float]:
     return (value != value, 0.0 if value != value else value)
 

@@ -47,7 +47,8 @@ def in_order(
         rows = sorted_rows(order_codes(keys) + split_code(table, spec.split_column))
         del keys
         if rows is None:
-            yield from gathered(iter(parts), spec.settings.chunk_rows)
+            chunk_rows = spec.settings.chunk_rows
+            yield from gathered(iter(table.to_batches(max_chunksize=chunk_rows)), chunk_rows)
             return
         firsts = np.cumsum([0, *(part.num_rows for part in parts[:-1])])
         for start in range(0, len(rows), spec.settings.chunk_rows):
@@ -59,6 +60,8 @@ def _taken(parts: Sequence[pa.RecordBatch], firsts: Numbers, rows: Numbers) -> l
 
     Only the rows wanted are read of each part: Arrow's own take joins all parts before.
     """
+    if len(parts) == 1:
+        return [parts[0].take(pa.array(rows))]
     part_of = np.searchsorted(firsts, rows, side="right") - 1
     by_part = np.argsort(part_of, kind="stable")
     groups = np.split(by_part, np.flatnonzero(np.diff(part_of[by_part])) + 1)
@@ -97,7 +100,8 @@ class _HeldRows:
     def batches(self) -> list[pa.RecordBatch]:
         """All rows, in the order they were added."""
         if self._writer is None:
-            return self._batches
+            whole = pa.Table.from_batches(self._batches).combine_chunks() if self._batches else None
+            return [] if whole is None else whole.to_batches()
         assert self._file is not None
         self._writer.close()
         self._file.flush()
