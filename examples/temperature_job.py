@@ -58,12 +58,13 @@ class TemperatureAlert(KeyedProcessFunction):
 
 
 def readings(spark: SparkSession, rows_per_second: int) -> DataFrame:
-    """A stream of (sensor, temperature): a daily curve, an offset a sensor and some noise."""
+    """A stream of (sensor, ts, temperature): a daily curve, an offset a sensor and some noise."""
     rows = spark.readStream.format("rate").option("rowsPerSecond", rows_per_second).load()
     number = F.col("value") % SENSORS + 1
     curve = 65 + 15 * F.sin(F.col("value") / 2000 + number)
     return rows.select(
         F.concat(F.lit("sensor_"), number).alias("sensor"),
+        F.col("timestamp").alias("ts"),
         F.round(curve + F.randn(seed=7), 2).alias("temperature"),
     )
 
@@ -85,7 +86,9 @@ def main() -> None:
     spark.sparkContext.setLogLevel("ERROR")
 
     env = StreamExecutionEnvironment.get_execution_environment(spark)
-    sensors = env.from_dataframe(readings(spark, options.rows_per_second)).key_by("sensor")
+    stream = env.from_dataframe(readings(spark, options.rows_per_second))
+    # The rows of a batch come from several tasks: a jump is one only between readings in order.
+    sensors = stream.key_by("sensor", order_by="ts")
     alert_type = Types.ROW_NAMED(
         ["sensor", "temperature", "jump"], [Types.STRING(), Types.DOUBLE(), Types.DOUBLE()]
     )

@@ -74,16 +74,29 @@ def state_alone(rows: DataStream) -> OperatorStream:
     return rows.key_by("key").process(Totals(yields=False), OUTPUT)
 
 
+def state_in_order(rows: DataStream) -> OperatorStream:
+    """The same function, each key's rows of a batch ordered by a column whose values are at
+    random: nothing is in order before."""
+    return rows.key_by("key", order_by="value").process(Totals(yields=False), OUTPUT)
+
+
 def latest(rows: DataStream) -> QueryableStateStream:
     """The last row of each key, by a queryable sink."""
     return rows.key_by("key").as_queryable_state(QUERYABLE_NAME)
 
 
+def latest_by(rows: DataStream) -> QueryableStateStream:
+    """The row of each key with the greatest value, by a queryable sink."""
+    return rows.key_by("key").as_queryable_state(QUERYABLE_NAME, latest_by="value")
+
+
 VARIANTS: dict[str, Callable[[DataStream], OperatorStream | QueryableStateStream]] = {
     "sums": sums,
     "latest": latest,
+    "latest-by": latest_by,
     "process-row": row_a_row,
     "process-state": state_alone,
+    "process-ordered": state_in_order,
 }
 
 
@@ -96,6 +109,7 @@ _READS: dict[str, Callable[[Any], Iterable[int]]] = {
     "sums": lambda state: state.get(),
     # Which row of a key is the last one of a batch is not fixed.
     "latest": lambda _: (),
+    "latest-by": lambda state: (state.value().value,),
 }
 
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.streaming.workloads import ALL
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
@@ -96,11 +98,12 @@ def _in_own_process(
 def _check(
     variant: Variant, truth: Mapping[str, tuple[int, ...]], state: Mapping[str, list[int]]
 ) -> None:
-    width = len(variant.columns)
+    places = [ALL.index(column) for column in variant.columns]
+    wanted_of = {key: tuple(row[place] for place in places) for key, row in truth.items()}
     wrong = {
-        key: (state.get(key), row[:width])
-        for key, row in truth.items()
-        if tuple(state.get(key) or ()) != row[:width]
+        key: (state.get(key), wanted)
+        for key, wanted in wanted_of.items()
+        if tuple(state.get(key) or ()) != wanted
     }
     if wrong or len(state) != len(truth):
         key, (found, wanted) = next(iter(wrong.items()), ("", ([], ())))

@@ -186,3 +186,18 @@ class TypeTeller(KeyedProcessFunction):
             numbers.append(7.0)
         self.entries.put(str(value.temperature), None)
         self.entries.put("last", value.temperature)
+
+
+class KeepsSequence(KeyedProcessFunction):
+    """Keeps the numbers of the elements in the order they come."""
+
+    def __init__(self, queryable_name: str) -> None:
+        self.queryable_name = queryable_name
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        descriptor = ListStateDescriptor("sequence", Types.LONG())
+        descriptor.set_queryable(self.queryable_name)
+        self.sequence = runtime_context.get_list_state(descriptor)
+
+    def process_element(self, value: Any, ctx: Context) -> None:
+        self.sequence.add(value.n)

@@ -13,7 +13,6 @@ import pytest
 
 from queryable_state.server.grpc_core import GrpcServer
 from queryable_state.server.ports import EXCLUSIVE_PORT_OPTION, PortSpec, bind
-from queryable_state.server.query_server import server_options
 from queryable_state.server.settings import (
     COORDINATOR_PORTS,
     PROXY_PORTS,

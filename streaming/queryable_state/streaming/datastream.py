@@ -12,6 +12,7 @@ from queryable_state.streaming.graph import (
 )
 from queryable_state.streaming.keyed_stream import KeyedStream
 from queryable_state.streaming.keys import KeySelector
+from queryable_state.streaming.ordering import EVENT_TIME, order_columns
 from queryable_state.streaming.runtime.operators import with_dropped_fields, with_renamed_fields
 from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.types import type_info
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from queryable_state.streaming.environment import StreamExecutionEnvironment
+    from queryable_state.streaming.ordering import DefaultOrder, OrderBy
 
 
 class DataStream:
@@ -31,12 +33,28 @@ class DataStream:
         self._environment = environment
         self._node = node
 
-    def key_by(self, *keys: Any, key_type: object = None) -> KeyedStream:
+    def key_by(
+        self,
+        *keys: Any,
+        key_type: object = None,
+        order_by: OrderBy | DefaultOrder | None = EVENT_TIME,
+    ) -> KeyedStream:
         """Partitions the stream by key.
 
         `key_by("a", "b")` takes columns: one is a bare key, several make a row.
         `key_by(function, key_type)` takes what a Python function, of an element,
         returns; it must return the same for the same element.
+
+        `order_by` is the order of a key's rows within each batch: a column, `("ts", "desc")`, or a
+        list of these; `window.end` is a field of a column. Null comes before every value and NaN
+        after every number, as in Spark; `desc` is the reverse. Rows equal in all columns keep the
+        order of their input partition, and those of different partitions come by its number: a
+        batch that runs again has the same order. Rows of a later batch come later, however old.
+
+        Without `order_by` the order is the event-time column of the DataFrame's watermark where
+        there is one. Otherwise, or with `order_by=None`, rows come as they arrive: **rows of one
+        Kafka partition or one split of a file in their order, those of different ones in any**.
+        `sum`, `min` and `max` need no order and take none.
         """
         columns = self._node.columns
         if keys and all(isinstance(key, str) for key in keys) and key_type is None:
@@ -53,7 +71,8 @@ class DataStream:
                 "key_by takes column names, or a Python function and a key type, "
                 f"not {', '.join(repr(key) for key in keys) or 'nothing'}"
             )
-        return KeyedStream(self._environment, self._node, selector)
+        order = order_columns(order_by, columns, "order_by")
+        return KeyedStream(self._environment, self._node, selector, order)
 
     def to_dataframe(self) -> DataFrame:
         """The stream as an ordinary streaming DataFrame.

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
+_WATERMARK = "spark.watermarkDelayMs"
+"""The metadata Spark gives the column of `withWatermark`, and what it computes from it alone."""
+
 
 @dataclass(frozen=True)
 class Columns:
@@ -27,6 +30,8 @@ class Columns:
     types: Mapping[str, TypeInfo | InvalidRequestError]
     bare: bool = False
     """Elements are the values of the one column, not rows."""
+    event_time: str | None = None
+    """The column with the event time of the DataFrame's watermark; None: no or several ones."""
 
     @staticmethod
     def of_schema(schema: StructType) -> Columns:
@@ -41,7 +46,8 @@ class Columns:
                 types[column.name] = type_info(column.dataType)
             except InvalidRequestError as problem:
                 types[column.name] = problem
-        return Columns(types)
+        event_times = [c.name for c in schema.fields if _WATERMARK in (c.metadata or {})]
+        return Columns(types, event_time=event_times[0] if len(event_times) == 1 else None)
 
     @staticmethod
     def of_output(output_type: TypeInfo) -> Columns:

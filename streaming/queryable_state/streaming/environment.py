@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Self
 from queryable_state.streaming.checkpoint_config import CheckpointConfig, CheckpointingMode
 from queryable_state.streaming.datastream import DataStream, OperatorStream, QueryableStateStream
 from queryable_state.streaming.declared_job import NextJob
-from queryable_state.streaming.elements import Columns
-from queryable_state.streaming.graph import JobGraph, SourceNode
+from queryable_state.streaming.graph import JobGraph, OperatorNode, SourceNode
+from queryable_state.streaming.order_checks import warn_of_order
 from queryable_state.streaming.restart_strategy import (
     RestartStrategies,
     RestartStrategyConfiguration,
@@ -19,6 +19,7 @@ from queryable_state.streaming.spark.application import SparkApplication
 from queryable_state.streaming.spark.compile import Compiler
 from queryable_state.streaming.spark.launch import JobLaunch, QueryRestore, configured
 from queryable_state.streaming.spark.session import active_session, check_session, parallelism_of
+from queryable_state.streaming.spark.source_plan import source_node
 from queryable_state.streaming.state_backend import StateBackend
 from queryable_state.wire.errors import InvalidRequestError
 
@@ -125,13 +126,7 @@ class StreamExecutionEnvironment:
 
     def from_dataframe(self, dataframe: DataFrame) -> DataStream:
         """The rows of a streaming DataFrame, also of a native aggregation, as a stream."""
-        if not dataframe.isStreaming:
-            raise InvalidRequestError(
-                "from_dataframe takes a streaming DataFrame (spark.readStream), and this one is "
-                "static: there are no batches in which its state could change"
-            )
-        node = SourceNode(dataframe=dataframe, columns=Columns.of_schema(dataframe.schema))
-        return DataStream(self, node)
+        return DataStream(self, source_node(dataframe))
 
     def execute(
         self,
@@ -184,8 +179,10 @@ class StreamExecutionEnvironment:
         """
         declared = self._next.take(job_name)
         try:
+            graph = declared.checked_graph(job_name)
+            warn_of_order(graph)
             return JobLaunch(
-                graph=declared.checked_graph(job_name),
+                graph=graph,
                 application=self._running_application(),
                 settings=self._job_settings(),
                 job_name=job_name,
@@ -297,6 +294,7 @@ class StreamExecutionEnvironment:
             return node.dataframe
         graph = JobGraph.of_stream(node)
         graph.check()
+        warn_of_order(graph)
         application, settings = self._running_application(), self._job_settings()
         identity, _ = configured(application, settings, self._backend, self._checkpoints)
         frame = Compiler(application, settings, "", identity).dataframe(node, graph)

@@ -2,8 +2,8 @@
 
 Call order within one task, that is for one subtask of an operator and one batch:
 `open` once, before any element, where a `KeyedProcessFunction` must ask for every state;
-`process_element` (`reduce`, `add`) for the elements of the batch, in the order the rows
-arrive; `close` once at the end, also when `open` or an element failed. The functions of a
+`process_element` (`reduce`, `add`) for the elements of the batch, in the order of `key_by`, else as
+the rows arrive; `close` once at the end, also when `open` or an element failed. The functions of a
 `KeyedProcessFunction`'s states are opened after it and closed before it. A task has its own
 copy of each function: attributes set in one batch are gone in the next, only
 state stays. The driver opens and closes a copy of a `KeyedProcessFunction` to learn its states.

@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING
 
 from queryable_state.server.coordinator.queryable_names import NameClaim, check_queryable_names
 from queryable_state.server.coordinator.registrations import operator_label
-from queryable_state.streaming.runtime.operators import KeyedProcess, declared_states
+from queryable_state.streaming.origin import Origin
+from queryable_state.streaming.runtime.operators import (
+    KeyedProcess,
+    LatestValueSink,
+    declared_states,
+)
 from queryable_state.streaming.settings import joined
 from queryable_state.wire.errors import InvalidRequestError, JobError, QueryableStateError
 
@@ -21,6 +26,7 @@ if TYPE_CHECKING:
     from queryable_state.streaming.elements import Columns
     from queryable_state.streaming.keys import KeySelector
     from queryable_state.streaming.runtime.operators import Operator
+    from queryable_state.streaming.runtime.row_order import OrderColumn
     from queryable_state.wire.types import TypeInfo
 
 _log = logging.getLogger("queryable_state.streaming")
@@ -32,6 +38,7 @@ class SourceNode:
 
     dataframe: DataFrame
     columns: Columns
+    origin: Origin = field(default_factory=Origin)
     depth: int = 0
 
 
@@ -49,6 +56,8 @@ class OperatorNode:
     output_type: TypeInfo | None
     columns: Columns
     """Of what it puts out; empty for a queryable sink."""
+    order: tuple[OrderColumn, ...] = ()
+    """What the rows of a batch are ordered by; empty: they come as they arrive."""
     position: int = 0
     """Place among the stateful operators of the program, for a uid that was not given."""
     parallelism: int = 0
@@ -64,6 +73,12 @@ class OperatorNode:
     def depth(self) -> int:
         """Stateful operators from the source to this one, itself included."""
         return self.upstream.depth + 1
+
+    @property
+    def order_columns(self) -> tuple[str, ...]:
+        """Columns that decide which of a key's rows come first, or last."""
+        latest_by = self.operator.latest_by if isinstance(self.operator, LatestValueSink) else ()
+        return tuple(dict.fromkeys(key.column for key in (*latest_by, *self.order)))
 
     @property
     def uid(self) -> str:

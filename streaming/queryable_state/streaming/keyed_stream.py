@@ -12,6 +12,7 @@ from queryable_state.streaming.descriptors import (
 from queryable_state.streaming.elements import Columns
 from queryable_state.streaming.functions import KeyedProcessFunction
 from queryable_state.streaming.graph import OperatorNode
+from queryable_state.streaming.ordering import order_columns
 from queryable_state.streaming.runtime.operators import (
     Aggregate,
     AggregateKind,
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
     from queryable_state.streaming.functions import ReduceFunction
     from queryable_state.streaming.graph import StreamNode
     from queryable_state.streaming.keys import KeySelector
+    from queryable_state.streaming.ordering import OrderBy
     from queryable_state.streaming.runtime.operators import Operator
+    from queryable_state.streaming.runtime.row_order import OrderColumn
 
 _NUMBERS = frozenset(
     {Kind.BYTE, Kind.SHORT, Kind.INT, Kind.LONG, Kind.FLOAT, Kind.DOUBLE, Kind.DECIMAL}
@@ -44,11 +47,16 @@ class KeyedStream:
     """A stream partitioned by key; made by `DataStream.key_by`."""
 
     def __init__(
-        self, environment: StreamExecutionEnvironment, node: StreamNode, keys: KeySelector
+        self,
+        environment: StreamExecutionEnvironment,
+        node: StreamNode,
+        keys: KeySelector,
+        order: tuple[OrderColumn, ...] = (),
     ) -> None:
         self._environment = environment
         self._node = node
         self._keys = keys
+        self._order = order
 
     def process(self, function: KeyedProcessFunction, output_type: object) -> OperatorStream:
         """Runs a function with state over the elements.
@@ -89,25 +97,44 @@ class KeyedStream:
         self,
         name: str,
         descriptor: ValueStateDescriptor | ReducingStateDescriptor | None = None,
+        *,
+        latest_by: OrderBy | None = None,
     ) -> QueryableStateStream:
         """Makes the last element of each key, or all of them reduced, queryable as `name`.
 
         Without a descriptor an element is kept whole. A row type of a descriptor
-        takes the columns it names; another type takes the one column beside the key.
+        takes the columns it names; another type takes the one column beside the key and those of
+        the order.
+
+        `latest_by` (a column or several, as `order_by` of `key_by`) says which element is the
+        last one: that with the greatest value of all batches, so that a late row changes
+        nothing. Of equal ones a later batch's stays, and within a batch the one that comes last
+        by `order_by`, then by its input partition. Null is smaller than every value: an element
+        whose `latest_by` is null stays only until one has a value.
+
+        **Without `latest_by` the last element is the last one to arrive**: of the newest batch,
+        by the order of `key_by`. Where a batch is read from several files or Kafka partitions
+        and `key_by` has no order, that is any of the batch.
         """
+        latest = order_columns(latest_by, self._node.columns, "latest_by")
+        if latest and isinstance(descriptor, ReducingStateDescriptor):
+            raise InvalidRequestError(
+                f"as_queryable_state({name!r}): latest_by chooses one element of a key, and "
+                f"{descriptor!r} reduces all of them: leave one of both out"
+            )
         if descriptor is None:
             names = self._all
             element = self._node.columns.element_type(names, f"as_queryable_state({name!r})")
             descriptor = ValueStateDescriptor(name, element)
         else:
-            names = self._columns_for(name, descriptor)
+            names = self._columns_for(name, descriptor, latest)
         if descriptor.queryable_name != name:
             descriptor.set_queryable(name)
-        operator = (
-            ReducingSink(descriptor)
-            if isinstance(descriptor, ReducingStateDescriptor)
-            else LatestValueSink(descriptor)
-        )
+        operator: Operator
+        if isinstance(descriptor, ValueStateDescriptor):
+            operator = LatestValueSink.of(descriptor, names, latest)
+        else:
+            operator = ReducingSink(descriptor)
         node = self._add("queryable-state", operator, names, descriptor.value_type, None)
         return self._environment._queryable_stream(node, name)
 
@@ -138,7 +165,9 @@ class KeyedStream:
         operator = Aggregate(tuple(fields), str(kind), queryable_name)
         return self._stream(str(kind), operator, names, output)
 
-    def _columns_for(self, name: str, descriptor: StateDescriptor) -> tuple[str, ...]:
+    def _columns_for(
+        self, name: str, descriptor: StateDescriptor, latest: tuple[OrderColumn, ...]
+    ) -> tuple[str, ...]:
         """The columns whose values a descriptor's type describes."""
         purpose = f"as_queryable_state({name!r})"
         if not isinstance(descriptor, ValueStateDescriptor | ReducingStateDescriptor):
@@ -154,10 +183,14 @@ class KeyedStream:
             names = tuple(field.name for field in wanted.fields)
         else:
             names = tuple(column for column in self._all if column not in self._keys.columns)
+            if len(names) > 1:
+                ordering = {key.column for key in (*latest, *self._order)}
+                names = tuple(column for column in names if column not in ordering)
             if len(names) != 1:
                 raise DescriptorMismatchError(
                     f"{purpose}: the descriptor's type {wanted} is one value, but the stream has "
-                    f"{len(names)} columns beside the key; select one, or describe a row"
+                    f"{len(names)} columns beside the key and the order; select one, or describe a "
+                    "row"
                 )
         found = (
             columns.element_type(names, purpose)
@@ -198,5 +231,6 @@ class KeyedStream:
                 value_type=value_type,
                 output_type=output,
                 columns=Columns({}) if output is None else Columns.of_output(output),
+                order=() if isinstance(operator, Aggregate) else self._order,
             )
         )

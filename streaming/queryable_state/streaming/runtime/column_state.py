@@ -13,6 +13,7 @@ from queryable_state.streaming.runtime.cached_state import (
 )
 from queryable_state.streaming.runtime.value_columns import (
     decode_column,
+    decode_fields,
     decode_rows,
     encode_column,
     encode_rows,
@@ -72,6 +73,11 @@ class ColumnState(CachedState):
             else [decode_column(values, self._codec)]
         )
         return np.array(slots, dtype=np.int64), columns
+
+    def fetched_fields(self, positions: Sequence[int]) -> tuple[Slots, list[pa.Array]]:
+        """The same of some fields of a ROW, without the others."""
+        columns = decode_fields(self._values, self._codec, positions)
+        return np.array(self._slots, dtype=np.int64), columns
 
     def put(self, columns: list[pa.Array], slots: Slots | None = None) -> None:
         """What the slots (None: all) shall hold. What is null throughout shall hold nothing."""

@@ -1,10 +1,9 @@
-"""Operators that never make a Python object for a row: sum, min, max and the latest-value sink."""
+"""The built-in aggregations, sum, min and max: no Python object for a row."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
 from queryable_state.streaming.runtime.accumulators import accumulator
@@ -15,14 +14,11 @@ from queryable_state.streaming.runtime.key_table import shown_key
 from queryable_state.streaming.runtime.task_states import TaskStates
 from queryable_state.streaming.runtime.value_columns import cast_column
 from queryable_state.wire.errors import InvalidRequestError, SerializationError
-from queryable_state.wire.types import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
-    from queryable_state.streaming.descriptors import ValueStateDescriptor
     from queryable_state.streaming.runtime.access import StateAccess
-    from queryable_state.streaming.runtime.key_table import Slots
     from queryable_state.streaming.runtime.operators import Aggregate, FieldAggregate
     from queryable_state.streaming.runtime.spec import OperatorSpec, TaskIdentity
 
@@ -93,63 +89,3 @@ def _aggregated(
         arrays.append(cast_column(column, fields[position].type, described))
     table = pa.Table.from_arrays(arrays, schema=schema)
     yield from table.to_batches(max_chunksize=spec.settings.output_rows)
-
-
-def run_latest(
-    descriptor: ValueStateDescriptor,
-    spec: OperatorSpec,
-    task: TaskIdentity,
-    access: StateAccess,
-    batches: Iterator[pa.RecordBatch],
-) -> Generator[pa.RecordBatch, None, None]:
-    """Keeps the last element of each key; reads nothing, puts out nothing.
-
-    A null element of a stream that is not of rows removes what is stored.
-    """
-    state = ColumnState(descriptor)
-    owned = TaskStates(spec, task, access, [state])
-    owned.begin()
-    info = descriptor.value_type
-    assert info is not None
-    types = [field.type for field in info.fields] if info.kind == Kind.ROW else [info]
-    names = spec.value_columns
-    if len(types) != len(names):
-        raise InvalidRequestError(
-            f"{owned.where}: state {descriptor.name!r} is {info}, the elements have the columns "
-            f"{', '.join(names)}: declare a ROW with a field for each, or select fewer columns"
-        )
-    kept_slots: list[Slots] = []
-    kept: list[list[pa.Array]] = []
-    for batch in gathered(batches, spec.settings.chunk_rows):
-        slots = owned.start_chunk(batch)
-        distinct, rows = _last_rows(slots)
-        kept_slots.append(distinct)
-        kept.append(
-            [
-                cast_column(
-                    batch.column(name).take(pa.array(rows)),
-                    of,
-                    f"{owned.where}: state {descriptor.name!r}, column {name!r}",
-                )
-                for name, of in zip(names, types, strict=True)
-            ]
-        )
-    if kept:
-        slots, rows = _last_rows(np.concatenate(kept_slots))
-        chosen = pa.array(rows)
-        columns = [
-            pa.chunked_array(list(parts)).take(chosen).combine_chunks()
-            for parts in zip(*kept, strict=True)
-        ]
-        state.put(columns, slots)
-    owned.prepare(owned.changes())
-    yield from ()
-
-
-def _last_rows(slots: Slots) -> tuple[Slots, Slots]:
-    """The distinct slots, ascending, and the last row of each."""
-    last = np.full(int(slots.max()) + 1, -1, dtype=np.int64)
-    # Of assignments to one place the last one stays.
-    last[slots] = np.arange(len(slots))
-    distinct = np.flatnonzero(last >= 0)
-    return distinct, last[distinct]

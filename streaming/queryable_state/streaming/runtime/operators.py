@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from queryable_state.streaming.descriptors import StateDescriptor
     from queryable_state.streaming.functions import KeyedProcessFunction
+    from queryable_state.streaming.runtime.row_order import OrderColumn
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,29 @@ class LatestValueSink:
     """Keeps the last element of each key in a queryable state; puts out nothing."""
 
     descriptor: ValueStateDescriptor
+    latest_by: tuple[OrderColumn, ...] = ()
+    """Columns whose greatest value, over all batches, is the last element's; empty: the last
+    element of the newest batch is."""
+    order_descriptor: ValueStateDescriptor | None = None
+    """A state of its own for what `latest_by` says of the stored element; None: the stored
+    element is a row that has these columns."""
+
+    @staticmethod
+    def of(
+        descriptor: ValueStateDescriptor,
+        value_columns: Sequence[str],
+        latest_by: tuple[OrderColumn, ...] = (),
+    ) -> LatestValueSink:
+        """The sink for elements of these columns."""
+        info = descriptor.value_type
+        is_row = info is not None and info.kind == Kind.ROW
+        if not latest_by or (is_row and {key.column for key in latest_by} <= set(value_columns)):
+            return LatestValueSink(descriptor, latest_by)
+        fields = tuple(Field(key.name, key.type) for key in latest_by)
+        apart = ValueStateDescriptor(
+            f"{descriptor.name}.latest_by", TypeInfo(Kind.ROW, fields=fields)
+        )
+        return LatestValueSink(descriptor, latest_by, apart)
 
 
 class AggregateKind(StrEnum):
@@ -150,7 +174,9 @@ def declared_states(operator: Operator) -> list[StateDescriptor]:
             with OpenFunctions(f"function {type(function).__name__}") as functions:
                 functions.open(opened, context)
             return context.descriptors
-        case Reduce() | ReducingSink() | LatestValueSink() | Aggregate():
+        case LatestValueSink(descriptor, _, order_descriptor):
+            return [descriptor] if order_descriptor is None else [descriptor, order_descriptor]
+        case Reduce() | ReducingSink() | Aggregate():
             return [operator.descriptor]
     raise InvalidRequestError(f"not an operator: {operator!r}")
 

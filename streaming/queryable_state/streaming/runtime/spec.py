@@ -11,6 +11,7 @@ from queryable_state.wire.types import Field, Kind, TypeInfo
 
 if TYPE_CHECKING:
     from queryable_state.streaming.runtime.operators import Operator
+    from queryable_state.streaming.runtime.row_order import OrderColumn
 
 VALUE_COLUMN = "value"
 """The one column of a stream whose elements are not rows."""
@@ -56,6 +57,12 @@ class OperatorSpec:
     """Input columns of the element, in order. A column may be a key column too."""
     value_type: TypeInfo
     """A ROW with a field for each value column; else the type of the one value column."""
+    order: tuple[OrderColumn, ...] = ()
+    """What the rows of a batch are ordered by before the operator sees them; empty: they come
+    as they arrive."""
+    split_column: str = ""
+    """Input column (int) with the number of a row's input partition, which decides between rows
+    that are equal in the order; empty: there is none."""
     operator: Operator
     """What is done with the elements; an object of `runtime.operators`."""
     output_type: TypeInfo | None

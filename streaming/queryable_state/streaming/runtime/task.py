@@ -7,7 +7,7 @@ import gc
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from queryable_state.streaming.runtime import columnar_operators, row_operators
+from queryable_state.streaming.runtime import columnar_operators, latest_value, row_operators
 from queryable_state.streaming.runtime.operators import (
     Aggregate,
     KeyedProcess,
@@ -15,6 +15,7 @@ from queryable_state.streaming.runtime.operators import (
     Reduce,
     ReducingSink,
 )
+from queryable_state.streaming.runtime.ordered_rows import in_order
 from queryable_state.streaming.runtime.spec import subtask_mismatch
 from queryable_state.streaming.runtime.task_states import where
 from queryable_state.wire.errors import InvalidRequestError, JobError, Reason
@@ -80,15 +81,16 @@ class OperatorTask:
         spec = self.spec
         _check_identity(spec, task)
         filled = (batch for batch in batches if batch.num_rows)
+        rows = in_order(filled, spec) if spec.order else filled
         match spec.operator:
             case KeyedProcess(function):
-                return row_operators.run_process(function, spec, task, access, filled)
+                return row_operators.run_process(function, spec, task, access, rows)
             case Reduce(descriptor):
-                return row_operators.run_reduce(descriptor, spec, task, access, filled, emit=True)
+                return row_operators.run_reduce(descriptor, spec, task, access, rows, emit=True)
             case ReducingSink(descriptor):
-                return row_operators.run_reduce(descriptor, spec, task, access, filled, emit=False)
-            case LatestValueSink(descriptor):
-                return columnar_operators.run_latest(descriptor, spec, task, access, filled)
+                return row_operators.run_reduce(descriptor, spec, task, access, rows, emit=False)
+            case LatestValueSink() as sink:
+                return latest_value.run_latest(sink, spec, task, access, filled)
             case Aggregate() as aggregate:
                 return columnar_operators.run_aggregate(aggregate, spec, task, access, filled)
         raise InvalidRequestError(f"{where(spec, task)}: not an operator: {spec.operator!r}")

@@ -5,12 +5,13 @@ Writes the same bytes as `ValueCodec` does value by value.
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from queryable_state.streaming.runtime.arrow_types import arrow_type, to_python
+from queryable_state.streaming.runtime.arrow_types import arrow_type, to_arrow_value, to_python
 from queryable_state.wire.errors import SerializationError
 from queryable_state.wire.types import Field, Kind, TypeInfo
 
@@ -127,6 +128,92 @@ def decode_rows(values: Sequence[bytes], codec: ValueCodec) -> list[pa.Array]:
         if rows is not None:
             return [column_of_numbers(rows[f"f{i}"], info) for i, info in enumerate(types)]
     return _columns_of_rows([codec.decode(value) for value in values], fields)
+
+
+def decode_fields(
+    values: Sequence[bytes], codec: ValueCodec, positions: Sequence[int]
+) -> list[pa.Array]:
+    """The columns of some fields of a ROW."""
+    fields = codec.type_info.fields
+    found = _FixedFields.of(values, codec, positions)
+    if found is not None:
+        return [found.column(position) for position in positions]
+    rows = [codec.decode(value) for value in values]
+    return [_nested([row[i] for row in rows], fields[i].type) for i in positions]
+
+
+def _nested(values: list[Any], info: TypeInfo) -> pa.Array:
+    convert = to_arrow_value(info)
+    if convert is not None:
+        values = [None if value is None else convert(value) for value in values]
+    return pa.array(values, type=arrow_type(info))
+
+
+class _FixedFields:
+    """Fields of fixed width within rows whose fields before them have a width or a length."""
+
+    def __init__(self, data: bytes, starts: npt.NDArray[np.int64], codec: ValueCodec) -> None:
+        # A null reads at 0 what is not looked at, for which there has to be enough.
+        self._data = np.frombuffer(data + bytes(8), dtype="u1")
+        self._types = [field.type for field in codec.type_info.fields]
+        bitmap_bytes = (len(self._types) + 7) // 8
+        head = len(codec.header)
+        self._bitmaps = starts + head
+        self._offsets = [starts + head + bitmap_bytes]
+
+    @staticmethod
+    def of(
+        values: Sequence[bytes], codec: ValueCodec, positions: Sequence[int]
+    ) -> _FixedFields | None:
+        """The fields; None where the rows have to be decoded one by one."""
+        types = [field.type for field in codec.type_info.fields]
+        walked = types[: max(positions, default=0) + 1]
+        if not all(info.kind in DTYPES or info.kind in _RAW for info in walked):
+            return None
+        if not all(types[position].kind in DTYPES for position in positions):
+            return None
+        if not all(map(bytes.startswith, values, itertools.repeat(codec.header))):
+            return None
+        ends = np.cumsum(np.fromiter(map(len, values), dtype=np.int64, count=len(values)))
+        starts = np.concatenate([np.zeros(1, dtype=np.int64), ends[:-1]])[: len(values)]
+        return _FixedFields(b"".join(values), starts, codec)
+
+    def column(self, position: int) -> pa.Array:
+        """The values of one field."""
+        info, nulls = self._types[position], self._nulls(position)
+        offsets = self._offset(position)
+        width = np.dtype(DTYPES[info.kind]).itemsize
+        return column_of_numbers(
+            self._bytes(np.where(nulls, 0, offsets), width).view(DTYPES[info.kind])[:, 0],
+            info,
+            nulls if nulls.any() else None,
+        )
+
+    def _offset(self, position: int) -> npt.NDArray[np.int64]:
+        """Where the field begins in each row; where the next one begins if it is null."""
+        while len(self._offsets) <= position:
+            before = len(self._offsets) - 1
+            offsets, nulls = self._offsets[-1], self._nulls(before)
+            kind = self._types[before].kind
+            if kind in _RAW:
+                lengths = self._bytes(np.where(nulls, 0, offsets), 4).view("<u4")[:, 0]
+                width = lengths.astype(np.int64) + 4
+            else:
+                width = np.full(len(offsets), np.dtype(DTYPES[kind]).itemsize)
+            self._offsets.append(offsets + np.where(nulls, 0, width))
+        return self._offsets[position]
+
+    def _nulls(self, position: int) -> npt.NDArray[np.bool_]:
+        found: npt.NDArray[np.bool_] = (
+            self._data[self._bitmaps + position // 8] >> (position % 8) & 1
+        ).astype(np.bool_)
+        return found
+
+    def _bytes(self, offsets: npt.NDArray[np.int64], width: int) -> npt.NDArray[np.uint8]:
+        found: npt.NDArray[np.uint8] = np.ascontiguousarray(
+            self._data[offsets[:, None] + np.arange(width)]
+        )
+        return found
 
 
 def _columns_of_rows(rows: list[Any], fields: Sequence[Field]) -> list[pa.Array]:

@@ -138,11 +138,16 @@ class Compiler:
         keyed = _with_key(node, upstream)
         parallelism = self.parallelism(node)
         max_parallelism = self.max_parallelism(node)
-        needed = tuple(dict.fromkeys((*node.keys.columns, *node.value_columns)))
+        needed = tuple(
+            dict.fromkeys((*node.keys.columns, *node.value_columns, *node.order_columns))
+        )
         check = free_name("__check", needed)
+        split = free_name("__split", needed) if node.order_columns else ""
         group = f"(`{check}` & {GROUP_BITS})"
         shuffled = keyed.select(
-            *map(_column, needed), _row_check(node, max_parallelism).alias(check)
+            *map(_column, needed),
+            *([F.spark_partition_id().alias(split)] if split else []),
+            _row_check(node, max_parallelism).alias(check),
         ).repartitionById(
             parallelism,
             F.expr(f"cast({group} * {parallelism} div {max_parallelism} as int)"),
@@ -159,6 +164,8 @@ class Compiler:
             check_column=check,
             value_columns=node.value_columns,
             value_type=node.value_type,
+            order=node.order,
+            split_column=split,
             operator=node.operator,
             output_type=node.output_type,
             secret=self._application.secret,
@@ -270,7 +277,8 @@ def _row_check(node: OperatorNode, max_parallelism: int) -> Column:
     The key, often the longest column, is hashed once for both.
     """
     key_hash = F.xxhash64(*map(_column, node.keys.columns))
-    others = [name for name in node.value_columns if name not in node.keys.columns]
+    seen = dict.fromkeys((*node.value_columns, *node.order_columns))
+    others = [name for name in seen if name not in node.keys.columns]
     hashable = [
         _column(name)
         for name in others

@@ -51,10 +51,11 @@ def _is_narrow(node: OperatorNode) -> bool:
     """Whether a row of the operator is bounded: keys have a limit of their own."""
     info = node.value_type
     types = [field.type for field in info.fields] if info.kind == Kind.ROW else [info]
-    return all(
-        name in node.keys.columns or _has_fixed_width(of)
-        for name, of in zip(node.value_columns, types, strict=True)
-    )
+    shuffled = {
+        **{name: node.upstream.columns.type_of(name, "order_by") for name in node.order_columns},
+        **dict(zip(node.value_columns, types, strict=True)),
+    }
+    return all(name in node.keys.columns or _has_fixed_width(of) for name, of in shuffled.items())
 
 
 def _has_fixed_width(info: TypeInfo) -> bool:

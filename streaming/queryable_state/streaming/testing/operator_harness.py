@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 from xxhash import xxh64_intdigest
 
+from queryable_state.streaming.elements import Columns
 from queryable_state.streaming.functions import KeyedProcessFunction
+from queryable_state.streaming.ordering import order_columns
 from queryable_state.streaming.runtime.arrow_types import arrow_type, to_python
 from queryable_state.streaming.runtime.operators import KeyedProcess
 from queryable_state.streaming.runtime.row_check import row_check
@@ -30,6 +32,7 @@ from queryable_state.wire.values import ValueCodec
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
 
+    from queryable_state.streaming.ordering import OrderBy
     from queryable_state.streaming.runtime.access import StateAccess
     from queryable_state.streaming.runtime.operators import Operator
     from queryable_state.v1.query_pb2 import Records
@@ -61,7 +64,8 @@ class KeyedOperatorHarness:
     `process` runs a batch on every subtask and commits it; `run` and `commit` are
     its two halves: `run` again before `commit` is Spark running the batch again.
     As in Spark each task has its own copy of the function. Elements are rows of
-    all columns of `input_type`, or the bare values of `value_column`.
+    all columns of `input_type`, or the bare values of `value_column`. The rows of a batch come
+    in the order given, as those of one input partition do, or by `order_by`.
 
         harness = KeyedOperatorHarness(
             CountPerSensor(), "sensor STRING, degrees DOUBLE", key_by="sensor",
@@ -77,6 +81,7 @@ class KeyedOperatorHarness:
         input_type: object,
         *,
         key_by: str | Sequence[str],
+        order_by: OrderBy | None = None,
         value_column: str | None = None,
         output_type: object = None,
         parallelism: int = 2,
@@ -112,6 +117,7 @@ class KeyedOperatorHarness:
             check_column=CHECK_COLUMN,
             value_columns=tuple(f.name for f in fields if value_column in (None, f.name)),
             value_type=next((f.type for f in fields if f.name == value_column), value_type),
+            order=order_columns(order_by, Columns({f.name: f.type for f in fields}), "order_by"),
             operator=operator,
             output_type=None if output_type is None else type_info(output_type),
             secret=self.backend.secret,

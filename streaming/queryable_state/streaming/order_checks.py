@@ -1,0 +1,71 @@
+"""Warnings of sinks whose answer depends on an order of rows that nothing gives them."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from queryable_state.streaming.graph import OperatorNode
+from queryable_state.streaming.runtime.operators import LatestValueSink
+from queryable_state.streaming.settings import joined
+
+if TYPE_CHECKING:
+    from queryable_state.streaming.graph import JobGraph
+    from queryable_state.streaming.origin import Grouping
+
+_log = logging.getLogger("queryable_state.streaming")
+
+
+def warn_of_order(graph: JobGraph) -> None:
+    """Logs one warning for each sink that keeps an arbitrary row of a key."""
+    for node in graph.operators:
+        warning = order_warning(node)
+        if warning:
+            _log.warning("%s", warning)
+
+
+def order_warning(node: OperatorNode) -> str | None:
+    """What is arbitrary about the rows an operator keeps; None: nothing that can be known."""
+    sink = node.operator
+    if not isinstance(sink, LatestValueSink) or sink.latest_by:
+        return None
+    upstream = node.upstream
+    if isinstance(upstream, OperatorNode):
+        if node.order or node.keys.columns == upstream.keys.columns:
+            return None
+        return _unordered(node, sink, f"the subtasks of operator {upstream.name!r}")
+    origin = upstream.origin
+    if origin.grouping is not None:
+        if node.keys.function is None and origin.grouping.told_apart_by(node.keys.columns):
+            return None
+        return _several_groups(node, sink, origin.grouping)
+    if node.order or not origin.sources:
+        return None
+    return _unordered(node, sink, f"the partitions of {joined(origin.sources)}")
+
+
+def _unordered(node: OperatorNode, sink: LatestValueSink, parts: str) -> str:
+    name = sink.descriptor.queryable_name
+    return (
+        f"operator {node.name!r} keeps the last row of each key in the queryable state {name!r}, "
+        f"and its rows have no order: {parts} are read side by side, so that any row of a batch "
+        f"may be its last one. as_queryable_state({name!r}, latest_by=<column>) keeps the row "
+        "with the greatest value over all batches; key_by(..., order_by=<column>) orders the rows "
+        "within each batch"
+    )
+
+
+def _several_groups(node: OperatorNode, sink: LatestValueSink, grouping: Grouping) -> str:
+    name = sink.descriptor.queryable_name
+    key = (
+        joined(node.keys.columns) if node.keys.function is None else "what a function makes of them"
+    )
+    candidates = grouping.not_in(node.keys.columns)
+    column = repr(candidates[0]) if len(candidates) == 1 else "<column>"
+    return (
+        f"operator {node.name!r} keeps one row for each key in the queryable state {name!r}, and a "
+        f"key has several: the rows are grouped by {joined(grouping.expressions)}, the key is "
+        f"{key}. Which group a key answers with is arbitrary. "
+        f"as_queryable_state({name!r}, latest_by={column}) keeps the row with the greatest value "
+        "over all batches; or add the other columns to key_by"
+    )
