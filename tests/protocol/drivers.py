@@ -11,6 +11,7 @@ from queryable_state.internal.v1 import backend_pb2
 from queryable_state.server.checkpoint.object_storage import MemoryObjectStore
 from queryable_state.server.coordinator.announcer import Announcer
 from queryable_state.server.coordinator.authority import Authority
+from queryable_state.server.coordinator.batch_commits import BatchCommits
 from queryable_state.server.coordinator.batches import Batches
 from queryable_state.server.coordinator.books import Books
 from queryable_state.server.coordinator.catalog import Catalog
@@ -76,21 +77,25 @@ class Driver:
             strict_determinism=False,
             manifest_timeout_s=5.0,
         )
+        recovery = Recovery(
+            engine, self.books, configs, self.roots, Epochs(), self.objects, strict=False
+        )
+        self.commits = BatchCommits(engine, recovery, batches, operators, self.announcer)
         self.authority = Authority(
             engine,
-            Recovery(engine, self.books, configs, self.roots, Epochs(), self.objects, strict=False),
+            recovery,
             fencing,
             self.roots,
             RestorePlans(engine, self.books, self.roots),
             Subtasks(self.books),
             batches,
-            operators,
+            self.commits,
             Catalog(self.books),
             self.announcer,
             settle_timeout_s=1.0,
         )
         self.checkpointing = Checkpointing(
-            engine, self.books, self.roots, links, self.authority, settled
+            engine, self.books, self.roots, links, self.commits, settled
         )
 
     def advance(self, ms: int) -> None:

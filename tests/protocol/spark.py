@@ -269,7 +269,7 @@ class Spark(RuleBasedStateMachine):
         self.batch = Batch(number + 1, 0)
         self.plan_batches()
         if settle:
-            self.driver.authority.settle(QUERY, number, 10.0)
+            self.driver.commits.settle(QUERY, number, 10.0)
             self.learn()
 
     def learn(self) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from queryable_state.server.grpc_core import GrpcServer
 from queryable_state.server.ports import EXCLUSIVE_PORT_OPTION, PortSpec, bind
+from queryable_state.server.query_server import public_options
 from queryable_state.server.settings import (
     COORDINATOR_PORTS,
     PROXY_PORTS,

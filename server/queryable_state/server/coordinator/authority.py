@@ -1,4 +1,4 @@
-"""Batch lifecycle on the coordinator: begins, restores, registrations and commits."""
+"""Batch lifecycle on the coordinator: assignments, restores, begins and registrations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from queryable_state.internal.v1 import backend_pb2, coordinator_pb2
 from queryable_state.server.coordinator.jobs import check_id
-from queryable_state.server.coordinator.missed import IncompleteBatchError
 from queryable_state.server.coordinator.root_registrations import check_states
 from queryable_state.wire.errors import (
     InvalidRequestError,
@@ -23,19 +22,16 @@ from queryable_state.wire.errors import (
 from queryable_state.wire.key_groups import key_group_range
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     from queryable_state.internal.v1 import checkpoint_pb2
     from queryable_state.server.coordinator.announcer import Announcer
+    from queryable_state.server.coordinator.batch_commits import BatchCommits
     from queryable_state.server.coordinator.batches import Batches
     from queryable_state.server.coordinator.catalog import Catalog
     from queryable_state.server.coordinator.engine import BatchClocks, Engine, QueryInfo
     from queryable_state.server.coordinator.fencing import Fencing
     from queryable_state.server.coordinator.job_roots import JobRoot, JobRoots
-    from queryable_state.server.coordinator.operators import OperatorLayout
     from queryable_state.server.coordinator.recovery import Recovery
     from queryable_state.server.coordinator.restore_plans import RestorePlans
-    from queryable_state.server.coordinator.run_operators import RunOperators
     from queryable_state.server.coordinator.subtasks import Subtasks
 
 _log = logging.getLogger(__name__)
@@ -58,7 +54,7 @@ class Authority:
         plans: RestorePlans,
         subtasks: Subtasks,
         batches: Batches,
-        operators: RunOperators,
+        commits: BatchCommits,
         catalog: Catalog,
         announcer: Announcer,
         *,
@@ -71,7 +67,7 @@ class Authority:
         self._plans = plans
         self._subtasks = subtasks
         self._batches = batches
-        self._operators = operators
+        self._commits = commits
         self._catalog = catalog
         self._announcer = announcer
         self._settle_timeout_s = settle_timeout_s
@@ -143,7 +139,7 @@ class Authority:
         info = self._query(query_id)
         _check_run(info, request)
         if not self._recovery.is_bound(query_id, request.run_id):
-            self.bind(request, info, lambda: _check_run(self._query(query_id), request))
+            self._commits.bind(request, info, lambda: _check_run(self._query(query_id), request))
         self._fencing.check_batch(query_id, batch_id)
         clocks = self._clocks(query_id, info, batch_id)
         self._batches.begin(request, info, clocks)
@@ -155,20 +151,6 @@ class Authority:
             self._batches.wait_settled(query_id, batch_id - 1, self._settle_timeout_s)
         self._batches.check_not_refused(query_id)
         return self._batches.begun(request, epoch, storage)
-
-    def bind(
-        self,
-        request: coordinator_pb2.BeginBatchRequest,
-        info: QueryInfo,
-        still_newest: Callable[[], None],
-    ) -> None:
-        """As `Recovery.bind`; a run whose newest batch is incomplete is refused, and the engine's
-        commit of that batch is withdrawn."""
-        try:
-            self._recovery.bind(request, info, still_newest)
-        except IncompleteBatchError as error:
-            self._announcer.refuse(request.query_id, request.run_id, error)
-            raise
 
     def register_states(
         self, request: coordinator_pb2.RegisterStatesRequest
@@ -184,59 +166,6 @@ class Authority:
         if root is not None:
             self._catalog.keep(root)
         return coordinator_pb2.RegisterStatesResponse(states=states)
-
-    def batch_committed(self, query_id: bytes, batch_id: int) -> None:
-        """Somebody says that a batch is committed.
-
-        Believed of a batch that has begun; of any other the engine is asked.
-        """
-        if batch_id <= self._batches.committed(query_id):
-            return
-        try:
-            if not self._batches.was_begun(query_id, batch_id):
-                if not self._engine.is_committed(query_id, batch_id):
-                    return
-                self._check_unbegun(query_id, batch_id)
-        except QueryableStateError as failure:
-            _log.info("commit of batch %d of %s: %s", batch_id, query_id.hex(), failure)
-            return
-        self._batches.commit(query_id, batch_id)
-        self._announcer.announce(query_id)
-
-    def _check_unbegun(self, query_id: bytes, batch_id: int) -> None:
-        """Refuses a batch that is committed in a run of which no task has begun any batch."""
-        start, info = self._operators.start(query_id), self._engine.query(query_id)
-        if start is None or info is None or self._recovery.is_bound(query_id, info.run_id):
-            return
-        if start.after >= 0 and self._recovery.is_durable(start.config_id, info):
-            # An earlier run may have sealed the batch: the root tells.
-            first = coordinator_pb2.BeginBatchRequest(
-                query_id=query_id,
-                run_id=info.run_id,
-                batch_id=batch_id + 1,
-                config_id=start.config_id,
-            )
-            self.bind(first, info, lambda: _check_run(self._query(query_id), first))
-            return
-        for batch in range(start.after + 1, batch_id + 1):
-            for missed in self._operators.unbegun(query_id, batch):
-                if self._engine.has_input(query_id, batch, missed.layout.sources):
-                    self._announcer.missed(query_id, info.run_id, missed.error(missed.missing))
-                    return
-
-    def is_sealed(
-        self, query_id: bytes, batch_id: int, operators: Iterable[OperatorLayout]
-    ) -> bool:
-        """Whether servers report seals of all subtasks of a batch that is not committed yet."""
-        seals = self._announcer.sealed(query_id, batch_id)
-        return self._operators.have_sealed(batch_id, operators, seals.values())
-
-    def settle(self, query_id: bytes, batch_id: int, timeout_s: float) -> bool:
-        """Takes a batch for committed, if it is, and waits until the servers answer by it."""
-        self.batch_committed(query_id, batch_id)
-        if self._batches.committed(query_id) < batch_id:
-            return False
-        return self._batches.wait_settled(query_id, batch_id, timeout_s)
 
     def _await_manifest(self, query_id: bytes, batch_id: int) -> None:
         """What follows a batch that is not durably committed could not be told from it."""

@@ -14,8 +14,8 @@ from queryable_state.server.coordinator.snapshots import Snapshots
 if TYPE_CHECKING:
     import threading
 
-    from queryable_state.server.coordinator.authority import Authority
     from queryable_state.server.coordinator.backend_links import BackendLinks
+    from queryable_state.server.coordinator.batch_commits import BatchCommits
     from queryable_state.server.coordinator.books import Books
     from queryable_state.server.coordinator.engine import Engine
     from queryable_state.server.coordinator.job_roots import JobRoots
@@ -34,7 +34,7 @@ class Checkpointing:
         books: Books,
         roots: JobRoots,
         links: BackendLinks,
-        authority: Authority,
+        commits: BatchCommits,
         settled: threading.Event,
     ) -> None:
         snapshots = Snapshots(books, roots)
@@ -43,7 +43,7 @@ class Checkpointing:
         self.checkpointer = Checkpointer(
             engine, roots, snapshots, writer, self.history, settled, wall_ms=books.wall_ms
         )
-        self.ends = JobEnds(engine, authority, roots, snapshots, writer)
+        self.ends = JobEnds(engine, commits, roots, snapshots, writer)
         self.savepoints = Savepoints(
             engine, roots, snapshots, writer, self.history, self.ends, wall_ms=books.wall_ms
         )

@@ -13,6 +13,7 @@ from queryable_state.server.coordinator import clock
 from queryable_state.server.coordinator.announcer import Announcer
 from queryable_state.server.coordinator.authority import Authority
 from queryable_state.server.coordinator.backend_links import BackendLinks
+from queryable_state.server.coordinator.batch_commits import BatchCommits
 from queryable_state.server.coordinator.batches import Batches
 from queryable_state.server.coordinator.books import Books
 from queryable_state.server.coordinator.catalog import Catalog
@@ -106,6 +107,9 @@ class Coordinator:
             strict_determinism=settings.strict_determinism,
             manifest_timeout_s=settings.manifest_timeout_ms / 1000,
         )
+        self._commits = BatchCommits(
+            engine, self._recovery, batches, self._operators, self._announcer
+        )
         self._authority = Authority(
             engine,
             self._recovery,
@@ -114,7 +118,7 @@ class Coordinator:
             self._plans,
             Subtasks(self._books),
             batches,
-            self._operators,
+            self._commits,
             self._catalog,
             self._announcer,
             settle_timeout_s=settings.push_timeout_ms / 1000,
@@ -125,12 +129,12 @@ class Coordinator:
             self._roots,
             self._recovery,
             self._plans,
-            self._authority,
+            self._commits,
             self._links,
             look_s=settings.reopen_after_ms / 1000,
         )
         self._checkpointing = Checkpointing(
-            engine, self._books, self._roots, self._links, self._authority, settled
+            engine, self._books, self._roots, self._links, self._commits, settled
         )
         self._watcher = Watcher(
             engine,
@@ -222,7 +226,7 @@ class Coordinator:
         self, query_id: bytes, batch_id: int, operators: Iterable[OperatorLayout]
     ) -> bool:
         """Whether servers report seals of all subtasks of a batch that is not committed yet."""
-        return self._authority.is_sealed(query_id, batch_id, operators)
+        return self._commits.is_sealed(query_id, batch_id, operators)
 
     def recover(self, query_id: bytes, config_id: str, operators: Sequence[OperatorLayout]) -> bool:
         """Has durable state of a query's newest run opened; whether there is any. Waits not."""
@@ -255,14 +259,14 @@ class Coordinator:
 
     def batch_committed(self, query_id: bytes, batch_id: int) -> None:
         """Tells of a commit, where the engine says so by itself; may be late or repeated."""
-        self._authority.batch_committed(query_id, batch_id)
+        self._commits.batch_committed(query_id, batch_id)
 
     def settle(self, query_id: bytes, batch_id: int, timeout_s: float) -> bool:
         """Tells of a commit, and waits until the state servers answer by it.
 
         False where the batch is not committed, or not all servers answered in time.
         """
-        return self._authority.settle(query_id, batch_id, timeout_s)
+        return self._commits.settle(query_id, batch_id, timeout_s)
 
     def trigger_checkpoint(self, query_id: bytes, timeout_s: float) -> CheckpointMetadata:
         """Takes a checkpoint now, or as soon as the job can be written as a whole.

@@ -11,7 +11,7 @@ from queryable_state.server.checkpoint.storage import is_local
 from queryable_state.wire.errors import QueryTimeoutError
 
 if TYPE_CHECKING:
-    from queryable_state.server.coordinator.authority import Authority
+    from queryable_state.server.coordinator.batch_commits import BatchCommits
     from queryable_state.server.coordinator.engine import Engine
     from queryable_state.server.coordinator.job_roots import JobRoot, JobRoots
     from queryable_state.server.coordinator.snapshot_writer import SnapshotWriter
@@ -29,13 +29,13 @@ class JobEnds:
     def __init__(
         self,
         engine: Engine,
-        authority: Authority,
+        commits: BatchCommits,
         roots: JobRoots,
         snapshots: Snapshots,
         writer: SnapshotWriter,
     ) -> None:
         self._engine = engine
-        self._authority = authority
+        self._commits = commits
         self._roots = roots
         self._snapshots = snapshots
         self._writer = writer
@@ -83,7 +83,7 @@ class JobEnds:
         while self._engine.is_committed(query_id, last + 1):
             last += 1
         if last >= 0:
-            self._authority.settle(query_id, last, max(0.0, deadline_s - time.monotonic()))
+            self._commits.settle(query_id, last, max(0.0, deadline_s - time.monotonic()))
 
     def _remove(self, root: JobRoot, checkpoint_location: str) -> None:
         if _is_below(checkpoint_location, root.uri):

@@ -20,8 +20,8 @@ from queryable_state.wire.errors import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from queryable_state.server.coordinator.authority import Authority
     from queryable_state.server.coordinator.backend_links import BackendLinks
+    from queryable_state.server.coordinator.batch_commits import BatchCommits
     from queryable_state.server.coordinator.books import Books
     from queryable_state.server.coordinator.engine import Engine, QueryInfo
     from queryable_state.server.coordinator.job_roots import JobRoot, JobRoots
@@ -54,7 +54,7 @@ class Reopening:
         roots: JobRoots,
         recovery: Recovery,
         plans: RestorePlans,
-        authority: Authority,
+        commits: BatchCommits,
         links: BackendLinks,
         *,
         look_s: float,
@@ -65,7 +65,7 @@ class Reopening:
         self._roots = roots
         self._recovery = recovery
         self._plans = plans
-        self._authority = authority
+        self._commits = commits
         self._links = links
         self._look_s = look_s
         self._stopping = threading.Event()
@@ -218,11 +218,11 @@ class Reopening:
                 batch_id=version + 1,
                 config_id=run.config_id,
             )
-            self._authority.bind(first, info, lambda: self._check_newest(run))
+            self._commits.bind(first, info, lambda: self._check_newest(run))
         root = self._roots.of(run.query_id)
         if root is None:
             return
-        if not self._authority.settle(run.query_id, version, _SETTLED_S):
+        if not self._commits.settle(run.query_id, version, _SETTLED_S):
             raise RetryLaterError(f"batch {version} is not yet written down as committed")
         for operator in run.operators:
             self._plans.states(root, operator.uid)
