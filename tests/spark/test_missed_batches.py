@@ -14,7 +14,7 @@ from queryable_state.streaming.spark.failure import failure_of
 from queryable_state.wire.errors import JobError, Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     Sink = Callable[[DataFrame, int], object]
 
 BATCHES = 6
+_ADAPTIVE = "spark.sql.adaptive.enabled"
 
 
 def fed(feed: MakeFeed) -> Feed:
@@ -75,11 +76,33 @@ def test_a_job_runs_every_operator_whatever_its_sinks_do(
         job.cancel()
 
 
+@pytest.fixture
+def lazy(spark: SparkSession) -> Iterator[None]:
+    """Batches that Spark computes when an action asks for them.
+
+    With adaptive execution it runs the shuffle behind an operator before it calls the function.
+    """
+    spark.conf.set(_ADAPTIVE, "false")
+    yield
+    spark.conf.unset(_ADAPTIVE)
+
+
 def started(frame: DataFrame, location: Path, sink: Sink) -> StreamingQuery:
     writer = frame.writeStream.option("checkpointLocation", str(location))
     return writer.foreachBatch(lambda batch, batch_id: (sink(batch, batch_id), None)[1]).start()
 
 
+def test_a_query_with_adaptive_execution_misses_nothing(
+    env: StreamExecutionEnvironment, feed: MakeFeed, connect: Connect, tmp_path: Path
+) -> None:
+    query = started(counts(env, fed(feed)), tmp_path / "checkpoint", lambda batch, _: None)
+    query.processAllAvailable()
+    found = connect(env).get_kv_states(str(query.id), "counts", ["a", "b"])
+    assert [state and state.value() for state in found] == [2 * BATCHES, BATCHES]
+    query.stop()
+
+
+@pytest.mark.usefixtures("lazy")
 @pytest.mark.parametrize("changelog", ["on", "off"])
 def test_a_query_that_misses_a_batch_fails_and_runs_it_again(
     new_environment: NewEnvironment,
@@ -106,6 +129,7 @@ def test_a_query_that_misses_a_batch_fails_and_runs_it_again(
     query.stop()
 
 
+@pytest.mark.usefixtures("lazy")
 def test_a_query_that_never_runs_its_operator_fails_at_its_first_batch(
     env: StreamExecutionEnvironment, feed: MakeFeed, tmp_path: Path
 ) -> None:
@@ -128,6 +152,7 @@ def test_a_plan_without_its_operator_is_refused_before_its_sink_has_anything(
     assert not list((tmp_path / "out").glob("*.parquet"))
 
 
+@pytest.mark.usefixtures("lazy")
 def test_a_query_that_is_not_strict_goes_on(
     spark: SparkSession,
     new_environment: NewEnvironment,
