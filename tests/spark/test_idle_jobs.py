@@ -120,7 +120,7 @@ def test_an_operator_that_was_removed_is_neither_served_nor_waited_for(
     assert again.trigger_checkpoint().state == "completed"
 
 
-def test_state_that_is_damaged_fails_the_next_batch_and_not_the_start(
+def test_a_job_whose_stored_state_is_damaged_ends_with_the_cause_before_any_input(
     new_environment: NewEnvironment, feed: MakeFeed, tmp_path: Path
 ) -> None:
     settings = {"checkpoint_directory": str(tmp_path / "state")}
@@ -130,8 +130,8 @@ def test_state_that_is_damaged_fails_the_next_batch_and_not_the_start(
     started(new_environment(**settings), source).cancel()
     env = new_environment(**settings)
     shutil.rmtree(tmp_path / "state" / "counting" / "changelog")
-    job = started(env, source)
-    assert job.query.isActive
-    source.add(*readings())
-    with pytest.raises(CheckpointError):
-        job.process_all_available()
+    keyed = env.from_dataframe(source.dataframe()).key_by("sensor")
+    keyed.process(CountPerKey("count"), COUNTS).uid("count")
+    job = env.execute_async("counting")
+    with pytest.raises(CheckpointError, match="lacks changelogs"):
+        job.await_termination(60)

@@ -11,12 +11,11 @@ from queryable_state.server.coordinator.queryable_names import NameClaim, check_
 from queryable_state.server.coordinator.registrations import operator_label
 from queryable_state.streaming.origin import Origin
 from queryable_state.streaming.runtime.operators import (
-    KeyedProcess,
     LatestValueSink,
-    declared_states,
+    driver_declared_states,
 )
 from queryable_state.streaming.settings import joined
-from queryable_state.wire.errors import InvalidRequestError, JobError, QueryableStateError
+from queryable_state.wire.errors import InvalidRequestError, JobError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -214,15 +213,7 @@ def name_claims(node: OperatorNode) -> list[NameClaim]:
     A process function is asked by opening a copy of it. One that cannot be opened
     here, because it needs what only executors have, is asked by its first batch.
     """
-    try:
-        descriptors = declared_states(node.operator)
-    except QueryableStateError:
-        raise
-    except Exception as problem:
-        if not isinstance(node.operator, KeyedProcess):
-            raise
-        _log.debug("operator %s cannot be opened in the driver: %r", node.name, problem)
-        return []
+    descriptors = driver_declared_states(node.operator, node.name) or []
     return [
         NameClaim(
             queryable_name=descriptor.queryable_name,

@@ -7,16 +7,18 @@ a name claimed twice is refused before the job starts.
 from __future__ import annotations
 
 import copy
+import logging
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from queryable_state.streaming.descriptors import ReducingStateDescriptor, ValueStateDescriptor
+from queryable_state.streaming.functions import UserFunctionError
 from queryable_state.streaming.hooks import refuse_uncalled_hooks
 from queryable_state.streaming.runtime.context import DeclaringContext
 from queryable_state.streaming.runtime.open_functions import OpenFunctions
 from queryable_state.v1.registration_pb2 import StateKind
-from queryable_state.wire.errors import InvalidRequestError
+from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
 from queryable_state.wire.types import Field, Kind, TypeInfo
 
 if TYPE_CHECKING:
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from queryable_state.streaming.descriptors import StateDescriptor
     from queryable_state.streaming.functions import KeyedProcessFunction
     from queryable_state.streaming.runtime.row_order import OrderColumn
+
+_log = logging.getLogger("queryable_state.streaming")
 
 
 @dataclass(frozen=True)
@@ -179,6 +183,23 @@ def declared_states(operator: Operator) -> list[StateDescriptor]:
         case Reduce() | ReducingSink() | Aggregate():
             return [operator.descriptor]
     raise InvalidRequestError(f"not an operator: {operator!r}")
+
+
+def driver_declared_states(operator: Operator, name: str) -> list[StateDescriptor] | None:
+    """The states an operator will register, as far as the driver can know.
+
+    None: only a task can open its function, which needs what only executors have.
+    """
+    try:
+        return declared_states(operator)
+    except Exception as problem:
+        refused = isinstance(problem, QueryableStateError)
+        if not isinstance(operator, KeyedProcess) or (
+            refused and not isinstance(problem, UserFunctionError)
+        ):
+            raise
+        _log.debug("operator %s cannot be opened in the driver: %r", name, problem)
+        return None
 
 
 def with_renamed_fields(operator: Operator, renamed: Mapping[str, str]) -> Operator:

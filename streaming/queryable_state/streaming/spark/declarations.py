@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from queryable_state.server.coordinator.registrations import operator_label
-from queryable_state.streaming.runtime.operators import KeyedProcess, declared_states
-from queryable_state.wire.errors import QueryableStateError
+from queryable_state.streaming.runtime.operators import driver_declared_states
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -55,14 +54,8 @@ def _states(
     node: OperatorNode, max_parallelism: int, job_name: str
 ) -> list[StateRegistration] | None:
     """The states an operator will register; None: only a task can open its function."""
-    try:
-        descriptors = declared_states(node.operator)
-    except QueryableStateError:
-        raise
-    except Exception as problem:
-        if not isinstance(node.operator, KeyedProcess):
-            raise
-        _log.debug("operator %s cannot be opened in the driver: %r", node.name, problem)
+    descriptors = driver_declared_states(node.operator, node.name)
+    if descriptors is None:
         return None
     return [
         descriptor.to_registration(
