@@ -148,12 +148,14 @@ class EveryState(KeyedProcessFunction):
 class KeepsFields(KeyedProcessFunction):
     """Keeps a row; a field without a value gets the temperature of the element that comes."""
 
-    def __init__(self, row: TypeInfo) -> None:
+    def __init__(self, row: TypeInfo, dropped: tuple[str, ...] = ()) -> None:
         self.row = row
+        self.dropped = dropped
 
     def open(self, runtime_context: RuntimeContext) -> None:
         descriptor = ValueStateDescriptor("kept", self.row)
         descriptor.set_queryable("kept")
+        descriptor.set_dropped_fields(self.dropped)
         self.kept = runtime_context.get_state(descriptor)
 
     def process_element(self, value: Any, ctx: Context) -> None:

@@ -186,10 +186,12 @@ def test_operators_are_added_and_removed_by_uid(
 def test_rows_gain_and_lose_fields_and_any_other_change_is_refused_naming_both_types(
     jobs: Jobs,
 ) -> None:
-    def start(name: str, fields: dict[str, Any], **options: Any) -> JobClient:
+    def start(
+        name: str, fields: dict[str, Any], dropped: tuple[str, ...] = (), **options: Any
+    ) -> JobClient:
         row = Types.ROW_NAMED(list(fields), list(fields.values()))
         keyed = jobs.env.from_dataframe(jobs.source.dataframe()).key_by("sensor")
-        keyed.process(KeepsFields(row), COUNTS).uid("keeps")
+        keyed.process(KeepsFields(row, dropped), COUNTS).uid("keeps")
         return jobs.start(name, **options)
 
     jobs.source.add(*readings(temperature=1.0))
@@ -198,7 +200,7 @@ def test_rows_gain_and_lose_fields_and_any_other_change_is_refused_naming_both_t
     uri = jobs.savepoint(first, stop=True)
     jobs.source.add(*readings(KEYS[:1], temperature=2.0))
     changed = {"added": Types.LONG(), "kept": Types.LONG()}
-    second = start("second", changed, savepoint=uri)
+    second = start("second", changed, ("dropped",), savepoint=uri)
     second.process_all_available()
     client = jobs.connect(second)
     assert client.get_kv_state(second.job_id, "kept", KEYS[0]).value() == (2, 1)
