@@ -124,7 +124,7 @@ async def test_a_key_over_the_limit_is_refused(client: QueryableStateClient) -> 
     """The connection and the other queries on it live on."""
     for direct in (True, False):
         long = client.get_kv_state("sensors", "last", "x" * 70_000)
-        with pytest.raises(LimitExceededError, match="65536 allowed"):
+        with pytest.raises(LimitExceededError, match="65,536 allowed"):
             await long
         assert (await client.get_kv_state("sensors", "last", "sensor_1")).value() == 1.0, direct
 

@@ -12,6 +12,7 @@ from tests.query.streams import OneSession
 from tests.query.test_frame_server import Echo, Frames, frame_port
 
 from queryable_state.server.byte_budget import ClientBudgets
+from queryable_state.server.query.answer_frames import frame_of
 from queryable_state.server.query.frame_connection import FrameConnection
 from queryable_state.server.query.frame_server import FrameServer
 from queryable_state.server.query.open_streams import OpenStreams
@@ -123,6 +124,37 @@ async def test_unanswered_queries_of_all_connections_together_are_bounded() -> N
         for frames in (*greedy, modest):
             frames.writer.close()
     await until(lambda: budgets.requests.used_bytes == 0)
+
+
+class LargeAnswers(OneSession):
+    """Gives the first one later, as an owner does, and no other."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def ask(self, query: query_pb2.Query, frame: bytes) -> bytes | None:
+        self.asked += 1
+        if self.asked == 1:
+            answer = frame_of(query_pb2.Answer(id=query.id, last=True, values=[b"x" * 100_000]))
+            asyncio.get_running_loop().call_soon(self.deliver, query.id, answer, True)
+        return None
+
+
+async def test_of_large_answers_only_some_are_on_their_way_from_owners_for_one_client() -> None:
+    """They answer what they were asked, whether the client takes it or not."""
+    owner = LargeAnswers()
+    async with serving(owner, Limits()) as port:
+        frames = await Frames.connect(port, GREETING + query_of(1))
+        assert (await frames.response()).hello.server_id
+        assert (await frames.response()).answer.id == 1
+        frames.writer.write(b"".join(map(query_of, range(2, 50))))
+        await until(lambda: owner.asked == 5)
+        await asyncio.sleep(0.2)
+        assert owner.asked == 5
+        # One that is answered makes room for the next one.
+        owner.deliver(2, frame_of(query_pb2.Answer(id=2, last=True, values=[b"x" * 100_000])), True)
+        await until(lambda: owner.asked == 6)
+        frames.writer.close()
 
 
 async def test_connections_are_counted_from_the_first_byte_on() -> None:

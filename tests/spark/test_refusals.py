@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
-    from tests.spark.conftest import MakeFeed
+    from tests.spark.conftest import MakeFeed, NewEnvironment
 
     from queryable_state.streaming import DataStream
 
@@ -254,3 +255,24 @@ def test_a_null_key_is_refused(env: StreamExecutionEnvironment, feed: MakeFeed, 
     job = env.execute_async("null key")
     with pytest.raises(QueryableStateError, match="sensor"):
         job.process_all_available()
+
+
+def test_a_stated_port_that_is_taken_fails_the_job_at_once(
+    new_environment: NewEnvironment, feed: MakeFeed
+) -> None:
+    """In the driver for the coordinator's port, in the first task for those of servers."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        source = feed(READINGS)
+        source.add(reading("a"))
+        for setting in ("coordinator_ports", "proxy_ports"):
+            env = new_environment(**{setting: port})
+            keyed = env.from_dataframe(source.dataframe()).key_by("sensor")
+            keyed.as_queryable_state("last").uid("last")
+            with pytest.raises(
+                InvalidRequestError,
+                match=rf"spark\.queryable_state\.{setting} is '{port}', and no port of it is free",
+            ):
+                env.execute_async(f"taken {setting}").process_all_available()

@@ -20,7 +20,8 @@ import grpc
 import psutil
 import pytest
 
-from queryable_state.server.settings import CoordinatorSettings, LogSettings, StateServerSettings
+from queryable_state.server.log_settings import LogSettings
+from queryable_state.server.settings import CoordinatorSettings, StateServerSettings
 from queryable_state.server.state_server.launch import ensure_server
 from queryable_state.server.state_server.server_directory import ServerAddresses, ServerDirectory
 from queryable_state.server.state_server.watched_process import start_ticks
@@ -203,7 +204,7 @@ def test_sigterm_drains_and_leaves_the_coordinator(
 def test_settings_no_server_can_run_with_are_not_tried_again(
     executor: Executor,
 ) -> None:
-    """A job fails at once, and says which port is taken."""
+    """A job fails at once, and says which port is taken: no process is started to find out."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -214,6 +215,7 @@ def test_settings_no_server_can_run_with_are_not_tried_again(
             match=rf"proxy_ports is '{port}'.*range",
         ):
             executor.ensure()
+        assert not executor.directory.log.exists()
 
 
 def test_what_a_killed_server_of_an_ended_jvm_left_goes_with_the_next_server(

@@ -6,10 +6,11 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.client._batch import Batch
-from queryable_state.client._errors import ClientClosedError
+from queryable_state.client._errors import closed_while_waiting
 from queryable_state.client._locator import Locator
 from queryable_state.client._peers import Peers
 from queryable_state.client._retries import delay_s, is_transient, wants_placement
+from queryable_state.client._wire_keys import wire_keys
 from queryable_state.wire.errors import (
     CorruptDataError,
     InternalError,
@@ -78,7 +79,7 @@ class Dispatcher:
         if deadline is None:
             deadline = self._loop.time() + lane.options.timeout_s
         elif self._closed:
-            waiters.fail(range(len(keys)), _closed_error())
+            waiters.fail(range(len(keys)), closed_while_waiting())
             return
         codecs = lane.handle.codecs
         if codecs is None:
@@ -141,7 +142,7 @@ class Dispatcher:
     async def aclose(self) -> None:
         """Fails what is pending and closes every connection; idempotent."""
         self._closed = True
-        error = _closed_error()
+        error = closed_while_waiting()
         for handle in self._locator.handles():
             for lane in handle.lanes():
                 lane.flush()
@@ -236,21 +237,9 @@ class Dispatcher:
         if lane.refusal is not None:
             batch.fail(batch.left(), lane.refusal)
             return
-        codecs, encoded = lane.handle.codecs, batch.codecs
+        codecs = lane.handle.codecs
         assert codecs is not None
-        keys, waiters = batch.keys, batch.waiters
-        if encoded is not codecs:
-            encode, decode = lane.encode, lane.options.question.decoded
-            assert encode is not None
-            keys, positions = [], []
-            for position, key in enumerate(batch.keys):
-                try:
-                    keys.append(encode(key if encoded is None else decode(key, encoded)))
-                    positions.append(position)
-                except QueryableStateError as error:
-                    waiters.fail([position], lane.key_error(error))
-            if len(keys) < len(batch.keys):
-                waiters = waiters.pick(positions)
+        keys, waiters = wire_keys(batch, codecs)
         if keys:
             self._route(lane, codecs, keys, waiters, batch.deadline, batch.attempts, batch.failure)
 
@@ -307,7 +296,3 @@ class Dispatcher:
         await asyncio.sleep(delay)
         if not batch.done:
             self.reroute(batch)
-
-
-def _closed_error() -> ClientClosedError:
-    return ClientClosedError("the client was closed while this query waited: open another")

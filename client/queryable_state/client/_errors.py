@@ -14,6 +14,11 @@ class ClientClosedError(InvalidRequestError):
     """Open another client: this one was closed, before the call or while it waited."""
 
 
+def closed_while_waiting() -> ClientClosedError:
+    """Of a query that was pending."""
+    return ClientClosedError("the client was closed while this query waited: open another")
+
+
 def afresh(error: QueryableStateError) -> QueryableStateError:
     """An equal error of its own: one raised by many awaits would gather their tracebacks."""
     return type(error)(

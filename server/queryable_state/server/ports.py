@@ -101,7 +101,17 @@ def bind(add_port: Callable[[str], int], spec: PortSpec, host: str, *, what: str
                 f"{what}: cannot listen on {host!r}; set its host to an address of this machine"
             )
         taken.append(port)
-    raise InvalidRequestError(
+    raise _none_is_free(spec, host, what)
+
+
+def require_free(spec: PortSpec, host: str, *, what: str) -> None:
+    """Raises what `bind` would, where every port of `spec` is taken now; binds none."""
+    if all(port and _is_taken(host, port) for port in spec.ports):
+        raise _none_is_free(spec, host, what)
+
+
+def _none_is_free(spec: PortSpec, host: str, what: str) -> InvalidRequestError:
+    return InvalidRequestError(
         f"{what}: {spec.what} is {spec.text!r}, and no port of it is free on {host} (another "
         f"process has it, or this user may not use it; `ss -ltnp` shows who listens). End that "
         f"process, or state another port, or a range: processes of one machine, such as its "

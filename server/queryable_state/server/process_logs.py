@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from queryable_state.server.settings import LogSettings
+    from queryable_state.server.log_settings import LogSettings
 
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 

@@ -87,7 +87,7 @@ class QueryServer:
         )
         self._streams = OpenStreams(info)
         self._frames = FrameServer(router, info, self._streams, budgets)
-        self._service = QueryableStateService(router, info, self._streams)
+        self._service = QueryableStateService(router, info, self._streams, budgets.turns)
         self._service.add_to(self._server)
         self._serving = self._left = False
         self._what = self._address = ""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from queryable_state.server.log_settings import LogSettings
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import InvalidRequestError
 
@@ -18,7 +19,6 @@ COORDINATOR_PORT = 6123
 
 SERVER_LOG = "server.log"
 
-LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 # The default port, or any free one if it is taken. What a user sets has no such way out.
 SERVER_PORTS = f"{SERVER_PORT},0"
 PROXY_PORTS = f"{PROXY_PORT},0"
@@ -98,30 +98,6 @@ class Limits:
             request_bytes=self.request_bytes,
             key_json_bytes=self.key_json_bytes,
         )
-
-
-@dataclass(frozen=True, kw_only=True)
-class LogSettings:
-    """How much a process writes into its log."""
-
-    level: str = "INFO"
-    """Of the lines that are written: DEBUG, INFO, WARNING or ERROR."""
-
-    directory: str = ""
-    """Folder for the files, where they stay; empty: that of the process."""
-
-    file_bytes: int = 16 * 1024 * 1024
-    """Size at which a log file is put aside and the next one begun."""
-
-    files: int = 4
-    """Files that are kept beside the current one."""
-
-    def __post_init__(self) -> None:
-        if self.level not in LOG_LEVELS:
-            raise InvalidRequestError(
-                f"spark.queryable_state.log_level {self.level!r} is not known: choose one of "
-                f"{', '.join(LOG_LEVELS)}"
-            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 LARGE_BYTES = 1024
 """A longer request has so many keys, or such long ones, that it waits for its turn."""
 
+LARGE_ANSWER_BYTES = 64 * 1024
+"""Whoever was given a longer answer waits for its turn with the next request, however short."""
+
 _TURN_S = 0.005
 
 

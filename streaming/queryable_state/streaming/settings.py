@@ -9,6 +9,7 @@ import secrets
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from queryable_state.server.log_settings import LogSettings
 from queryable_state.server.ports import PortSpec
 from queryable_state.server.settings import (
     COORDINATOR_PORTS,
@@ -16,7 +17,6 @@ from queryable_state.server.settings import (
     PROXY_PORTS,
     SERVER_PORTS,
     Limits,
-    LogSettings,
 )
 from queryable_state.streaming.configuration import CONF_PREFIX, settings_of
 from queryable_state.streaming.durability_settings import DurabilitySettings

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from queryable_state.server.checkpoint.storage import is_local
 from queryable_state.server.json_settings import json_settings
-from queryable_state.server.settings import COORDINATOR_PORT, LAME_DUCK_S, LOG_LEVELS, PROXY_PORTS
+from queryable_state.server.log_settings import LOG_LEVELS
+from queryable_state.server.settings import COORDINATOR_PORT, LAME_DUCK_S, PROXY_PORTS
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:

@@ -221,6 +221,10 @@ async def _answer(call: ServerCall, turns: Turns) -> None:
     try:
         if len(call.request) > LARGE_BYTES:
             await turns.next()
+            # Other answers to its client may have been made meanwhile, and not been read.
+            if not call.may_be_answered():
+                call.end(*TAKES_TOO_LITTLE)
+                return
         request = call.requests() if handler.request_streaming else call.deserialized(call.request)
         if not handler.response_streaming:
             response = await servicer(request, call)

@@ -11,9 +11,11 @@ import grpc.aio
 
 from queryable_state.server.query.open_streams import stopping
 from queryable_state.server.query.stream_dialog import StreamDialog
+from queryable_state.server.turns import LARGE_ANSWER_BYTES, LARGE_BYTES
 
 if TYPE_CHECKING:
     from queryable_state.server.query.router import Router, ServiceInfo
+    from queryable_state.server.turns import Turns
 
 
 # Answers a client has not taken. Beyond it nothing more is read from the client, so that one
@@ -33,11 +35,13 @@ class AnswerStream:
         context: grpc.aio.ServicerContext[Any, Any],
         router: Router,
         info: ServiceInfo,
+        turns: Turns,
         *,
         frame_port: int = 0,
     ) -> None:
         self._context = context
         self._info = info
+        self._turns = turns
         self._dialog = StreamDialog(router, info, self._deliver, frame_port=frame_port)
         self._outbox: deque[bytes] = deque()
         self._unsent_bytes = 0
@@ -55,9 +59,13 @@ class AnswerStream:
             first = await read()
             await self._write(dialog.greet(b"" if first is grpc.aio.EOF else first))
             self._greeted = True
+            asks_for_much = False
             while (frame := await read()) is not grpc.aio.EOF:
+                if asks_for_much or len(frame) > LARGE_BYTES:
+                    await self._turns.next()
                 answer = dialog.answer(frame)
                 if answer is not None:
+                    asks_for_much = len(answer) > LARGE_ANSWER_BYTES
                     await self._write(answer)
                 if self._unsent_bytes > MOST_UNSENT_BYTES:
                     await self._written()

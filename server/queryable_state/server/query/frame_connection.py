@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.server.ending_with_status import told
+from queryable_state.server.query import connection_refusals as refusals
 from queryable_state.server.query.answer_frames import frame_of, refusal_of
-from queryable_state.server.query.answer_stream import MOST_UNSENT_BYTES
+from queryable_state.server.query.client_timer import ClientTimer
+from queryable_state.server.query.closed_transport import ClosedTransport
+from queryable_state.server.query.connection_memory import ConnectionMemory
 from queryable_state.server.query.open_streams import stopping
 from queryable_state.server.query.stream_dialog import StreamDialog
-from queryable_state.server.rate_limited_log import RateLimitedLog
-from queryable_state.server.turns import LARGE_BYTES
+from queryable_state.server.turns import LARGE_ANSWER_BYTES, LARGE_BYTES
 from queryable_state.v1 import query_pb2
-from queryable_state.wire.errors import (
-    CorruptDataError,
-    InvalidRequestError,
-    LimitExceededError,
-    QueryableStateError,
-    QueryTimeoutError,
-    Reason,
-    RetryLaterError,
-)
+from queryable_state.wire.errors import CorruptDataError, InvalidRequestError, QueryableStateError
 from queryable_state.wire.framing import PREAMBLE, FrameReader, framed
 
 if TYPE_CHECKING:
@@ -31,19 +24,14 @@ if TYPE_CHECKING:
     from queryable_state.server.query.open_streams import OpenStreams
     from queryable_state.server.query.router import Router, ServiceInfo
 
-_HELLO_TIMEOUT_S = 10.0
-_HELLO_BYTES = 4096
-
 # Frames of one connection that are answered before others get their turn.
 _FRAMES_A_TURN = 16
 
 # The transport tells when more than so much of its answers waits to be taken.
 _UNSENT_BYTES = 64 * 1024
 
-# An answer that takes its time.
-_MUCH_BYTES = 64 * 1024
-
-_refusals = RateLimitedLog(logging.getLogger(__name__))
+# Large answers to one client that may be on their way from owners.
+_MUCH_AT_ONCE = 4
 
 
 class FrameConnection(asyncio.Protocol):
@@ -64,16 +52,16 @@ class FrameConnection(asyncio.Protocol):
     ) -> None:
         self._info = info
         self._streams = streams
-        self._budgets = budgets
+        self._turns = budgets.turns
+        self._memory = ConnectionMemory(budgets)
         self._connections = connections
         self._dialog = StreamDialog(router, info, self._deliver)
-        self._frames = FrameReader(_HELLO_BYTES)
+        self._frames = FrameReader(refusals.HELLO_BYTES)
         self._preamble = b""
         self._greeted = False
         self._loop = asyncio.get_running_loop()
-        self._timer: asyncio.TimerHandle | None = self._loop.call_later(
-            _HELLO_TIMEOUT_S, self._end_silent
-        )
+        self._timer = ClientTimer()
+        self._timer.set(refusals.HELLO_TIMEOUT_S, self._end_silent)
         self._progress = (0, 0)
         self._taken_frames = 0
         self._sent_bytes = 0
@@ -83,10 +71,6 @@ class FrameConnection(asyncio.Protocol):
         self._reading = True
         self._scheduled = False
         self._asks_for_much = False
-        self._held_bytes = 0
-        """Counted in the budget of requests."""
-        self._unsent_bytes = 0
-        """Counted in the budget of answers."""
         self._closed: asyncio.Future[None] = self._loop.create_future()
         self._closing: asyncio.Task[None] | None = None
 
@@ -98,14 +82,7 @@ class FrameConnection(asyncio.Protocol):
         connection = transport.get_extra_info("socket")
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if len(self._connections) > self._info.limits.connections:
-            self._refuse(
-                RetryLaterError(
-                    f"server {self._info.server_id} has {len(self._connections) - 1} connections, "
-                    "as many as it takes: share one client, or ask another server",
-                    reason=Reason.OVERLOADED,
-                    retry_after_ms=1000,
-                )
-            )
+            self._refuse(refusals.too_many(self._info.server_id, len(self._connections) - 1))
 
     def data_received(self, data: bytes) -> None:
         if self._transport.is_closing():
@@ -134,12 +111,9 @@ class FrameConnection(asyncio.Protocol):
         self._schedule()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = None
-        self._budgets.requests.forget(self._wake)
+        self._timer.clear()
         self._frames.clear()
-        self._count(0, 0)
+        self._memory.release(self._wake)
         self._writable.set()
         self._connections.discard(self)
         self._streams.discard(self)
@@ -148,7 +122,7 @@ class FrameConnection(asyncio.Protocol):
         # Whoever holds the one of connection, transport and dialog must not hold the others: what
         # stands in a cycle waits for the garbage collector, which hardly ever comes.
         self._closing = self._loop.create_task(self._dialog.aclose())
-        self._transport = _Gone()
+        self._transport = ClosedTransport()
 
     def send_away(self) -> None:
         """Tells the client to ask another server."""
@@ -176,7 +150,7 @@ class FrameConnection(asyncio.Protocol):
         self._scheduled = False
         try:
             for _ in range(_FRAMES_A_TURN):
-                if self._transport.is_closing() or not self._takes_answers():
+                if self._transport.is_closing() or not self._takes_answers() or self._has_enough():
                     break
                 if self._waits_for_turn(within_turn):
                     break
@@ -195,6 +169,13 @@ class FrameConnection(asyncio.Protocol):
             self._refuse(told(failure, f"the answer of server {self._info.server_id}"))
         self._account()
 
+    def _has_enough(self) -> bool:
+        """Whether the client is to be given large answers before it may ask for others.
+
+        An owner answers what it was asked, read or not.
+        """
+        return self._asks_for_much and self._dialog.unanswered >= _MUCH_AT_ONCE
+
     def _waits_for_turn(self, within_turn: bool) -> bool:
         """Has a large frame, or one after a large answer, wait until others had theirs."""
         if within_turn or not self._frames.held_bytes:
@@ -203,7 +184,7 @@ class FrameConnection(asyncio.Protocol):
             return False
         if not self._scheduled:
             self._scheduled = True
-            self._budgets.turns.run(self._take_turn)
+            self._turns.run(self._take_turn)
         return True
 
     def _take_turn(self) -> None:
@@ -214,19 +195,14 @@ class FrameConnection(asyncio.Protocol):
         try:
             return self._frames.take()
         except CorruptDataError as problem:
-            raise LimitExceededError(
-                f"{problem.message} (spark.queryable_state.request_bytes; before the hello "
-                f"{_HELLO_BYTES:,} bytes)"
-            ) from None
+            raise refusals.too_long(problem) from None
 
     def _greet(self, frame: bytes) -> bytes:
         hello = self._dialog.greet(frame)
         self._streams.add(self)
         self._greeted = True
         self._frames.most_bytes = self._info.limits.frame_bytes
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.clear()
         return hello
 
     def _schedule(self) -> None:
@@ -237,22 +213,26 @@ class FrameConnection(asyncio.Protocol):
     def _deliver(self, query_id: int, frame: bytes, last: bool) -> None:
         if self._transport.is_closing():
             return
+        much = len(frame) > LARGE_ANSWER_BYTES
         if not self._takes_answers(len(frame)):
-            frame = frame_of(refusal_of(query_id, _takes_too_little()))
+            frame = frame_of(refusal_of(query_id, refusals.takes_too_little()))
         self._write(frame)
+        # Also where it was not given them.
+        self._asks_for_much = much
         self._account()
+        if last and self._frames.held_bytes:
+            self._schedule()
 
     def _write(self, frame: bytes) -> None:
         self._sent_bytes += len(frame)
-        self._asks_for_much = len(frame) > _MUCH_BYTES
+        self._asks_for_much = len(frame) > LARGE_ANSWER_BYTES
         self._transport.write(framed(frame))
 
     def _takes_answers(self, more_bytes: int = 0) -> bool:
         """Whether the client takes what it is sent, as far as there is no room to wait for it."""
         if self._writable.is_set():
             return True
-        unsent_bytes = self._transport.get_write_buffer_size() + more_bytes
-        return unsent_bytes <= MOST_UNSENT_BYTES and self._budgets.answers.may_hold(unsent_bytes)
+        return self._memory.may_wait(self._transport.get_write_buffer_size() + more_bytes)
 
     def _account(self) -> None:
         """Counts what is held for the client, and reads on where there is room for more."""
@@ -260,16 +240,12 @@ class FrameConnection(asyncio.Protocol):
             return
         held_bytes = self._frames.held_bytes + self._dialog.unanswered_bytes
         unsent_bytes = 0 if self._writable.is_set() else self._transport.get_write_buffer_size()
-        if held_bytes != self._held_bytes or unsent_bytes != self._unsent_bytes:
-            self._count(held_bytes, unsent_bytes)
+        self._memory.count(held_bytes, unsent_bytes)
         if held_bytes:
             self._watch()
         # A whole frame fits, and what has arrived behind it.
         fits = held_bytes <= 2 * self._info.limits.frame_bytes
-        if fits and not self._budgets.requests.may_hold(held_bytes):
-            fits = False
-            self._budgets.requests.wait(self._wake)
-        reads = fits and self._takes_answers()
+        reads = fits and self._memory.has_room(held_bytes, self._wake) and self._takes_answers()
         if reads != self._reading and not self._transport.is_closing():
             self._reading = reads
             if reads:
@@ -277,30 +253,15 @@ class FrameConnection(asyncio.Protocol):
             else:
                 self._transport.pause_reading()
 
-    def _count(self, held_bytes: int, unsent_bytes: int) -> None:
-        requests, answers = self._budgets.requests, self._budgets.answers
-        before, self._held_bytes = self._held_bytes, held_bytes
-        unsent_before, self._unsent_bytes = self._unsent_bytes, unsent_bytes
-        if held_bytes > before:
-            requests.take(held_bytes - before)
-        elif held_bytes < before:
-            requests.give(before - held_bytes)
-        if unsent_bytes > unsent_before:
-            answers.take(unsent_bytes - unsent_before)
-        elif unsent_bytes < unsent_before:
-            answers.give(unsent_before - unsent_bytes)
-
     def _wake(self) -> None:
         """There is room for requests again."""
         self._loop.call_soon(self._account)
 
     def _watch(self) -> None:
         """Looks after a while whether the client went on with what it has begun."""
-        if self._timer is None and self._greeted and self._is_owed_to():
+        if not self._timer.is_set and self._greeted and self._is_owed_to():
             self._progress = self._progress_now()
-            self._timer = self._loop.call_later(
-                self._info.limits.read_timeout_s, self._end_unless_it_goes_on
-            )
+            self._timer.set(self._info.limits.read_timeout_s, self._end_unless_it_goes_on)
 
     def _is_owed_to(self) -> bool:
         """Whether the client has to go on: with a frame, or with taking answers."""
@@ -310,7 +271,6 @@ class FrameConnection(asyncio.Protocol):
         return self._taken_frames, self._sent_bytes - self._transport.get_write_buffer_size()
 
     def _end_unless_it_goes_on(self) -> None:
-        self._timer = None
         if self._transport.is_closing() or not self._is_owed_to():
             return
         if self._progress_now() != self._progress:
@@ -318,57 +278,22 @@ class FrameConnection(asyncio.Protocol):
             return
         seconds = self._info.limits.read_timeout_s
         if self._writable.is_set():
-            self._refuse(QueryTimeoutError(f"a frame was begun and not ended within {seconds:g} s"))
+            self._refuse(refusals.unfinished(seconds))
             return
-        _refusals.write(
-            logging.WARNING,
-            "unread answers",
-            "a connection of frames is ended: its client has read nothing for %g s",
-            seconds,
-        )
+        refusals.log_unread(seconds)
         self._transport.abort()
 
     def _end_silent(self) -> None:
-        self._timer = None
-        self._refuse(QueryTimeoutError(f"no hello came within {_HELLO_TIMEOUT_S:g} s"))
+        self._refuse(refusals.silent())
 
     def _refuse(self, error: QueryableStateError) -> None:
         """Says why, and hangs up once that is sent."""
         if self._transport.is_closing():
             return
-        if isinstance(error, InvalidRequestError | QueryTimeoutError):
-            _refusals.write(
-                logging.WARNING,
-                error.reason_name,
-                "a connection of frames is refused: %s",
-                error.message,
-            )
+        refusals.log_refusal(error)
         refusal = query_pb2.StreamKvStateResponse(error=error.to_proto())
         self._transport.write(framed(refusal.SerializeToString()))
         self._frames.clear()
         self._transport.close()
         # A client that takes nothing cannot keep the connection, either.
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._loop.call_later(_HELLO_TIMEOUT_S, self._transport.abort)
-
-
-class _Gone:
-    """The transport of a connection that is closed."""
-
-    def is_closing(self) -> bool:
-        return True
-
-    def abort(self) -> None:
-        """Nothing is left to end."""
-
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-
-def _takes_too_little() -> RetryLaterError:
-    return RetryLaterError(
-        "answers wait that this client has not read: read them, and ask again",
-        reason=Reason.OVERLOADED,
-        retry_after_ms=20,
-    )
+        self._timer.set(refusals.HELLO_TIMEOUT_S, self._transport.abort)

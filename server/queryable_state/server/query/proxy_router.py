@@ -13,6 +13,7 @@ from queryable_state.server.query.router import Router
 from queryable_state.server.query.scan_merge import MergedScan
 from queryable_state.server.query.scan_owners import ScanOwners
 from queryable_state.server.query.upstream import Channels
+from queryable_state.server.turns import LARGE_BYTES, Turns
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import InvalidRequestError
 
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
     from queryable_state.server.query.router import Deliver, Engine
     from queryable_state.server.query.scan_query import ScanQuery
     from queryable_state.wire.located_state import LocatedState
+
+
+# Of large queries that calls outside of streams ask owners for. An owner answers what it was asked
+# also when nobody waits for it any more: the others wait here, and cost nothing once given up.
+_LARGE_AT_ONCE = 8
 
 
 class ProxyRouter(Router):
@@ -50,6 +56,8 @@ class ProxyRouter(Router):
         self._sessions: set[ProxySession] = set()
         self._unary: dict[bool, ProxySession] = {}
         """Of calls outside of streams; those that may wait for a commit stand in no others' way."""
+        self._turns = Turns()
+        self._large = {may_wait: asyncio.Semaphore(_LARGE_AT_ONCE) for may_wait in (False, True)}
         self._waiting: dict[int, tuple[list[query_pb2.Answer], asyncio.Future[None]]] = {}
         self._last_id = 0
 
@@ -68,6 +76,20 @@ class ProxyRouter(Router):
 
     async def answers(self, query: query_pb2.Query) -> list[query_pb2.Answer]:
         may_wait = bool(query.min_version or query.max_staleness_ms)
+        if query.ByteSize() <= LARGE_BYTES:
+            return await self._answers(query, may_wait)
+        loop = asyncio.get_running_loop()
+        asked_s = loop.time()
+        async with self._large[may_wait]:
+            deadline_ms = query.deadline_ms or self._default_deadline_ms
+            waited_ms = int((loop.time() - asked_s) * 1000)
+            query.deadline_ms = max(1, deadline_ms - waited_ms)
+            answers = await self._answers(query, may_wait)
+            # Several may have come at once, and each becomes a large response.
+            await self._turns.next()
+            return answers
+
+    async def _answers(self, query: query_pb2.Query, may_wait: bool) -> list[query_pb2.Answer]:
         session = self._unary.get(may_wait)
         if session is None:
             session = self._unary[may_wait] = self.session(self._collect)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from queryable_state.server.query.answer_frames import frame_of, refusal_of
 from queryable_state.server.query.proxied_query import Part, ProxiedQuery
-from queryable_state.server.query.retries import delay_s, is_retried, no_owner
+from queryable_state.server.query.retries import delay_s, is_retried, is_settled, no_owner
 from queryable_state.server.query.router import QuerySession
 from queryable_state.server.query.upstream import Upstreams
 from queryable_state.v1 import errors_pb2, query_pb2
@@ -130,11 +130,7 @@ class ProxySession(QuerySession):
         if self._engine is None or owner.server_id != self._server_id:
             return None
         answer = self._engine.answer(query)
-        if answer is None:
-            return None
-        if answer.HasField("error"):
-            return None if is_retried(answer.error) else answer
-        return None if any(is_retried(failed.error) for failed in answer.failed) else answer
+        return answer if answer is not None and is_settled(answer) else None
 
     async def _own_answer_later(self, engine: Engine, part: Part, query: query_pb2.Query) -> None:
         self._on_answer(part, await engine.answer_later(query), None)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from queryable_state.wire.errors import PlacementError, Reason
 
 if TYPE_CHECKING:
-    from queryable_state.v1 import errors_pb2
+    from queryable_state.v1 import errors_pb2, query_pb2
     from queryable_state.wire.located_state import LocatedState
 
 # Another placement may have the answer. What only waiting helps is the asker's to repeat.
@@ -29,6 +29,13 @@ _LONGEST_DELAY_MS = 400
 def is_retried(error: errors_pb2.Error) -> bool:
     """Whether the keys are asked for again, after a refresh of the placement."""
     return error.reason in _RELOCATE
+
+
+def is_settled(answer: query_pb2.Answer) -> bool:
+    """Whether nothing of an answer is asked for again."""
+    if answer.HasField("error"):
+        return not is_retried(answer.error)
+    return not any(is_retried(failed.error) for failed in answer.failed)
 
 
 def delay_s(error: errors_pb2.Error, attempts: int) -> float:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from queryable_state.server.grpc_core import GrpcServer
     from queryable_state.server.query.open_streams import OpenStreams
     from queryable_state.server.query.router import Router, ServiceInfo
+    from queryable_state.server.turns import Turns
     from queryable_state.wire.located_state import LocatedState
 
 _SERVICE = "queryable_state.v1.QueryableState"
@@ -55,8 +56,11 @@ class QueryableStateService:
     `streams` are drained. The router stays the caller's to close.
     """
 
-    def __init__(self, router: Router, info: ServiceInfo, streams: OpenStreams) -> None:
+    def __init__(
+        self, router: Router, info: ServiceInfo, streams: OpenStreams, turns: Turns
+    ) -> None:
         self._router = router
+        self._turns = turns
         self._info = info
         self._streams = streams
         self._answering = f"the answer of server {info.server_id}"
@@ -163,7 +167,9 @@ class QueryableStateService:
 
     async def StreamKvState(self, _requests: object, context: Context) -> None:
         async with EndingWithStatus(context, self._answering):
-            stream = AnswerStream(context, self._router, self._info, frame_port=self.frame_port)
+            stream = AnswerStream(
+                context, self._router, self._info, self._turns, frame_port=self.frame_port
+            )
             self._streams.add(stream)
             try:
                 await stream.run()

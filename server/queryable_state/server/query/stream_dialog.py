@@ -52,6 +52,11 @@ class StreamDialog:
         self.unanswered_bytes = 0
         """Of all queries that wait for their answer."""
 
+    @property
+    def unanswered(self) -> int:
+        """Queries that wait for their answer."""
+        return len(self._unanswered)
+
     def greet(self, frame: bytes) -> bytes:
         """The answer to the first frame."""
         request = self._parse(frame)

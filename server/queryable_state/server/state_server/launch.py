@@ -13,6 +13,7 @@ from queryable_state.server.state_server.server_directory import (
     ServerAddresses,
     ServerDirectory,
 )
+from queryable_state.server.state_server.stated_ports import require_free_ports
 from queryable_state.wire.errors import InvalidRequestError, RetryLaterError
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ def ensure_server(
                     retry_after_ms=_RETRY_AFTER_MS,
                 )
             if not alive and server is None:
+                require_free_ports(settings)
                 server = _spawn(held, settings)
             time.sleep(_POLL_S)
 

@@ -16,12 +16,7 @@ from queryable_state.server.byte_budget import ClientBudgets
 from queryable_state.server.coordinator_link import CoordinatorLink
 from queryable_state.server.ending import Ending, be_lame_duck
 from queryable_state.server.lease_clock import lease_s
-from queryable_state.server.ports import (
-    SETTING_PREFIX,
-    PortSpec,
-    bind,
-    frame_ports,
-)
+from queryable_state.server.ports import SETTING_PREFIX, bind, frame_ports
 from queryable_state.server.query.local_router import LocalRouter
 from queryable_state.server.query.location_table import LocationTable
 from queryable_state.server.query.proxy_router import ProxyRouter
@@ -34,6 +29,7 @@ from queryable_state.server.state_server.lease import Lease
 from queryable_state.server.state_server.lease_calls import CoordinatorLeaseCalls
 from queryable_state.server.state_server.secret_interceptor import SecretInterceptor
 from queryable_state.server.state_server.server_directory import ServerAddresses
+from queryable_state.server.state_server.stated_ports import stated_ports
 from queryable_state.server.state_server.store_table import StoreTable
 from queryable_state.server.state_server.thread_pool import ServerThreads
 from queryable_state.v1 import query_pb2
@@ -229,9 +225,10 @@ class StateServer:
         )
         budgets = ClientBudgets(settings.limits.held_bytes)
         listeners = []
-        for router, role, ports, name, what in (
-            (local, query_pb2.OWNER, settings.query_ports, "server_ports", "query port"),
-            (proxy, query_pb2.PROXY, settings.proxy_ports, "proxy_ports", "proxy port"),
+        query, proxied, internal = stated_ports(settings)
+        for router, role, (what, ports) in (
+            (local, query_pb2.OWNER, query),
+            (proxy, query_pb2.PROXY, proxied),
         ):
             stack.push_async_callback(router.aclose)
             server = QueryServer(
@@ -245,19 +242,15 @@ class StateServer:
                 budgets,
             )
             address = server.bind(
-                PortSpec.parse(ports, SETTING_PREFIX + name),
+                ports,
                 settings.host,
                 frames=frame_ports(settings.frame_ports, SETTING_PREFIX + "frame_ports"),
                 advertised_host=settings.advertised_host,
                 what=what,
             )
             listeners.append((address, server))
-        backend_port = bind(
-            backend.add_insecure_port,
-            PortSpec.parse(settings.backend_ports, "backend port"),
-            settings.host,
-            what="backend port",
-        )
+        what, ports = internal
+        backend_port = bind(backend.add_insecure_port, ports, settings.host, what=what)
         (query_address, query_server), (proxy_address, proxy_server) = listeners
         addresses = ServerAddresses(
             server_id=self.server_id,

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, ClassVar
 from py4j.protocol import Py4JError
 
 from queryable_state.server.coordinator import Coordinator
+from queryable_state.server.log_settings import LogSettings
 from queryable_state.server.settings import (
     CoordinatorSettings,
     Limits,
-    LogSettings,
     StateServerSettings,
 )
 from queryable_state.streaming.job_configuration import server_backend
