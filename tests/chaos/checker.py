@@ -4,8 +4,9 @@ A committed answer at version N is exactly what the state after batch N makes it
 before Spark committed N; it has whatever its kind of question promises: all values of a cut, and
 all pages of a scan, are of one batch. An uncommitted one is of the batch it names or the one
 before it. No question that began after a committed answer had ended shows an older batch: the
-order stands in `order.py`. A refusal is of a class that tells the caller what to do, and is never
-one that says state is lost or the system is at fault.
+order stands in `order.py`. A batch whose commit was withdrawn is
+not shown before its second one. A refusal is of a class that tells the caller what to do, and is
+never one that says state is lost or the system is at fault.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from tests.chaos.history import History
     from tests.chaos.reads import Read
+    from tests.chaos.withdrawals import Withdrawal
 
 DEFECTS = frozenset({"InternalError", "CorruptDataError", "StateLostError"})
 """Refusals no fault of a round may lead to."""
@@ -49,6 +51,7 @@ class Kind(enum.StrEnum):
     REFUSED = "a refusal that no fault excuses"
     LEFT_OVER = "something left behind"
     STUCK = "no progress"
+    NOT_REFUSED = "something that must be refused by name was not"
     OUTPUT = "rows of the sink are not those of the input"
 
 
@@ -70,12 +73,13 @@ def check_reads(
     newest: int,
     *,
     calm: Sequence[tuple[float, float]] = (),
+    withdrawn: Sequence[Withdrawal] = (),
 ) -> list[Violation]:
     """What is wrong with the reads of one round.
 
-    `committed_at` has the time of each commit that is still known, `newest` is the newest batch
-    that was given to the job. In a `calm` time, from its begin to its end, nothing is refused but
-    what is gone.
+    `committed_at` has the time of each commit that is still known, the first one of a batch that
+    was `withdrawn`; `newest` is the newest batch that was given to the job. In a `calm` time, from
+    its begin to its end, nothing is refused but what is gone.
     """
     found: list[Violation] = []
     answers: list[Read] = []
@@ -87,11 +91,17 @@ def check_reads(
         answers.append(read)
         found += _check_answer(history, read, committed_at, newest)
         found += _check_bound(history, read, newest)
+        if read.mode != Mode.UNCOMMITTED:
+            found += (
+                Violation(Kind.UNCOMMITTED, f"{read}; withdrawn, and again at {each.again_at:.3f}")
+                for each in withdrawn
+                if each.is_before_second_commit(read)
+            )
         if read.cut and read.version is not None:
             first = cuts.setdefault(read.cut, read)
             if read.version != first.version:
                 found.append(Violation(Kind.TORN, f"{read}; the same cut has {first}"))
-    for read, shown in went_back(history, answers, newest):
+    for read, shown in went_back(history, answers, newest, withdrawn):
         found.append(Violation(Kind.WENT_BACK, f"{read}; after {shown}"))
     return found
 

@@ -51,8 +51,8 @@ class Driver:
         """Of the newest life."""
         return self._folder / f"driver-{self.starts}.log"
 
-    def start(self) -> None:
-        """Starts it; returns at once."""
+    def start(self, *more: str) -> None:
+        """Starts it, with `more` arguments this time; returns at once."""
         self._told.unlink(missing_ok=True)
         self.starts += 1
         environment = {**os.environ, **self._cluster.environment}
@@ -62,7 +62,7 @@ class Driver:
         environment.update(temporary_files_in(self._folder / "tmp"))
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.chaos.job", *self._arguments],
+                [sys.executable, "-m", "tests.chaos.job", *self._arguments, *more],
                 cwd=self._folder,
                 env=environment,
                 stdout=log,
@@ -78,9 +78,13 @@ class Driver:
             return None
         return told if is_alive(told.pid) and is_alive(told.jvm_pid) else None
 
+    def has_ended(self) -> bool:
+        """Whether its Python process has ended, or was never started."""
+        return self._process is None or self._process.poll() is not None
+
     def keep_running(self) -> None:
         """Starts it again where it has ended."""
-        if self._process is None or self._process.poll() is not None:
+        if self.has_ended():
             self._note_failure()
             self.start()
 
@@ -100,10 +104,12 @@ class Driver:
         """kill -9 of one or both of its processes; returns when all of it is gone."""
         running = self.running()
         process = self._process
-        assert process is not None
+        if process is None:
+            return
         if running is None:
             # It is starting: the JVM is the child it has, if any.
-            kill(process.pid)
+            if process.poll() is None:
+                kill(process.pid)
         else:
             kill(*([running.jvm_pid] if jvm else []), *([running.pid] if python else []))
         process.wait(60)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from tests.chaos.workload import (
@@ -22,7 +23,7 @@ from queryable_state.streaming import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from queryable_state.streaming import DataStream, OperatorStream, RuntimeContext
     from queryable_state.streaming.functions import Context
@@ -34,15 +35,25 @@ _OUTPUT = Types.ROW_NAMED(
 )
 
 
+LEDGER, SUMS = "ledger", "groups"
+"""Uids of the operators."""
+
+
 class Ledger(KeyedProcessFunction):
     """Totals, recent numbers and shares of each key; passes every row on."""
 
+    def __init__(self, renamed: Mapping[str, str]) -> None:
+        """`renamed`: other names for states; readers know them by the same ones."""
+        self._renamed = renamed
+
     def open(self, runtime_context: RuntimeContext) -> None:
-        totals = ValueStateDescriptor(TOTALS, _TOTALS)
-        recent = ListStateDescriptor(RECENT, Types.LONG())
-        shares = MapStateDescriptor(SHARES, Types.LONG(), Types.LONG())
-        for descriptor in (totals, recent, shares):
-            descriptor.set_queryable(descriptor.name)
+        name = self._renamed.get
+        totals = ValueStateDescriptor(name(TOTALS, TOTALS), _TOTALS)
+        recent = ListStateDescriptor(name(RECENT, RECENT), Types.LONG())
+        shares = MapStateDescriptor(name(SHARES, SHARES), Types.LONG(), Types.LONG())
+        totals.set_queryable(TOTALS)
+        recent.set_queryable(RECENT)
+        shares.set_queryable(SHARES)
         self.totals = runtime_context.get_state(totals)
         self.recent = runtime_context.get_list_state(recent)
         self.shares = runtime_context.get_map_state(shares)
@@ -62,12 +73,18 @@ class Ledger(KeyedProcessFunction):
         yield value.group, value.number, value.amount, 1
 
 
-def build(rows: DataStream) -> OperatorStream:
-    """The operators on the input; what comes out has a row for each group and batch."""
-    passed = rows.key_by("key").process(Ledger(), _OUTPUT).uid("ledger")
-    return passed.key_by("group").sum("ones", "amount", queryable_name=GROUP_SUMS).uid("groups")
+def build(rows: DataStream, renamed: Mapping[str, str] = MappingProxyType({})) -> OperatorStream:
+    """The operators on the input; what comes out has a row for each group and batch.
+
+    `renamed`: other uids and names of states than the usual ones.
+    """
+    sums = build_rows(rows, renamed).key_by("group")
+    return sums.sum("ones", "amount", queryable_name=GROUP_SUMS).uid(renamed.get(SUMS, SUMS))
 
 
-def build_rows(rows: DataStream) -> OperatorStream:
+def build_rows(
+    rows: DataStream, renamed: Mapping[str, str] = MappingProxyType({})
+) -> OperatorStream:
     """The first operator alone, for a sink that keeps every row."""
-    return rows.key_by("key").process(Ledger(), _OUTPUT).uid("ledger")
+    ledger = rows.key_by("key").process(Ledger(dict(renamed)), _OUTPUT)
+    return ledger.uid(renamed.get(LEDGER, LEDGER))

@@ -1,4 +1,5 @@
-"""The program of a round's driver: started anew after each kill, always with the same arguments.
+"""The program of a round's driver: started anew after each kill, with the same arguments but for
+operators and states that a fault renames.
 
 It starts the job, says in FOLDER/driver.json which processes and which job it is, and runs until
 it is told to end by SIGTERM; then it ends in order. It fails when the job does.
@@ -16,7 +17,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
-from tests.chaos import functions
+from tests import plans
+from tests.chaos import functions, sink_plans
 from tests.chaos.workload import JOB_NAME, SCHEMA
 
 from queryable_state.streaming import StreamExecutionEnvironment
@@ -25,7 +27,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 # Executors have not this repository on their path.
-cloudpickle.register_pickle_by_value(functions)  # type: ignore[no-untyped-call]
+for module in (functions, plans):
+    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 _POLL_S = 0.1
 
@@ -61,6 +64,9 @@ def main() -> None:
     parser.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--checkpoint-location", help="of Spark; without it, where our root has it")
     parser.add_argument("--output", help="write every row there, by a query started here")
+    parser.add_argument("--plan", help="the plan before that output, of sink_plans")
+    parser.add_argument("--actions", type=int, metavar="SEED", help="a random action a batch")
+    parser.add_argument("--rename", action="append", default=[], metavar="OLD=NEW")
     options = parser.parse_args()
 
     told = threading.Event()
@@ -77,10 +83,11 @@ def main() -> None:
         .option("maxFilesPerTrigger", 1)
         .json(str(options.folder / "input"))
     )
+    renamed = dict(each.split("=") for each in options.rename)
     if options.output:
+        frame = functions.build_rows(rows, renamed).to_dataframe()
         query = (
-            functions.build_rows(rows)
-            .to_dataframe()
+            sink_plans.FILE_SINK_PLANS[options.plan](frame)
             .writeStream.format("json")
             .queryName(JOB_NAME)
             .option("checkpointLocation", options.checkpoint_location)
@@ -88,7 +95,11 @@ def main() -> None:
         )
         job: Job = SparkJob(query)
     else:
-        functions.build(rows)
+        sums = functions.build(rows, renamed)
+        if options.actions is not None:
+            sums.add_sink(
+                sink_plans.random_actions(options.actions, options.folder / sink_plans.WRONG_ROWS)
+            )
         job = env.execute_async(JOB_NAME, checkpoint_location=options.checkpoint_location)
     gateway = spark.sparkContext._gateway
     assert gateway is not None

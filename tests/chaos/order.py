@@ -4,7 +4,8 @@ The order is that of keys: whoever asks after a key was shown at batch N, is sho
 one, whichever client, server and kind of question it was. A cut is as old as the oldest of its
 owners, so it is not behind what was shown of *all* its keys; nor is a scan behind what was shown of
 all keys of the state. Uncommitted answers are not behind committed ones, and nothing has to be
-as new as uncommitted ones. A page that goes on with an older one is as old as that.
+as new as uncommitted ones. A page that goes on with an older one is as old as that. What was shown
+of a batch whose commit was withdrawn binds to the batch before (`withdrawals.py`).
 """
 
 from __future__ import annotations
@@ -14,18 +15,23 @@ from typing import TYPE_CHECKING
 
 from tests.chaos.expected import expected
 from tests.chaos.reads import Mode, What
+from tests.chaos.withdrawals import bound_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from tests.chaos.history import History
     from tests.chaos.reads import Read
+    from tests.chaos.withdrawals import Withdrawal
 
     Key = tuple[str, str]
 
 
 def went_back(
-    history: History, answers: Sequence[Read], newest: int
+    history: History,
+    answers: Sequence[Read],
+    newest: int,
+    withdrawn: Sequence[Withdrawal] = (),
 ) -> Iterator[tuple[Read, Read]]:
     """Answers of an older batch than shown before, each with the one that showed the newer."""
     shown: dict[Key, Read] = {}
@@ -41,9 +47,17 @@ def went_back(
             ended += 1
         if read.what == What.MEASURE:
             continue
-        before = _oldest(_keys(history, read, cuts), shown)
-        if before is not None and not fits(history, read, version_of(before), newest):
-            yield read, before
+        before = [shown.get(key) for key in _keys(history, read, cuts)]
+        bounds = [
+            (bound_of(version_of(each), each, read, withdrawn), each)
+            for each in before
+            if each is not None
+        ]
+        if not bounds or len(bounds) < len(before):
+            continue
+        oldest, of = min(bounds, key=lambda bound: bound[0])
+        if not fits(history, read, oldest, newest):
+            yield read, of
 
 
 def fits(history: History, read: Read, oldest: int, newest: int) -> bool:
@@ -68,18 +82,6 @@ def _keys(history: History, read: Read, cuts: dict[int, list[Key]]) -> Iterable[
     return cuts[read.cut] if read.cut else [(read.state, read.key)]
 
 
-def _oldest(keys: Iterable[Key], shown: dict[Key, Read]) -> Read | None:
-    """What showed the oldest batch among the newest shown of these keys; None: not all were."""
-    oldest: Read | None = None
-    for key in keys:
-        read = shown.get(key)
-        if read is None:
-            return None
-        if oldest is None or version_of(read) < version_of(oldest):
-            oldest = read
-    return oldest
-
-
 def _show(read: Read, shown: dict[Key, Read]) -> None:
     if read.mode == Mode.UNCOMMITTED or read.version is None:
         return
@@ -88,5 +90,5 @@ def _show(read: Read, shown: dict[Key, Read]) -> None:
     )
     for key in keys:
         known = shown.get(key)
-        if known is None or version_of(known) < read.version:
+        if known is None or version_of(known) <= read.version:
             shown[key] = read

@@ -6,7 +6,8 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.chaos import faults, storage_faults
+from tests.chaos import faults, file_losses, neighbour, program_faults, storage_faults
+from tests.chaos.sink_plans import FILE_SINK_PLANS
 from tests.chaos.site import Site
 
 Fault = Callable[[Site], str]
@@ -23,11 +24,14 @@ ANYWHERE: dict[str, Fault] = {
     "fail-writes": storage_faults.fail_writes,
     "damage-checkpoint": storage_faults.damage_checkpoint,
     "damage-changelog": storage_faults.damage_changelog,
+    "hostile-neighbour": neighbour.hostile_neighbour,
 }
 """What the driver survives."""
 OF_DRIVER: dict[str, Fault] = {
     "kill-driver": faults.kill_driver,
     "kill-starting-driver": faults.kill_starting_driver,
+    "rename-operator": program_faults.rename_operator,
+    "lose-files": file_losses.lose_files,
 }
 OF_SINK: dict[str, Fault] = {"kill-between-commits": faults.kill_between_commits}
 FAULTS = {**ANYWHERE, **OF_DRIVER, **OF_SINK}
@@ -60,6 +64,10 @@ class RoundPlan:
     tolerable_failures: int
     """Checkpoints in a row that may fail before the job does, and is restarted."""
     parallelism: int
+    sink_plan: str
+    """The plan in front of a file sink; else empty."""
+    random_actions: bool
+    """The job has a sink that runs a random action a batch; not with a file sink."""
     strikes: tuple[Strike, ...]
 
     @classmethod
@@ -85,6 +93,8 @@ class RoundPlan:
             inline_bytes=chance.choice([0, 0, 20480]),
             tolerable_failures=chance.choice([0, 1000]),
             parallelism=chance.choice([2, 3, 4]),
+            sink_plan=chance.choice(list(FILE_SINK_PLANS)) if kind == "sink" else "",
+            random_actions=kind != "sink" and chance.random() < 0.7,
             strikes=tuple(
                 Strike(fault=name, after_s=chance.uniform(0.2, 2.5), waits=chance.random() < 0.7)
                 for name in names
@@ -99,6 +109,7 @@ class RoundPlan:
                 f"snapshots every {self.snapshot_s:g} s",
                 f"inline up to {self.inline_bytes}",
                 f"{self.tolerable_failures} failed ones tolerated",
-                *(["file sink"] if self.file_sink else []),
+                *([f"file sink behind {self.sink_plan}"] if self.file_sink else []),
+                *(["a random action a batch"] if self.random_actions else []),
             ]
         )

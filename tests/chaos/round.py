@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from tests.chaos.asker import Asker
 from tests.chaos.checker import DEFECTS, Kind, Violation, check_final, check_reads
 from tests.chaos.clusters import HOST, Cluster, free_port
+from tests.chaos.configuration import LEASE_MS, MARGIN_MS, RELAY_HOST, configuration
 from tests.chaos.driver import REPOSITORY, Driver
 from tests.chaos.history import History
 from tests.chaos.plan import FAULTS
@@ -24,8 +25,10 @@ from tests.chaos.reads import Mode, Read, read_file
 from tests.chaos.relay import Relay
 from tests.chaos.result import RoundResult, StrikeResult, note_recoveries
 from tests.chaos.sink_output import check_output
+from tests.chaos.sink_plans import WRONG_ROWS
 from tests.chaos.site import Site
 from tests.chaos.storage_faults import checkpoints
+from tests.chaos.withdrawals import first_commits, withdrawals
 from tests.chaos.workload import JOB_NAME, KEY_STATES, STATES, Feed
 
 if TYPE_CHECKING:
@@ -34,8 +37,6 @@ if TYPE_CHECKING:
 
     from tests.chaos.plan import RoundPlan
 
-RELAY_HOST = "127.0.0.2"
-LEASE_MS, MARGIN_MS = 2_000, 300
 # Longer than anything takes on a machine that has other things to do, too.
 RECOVERY_S = 180.0
 FIRST_COMMIT_S = 300.0
@@ -97,12 +98,14 @@ class Round:
         root = state / "query.queryable-state" if plan.file_sink else state / JOB_NAME
         output = self._folder / "output" if plan.file_sink else None
         arguments = ["--master", self._cluster.master, "--folder", str(self._folder)]
-        for name, value in self._configuration(port).items():
+        for name, value in configuration(plan, self._folder, port, durable=self._durable).items():
             arguments += ["--conf", f"{name}={value}"]
         if plan.file_sink or not self._durable:
             arguments += ["--checkpoint-location", str(spark)]
         if output is not None:
-            arguments += ["--output", str(output)]
+            arguments += ["--output", str(output), "--plan", plan.sink_plan]
+        if plan.random_actions:
+            arguments += ["--actions", str(plan.seed)]
         driver = Driver(self._folder, self._cluster, arguments)
         return Site(
             folder=self._folder,
@@ -112,52 +115,11 @@ class Round:
             chance=random.Random(f"strikes-{plan.seed}"),
             spark=spark,
             root=root,
+            coordinator=f"{HOST}:{port}",
             lease_s=(LEASE_MS + MARGIN_MS) / 1000,
             output=output,
             watch=driver.keep_running,
         )
-
-    def _configuration(self, port: int) -> dict[str, object]:
-        plan = self._plan
-        ours: dict[str, object] = {
-            "directory": self._folder / "servers",
-            "backend": "rocksdb",
-            "parallelism": plan.parallelism,
-            "lease_ms": LEASE_MS,
-            "lease_margin_ms": MARGIN_MS,
-            # The relay has the coordinator's port on another loopback address.
-            "host": HOST,
-            "coordinator_host": RELAY_HOST,
-            "coordinator_ports": port,
-            "server_ports": 0,
-            "proxy_ports": 0,
-        }
-        durable: dict[str, object] = {
-            "execution.checkpointing.interval": f"{int(plan.snapshot_s * 1000)} ms",
-            "execution.checkpointing.tolerable-failed-checkpoints": plan.tolerable_failures,
-            "state.backend.fs.memory-threshold": plan.inline_bytes,
-        }
-        if not plan.file_sink:
-            durable["state.checkpoints.dir"] = self._folder / "state"
-        if not self._durable:
-            ours["changelog"] = "off"
-            durable = {}
-        return {
-            "spark.ui.enabled": "false",
-            "spark.ui.showConsoleProgress": "false",
-            "spark.driver.host": HOST,
-            "spark.driver.memory": "512m",
-            "spark.executor.memory": "512m",
-            "spark.executor.cores": "1",
-            "spark.cores.max": "2",
-            "spark.executorEnv.PYTHONPATH": os.environ.get("PYTHONPATH", str(REPOSITORY)),
-            "spark.local.dir": self._folder / "local",
-            "spark.sql.warehouse.dir": self._folder / "warehouse",
-            "spark.sql.shuffle.partitions": "2",
-            "spark.sql.streaming.minBatchesToRetain": "1000",
-            **{f"spark.queryable_state.{name}": value for name, value in ours.items()},
-            **durable,
-        }
 
     @contextlib.contextmanager
     def _feeding(self, site: Site) -> Iterator[None]:
@@ -169,7 +131,8 @@ class Round:
 
         def feed() -> None:
             while not self._fed.wait(0.02):
-                if self._feed.batches <= site.planned() + 1:
+                ends = site.input_ends
+                if self._feed.batches <= site.planned() + 1 and self._feed.batches != ends:
                     self._feed.add()
 
         thread = threading.Thread(target=feed, name="chaos feed", daemon=True)
@@ -261,9 +224,13 @@ class Round:
 
     def _judge(self, site: Site, result: RoundResult) -> None:
         reads = list(read_file(self._reads)) if self._reads.exists() else []
-        committed_at = site.committed_at()
+        result.violations += site.violations
+        withdrawn = withdrawals(site.losses, site.committed_at())
+        committed_at = first_commits(site.losses, site.committed_at())
         newest = self._feed.batches - 1
-        result.violations += check_reads(History(self._plan.seed), reads, committed_at, newest)
+        result.violations += check_reads(
+            History(self._plan.seed), reads, committed_at, newest, withdrawn=withdrawn
+        )
         note_recoveries(result.strikes, reads, committed_at)
         result.batches = self._feed.batches
         result.refusals = sum(read.refused for read in reads)
@@ -271,6 +238,10 @@ class Round:
         result.checkpoints = max((number for number, _ in checkpoints(site.root)), default=0)
         if site.output is not None and site.output.exists():
             result.violations += check_output(site.output, self._plan.seed, self._feed.batches)
+        wrong = self._folder / WRONG_ROWS
+        if wrong.exists():
+            lines = wrong.read_text().splitlines()
+            result.violations += (Violation(Kind.OUTPUT, line) for line in lines)
 
     def _see_off(self) -> list[Violation]:
         """What still runs of the round, after a while; it is killed."""

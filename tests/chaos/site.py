@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from dataclasses import dataclass, field
@@ -9,15 +10,18 @@ from typing import TYPE_CHECKING
 
 import psutil
 from tests.chaos.processes import executors_under, is_alive, until
+from tests.chaos.workload import input_file
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from tests.chaos.checker import Violation
     from tests.chaos.clusters import Cluster
     from tests.chaos.driver import Driver
     from tests.chaos.relay import Relay
+    from tests.chaos.withdrawals import Loss
 
 _EXECUTOR = re.compile(r"-(\d+)-\d+$")
 
@@ -28,6 +32,7 @@ class StateServerProcess:
 
     executor_pid: int
     pid: int
+    query: str
     proxy: str
     backend: str
 
@@ -48,12 +53,20 @@ class Site:
     """Spark's checkpoint location."""
     root: Path
     """The job's state root."""
+    coordinator: str
+    """HOST:PORT of the driver's coordinator, not of the relay."""
     lease_s: float
     """Lease and margin: after it a silent server is not an owner any more."""
     output: Path | None = None
     """Where the file sink writes; None: the round has none."""
     damaged_checkpoint: int = 0
     """The newest checkpoint a file of which was damaged."""
+    losses: list[Loss] = field(default_factory=list)
+    """Files of the newest batch that were lost."""
+    violations: list[Violation] = field(default_factory=list)
+    """What faults found to be wrong."""
+    input_ends: int | None = None
+    """The file of this batch is not written yet, nor any after it."""
     watch: Callable[[], None] = field(default=lambda: None)
     """Called while something is waited for: starts the driver again where it has ended."""
 
@@ -75,7 +88,11 @@ class Site:
             if is_alive(told["pid"]) and cwd == str(path.parent) and executor is not None:
                 found.append(
                     StateServerProcess(
-                        int(executor[1]), told["pid"], told["proxy"], told["backend"]
+                        int(executor[1]),
+                        told["pid"],
+                        told["query"],
+                        told["proxy"],
+                        told["backend"],
                     )
                 )
         return sorted(found)
@@ -100,6 +117,25 @@ class Site:
     def committed_at(self) -> dict[int, float]:
         """When each batch was committed, in seconds since the epoch; as far as Spark keeps them."""
         return commit_times(self.spark / "commits")
+
+    @contextlib.contextmanager
+    def input_held_back(self, number: int) -> Iterator[None]:
+        """Keeps the file of a batch from the job, and those after it; it may not be planned yet.
+
+        A commit that is withdrawn takes the offsets behind it along, but the source remembers the
+        file it gave: with another one there, both would become one batch, in any order.
+        """
+        file = input_file(self.folder / "input", number)
+        held = file.with_name(f".held-{number}")
+        self.input_ends = number
+        if file.exists():
+            file.rename(held)
+        try:
+            yield
+        finally:
+            if held.exists():
+                held.rename(file)
+            self.input_ends = None
 
     def wait(self, condition: Callable[[], object], timeout_s: float, what: str) -> None:
         """Waits while the driver is kept running."""

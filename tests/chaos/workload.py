@@ -50,6 +50,11 @@ def rows_of(seed: int, batch_id: int) -> list[Row]:
     ]
 
 
+def input_file(folder: Path, batch_id: int) -> Path:
+    """The file of a batch."""
+    return folder / f"{batch_id:05}.json"
+
+
 class Feed:
     """Writes the files of batches, in order, where the job reads them."""
 
@@ -68,5 +73,5 @@ class Feed:
         # The source takes files by age.
         age = _FIRST_MTIME + self.batches
         os.utime(draft, (age, age))
-        draft.rename(self.folder / f"{self.batches:05}.json")
+        draft.rename(input_file(self.folder, self.batches))
         self.batches += 1

@@ -2,8 +2,8 @@
 
     python -m tests.hostile.attacks NAME SECONDS TARGETS
 
-TARGETS is JSON: HOST:PORT of `public` and `internal` gRPC ports and of `frames`. It prints the
-statuses and refusals it was answered, as JSON.
+TARGETS is JSON: HOST:PORT of `public` and `internal` gRPC ports and of `frames`, and the job and
+states that are asked for. It prints the statuses and refusals it was answered, as JSON.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 from tests.hostile import raw_grpc
 
-from queryable_state.v1 import query_pb2
+from queryable_state.v1 import query_pb2, query_pb2_grpc
 from queryable_state.wire.framing import PREAMBLE, FrameReader, framed
 from queryable_state.wire.key_groups import KeyGroups
 from queryable_state.wire.stream_hello import client_hello
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _SERVICE = "/queryable_state.v1.QueryableState"
-_NAMED = query_pb2.BatchGetKvStateRequest(job="sensors", state_name="last").SerializeToString()
 _KEYS = KeyGroups(Types.STRING(), 128)
 _CONNECTIONS = 30
 
@@ -44,6 +43,12 @@ class Attack:
     internal: list[str]
     frames: list[str]
     seconds: float
+    job: str = "sensors"
+    state: str = "last"
+    entries: str = "counts"
+    """A map state."""
+    large: str = "large"
+    """A state of large values."""
     answers: Counter[str] = field(default_factory=Counter)
     ends_s: float = 0.0
 
@@ -52,6 +57,12 @@ class Attack:
         if not self.ends_s:
             self.ends_s = time.monotonic() + self.seconds
         return time.monotonic() < self.ends_s
+
+    @property
+    def named(self) -> bytes:
+        """The beginning of a request for the keys of a state."""
+        request = query_pb2.BatchGetKvStateRequest(job=self.job, state_name=self.state)
+        return request.SerializeToString()
 
     def call(self, address: str, method: str, request: bytes, timeout_s: float = 5.0) -> None:
         """One unary call with these bytes as its request."""
@@ -94,10 +105,10 @@ class Attack:
 
 def many_keys_json(attack: Attack) -> None:
     """11 million keys in one request of 52 MiB; and as many as one request may have bytes for."""
-    huge = _NAMED + b'\x4a\x03"a"' * (52 * 1024 * 1024 // 5)
-    many = _NAMED + b"\x4a\x00" * (2 * 1024 * 1024 - 1000)
-    keys = _NAMED + b"\x1a\x00" * (2 * 1024 * 1024 - 1000)
-    legal = _NAMED + (b"\x4a\x80\x06" + b'"' + b"\xc3\xa9" * 383 + b'"') * 4096
+    huge = attack.named + b'\x4a\x03"a"' * (52 * 1024 * 1024 // 5)
+    many = attack.named + b"\x4a\x00" * (2 * 1024 * 1024 - 1000)
+    keys = attack.named + b"\x1a\x00" * (2 * 1024 * 1024 - 1000)
+    legal = attack.named + (b"\x4a\x80\x06" + b'"' + b"\xc3\xa9" * 383 + b'"') * 4096
     while attack.goes_on():
         for address in attack.public:
             for request in (many, keys, legal, huge):
@@ -107,7 +118,7 @@ def many_keys_json(attack: Attack) -> None:
 def many_runs(attack: Attack) -> None:
     """2 million runs of key groups in a scan."""
     named = query_pb2.ScanKvStateRequest(
-        job="sensors", state_name="last", placement_version=1
+        job=attack.job, state_name=attack.state, placement_version=1
     ).SerializeToString()
     run = query_pb2.ScanKvStateRequest(runs=[query_pb2.KeyGroupRun(first=1)]).SerializeToString()
     requests = [
@@ -132,7 +143,7 @@ def long_json_key(attack: Attack) -> None:
     )
     requests = [
         query_pb2.GetKvStateRequest(
-            job="sensors", state_name="last", key_json=text
+            job=attack.job, state_name=attack.state, key_json=text
         ).SerializeToString()
         for text in texts
     ]
@@ -144,12 +155,14 @@ def long_json_key(attack: Attack) -> None:
 
 def large_answers_in_json(attack: Attack) -> None:
     """Legal requests for much: a map of 20,000 entries, and every large value, as JSON."""
-    one = query_pb2.GetKvStateRequest(job="sensors", state_name="counts", key_json='"sensor_1"')
+    one = query_pb2.GetKvStateRequest(
+        job=attack.job, state_name=attack.entries, key_json='"sensor_1"'
+    )
     many = query_pb2.BatchGetKvStateRequest(
-        job="sensors", state_name="counts", keys_json=['"sensor_1"'] * 4096
+        job=attack.job, state_name=attack.entries, keys_json=['"sensor_1"'] * 4096
     )
     encoded = query_pb2.BatchGetKvStateRequest(
-        job="sensors", state_name="counts", keys=[_KEYS.wire_key("sensor_1")] * 4096
+        job=attack.job, state_name=attack.entries, keys=[_KEYS.wire_key("sensor_1")] * 4096
     )
     while attack.goes_on():
         for address in attack.public:
@@ -212,12 +225,12 @@ def without_secret(attack: Attack) -> None:
 def unread_answers(attack: Attack) -> None:
     """512 keys of 10,000 bytes each, asked for again and again; nothing is read."""
     keys = [_KEYS.wire_key(f"sensor_{number % 64}") for number in range(512)]
-    batch = query_pb2.BatchGetKvStateRequest(job="sensors", state_name="large", keys=keys)
+    batch = query_pb2.BatchGetKvStateRequest(job=attack.job, state_name=attack.large, keys=keys)
     request = batch.SerializeToString()
     calls = list(attack.sockets(attack.public))
     for each in calls:
         raw_grpc.send(each, raw_grpc.opening())
-    state_id = _state_id(attack.public[0])
+    state_id = _state_id(attack.public[0], attack.job, attack.large)
     query = query_pb2.Query(state_id=state_id, keys=keys)
     streams = list(attack.sockets(attack.frames))
     for each in streams:
@@ -295,15 +308,24 @@ def unknown_names(attack: Attack) -> None:
                 attack.called(channel, f"{_SERVICE}/GetKvState", request.SerializeToString(), 5.0)
 
 
-def _state_id(address: str) -> int:
+def _state_id(address: str, job: str, state: str) -> int:
     with grpc.insecure_channel(address) as channel:
         located: Any = channel.unary_unary(
             f"{_SERVICE}/LocateState",
             request_serializer=query_pb2.LocateStateRequest.SerializeToString,
             response_deserializer=query_pb2.LocateStateResponse.FromString,
-        )(query_pb2.LocateStateRequest(job="sensors", state_name="large"), timeout=5)
+        )(query_pb2.LocateStateRequest(job=job, state_name=state), timeout=5)
     found: int = located.location.registration.state_id
     return found
+
+
+def frame_port(address: str) -> str:
+    """HOST:PORT of the frames of the server at an address."""
+    with grpc.insecure_channel(address) as channel:
+        stub: Any = query_pb2_grpc.QueryableStateStub(channel)
+        hello = query_pb2.StreamKvStateRequest.FromString(client_hello("t"))
+        response = next(iter(stub.StreamKvState(iter([hello]), timeout=20)))
+    return f"{address.rpartition(':')[0]}:{response.hello.frame_port}"
 
 
 def nothing(attack: Attack) -> None:

@@ -13,13 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import grpc
 import psutil
 import pytest
+from tests.hostile.attacks import frame_port
 
 from queryable_state.server.cli.arguments import SECRET_VARIABLE
-from queryable_state.v1 import query_pb2, query_pb2_grpc
-from queryable_state.wire.stream_hello import client_hello
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -167,15 +165,6 @@ def _line(process: subprocess.Popen[str]) -> str:
     line = process.stdout.readline()
     assert line, "the process ended before it was ready"
     return line
-
-
-def frame_port(address: str) -> str:
-    """HOST:PORT of the frames of the server at an address."""
-    with grpc.insecure_channel(address) as channel:
-        stub: Any = query_pb2_grpc.QueryableStateStub(channel)
-        hello = query_pb2.StreamKvStateRequest.FromString(client_hello("t"))
-        response = next(iter(stub.StreamKvState(iter([hello]), timeout=20)))
-    return f"{address.rpartition(':')[0]}:{response.hello.frame_port}"
 
 
 def busiest_second(log: str) -> tuple[int, str]:
