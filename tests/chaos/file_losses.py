@@ -93,11 +93,15 @@ def losses(root: Path, newest: int) -> Iterator[Gone]:
 def outcome_of(log: str, gone: Gone, newest: int) -> str:
     """How the log of a driver says that the job was refused; empty: not, or not by name."""
     for line in log.splitlines():
-        if _WITHDRAWN in line and gone.batch == newest and f"batch {newest}" in line:
+        if _WITHDRAWN in line and gone.batch == newest and _names(line, f"batch {newest}"):
             return _WITHDRAWN
-        if _REFUSALS.search(line) and any(name in line for name in gone.names):
+        if _REFUSALS.search(line) and any(_names(line, name) for name in gone.names):
             return "refused"
     return ""
+
+
+def _names(line: str, name: str) -> bool:
+    return re.search(rf"{re.escape(name)}\b", line) is not None
 
 
 def _go_on(site: Site, gone: Gone, newest: int, aside: Path) -> str:

@@ -6,6 +6,7 @@ import collections
 
 import pytest
 from tests.chaos.plan import FAULTS, OF_DRIVER, OF_SINK, RoundPlan
+from tests.chaos.sink_plans import FILE_SINK_PLANS
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -19,6 +20,14 @@ def test_fifty_rounds_have_every_fault_and_every_kind_of_round() -> None:
     assert set(struck) == set(FAULTS)
     assert {plan.standalone for plan in plans} == {True, False}
     assert {plan.file_sink for plan in plans} == {True, False}
+
+
+def test_rounds_have_random_actions_or_a_plan_in_front_of_their_file_sink() -> None:
+    plans = [RoundPlan.of(seed) for seed in range(200)]
+    assert {plan.sink_plan for plan in plans if plan.file_sink} == set(FILE_SINK_PLANS)
+    assert {plan.sink_plan for plan in plans if not plan.file_sink} == {""}
+    assert {plan.random_actions for plan in plans if not plan.file_sink} == {True, False}
+    assert not any(plan.random_actions for plan in plans if plan.file_sink)
 
 
 def test_drivers_are_killed_where_workers_outlive_them() -> None:
