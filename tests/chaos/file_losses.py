@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from tests.chaos.site import Site
 
-STARTS_S = 300.0
+STARTS_S = 420.0
 _STARTS = 3
 _WITHDRAWN = "PARTIAL_BATCH"
 _REFUSALS = re.compile(r"CheckpointError|CorruptDataError|CHECKPOINT_FAILED|CORRUPT_DATA")

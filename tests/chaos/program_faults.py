@@ -13,7 +13,7 @@ from tests.chaos.workload import RECENT, SHARES, TOTALS
 if TYPE_CHECKING:
     from tests.chaos.site import Site
 
-REFUSED_S = 240.0
+REFUSED_S = 420.0
 _RENAMES = {LEDGER: "operator", SUMS: "operator", TOTALS: "state", RECENT: "state", SHARES: "state"}
 _REFUSAL = "would start empty"
 

@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from tests.chaos.plan import RoundPlan
 
 # Longer than anything takes on a machine that has other things to do, too.
-RECOVERY_S = 180.0
-FIRST_COMMIT_S = 300.0
-END_S = 300.0
+RECOVERY_S = 420.0
+FIRST_COMMIT_S = 480.0
+END_S = 420.0
 GONE_S = 60.0
 LAST_QUESTIONS = 200
 
