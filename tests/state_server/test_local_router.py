@@ -64,7 +64,7 @@ def answer_of(frame: bytes) -> query_pb2.Answer:
 
 async def test_a_session_delivers_what_comes_later(owner: Owner) -> None:
     owner.own_all()
-    delivered: asyncio.Queue[tuple[bytes, bool]] = asyncio.Queue()
+    delivered: asyncio.Queue[tuple[int, bytes, bool]] = asyncio.Queue()
     session = router_of(owner).session(lambda *frame: delivered.put_nowait(frame))
     at_once = session.ask(owner.query(KEY), b"")
     assert at_once is not None
@@ -74,7 +74,7 @@ async def test_a_session_delivers_what_comes_later(owner: Owner) -> None:
     owner.seal(1, {KEY: 6})
     owner.commit(1)
     async with asyncio.timeout(20):
-        frame, last = await delivered.get()
+        _, frame, last = await delivered.get()
     assert last
     assert [VALUES.decode(value) for value in answer_of(frame).values] == [6]
     await session.aclose()
