@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from queryable_state.server.checkpoint import layout
 from queryable_state.server.checkpoint.state_root import read_savepoint, registrations_order
-from queryable_state.server.checkpoint.storage import MissingFileError, checksum, join
+from queryable_state.server.checkpoint.storage import join
+from queryable_state.server.checkpoint.verification import file_problem
 from queryable_state.wire.errors import CheckpointError, CorruptDataError
 
 if TYPE_CHECKING:
@@ -116,19 +117,5 @@ def _distinct(manifest: Manifest) -> list[ChangelogFile]:
 
 
 def _problem(root: StateRoot, file: ChangelogFile, *, checksums: bool) -> str:
-    path = root.path(file.path)
-    try:
-        if not checksums:
-            size_bytes = root.storage.size(path)
-        else:
-            data = root.storage.read(path)
-            size_bytes = len(data)
-            if size_bytes == file.size_bytes and checksum(data) != file.checksum:
-                return f"batch {file.batch_id}: {path} fails its checksum"
-    except MissingFileError:
-        return f"batch {file.batch_id}: {path} is missing"
-    except CheckpointError as problem:
-        return problem.message
-    if size_bytes != file.size_bytes:
-        return f"batch {file.batch_id}: {path} has {size_bytes} bytes instead of {file.size_bytes}"
-    return ""
+    problem = file_problem(root.path(file.path), file, root.storage, checksums=checksums)
+    return f"batch {file.batch_id}: {problem}" if problem else ""

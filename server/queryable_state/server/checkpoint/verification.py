@@ -11,7 +11,11 @@ from queryable_state.wire.errors import CheckpointError
 from queryable_state.wire.key_groups import key_group_range
 
 if TYPE_CHECKING:
-    from queryable_state.internal.v1.checkpoint_pb2 import OperatorSnapshot, StoredFile
+    from queryable_state.internal.v1.checkpoint_pb2 import (
+        ChangelogFile,
+        OperatorSnapshot,
+        StoredFile,
+    )
     from queryable_state.server.checkpoint.completed import Completed
     from queryable_state.server.checkpoint.storage import CheckpointStorage
 
@@ -61,7 +65,15 @@ def _problem(
     if not file.path:
         whole = len(file.inlined) == file.size_bytes and checksum(file.inlined) == file.checksum
         return "" if whole else f"{file.name} in {completed.uri} fails its checksum"
-    path = layout.resolve(completed.root, file.path)
+    return file_problem(
+        layout.resolve(completed.root, file.path), file, storage, checksums=checksums
+    )
+
+
+def file_problem(
+    path: str, file: StoredFile | ChangelogFile, storage: CheckpointStorage, *, checksums: bool
+) -> str:
+    """What is wrong with the file at a path, as it was written; empty: nothing."""
     try:
         if not checksums:
             size_bytes = storage.size(path)
