@@ -11,7 +11,7 @@ from benchmarks.capacity.asking import Asking, Lookups
 from benchmarks.capacity.dataset import DerivedRecords
 from benchmarks.capacity.loader import loader
 from benchmarks.capacity.server_process import ServerProcess
-from queryable_state.server.storage.rocksdb_settings import RocksDBSettings
+from queryable_state.server.storage.rocksdb.settings import RocksDBSettings
 
 if TYPE_CHECKING:
     from benchmarks.capacity.loader import Loading

@@ -22,11 +22,11 @@ from queryable_state.server.settings import CoordinatorSettings, StateServerSett
 from queryable_state.server.state_server.launch import ensure_server
 from queryable_state.server.testing import InMemoryEngine
 from queryable_state.streaming import Types, ValueStateDescriptor
-from queryable_state.streaming.runtime.operators import LatestValueSink
-from queryable_state.streaming.runtime.row_check import row_check
+from queryable_state.streaming.runtime.columns.row_check import row_check
+from queryable_state.streaming.runtime.operators.operators import LatestValueSink
 from queryable_state.streaming.runtime.spec import OperatorSpec, TaskIdentity
 from queryable_state.streaming.runtime.task import OperatorTask
-from queryable_state.wire.key_groups import KeyGroups
+from queryable_state.wire.keys.key_groups import KeyGroups
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from benchmarks.query.dataset import Records
     from queryable_state.server.settings import Backend
-    from queryable_state.server.state_server.server_directory import ServerAddresses
+    from queryable_state.server.state_server.base.server_directory import ServerAddresses
 
 PARALLELISM = 2
 

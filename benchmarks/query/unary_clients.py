@@ -11,9 +11,9 @@ from benchmarks.closed_loop import LoopSample, closed_loop
 from benchmarks.query.dataset import MAX_PARALLELISM, QUERYABLE_NAME, REVISION_LENGTH
 from benchmarks.query.go_asking import GoAsking
 from queryable_state.v1 import query_pb2, query_pb2_grpc
-from queryable_state.wire.key_groups import KeyGroups
-from queryable_state.wire.types import Types
-from queryable_state.wire.values import ValueCodec
+from queryable_state.wire.keys.key_groups import KeyGroups
+from queryable_state.wire.schema.types import Types
+from queryable_state.wire.values.value_codec import ValueCodec
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence

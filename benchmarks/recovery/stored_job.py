@@ -17,19 +17,19 @@ import psutil
 import pyarrow as pa
 
 from queryable_state.client.blocking import QueryableStateClient
+from queryable_state.server.checkpoint.file_systems.storage import storage_of
 from queryable_state.server.checkpoint.state_root import StateRoot
-from queryable_state.server.checkpoint.storage import storage_of
 from queryable_state.server.coordinator import Coordinator
-from queryable_state.server.coordinator.job_config import JobConfig
+from queryable_state.server.coordinator.model.job_config import JobConfig
 from queryable_state.server.settings import CoordinatorSettings, StateServerSettings
 from queryable_state.server.state_server.launch import ensure_server
 from queryable_state.server.testing import InMemoryEngine
 from queryable_state.streaming import Types, ValueStateDescriptor
-from queryable_state.streaming.runtime.operators import LatestValueSink
-from queryable_state.streaming.runtime.row_check import row_check
+from queryable_state.streaming.runtime.columns.row_check import row_check
+from queryable_state.streaming.runtime.operators.operators import LatestValueSink
 from queryable_state.streaming.runtime.spec import OperatorSpec, TaskIdentity
 from queryable_state.streaming.runtime.task import OperatorTask
-from queryable_state.wire.key_groups import KeyGroups
+from queryable_state.wire.keys.key_groups import KeyGroups
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from queryable_state.server.coordinator.checkpoint_history import CheckpointReport
+    from queryable_state.server.coordinator.checkpoints.history import CheckpointReport
     from queryable_state.server.settings import Backend
-    from queryable_state.server.state_server.server_directory import ServerAddresses
+    from queryable_state.server.state_server.base.server_directory import ServerAddresses
 
 NAME = "recovery"
 MAX_PARALLELISM = 128

@@ -10,7 +10,7 @@ from tests.chaos.workload import GROUP_SUMS, RECENT, SHARES, STATES, TOTALS, row
 from queryable_state.server.testing.cluster import declare
 from queryable_state.server.testing.job import Anew
 from queryable_state.v1 import registration_pb2
-from queryable_state.wire.types import Types
+from queryable_state.wire.schema.types import Types
 
 if TYPE_CHECKING:
     from tests.chaos.history import History

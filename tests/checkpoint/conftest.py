@@ -9,9 +9,9 @@ import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
-from queryable_state.server.checkpoint.object_storage import MemoryObjectStore
+from queryable_state.server.checkpoint.file_systems.object_storage import MemoryObjectStore
+from queryable_state.server.checkpoint.file_systems.storage import CheckpointStorage, storage_of
 from queryable_state.server.checkpoint.state_root import StateRoot
-from queryable_state.server.checkpoint.storage import CheckpointStorage, storage_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from queryable_state.internal.v1.checkpoint_pb2 import ChangelogFile
 from queryable_state.server.checkpoint import layout
 from queryable_state.server.checkpoint.changelog_folder import choose, list_sealed
-from queryable_state.server.checkpoint.storage import checksum, join
+from queryable_state.server.checkpoint.file_systems.storage import checksum, join
 from queryable_state.wire.changelog import write_changelog
 from queryable_state.wire.changes import ChangeBlockBuilder, Token
 

@@ -25,11 +25,11 @@ from queryable_state.internal.v1.checkpoint_pb2 import (
     StoredFile,
 )
 from queryable_state.server.checkpoint.canonical import CanonicalWriter, read_canonical
+from queryable_state.server.checkpoint.file_systems.storage import checksum
 from queryable_state.server.checkpoint.framing import read_message, write_message
-from queryable_state.server.checkpoint.storage import checksum
 from queryable_state.v1.registration_pb2 import SchemaVersion, StateKind, StateRegistration
 from queryable_state.wire.errors import CorruptDataError
-from queryable_state.wire.types import type_info
+from queryable_state.wire.schema.types import type_info
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message

@@ -17,9 +17,9 @@ from queryable_state.internal.v1.checkpoint_pb2 import (
     StoredFile,
 )
 from queryable_state.server.checkpoint import layout
-from queryable_state.server.checkpoint.object_storage import MemoryObjectStore
+from queryable_state.server.checkpoint.file_systems.object_storage import MemoryObjectStore
+from queryable_state.server.checkpoint.file_systems.storage import storage_of
 from queryable_state.server.checkpoint.state_root import StateRoot
-from queryable_state.server.checkpoint.storage import storage_of
 from queryable_state.wire.errors import InvalidRequestError, SupersededError
 
 if TYPE_CHECKING:

@@ -12,17 +12,17 @@ from queryable_state.internal.v1.checkpoint_pb2 import (
     Manifest,
     RootRegistrations,
 )
+from queryable_state.server.checkpoint.file_systems.storage import MissingFileError, join
 from queryable_state.server.checkpoint.framing import write_message
 from queryable_state.server.checkpoint.state_root import read_savepoint
-from queryable_state.server.checkpoint.storage import MissingFileError, join
 from queryable_state.v1.registration_pb2 import StateRegistration
 from queryable_state.wire.errors import CorruptDataError, Reason, SupersededError
 
 if TYPE_CHECKING:
     from tests.checkpoint.conftest import Place
 
+    from queryable_state.server.checkpoint.file_systems.storage import FileEntries
     from queryable_state.server.checkpoint.state_root import StateRoot
-    from queryable_state.server.checkpoint.storage import FileEntries
 
 
 def complete(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from queryable_state.server.checkpoint.storage import (
+from queryable_state.server.checkpoint.file_systems.storage import (
     FileEntry,
     MissingFileError,
     checksum,

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from s3fs import S3FileSystem
 
-from queryable_state.server.checkpoint.local_storage import LocalStorage
-from queryable_state.server.checkpoint.storage import storage_of
-from queryable_state.server.checkpoint.storage_errors import naming
+from queryable_state.server.checkpoint.file_systems.local_storage import LocalStorage
+from queryable_state.server.checkpoint.file_systems.storage import storage_of
+from queryable_state.server.checkpoint.file_systems.storage_errors import naming
 from queryable_state.wire.errors import CheckpointError, RetryLaterError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def test_a_write_beyond_a_limit_is_refused_and_leaves_the_old_file(tmp_path: Pat
     storage.write(str(path), b"old")
     program = f"""
         import resource
-        from queryable_state.server.checkpoint.local_storage import LocalStorage
+        from queryable_state.server.checkpoint.file_systems.local_storage import LocalStorage
         from queryable_state.wire.errors import CheckpointError
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
         try:
@@ -82,7 +82,7 @@ def test_a_folder_without_permission_is_refused(tmp_path: Path) -> None:
     folder.mkdir(mode=0o500)
     program = f"""
         import os
-        from queryable_state.server.checkpoint.local_storage import LocalStorage
+        from queryable_state.server.checkpoint.file_systems.local_storage import LocalStorage
         from queryable_state.wire.errors import CheckpointError
         if os.geteuid() == 0:
             os.setuid(65534)

@@ -8,7 +8,7 @@ from queryable_state.cli import parser
 from queryable_state.cli.arguments import SERVER_VARIABLE, read_options, server_of
 from queryable_state.client import Consistency, InvalidRequestError
 from queryable_state.client._client import DEFAULT_PORT, DEFAULT_TIMEOUT_S
-from queryable_state.wire.store_keys import window_namespace
+from queryable_state.wire.keys.store_keys import window_namespace
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from queryable_state.cli.words import key_of, keys_of_lines, prefix_of
 from queryable_state.client import InvalidRequestError, KeyTypeError, Types
-from queryable_state.wire.key_codec import KeyCodec
+from queryable_state.wire.keys.key_codec import KeyCodec
 
 PAIR = Types.TUPLE([Types.STRING(), Types.INT()])
 NAMED = Types.ROW_NAMED(["carrier", "flight"], [Types.STRING(), Types.INT()])

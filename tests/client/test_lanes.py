@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from queryable_state.client import UnknownKeyOrNamespaceError
-from queryable_state.client._lane import Lane
-from queryable_state.wire.store_keys import window_namespace
+from queryable_state.client._routing.key_batcher import Lane
+from queryable_state.wire.keys.store_keys import window_namespace
 
 if TYPE_CHECKING:
     from queryable_state.client import QueryableStateClient

@@ -24,7 +24,7 @@ from queryable_state.server.testing.cluster import declare
 
 if TYPE_CHECKING:
     from queryable_state.client import QueryableStateClient
-    from queryable_state.server.state_server.engine import QueryEngine
+    from queryable_state.server.state_server.queries.state_reader import QueryEngine
     from queryable_state.server.testing.cluster import InProcessCluster, InProcessJob
     from queryable_state.v1 import query_pb2
 

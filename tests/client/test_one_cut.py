@@ -20,7 +20,7 @@ from queryable_state.v1 import query_pb2
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from queryable_state.server.state_server.engine import QueryEngine
+    from queryable_state.server.state_server.queries.state_reader import QueryEngine
     from queryable_state.server.testing.cluster import InProcessCluster, InProcessJob
 
 KEYS = [f"sensor_{number}" for number in range(100)]

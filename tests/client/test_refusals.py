@@ -27,7 +27,7 @@ from queryable_state.client import (
     UnknownStateError,
 )
 from queryable_state.server.testing.cluster import declare
-from queryable_state.wire.store_keys import window_namespace
+from queryable_state.wire.keys.store_keys import window_namespace
 
 if TYPE_CHECKING:
     from queryable_state.server.testing.cluster import InProcessCluster, InProcessJob

@@ -9,14 +9,14 @@ from tests.coordinator.conftest import Peer
 
 from queryable_state.internal.v1 import backend_pb2, changes_pb2, checkpoint_pb2
 from queryable_state.server.checkpoint import layout
+from queryable_state.server.checkpoint.file_systems.storage import checksum, storage_of
 from queryable_state.server.checkpoint.layout import ChangelogPath
 from queryable_state.server.checkpoint.state_root import StateRoot
-from queryable_state.server.checkpoint.storage import checksum, storage_of
 from queryable_state.server.settings import CoordinatorSettings
 from queryable_state.server.testing import FakeClock, InMemoryEngine, in_process_coordinator
 from queryable_state.wire.changelog import write_changelog
 from queryable_state.wire.changes import BlockSums
-from queryable_state.wire.key_groups import key_group_range
+from queryable_state.wire.keys.key_groups import key_group_range
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from queryable_state.server.coordinator.commits import Commit, Commits, StableCap
+from queryable_state.server.coordinator.model.commits import Commit, Commits, StableCap
 
 QUERY = b"q" * 16
 SERVERS = ("a", "b")

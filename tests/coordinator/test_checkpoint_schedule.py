@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queryable_state.server.coordinator import JobConfig
-from queryable_state.server.coordinator.checkpoint_schedule import CheckpointSchedule
+from queryable_state.server.coordinator.checkpoints.schedule import CheckpointSchedule
 
 
 def schedule(

@@ -15,7 +15,7 @@ from queryable_state.internal.v1 import coordinator_pb2
 from queryable_state.server.checkpoint.completed import Completed
 from queryable_state.server.checkpoint.verification import problems_of
 from queryable_state.server.coordinator import JobConfig
-from queryable_state.server.coordinator.job_roots import JobRoot
+from queryable_state.server.coordinator.roots.job_roots import JobRoot
 from queryable_state.server.testing import FakeClock
 from queryable_state.wire.errors import (
     CheckpointError,

@@ -10,13 +10,13 @@ import pytest
 
 from queryable_state.internal.v1 import checkpoint_pb2
 from queryable_state.server.checkpoint.canonical import read_canonical
+from queryable_state.server.checkpoint.file_systems.storage import file_checksum, storage_of
 from queryable_state.server.checkpoint.state_root import StateRoot, read_savepoint
-from queryable_state.server.checkpoint.storage import file_checksum, storage_of
 from queryable_state.server.coordinator import JobConfig
 from queryable_state.server.testing.cluster import InProcessCluster, declare
 from queryable_state.wire.errors import CheckpointError
-from queryable_state.wire.records import StateCodecs
-from queryable_state.wire.store_keys import VOID_NAMESPACE, record_key
+from queryable_state.wire.keys.store_keys import VOID_NAMESPACE, record_key
+from queryable_state.wire.values.records import StateCodecs
 
 if TYPE_CHECKING:
     from pathlib import Path

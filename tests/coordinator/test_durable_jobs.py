@@ -15,8 +15,8 @@ from tests.coordinator.writers import until
 from queryable_state.internal.v1 import checkpoint_pb2, coordinator_pb2
 from queryable_state.server.checkpoint import layout
 from queryable_state.server.coordinator import JobConfig
-from queryable_state.server.coordinator.manifests import Manifests
-from queryable_state.server.coordinator.root_loader import RootLoader
+from queryable_state.server.coordinator.batches.manifests import Manifests
+from queryable_state.server.coordinator.recovery.root_loader import RootLoader
 from queryable_state.wire.errors import (
     CheckpointError,
     JobError,
@@ -29,7 +29,7 @@ from queryable_state.wire.errors import (
 if TYPE_CHECKING:
     from tests.coordinator.drivers import Driver
 
-    from queryable_state.server.coordinator.job_roots import JobRoot
+    from queryable_state.server.coordinator.roots.job_roots import JobRoot
 
 FIRST, SECOND = subtask_of(0), subtask_of(1)
 

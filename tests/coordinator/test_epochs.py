@@ -5,9 +5,9 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from queryable_state.server.checkpoint.file_systems.storage import storage_of
 from queryable_state.server.checkpoint.state_root import StateRoot
-from queryable_state.server.checkpoint.storage import storage_of
-from queryable_state.server.coordinator.epochs import Epochs
+from queryable_state.server.coordinator.model.epochs import Epochs
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from queryable_state.server.coordinator.registrations import OperatorClaim, RegistrationTable
+from queryable_state.server.coordinator.model.registrations import OperatorClaim, RegistrationTable
 from queryable_state.streaming.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -16,8 +16,8 @@ from queryable_state.streaming.descriptors import (
 )
 from queryable_state.streaming.functions import AggregateFunction
 from queryable_state.wire.errors import InvalidRequestError, JobError, Reason
-from queryable_state.wire.types import TypeInfo, Types
-from queryable_state.wire.values import ValueCodec
+from queryable_state.wire.schema.types import TypeInfo, Types
+from queryable_state.wire.values.value_codec import ValueCodec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

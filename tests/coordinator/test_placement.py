@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from queryable_state.internal.v1 import coordinator_pb2
-from queryable_state.server.coordinator.placement import Placement
-from queryable_state.server.coordinator.servers import Server, ServerTable
+from queryable_state.server.coordinator.model.placement import Placement
+from queryable_state.server.coordinator.model.servers import Server, ServerTable
 from queryable_state.wire.errors import (
     InvalidRequestError,
     JobError,
@@ -18,7 +18,7 @@ from queryable_state.wire.errors import (
 )
 
 if TYPE_CHECKING:
-    from queryable_state.server.coordinator.operators import Operator
+    from queryable_state.server.coordinator.model.operators import Operator
 
 LEASE_MS, MARGIN_MS = 5_000, 500
 QUERY, RUN, NEXT_RUN = b"q" * 16, b"r" * 16, b"s" * 16

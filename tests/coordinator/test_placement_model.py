@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from queryable_state.internal.v1 import backend_pb2, coordinator_pb2
-from queryable_state.server.coordinator.books import Books
-from queryable_state.server.coordinator.engine import QueryInfo
-from queryable_state.server.coordinator.leases import Leases
-from queryable_state.server.coordinator.subtasks import Subtasks
+from queryable_state.server.coordinator.model.engine import QueryInfo
+from queryable_state.server.coordinator.model.state import Books
+from queryable_state.server.coordinator.servers.leases import Leases
+from queryable_state.server.coordinator.servers.subtasks import Subtasks
 from queryable_state.server.settings import CoordinatorSettings
 from queryable_state.wire.errors import PlacementError
 

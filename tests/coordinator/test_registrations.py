@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queryable_state.server.coordinator import NameClaim, check_queryable_names
-from queryable_state.server.coordinator.registrations import OperatorClaim, RegistrationTable
+from queryable_state.server.coordinator.model.registrations import OperatorClaim, RegistrationTable
 from queryable_state.v1 import registration_pb2
 from queryable_state.wire.errors import InvalidRequestError, JobError, Reason
-from queryable_state.wire.types import TypeInfo, Types
+from queryable_state.wire.schema.types import TypeInfo, Types
 
 JOB, OTHER_JOB = b"j" * 16, b"k" * 16
 

@@ -10,12 +10,12 @@ from tests.coordinator.writers import writing_driver
 
 from queryable_state.internal.v1 import checkpoint_pb2, coordinator_pb2
 from queryable_state.server.checkpoint import layout
+from queryable_state.server.checkpoint.file_systems.storage import storage_of
 from queryable_state.server.checkpoint.framing import write_message
 from queryable_state.server.checkpoint.state_root import StateRoot
-from queryable_state.server.checkpoint.storage import storage_of
 from queryable_state.v1 import registration_pb2
 from queryable_state.wire.errors import JobError, RestoreMismatchError
-from queryable_state.wire.types import Types
+from queryable_state.wire.schema.types import Types
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from tests.coordinator.drivers import Driver
 
-    from queryable_state.wire.types import TypeInfo
+    from queryable_state.wire.schema.types import TypeInfo
 
 VERSION = 6
 

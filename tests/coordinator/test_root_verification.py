@@ -9,8 +9,8 @@ import pytest
 from tests.coordinator.drivers import driver, subtask_of
 
 from queryable_state.server.checkpoint import layout
+from queryable_state.server.checkpoint.file_systems.storage import storage_of
 from queryable_state.server.checkpoint.root_verification import problems_of_root
-from queryable_state.server.checkpoint.storage import storage_of
 
 if TYPE_CHECKING:
     from queryable_state.server.checkpoint.state_root import StateRoot

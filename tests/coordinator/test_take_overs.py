@@ -13,7 +13,7 @@ from queryable_state.server.checkpoint.completed import Completed
 from queryable_state.server.checkpoint.state_root import StateRoot
 from queryable_state.server.checkpoint.verification import problems_of
 from queryable_state.server.coordinator import JobConfig
-from queryable_state.server.coordinator.checkpoint_history import DeclinedError
+from queryable_state.server.coordinator.checkpoints.history import DeclinedError
 from queryable_state.wire.errors import (
     CheckpointError,
     Reason,

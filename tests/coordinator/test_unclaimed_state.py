@@ -13,7 +13,7 @@ from queryable_state.internal.v1 import coordinator_pb2
 from queryable_state.server.coordinator import JobConfig, OperatorLayout
 from queryable_state.v1 import registration_pb2
 from queryable_state.wire.errors import Reason, RestoreMismatchError
-from queryable_state.wire.types import Types
+from queryable_state.wire.schema.types import Types
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -14,12 +14,12 @@ from tests.coordinator.drivers import QUERY, Driver, subtask_of
 
 from queryable_state.internal.v1 import backend_pb2, checkpoint_pb2
 from queryable_state.server.checkpoint.canonical import FILE_NAME, CanonicalWriter
+from queryable_state.server.checkpoint.file_systems.storage import checksum, join, storage_of
 from queryable_state.server.checkpoint.layout import range_folder
-from queryable_state.server.checkpoint.storage import checksum, join, storage_of
 from queryable_state.server.coordinator import JobConfig
 from queryable_state.server.settings import CoordinatorSettings
 from queryable_state.server.testing import FakeClock, InMemoryEngine, in_process_coordinator
-from queryable_state.wire.key_groups import key_group_range
+from queryable_state.wire.keys.key_groups import key_group_range
 from queryable_state.wire.status import status_of, trailing_metadata
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import grpc
 
-    from queryable_state.server.coordinator.checkpoint_history import CheckpointReport
+    from queryable_state.server.coordinator.checkpoints.history import CheckpointReport
     from queryable_state.server.testing import InProcessCoordinator
     from queryable_state.wire.errors import QueryableStateError
 

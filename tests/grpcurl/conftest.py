@@ -14,7 +14,7 @@ import pytest
 
 from queryable_state.server.testing.cluster import InProcessCluster, declare
 from queryable_state.v1 import registration_pb2
-from queryable_state.wire.types import Types
+from queryable_state.wire.schema.types import Types
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

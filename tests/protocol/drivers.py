@@ -8,25 +8,25 @@ from typing import TYPE_CHECKING, Any
 from tests.protocol.servers import RefusedError, Servers
 
 from queryable_state.internal.v1 import backend_pb2
-from queryable_state.server.checkpoint.object_storage import MemoryObjectStore
-from queryable_state.server.coordinator.announcer import Announcer
-from queryable_state.server.coordinator.authority import Authority
-from queryable_state.server.coordinator.batch_commits import BatchCommits
-from queryable_state.server.coordinator.batches import Batches
-from queryable_state.server.coordinator.books import Books
-from queryable_state.server.coordinator.catalog import Catalog
-from queryable_state.server.coordinator.checkpointing import Checkpointing
-from queryable_state.server.coordinator.completeness import Completeness
-from queryable_state.server.coordinator.epochs import Epochs
-from queryable_state.server.coordinator.fencing import Fencing
-from queryable_state.server.coordinator.job_config import JobConfig, JobConfigs
-from queryable_state.server.coordinator.job_roots import JobRoots
-from queryable_state.server.coordinator.leases import Leases
-from queryable_state.server.coordinator.manifests import Manifests
-from queryable_state.server.coordinator.recovery import Recovery
-from queryable_state.server.coordinator.restore_plans import RestorePlans
-from queryable_state.server.coordinator.run_operators import RunOperators
-from queryable_state.server.coordinator.subtasks import Subtasks
+from queryable_state.server.checkpoint.file_systems.object_storage import MemoryObjectStore
+from queryable_state.server.coordinator.batch_coordinator import Authority
+from queryable_state.server.coordinator.batches.batches import Batches
+from queryable_state.server.coordinator.batches.catalog import Catalog
+from queryable_state.server.coordinator.batches.commit_publisher import Announcer
+from queryable_state.server.coordinator.batches.completeness import Completeness
+from queryable_state.server.coordinator.batches.manifests import Manifests
+from queryable_state.server.coordinator.batches.run_operators import RunOperators
+from queryable_state.server.coordinator.checkpoints.checkpointing import Checkpointing
+from queryable_state.server.coordinator.model.epochs import Epochs
+from queryable_state.server.coordinator.model.job_config import JobConfig, JobConfigs
+from queryable_state.server.coordinator.model.state import Books
+from queryable_state.server.coordinator.recovery.batch_commits import BatchCommits
+from queryable_state.server.coordinator.recovery.restore_plans import RestorePlans
+from queryable_state.server.coordinator.recovery.run_binder import Recovery
+from queryable_state.server.coordinator.roots.fencing import Fencing
+from queryable_state.server.coordinator.roots.job_roots import JobRoots
+from queryable_state.server.coordinator.servers.leases import Leases
+from queryable_state.server.coordinator.servers.subtasks import Subtasks
 from queryable_state.server.settings import CoordinatorSettings
 from queryable_state.wire.errors import QueryableStateError, RetryLaterError
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from tests.protocol.loop import Clock
 
-    from queryable_state.server.coordinator.commits import CommitRound
+    from queryable_state.server.coordinator.model.commits import CommitRound
     from queryable_state.server.testing import InMemoryEngine
 
 LEASE_MS, MARGIN_MS = 5_000, 1_000

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from queryable_state.server.query.router import QuerySession, Router
 from queryable_state.v1 import query_pb2, query_pb2_grpc
-from queryable_state.wire.key_groups import KeyGroups
-from queryable_state.wire.types import Types
-from queryable_state.wire.values import ValueCodec
+from queryable_state.wire.keys.key_groups import KeyGroups
+from queryable_state.wire.schema.types import Types
+from queryable_state.wire.values.value_codec import ValueCodec
 
 if TYPE_CHECKING:
     import grpc.aio

@@ -14,7 +14,7 @@ from queryable_state.wire.errors import Reason, UnknownStateError
 from queryable_state.wire.status import error_from_call
 
 if TYPE_CHECKING:
-    from queryable_state.server.query.proxy_server import ProxyServer
+    from queryable_state.server.query.proxy.proxy_server import ProxyServer
     from queryable_state.server.testing.cluster import InProcessCluster, InProcessJob
 
 

@@ -11,23 +11,23 @@ import pytest
 from tests.query.streams import OneSession
 from tests.query.test_frame_server import Echo, Frames, frame_port
 
-from queryable_state.server.byte_budget import ClientBudgets
-from queryable_state.server.query.answer_frames import frame_of
-from queryable_state.server.query.frame_connection import FrameConnection
-from queryable_state.server.query.frame_server import FrameServer
-from queryable_state.server.query.open_streams import OpenStreams
+from queryable_state.server.query.frames.answer_frames import frame_of
+from queryable_state.server.query.frames.frame_connection import FrameConnection
+from queryable_state.server.query.frames.frame_server import FrameServer
+from queryable_state.server.query.frames.open_streams import OpenStreams
+from queryable_state.server.query.frames.stream_session import StreamDialog
 from queryable_state.server.query.router import ServiceInfo
-from queryable_state.server.query.stream_dialog import StreamDialog
+from queryable_state.server.serving.byte_budget import ClientBudgets
 from queryable_state.server.settings import Limits
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import Reason
-from queryable_state.wire.framing import PREAMBLE, framed
-from queryable_state.wire.stream_hello import client_hello
+from queryable_state.wire.frames.framing import PREAMBLE, framed
+from queryable_state.wire.frames.stream_hello import client_hello
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from queryable_state.server.query.proxy_server import ProxyServer
+    from queryable_state.server.query.proxy.proxy_server import ProxyServer
 
 GREETING = PREAMBLE + framed(client_hello("t"))
 DEADLINE_S = 20.0

@@ -12,21 +12,21 @@ import pytest
 from tests.query.forwarding import ELSEWHERE, forwarded
 from tests.query.streams import OneSession, RawStream, state_id_of, wire_keys
 
-from queryable_state.server.query.frame_server import FrameServer
-from queryable_state.server.query.open_streams import OpenStreams
+from queryable_state.server.query.frames.frame_server import FrameServer
+from queryable_state.server.query.frames.open_streams import OpenStreams
 from queryable_state.server.query.router import ServiceInfo
 from queryable_state.server.settings import Limits
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import QueryableStateError, Reason, RetryLaterError
-from queryable_state.wire.frame_ports import FramePorts
-from queryable_state.wire.framing import PREAMBLE, FrameReader, framed
-from queryable_state.wire.query_stream import QueryStream, open_query_stream
-from queryable_state.wire.stream_hello import client_hello
+from queryable_state.wire.frames.frame_ports import FramePorts
+from queryable_state.wire.frames.framing import PREAMBLE, FrameReader, framed
+from queryable_state.wire.frames.query_stream import QueryStream, open_query_stream
+from queryable_state.wire.frames.stream_hello import client_hello
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from queryable_state.server.query.proxy_server import ProxyServer
+    from queryable_state.server.query.proxy.proxy_server import ProxyServer
     from queryable_state.server.testing.cluster import InProcessCluster, InProcessJob
 
 

@@ -12,13 +12,13 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tests.query.watching import NOT_SERVING, SERVICE, SERVING, Watched
 
-from queryable_state.server.health_service import HealthService
+from queryable_state.server.serving.health_service import HealthService
 from queryable_state.server.testing.cluster import InProcessCluster
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from queryable_state.server.state_server.lease import Lease
+    from queryable_state.server.state_server.base.lease import Lease
     from queryable_state.server.testing.cluster import InProcessJob
 
 DEADLINE_S = 20.0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import grpc.aio
 import pytest
 
-from queryable_state.server.query.proxied_measure import summed
+from queryable_state.server.query.proxy.size_estimate import summed
 from queryable_state.v1 import query_pb2, query_pb2_grpc
 from queryable_state.wire.errors import InvalidRequestError, Reason, RetryLaterError
 from queryable_state.wire.status import error_from_call

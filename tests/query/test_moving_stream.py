@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from queryable_state.server.query.proxy_server import ProxyServer
+    from queryable_state.server.query.proxy.proxy_server import ProxyServer
 
 KEYS = [f"sensor_{number}" for number in range(100)]
 

@@ -17,15 +17,15 @@ from tests.query.streams import (
 )
 
 from queryable_state.internal.v1 import backend_pb2, coordinator_pb2
-from queryable_state.server.coordinator_link import CoordinatorLink
-from queryable_state.server.query.location_table import LocationTable
+from queryable_state.server.coordinator_client import CoordinatorLink
+from queryable_state.server.query.proxy.location_table import LocationTable
 from queryable_state.server.testing.cluster import declare
 from queryable_state.v1 import query_pb2, registration_pb2
 from queryable_state.wire.errors import InvalidRequestError, Reason
 from queryable_state.wire.located_state import LocatedState
 
 if TYPE_CHECKING:
-    from queryable_state.server.query.proxy_server import ProxyServer
+    from queryable_state.server.query.proxy.proxy_server import ProxyServer
     from queryable_state.server.state_server.server import StateServer
     from queryable_state.server.testing.cluster import InProcessCluster, InProcessJob
 

@@ -11,8 +11,8 @@ from tests.query.streams import RawStream, keys_of_server, state_id_of, wire_key
 from queryable_state.server.settings import Limits
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import QueryableStateError, Reason
-from queryable_state.wire.frame_ports import FramePorts
-from queryable_state.wire.query_stream import open_query_stream
+from queryable_state.wire.frames.frame_ports import FramePorts
+from queryable_state.wire.frames.query_stream import open_query_stream
 from queryable_state.wire.status import error_from_call
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from queryable_state.server.query.proxied_query import ProxiedQuery
+from queryable_state.server.query.proxy.proxied_query import ProxiedQuery
 from queryable_state.v1 import query_pb2
 
 

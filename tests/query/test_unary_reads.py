@@ -21,9 +21,9 @@ from queryable_state.wire.errors import (
     Reason,
     UnknownKeyOrNamespaceError,
 )
-from queryable_state.wire.key_codec import KeyCodec
+from queryable_state.wire.keys.key_codec import KeyCodec
+from queryable_state.wire.schema.types import Types
 from queryable_state.wire.status import error_from_call
-from queryable_state.wire.types import Types
 
 if TYPE_CHECKING:
     from queryable_state.server.testing.cluster import InProcessCluster, InProcessJob

@@ -8,13 +8,13 @@ from typing import Any
 import grpc.aio
 from tests.query.streams import OneSession
 
-from queryable_state.server.query.answer_frames import frame_of
-from queryable_state.server.query.answer_stream import AnswerStream
+from queryable_state.server.query.frames.answer_frames import frame_of
+from queryable_state.server.query.frames.answer_stream import AnswerStream
 from queryable_state.server.query.router import ServiceInfo
+from queryable_state.server.serving.large_request_queue import Turns
 from queryable_state.server.settings import Limits
-from queryable_state.server.turns import Turns
 from queryable_state.v1 import query_pb2
-from queryable_state.wire.stream_hello import PROTOCOL_VERSION
+from queryable_state.wire.frames.stream_hello import PROTOCOL_VERSION
 
 QUERIES = 600
 ANSWER = b"x" * 100_000

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from queryable_state.streaming.descriptors import ReducingStateDescriptor
 from queryable_state.streaming.functions import ReduceFunction
-from queryable_state.streaming.runtime.operators import (
+from queryable_state.streaming.runtime.operators.operators import (
     Aggregate,
     AggregateKind,
     FieldAggregate,
@@ -24,7 +24,7 @@ from queryable_state.streaming.runtime.operators import (
 from queryable_state.streaming.testing import InMemoryStateBackend, KeyedOperatorHarness
 from queryable_state.v1.registration_pb2 import StateKind
 from queryable_state.wire.errors import InvalidRequestError, SerializationError
-from queryable_state.wire.types import Types, type_info
+from queryable_state.wire.schema.types import Types, type_info
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -23,7 +23,7 @@ from queryable_state.streaming.descriptors import (
     ValueStateDescriptor,
 )
 from queryable_state.streaming.functions import AggregateFunction, KeyedProcessFunction
-from queryable_state.streaming.runtime.operators import (
+from queryable_state.streaming.runtime.operators.operators import (
     Aggregate,
     AggregateKind,
     FieldAggregate,
@@ -32,7 +32,7 @@ from queryable_state.streaming.runtime.operators import (
 from queryable_state.streaming.testing import KeyedOperatorHarness
 from queryable_state.wire.errors import QueryableStateError
 from queryable_state.wire.rows import make_row
-from queryable_state.wire.types import Types, type_info
+from queryable_state.wire.schema.types import Types, type_info
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

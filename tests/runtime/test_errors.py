@@ -21,7 +21,11 @@ from queryable_state.streaming.functions import (
     KeyedProcessFunction,
     UserFunctionError,
 )
-from queryable_state.streaming.runtime.operators import KeyedProcess, Reduce, declared_states
+from queryable_state.streaming.runtime.operators.operators import (
+    KeyedProcess,
+    Reduce,
+    declared_states,
+)
 from queryable_state.streaming.runtime.settings import RuntimeSettings
 from queryable_state.streaming.testing import KeyedOperatorHarness
 from queryable_state.wire.errors import (
@@ -32,7 +36,7 @@ from queryable_state.wire.errors import (
     Reason,
     SerializationError,
 )
-from queryable_state.wire.types import Types
+from queryable_state.wire.schema.types import Types
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,7 +16,7 @@ from queryable_state.streaming.functions import (
     ReduceFunction,
     UserFunctionError,
 )
-from queryable_state.streaming.runtime.operators import (
+from queryable_state.streaming.runtime.operators.operators import (
     KeyedProcess,
     Reduce,
     ReducingSink,

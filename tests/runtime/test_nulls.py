@@ -18,7 +18,7 @@ from queryable_state.streaming.functions import (
     KeyedProcessFunction,
     UserFunctionError,
 )
-from queryable_state.streaming.runtime.operators import Reduce
+from queryable_state.streaming.runtime.operators.operators import Reduce
 from queryable_state.streaming.runtime.settings import RuntimeSettings
 from queryable_state.streaming.testing import KeyedOperatorHarness
 from queryable_state.wire.errors import SerializationError

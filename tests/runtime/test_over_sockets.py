@@ -16,7 +16,7 @@ from queryable_state.streaming.descriptors import (
     ValueStateDescriptor,
 )
 from queryable_state.streaming.functions import AggregateFunction, KeyedProcessFunction
-from queryable_state.streaming.runtime.operators import (
+from queryable_state.streaming.runtime.operators.operators import (
     Aggregate,
     AggregateKind,
     FieldAggregate,
@@ -32,7 +32,7 @@ from queryable_state.wire.errors import (
     RetryLaterError,
     SupersededError,
 )
-from queryable_state.wire.types import Types
+from queryable_state.wire.schema.types import Types
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queryable_state.streaming.runtime.row_check import key_group_of, row_check
-from queryable_state.wire.key_groups import MAX_MAX_PARALLELISM
+from queryable_state.streaming.runtime.columns.row_check import key_group_of, row_check
+from queryable_state.wire.keys.key_groups import MAX_MAX_PARALLELISM
 
 longs = st.integers(min_value=-(1 << 63), max_value=(1 << 63) - 1)
 groups = st.integers(min_value=0, max_value=MAX_MAX_PARALLELISM - 1)

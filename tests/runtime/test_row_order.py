@@ -16,19 +16,19 @@ from hypothesis import strategies as st
 
 from queryable_state.streaming.descriptors import ListStateDescriptor, ReducingStateDescriptor
 from queryable_state.streaming.functions import KeyedProcessFunction
-from queryable_state.streaming.runtime.arrow_types import arrow_type, to_arrow_value
-from queryable_state.streaming.runtime.operators import Reduce
-from queryable_state.streaming.runtime.ordered_rows import in_order
-from queryable_state.streaming.runtime.row_order import (
+from queryable_state.streaming.runtime.columns.arrow_types import arrow_type, to_arrow_value
+from queryable_state.streaming.runtime.columns.row_order import (
     OrderColumn,
     has_order,
     last_rows,
     order_codes,
     sorted_rows,
 )
+from queryable_state.streaming.runtime.operators.operators import Reduce
+from queryable_state.streaming.runtime.operators.ordered_rows import in_order
 from queryable_state.streaming.runtime.spec import OperatorSpec
 from queryable_state.streaming.testing import KeyedOperatorHarness
-from queryable_state.wire.types import Types, type_info
+from queryable_state.wire.schema.types import Types, type_info
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,28 +12,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queryable_state.streaming.descriptors import ValueStateDescriptor
-from queryable_state.streaming.runtime.arrow_types import (
+from queryable_state.streaming.runtime.columns.arrow_types import (
     arrow_type,
     to_arrow_value,
     to_python,
     type_of_arrow,
 )
-from queryable_state.streaming.runtime.operators import LatestValueSink
-from queryable_state.streaming.runtime.settings import RuntimeSettings
-from queryable_state.streaming.runtime.value_columns import (
+from queryable_state.streaming.runtime.columns.value_columns import (
     decode_column,
     decode_rows,
     encode_column,
     encode_rows,
 )
+from queryable_state.streaming.runtime.operators.operators import LatestValueSink
+from queryable_state.streaming.runtime.settings import RuntimeSettings
 from queryable_state.streaming.testing import InMemoryStateBackend, KeyedOperatorHarness
 from queryable_state.wire.errors import (
     InvalidRequestError,
     LimitExceededError,
     SerializationError,
 )
-from queryable_state.wire.types import Field, Kind, TypeInfo, type_info
-from queryable_state.wire.values import ValueCodec
+from queryable_state.wire.schema.types import Field, Kind, TypeInfo, type_info
+from queryable_state.wire.values.value_codec import ValueCodec
 
 
 def latest(value_type: object, input_type: object, key_by: str, **kw: Any) -> KeyedOperatorHarness:

@@ -18,7 +18,7 @@ from queryable_state.streaming.functions import AggregateFunction, KeyedProcessF
 from queryable_state.streaming.runtime.settings import RuntimeSettings
 from queryable_state.streaming.testing import InMemoryStateBackend, KeyedOperatorHarness
 from queryable_state.v1.query_pb2 import ReadKind
-from queryable_state.wire.types import Types
+from queryable_state.wire.schema.types import Types
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,13 +16,13 @@ from queryable_state.internal.v1.checkpoint_pb2 import (
 )
 from queryable_state.server.checkpoint import layout
 from queryable_state.server.checkpoint.canonical import CanonicalWriter
+from queryable_state.server.checkpoint.file_systems.storage import file_checksum
 from queryable_state.server.checkpoint.framing import write_message
-from queryable_state.server.checkpoint.storage import file_checksum
 from queryable_state.server.testing.cluster import declare
 from queryable_state.wire.errors import UnknownKeyOrNamespaceError
-from queryable_state.wire.records import StateCodecs
-from queryable_state.wire.store_keys import record_key
-from queryable_state.wire.values import header_of
+from queryable_state.wire.keys.store_keys import record_key
+from queryable_state.wire.values.records import StateCodecs
+from queryable_state.wire.values.value_codec import header_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ import pytest
 
 from queryable_state.client import QueryableStateClient, Role
 from queryable_state.client.blocking import QueryableStateClient as BlockingClient
-from queryable_state.server.checkpoint.storage import join, storage_of
+from queryable_state.server.checkpoint.file_systems.storage import join, storage_of
 from queryable_state.server.testing.cluster import corrupt
 from queryable_state.v1 import query_pb2, registration_pb2
 from queryable_state.wire.errors import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from queryable_state.server.byte_budget import SHARE_BYTES, ByteBudget
+from queryable_state.server.serving.byte_budget import SHARE_BYTES, ByteBudget
 
 MUCH = 4 * SHARE_BYTES
 

@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 
-from queryable_state.server.loop_watchdog import LoopWatchdog
+from queryable_state.server.process.loop_watchdog import LoopWatchdog
 
 if TYPE_CHECKING:
     import pytest

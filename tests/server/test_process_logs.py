@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from queryable_state.server.log_settings import LogSettings
+from queryable_state.server.process.log_settings import LogSettings
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 PROGRAM = """
 import logging, os, sys
 from pathlib import Path
-from queryable_state.server.process_logs import log_to_file
-from queryable_state.server.log_settings import LogSettings
+from queryable_state.server.process.logs import log_to_file
+from queryable_state.server.process.log_settings import LogSettings
 log_to_file(Path(sys.argv[1]), LogSettings(level="WARNING", file_bytes=2000, files=2))
 log = logging.getLogger("some.logger")
 for number in range(200):

@@ -7,7 +7,7 @@ import sys
 
 PROGRAM = """
 import time
-from queryable_state.server.process_memory import MemoryTrimmer, _rss_bytes
+from queryable_state.server.process.memory import MemoryTrimmer, _rss_bytes
 with MemoryTrimmer():
     before = _rss_bytes()
     # Blocks of glibc's heap; every thousandth stays, and holds the heap's end where it is.

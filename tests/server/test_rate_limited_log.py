@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from queryable_state.server.rate_limited_log import RateLimitedLog
+from queryable_state.server.process.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
     import pytest

@@ -6,7 +6,7 @@ import asyncio
 import time
 from itertools import pairwise
 
-from queryable_state.server.turns import Turns
+from queryable_state.server.serving.large_request_queue import Turns
 
 
 async def test_long_work_is_done_in_order_and_others_run_between() -> None:

@@ -9,9 +9,9 @@ import pytest
 from tests.spark.functions import READINGS
 from tests.spark.waiting import until
 
-from queryable_state.streaming.spark.checkpoint_files import CheckpointFiles
-from queryable_state.streaming.spark.engine import SparkEngine
-from queryable_state.streaming.spark.listener import CommitListener
+from queryable_state.streaming.spark.queries.checkpoint_files import CheckpointFiles
+from queryable_state.streaming.spark.queries.listener import CommitListener
+from queryable_state.streaming.spark.queries.spark_adapter import SparkEngine
 from queryable_state.wire.errors import CorruptDataError, JobError, RetryLaterError
 
 if TYPE_CHECKING:

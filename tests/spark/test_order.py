@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from tests.spark.functions import KeepsSequence
 
 from queryable_state.streaming import ReducingStateDescriptor, Types, ValueStateDescriptor
-from queryable_state.streaming.spark.source_plan import origin_of
+from queryable_state.streaming.spark.queries.source_plan import origin_of
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:

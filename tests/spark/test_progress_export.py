@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql import functions as F
 
-from queryable_state.server.checkpoint.storage import storage_of
-from queryable_state.streaming.spark.file_sink_check import check_sink
-from queryable_state.streaming.spark.progress_export import export_progress
-from queryable_state.streaming.spark.savepoint_seeding import ORIGIN
+from queryable_state.server.checkpoint.file_systems.storage import storage_of
+from queryable_state.streaming.spark.savepoints.file_sink_check import check_sink
+from queryable_state.streaming.spark.savepoints.progress_export import export_progress
+from queryable_state.streaming.spark.savepoints.seeding import ORIGIN
 from queryable_state.streaming.spark.spark_files import SparkFiles
 from queryable_state.wire.errors import CheckpointError
 

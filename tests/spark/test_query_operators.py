@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.spark.functions import COUNTS, READINGS, CountPerKey
 
-from queryable_state.streaming.spark.query_operators import query_operators
+from queryable_state.streaming.spark.queries.query_operators import query_operators
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -6,24 +6,24 @@ from typing import TYPE_CHECKING, Any
 
 from queryable_state.internal.v1 import changes_pb2
 from queryable_state.server.settings import Limits
-from queryable_state.server.state_server.bulk_thread import BulkThread
-from queryable_state.server.state_server.engine import QueryEngine
-from queryable_state.server.state_server.lease import Lease
-from queryable_state.server.state_server.owned_subtask import OwnedSubtask, SubtaskId
-from queryable_state.server.state_server.store_factory import StoreFactory
-from queryable_state.server.state_server.store_table import StoreTable
-from queryable_state.server.storage.overlay import OverlayBuilder
+from queryable_state.server.state_server.base.bulk_thread import BulkThread
+from queryable_state.server.state_server.base.lease import Lease
+from queryable_state.server.state_server.queries.state_reader import QueryEngine
+from queryable_state.server.state_server.stores.owned_subtask import OwnedSubtask, SubtaskId
+from queryable_state.server.state_server.stores.store_factory import StoreFactory
+from queryable_state.server.state_server.stores.store_table import StoreTable
+from queryable_state.server.storage.layered.overlay import OverlayBuilder
 from queryable_state.v1 import query_pb2, registration_pb2
-from queryable_state.wire.key_groups import KeyGroups, subtask_of
-from queryable_state.wire.store_keys import VOID_NAMESPACE, record_key
-from queryable_state.wire.types import Types
-from queryable_state.wire.values import ValueCodec
+from queryable_state.wire.keys.key_groups import KeyGroups, subtask_of
+from queryable_state.wire.keys.store_keys import VOID_NAMESPACE, record_key
+from queryable_state.wire.schema.types import Types
+from queryable_state.wire.values.value_codec import ValueCodec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from queryable_state.server.state_server.parked_queries import ParkedQueries
+    from queryable_state.server.state_server.stores.waiting_queries import ParkedQueries
 
 QUERY_ID = bytes(range(16))
 STATE_ID = 7

@@ -10,8 +10,8 @@ from tests.state_server.owner import MAX_PARALLELISM, STATE_ID, VALUES, Owner
 
 from queryable_state.server.query.scan_query import ScanQuery
 from queryable_state.wire.errors import QueryableStateError
-from queryable_state.wire.key_codec import KeyCodec
-from queryable_state.wire.types import Types
+from queryable_state.wire.keys.key_codec import KeyCodec
+from queryable_state.wire.schema.types import Types
 
 if TYPE_CHECKING:
     from queryable_state.v1 import query_pb2

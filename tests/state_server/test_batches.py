@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from tests.state_server.conftest import Cluster
 
-    from queryable_state.server.coordinator.engine import BatchClocks
+    from queryable_state.server.coordinator.model.engine import BatchClocks
 
 
 @pytest.mark.parametrize("backend", ["heap", "rocksdb"])

@@ -10,8 +10,8 @@ import pytest
 from tests.state_server.conftest import VALUES, until
 
 from queryable_state.internal.v1.changes_pb2 import ChangeBlock
+from queryable_state.server.checkpoint.file_systems.storage import checksum, storage_of
 from queryable_state.server.checkpoint.state_root import StateRoot
-from queryable_state.server.checkpoint.storage import checksum, storage_of
 from queryable_state.server.coordinator import JobConfig
 from queryable_state.server.settings import Limits
 from queryable_state.v1 import query_pb2

@@ -9,19 +9,19 @@ from tests.state_server.owner import STATE_ID, VALUES, key_of
 
 from queryable_state.internal.v1 import changes_pb2
 from queryable_state.server.settings import Limits
-from queryable_state.server.storage.overlay import OverlayBuilder
+from queryable_state.server.storage.layered.overlay import OverlayBuilder
 from queryable_state.v1 import query_pb2, registration_pb2
 from queryable_state.wire.errors import Reason
-from queryable_state.wire.key_codec import KeyCodec
-from queryable_state.wire.store_keys import (
+from queryable_state.wire.keys.key_codec import KeyCodec
+from queryable_state.wire.keys.store_keys import (
     ACCUMULATOR_ELEMENT,
     VOID_NAMESPACE,
     list_element,
     record_key,
     window_namespace,
 )
-from queryable_state.wire.types import Types
-from queryable_state.wire.values import ValueCodec
+from queryable_state.wire.schema.types import Types
+from queryable_state.wire.values.value_codec import ValueCodec
 
 if TYPE_CHECKING:
     from tests.state_server.owner import Owner

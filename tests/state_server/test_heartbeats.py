@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 
-from queryable_state.server.state_server.lease import Lease
+from queryable_state.server.state_server.base.lease import Lease
 from queryable_state.server.testing.cluster import InProcessCluster, declare
 
 if TYPE_CHECKING:

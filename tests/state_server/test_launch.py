@@ -20,11 +20,14 @@ import grpc
 import psutil
 import pytest
 
-from queryable_state.server.log_settings import LogSettings
+from queryable_state.server.process.log_settings import LogSettings
 from queryable_state.server.settings import CoordinatorSettings, StateServerSettings
+from queryable_state.server.state_server.base.parent_process import start_ticks
+from queryable_state.server.state_server.base.server_directory import (
+    ServerAddresses,
+    ServerDirectory,
+)
 from queryable_state.server.state_server.launch import ensure_server
-from queryable_state.server.state_server.server_directory import ServerAddresses, ServerDirectory
-from queryable_state.server.state_server.watched_process import start_ticks
 from queryable_state.server.testing import InProcessCoordinator, in_process_coordinator
 from queryable_state.v1 import query_pb2, query_pb2_grpc
 from queryable_state.wire.errors import InvalidRequestError, RetryLaterError

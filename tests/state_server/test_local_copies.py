@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from queryable_state.server.checkpoint.storage import checksum
-from queryable_state.server.state_server.local_copies import LocalCopies
-from queryable_state.server.state_server.server_directory import ServerDirectory
+from queryable_state.server.checkpoint.file_systems.storage import checksum
+from queryable_state.server.state_server.base.local_copies import LocalCopies
+from queryable_state.server.state_server.base.server_directory import ServerDirectory
 from queryable_state.server.testing.cluster import corrupt
 
 if TYPE_CHECKING:

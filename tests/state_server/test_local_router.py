@@ -16,9 +16,9 @@ from queryable_state.server.query.scan_query import ScanQuery
 from queryable_state.server.testing.cluster import InProcessCluster, declare
 from queryable_state.v1 import query_pb2, registration_pb2
 from queryable_state.wire.errors import Reason
-from queryable_state.wire.key_codec import KeyCodec
+from queryable_state.wire.keys.key_codec import KeyCodec
 from queryable_state.wire.located_state import LocatedState
-from queryable_state.wire.types import Types
+from queryable_state.wire.schema.types import Types
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

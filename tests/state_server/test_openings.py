@@ -9,11 +9,11 @@ import pytest
 from tests.state_server.conftest import until
 
 from queryable_state.server.coordinator import JobConfig
-from queryable_state.server.state_server.job_stores import JobStores
-from queryable_state.server.state_server.owned_subtask import OwnedSubtask, SubtaskId
-from queryable_state.server.storage.heap import HeapStateStore
+from queryable_state.server.state_server.stores.job_stores import JobStores
+from queryable_state.server.state_server.stores.owned_subtask import OwnedSubtask, SubtaskId
+from queryable_state.server.storage.heap.store import HeapStateStore
 from queryable_state.wire.errors import PlacementError, Reason
-from queryable_state.wire.types import Types
+from queryable_state.wire.schema.types import Types
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from queryable_state.internal.v1 import backend_pb2
 from queryable_state.server.coordinator import JobConfig
-from queryable_state.server.state_server.operator_lists import OperatorLists, parallelism_of
+from queryable_state.server.state_server.restore.operator_lists import OperatorLists, parallelism_of
 from queryable_state.v1 import registration_pb2
 from queryable_state.wire.changes import BlockSums, ChangeBlockBuilder
-from queryable_state.wire.key_groups import key_group_range
+from queryable_state.wire.keys.key_groups import key_group_range
 
 if TYPE_CHECKING:
     from tests.state_server.conftest import Cluster, Job

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.state_server.owner import VALUES, key_of
 
-from queryable_state.server.state_server.parked_queries import ParkedQueries
+from queryable_state.server.state_server.stores.waiting_queries import ParkedQueries
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import Reason
 

@@ -12,8 +12,8 @@ import grpc.aio
 import pytest
 
 from queryable_state.server.grpc_core import GrpcServer
-from queryable_state.server.ports import EXCLUSIVE_PORT_OPTION, PortSpec, bind
-from queryable_state.server.query_server import public_options
+from queryable_state.server.serving.ports import EXCLUSIVE_PORT_OPTION, PortSpec, bind
+from queryable_state.server.serving.query_server import public_options
 from queryable_state.server.settings import (
     COORDINATOR_PORTS,
     PROXY_PORTS,

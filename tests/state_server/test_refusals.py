@@ -12,7 +12,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from queryable_state.internal.v1 import backend_pb2, coordinator_pb2
-from queryable_state.server.coordinator_link import CoordinatorLink
+from queryable_state.server.coordinator_client import CoordinatorLink
 from queryable_state.server.settings import Limits
 from queryable_state.v1 import query_pb2, query_pb2_grpc
 from queryable_state.wire.changes import BlockSums, ChangeBlockBuilder
@@ -25,8 +25,8 @@ from queryable_state.wire.errors import (
     RetryLaterError,
     SupersededError,
 )
-from queryable_state.wire.key_groups import KeyGroups
-from queryable_state.wire.types import Types
+from queryable_state.wire.keys.key_groups import KeyGroups
+from queryable_state.wire.schema.types import Types
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

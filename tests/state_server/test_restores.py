@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from queryable_state.server.coordinator import JobConfig
-from queryable_state.server.storage.heap import HeapStateStore
-from queryable_state.server.storage.rocksdb import RocksDBStateStore
+from queryable_state.server.storage.heap.store import HeapStateStore
+from queryable_state.server.storage.rocksdb.store import RocksDBStateStore
 from queryable_state.server.testing.cluster import InProcessCluster, corrupt, declare
 from queryable_state.wire.errors import CheckpointError
-from queryable_state.wire.records import StateCodecs
-from queryable_state.wire.store_keys import VOID_NAMESPACE, record_key
+from queryable_state.wire.keys.store_keys import VOID_NAMESPACE, record_key
+from queryable_state.wire.values.records import StateCodecs
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ import pytest
 from tests.state_server.owner import MAX_PARALLELISM, PARALLELISM, Owner, key_of
 from tests.state_server.scans import ALL, CODEC, messages, refusal, scan_query, scanned, stored
 
-from queryable_state.server.storage.layered import LayeredStore
+from queryable_state.server.storage.layered.store import LayeredStore
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import (
     InvalidRequestError,

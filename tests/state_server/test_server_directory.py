@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from queryable_state.server.state_server.server_directory import ServerAddresses, ServerDirectory
-from queryable_state.server.state_server.watched_process import WatchedProcess, start_ticks
+from queryable_state.server.state_server.base.parent_process import WatchedProcess, start_ticks
+from queryable_state.server.state_server.base.server_directory import (
+    ServerAddresses,
+    ServerDirectory,
+)
 from queryable_state.wire.errors import CorruptDataError, InvalidRequestError, RetryLaterError
 
 if TYPE_CHECKING:
@@ -24,7 +27,7 @@ ADDRESSES = ServerAddresses(server_id="s", pid=1, query="h:1", proxy="h:2", back
 HOLDER = """
 import sys
 from pathlib import Path
-from queryable_state.server.state_server.server_directory import ServerDirectory
+from queryable_state.server.state_server.base.server_directory import ServerDirectory
 with ServerDirectory(Path(sys.argv[1])).holding():
     print("held", flush=True)
     sys.stdin.read()

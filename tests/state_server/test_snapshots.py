@@ -12,10 +12,10 @@ from tests.state_server.conftest import DEADLINE_S, PARALLELISM, VALUES, until
 
 from queryable_state.internal.v1 import backend_pb2, backend_pb2_grpc, checkpoint_pb2
 from queryable_state.server.checkpoint.canonical import read_canonical
-from queryable_state.server.checkpoint.storage import checksum
+from queryable_state.server.checkpoint.file_systems.storage import checksum
 from queryable_state.server.coordinator import JobConfig
-from queryable_state.server.coordinator_link import secret_metadata
-from queryable_state.server.storage.canonical_cut import CanonicalCut
+from queryable_state.server.coordinator_client import secret_metadata
+from queryable_state.server.storage.layered.canonical_snapshot import CanonicalCut
 from queryable_state.wire.errors import (
     LimitExceededError,
     PlacementError,

@@ -24,7 +24,7 @@ from queryable_state.server.settings import Limits
 from queryable_state.server.storage.base import prefix_end
 from queryable_state.v1 import registration_pb2
 from queryable_state.wire.errors import Reason
-from queryable_state.wire.store_keys import (
+from queryable_state.wire.keys.store_keys import (
     ACCUMULATOR_ELEMENT,
     VOID_NAMESPACE,
     list_element,

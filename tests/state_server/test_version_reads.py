@@ -10,7 +10,7 @@ from tests.state_server.owner import PARALLELISM, VALUES, key_of
 
 from queryable_state.v1 import query_pb2, registration_pb2
 from queryable_state.wire.errors import Reason
-from queryable_state.wire.store_keys import VOID_NAMESPACE
+from queryable_state.wire.keys.store_keys import VOID_NAMESPACE
 
 if TYPE_CHECKING:
     from tests.state_server.owner import Owner

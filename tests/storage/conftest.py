@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Protocol
 import pytest
 
 from queryable_state.internal.v1.changes_pb2 import ChangeBlock
-from queryable_state.server.storage.heap import HeapStateStore
-from queryable_state.server.storage.overlay import Overlay, OverlayBuilder
-from queryable_state.server.storage.rocksdb import RocksDBStateStore
-from queryable_state.server.storage.rocksdb_settings import RocksDBSettings
+from queryable_state.server.storage.heap.store import HeapStateStore
+from queryable_state.server.storage.layered.overlay import Overlay, OverlayBuilder
+from queryable_state.server.storage.rocksdb.settings import RocksDBSettings
+from queryable_state.server.storage.rocksdb.store import RocksDBStateStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

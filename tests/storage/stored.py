@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 from queryable_state.internal.v1.checkpoint_pb2 import SnapshotFormat
 from queryable_state.server.checkpoint.canonical import CanonicalWriter, read_canonical
-from queryable_state.server.storage.heap import HeapStateStore
-from queryable_state.server.storage.rocksdb import RocksDBStateStore
-from queryable_state.server.storage.rocksdb_files import read_rocksdb_files
-from queryable_state.server.storage.rocksdb_settings import RocksDBSettings
+from queryable_state.server.storage.heap.store import HeapStateStore
+from queryable_state.server.storage.rocksdb.files import read_rocksdb_files
+from queryable_state.server.storage.rocksdb.settings import RocksDBSettings
+from queryable_state.server.storage.rocksdb.store import RocksDBStateStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from queryable_state.server.storage.cut import StoreCut
+    from queryable_state.server.storage.snapshot import StoreCut
     from queryable_state.server.storage.store import StateStore
 
 SMALL = RocksDBSettings(block_cache_bytes=1 << 20, write_buffer_bytes=1 << 16)

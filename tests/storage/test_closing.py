@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from queryable_state.server.storage.rocksdb import RocksDBStateStore
-from queryable_state.server.storage.rocksdb_files import read_rocksdb_files
+from queryable_state.server.storage.rocksdb.files import read_rocksdb_files
+from queryable_state.server.storage.rocksdb.store import RocksDBStateStore
 from queryable_state.wire.errors import (
     CorruptDataError,
     InternalError,

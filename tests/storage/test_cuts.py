@@ -10,7 +10,7 @@ import pytest
 from tests.storage.stored import new_store
 
 from queryable_state.internal.v1.checkpoint_pb2 import SnapshotFormat
-from queryable_state.server.storage.heap import HeapStateStore
+from queryable_state.server.storage.heap.store import HeapStateStore
 from queryable_state.wire.errors import (
     InternalError,
     Reason,

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queryable_state.internal.v1.changes_pb2 import ChangeBlock
+from queryable_state.server.storage.layered.overlay import Overlay, OverlayBuilder
 from queryable_state.server.storage.operator_states import redistributed
-from queryable_state.server.storage.overlay import Overlay, OverlayBuilder
 from queryable_state.v1.registration_pb2 import StateKind
 from queryable_state.wire.errors import (
     InvalidRequestError,

@@ -21,8 +21,8 @@ from tests.storage.stored import (
     store_cut,
 )
 
-from queryable_state.server.storage.overlay import OverlayBuilder
-from queryable_state.server.storage.rocksdb import RocksDBStateStore
+from queryable_state.server.storage.layered.overlay import OverlayBuilder
+from queryable_state.server.storage.rocksdb.store import RocksDBStateStore
 from queryable_state.wire.errors import CorruptDataError, UnknownStateError
 
 GROUPS = 6

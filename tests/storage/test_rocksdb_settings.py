@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from queryable_state.server.storage.predefined_options import (
+from queryable_state.server.storage.rocksdb.predefined_options import (
     DEFAULT,
     FLASH_SSD_OPTIMIZED,
     PREDEFINED_OPTIONS,
     SPINNING_DISK_OPTIMIZED,
     SPINNING_DISK_OPTIMIZED_HIGH_MEM,
 )
-from queryable_state.server.storage.rocksdb import RocksDBStateStore
-from queryable_state.server.storage.rocksdb_settings import RocksDBSettings
+from queryable_state.server.storage.rocksdb.settings import RocksDBSettings
+from queryable_state.server.storage.rocksdb.store import RocksDBStateStore
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -118,8 +118,8 @@ def test_settings_are_checked_without_rocksdict() -> None:
     """A driver checks them before any server is there."""
     script = (
         "import sys\n"
-        "import queryable_state.server.storage.predefined_options\n"
-        "import queryable_state.server.storage.rocksdb_settings\n"
+        "import queryable_state.server.storage.rocksdb.predefined_options\n"
+        "import queryable_state.server.storage.rocksdb.settings\n"
         "sys.exit('rocksdict' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

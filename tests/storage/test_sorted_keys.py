@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queryable_state.server.storage.sorted_keys import SortedKeys
+from queryable_state.server.storage.heap.sorted_keys import SortedKeys
 
 _KEYS = st.binary(max_size=2)
 

@@ -16,12 +16,14 @@ from tests.storage.model import STATES, Batch, Contents
 from tests.storage.store_machine import ALL_STATES, StoreMachine
 from tests.storage.stored import BACKENDS, Stored, restore_whole, store_cut
 
-from queryable_state.server.storage import folding, layers, rocksdb_files
+from queryable_state.server.storage.layered import compaction as folding
+from queryable_state.server.storage.layered import layers
+from queryable_state.server.storage.rocksdb import files as rocksdb_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from queryable_state.server.storage.cut import StoreCut
+    from queryable_state.server.storage.snapshot import StoreCut
 
 
 @dataclass

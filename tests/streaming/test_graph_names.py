@@ -8,10 +8,10 @@ import pytest
 
 from queryable_state.streaming.descriptors import ValueStateDescriptor
 from queryable_state.streaming.functions import KeyedProcessFunction
-from queryable_state.streaming.graph import JobGraph, OperatorNode, SourceNode
-from queryable_state.streaming.runtime.operators import KeyedProcess, LatestValueSink
+from queryable_state.streaming.jobs.graph import JobGraph, OperatorNode, SourceNode
+from queryable_state.streaming.runtime.operators.operators import KeyedProcess, LatestValueSink
 from queryable_state.wire.errors import JobError, Reason
-from queryable_state.wire.types import Types
+from queryable_state.wire.schema.types import Types
 
 if TYPE_CHECKING:
     from queryable_state.streaming.elements import Columns

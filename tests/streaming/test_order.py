@@ -9,18 +9,18 @@ from pyspark.sql.types import StructField, StructType, TimestampType
 
 from queryable_state.streaming.descriptors import ReducingStateDescriptor, ValueStateDescriptor
 from queryable_state.streaming.elements import Columns
-from queryable_state.streaming.graph import OperatorNode, SourceNode
+from queryable_state.streaming.jobs.graph import OperatorNode, SourceNode
 from queryable_state.streaming.keys import KeySelector
 from queryable_state.streaming.order_checks import order_warning
 from queryable_state.streaming.ordering import EVENT_TIME, order_columns
 from queryable_state.streaming.origin import Grouping, Origin
-from queryable_state.streaming.runtime.operators import LatestValueSink, ReducingSink
+from queryable_state.streaming.runtime.operators.operators import LatestValueSink, ReducingSink
 from queryable_state.wire.errors import InvalidRequestError
-from queryable_state.wire.types import Types, type_info
+from queryable_state.wire.schema.types import Types, type_info
 
 if TYPE_CHECKING:
-    from queryable_state.streaming.graph import StreamNode
-    from queryable_state.streaming.runtime.operators import Operator
+    from queryable_state.streaming.jobs.graph import StreamNode
+    from queryable_state.streaming.runtime.operators.operators import Operator
 
 ROW = type_info(
     "sensor STRING, ts TIMESTAMP, seq INT, window STRUCT<start: TIMESTAMP, end: TIMESTAMP>, "

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from queryable_state.streaming import EnvironmentSettings, RestartStrategies
-from queryable_state.streaming.restart_strategy import Failure, RestartDecision
+from queryable_state.streaming.config.restart_strategy import Failure, RestartDecision
 from queryable_state.wire.errors import (
     CheckpointError,
     InvalidRequestError,

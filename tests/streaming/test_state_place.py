@@ -16,16 +16,16 @@ from queryable_state.streaming import (
     PredefinedOptions,
     RocksDBStateBackend,
 )
-from queryable_state.streaming.job_configuration import backend_of, config_id, job_config
-from queryable_state.streaming.state_place import place_of
+from queryable_state.streaming.config.job_configuration import backend_of, config_id, job_config
+from queryable_state.streaming.config.state_paths import place_of
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from queryable_state.server.coordinator.job_config import JobConfig
+    from queryable_state.server.coordinator.model.job_config import JobConfig
     from queryable_state.streaming import StateBackend
-    from queryable_state.streaming.state_place import StatePlace
+    from queryable_state.streaming.config.state_paths import StatePlace
 
 FACTORIES = "tests.streaming.backend_factories"
 

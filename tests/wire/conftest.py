@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from queryable_state.wire.pickled import PickledValue
 from queryable_state.wire.rows import make_row
-from queryable_state.wire.types import Field, Kind, TypeInfo
+from queryable_state.wire.schema.types import Field, Kind, TypeInfo
+from queryable_state.wire.values.pickled import PickledValue
 
 _EXACT = Context(prec=80)
 _ZONE: timezone = UTC

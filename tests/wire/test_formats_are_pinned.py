@@ -16,18 +16,18 @@ import pytest
 from queryable_state.internal.v1.changes_pb2 import TimerChange
 from queryable_state.wire.changelog import read_changelog, write_changelog
 from queryable_state.wire.changes import ChangeBlockBuilder, Token
-from queryable_state.wire.key_codec import KeyCodec
-from queryable_state.wire.key_groups import KeyGroups
-from queryable_state.wire.pickled import PickledValue
-from queryable_state.wire.store_keys import (
+from queryable_state.wire.keys.key_codec import KeyCodec
+from queryable_state.wire.keys.key_groups import KeyGroups
+from queryable_state.wire.keys.store_keys import (
     ACCUMULATOR_ELEMENT,
     RESULT_ELEMENT,
     VOID_NAMESPACE,
     list_element,
     window_namespace,
 )
-from queryable_state.wire.types import TypeInfo, type_info
-from queryable_state.wire.values import ValueCodec, header_of, read_header
+from queryable_state.wire.schema.types import TypeInfo, type_info
+from queryable_state.wire.values.pickled import PickledValue
+from queryable_state.wire.values.value_codec import ValueCodec, header_of, read_header
 
 FIXTURES = Path(__file__).parent / "fixtures"
 

@@ -18,12 +18,12 @@ from queryable_state.wire.changelog import read_changelog, write_changelog
 from queryable_state.wire.changes import read_block
 from queryable_state.wire.errors import CorruptDataError, QueryableStateError
 from queryable_state.wire.json_text import key_from_json
-from queryable_state.wire.key_codec import KeyCodec
-from queryable_state.wire.key_groups import KeyGroups
+from queryable_state.wire.keys.key_codec import KeyCodec
+from queryable_state.wire.keys.key_groups import KeyGroups
+from queryable_state.wire.keys.store_keys import chunk_of, record_key, split_record_key, window_of
+from queryable_state.wire.schema.types import TypeInfo, type_info
 from queryable_state.wire.state_json import StateJson
-from queryable_state.wire.store_keys import chunk_of, record_key, split_record_key, window_of
-from queryable_state.wire.types import TypeInfo, type_info
-from queryable_state.wire.values import ValueCodec, is_expired, read_header
+from queryable_state.wire.values.value_codec import ValueCodec, is_expired, read_header
 
 if TYPE_CHECKING:
     from tests.wire.conftest import Wire

@@ -15,12 +15,12 @@ from queryable_state.v1 import query_pb2
 from queryable_state.v1.registration_pb2 import SchemaVersion, StateKind, StateRegistration
 from queryable_state.wire.errors import CorruptDataError, InvalidRequestError, KeyTypeError
 from queryable_state.wire.json_text import key_from_json, to_jsonable
-from queryable_state.wire.key_codec import KeyCodec
-from queryable_state.wire.pickled import PickledValue
-from queryable_state.wire.records import StateCodecs
+from queryable_state.wire.keys.key_codec import KeyCodec
+from queryable_state.wire.schema.types import Types, type_info
 from queryable_state.wire.state_json import StateJson
-from queryable_state.wire.types import Types, type_info
-from queryable_state.wire.values import ValueCodec
+from queryable_state.wire.values.pickled import PickledValue
+from queryable_state.wire.values.records import StateCodecs
+from queryable_state.wire.values.value_codec import ValueCodec
 
 if TYPE_CHECKING:
     from tests.wire.conftest import Wire

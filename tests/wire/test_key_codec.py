@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queryable_state.wire.errors import CorruptDataError, KeyTypeError
-from queryable_state.wire.key_codec import KeyCodec
-from queryable_state.wire.types import Types, type_info
+from queryable_state.wire.keys.key_codec import KeyCodec
+from queryable_state.wire.schema.types import Types, type_info
 
 if TYPE_CHECKING:
     from tests.wire.conftest import Wire

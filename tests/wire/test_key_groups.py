@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queryable_state.wire.errors import CorruptDataError, InvalidRequestError, KeyTypeError
-from queryable_state.wire.key_groups import KeyGroups, key_group_range, subtask_of
-from queryable_state.wire.types import Types, type_info
+from queryable_state.wire.keys.key_groups import KeyGroups, key_group_range, subtask_of
+from queryable_state.wire.schema.types import Types, type_info
 
 
 @given(st.integers(1, 32767).flatmap(lambda m: st.tuples(st.just(m), st.integers(1, min(m, 64)))))

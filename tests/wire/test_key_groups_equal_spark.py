@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from queryable_state.wire.key_groups import KeyGroups
-from queryable_state.wire.types import Types, type_info
+from queryable_state.wire.keys.key_groups import KeyGroups
+from queryable_state.wire.schema.types import Types, type_info
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

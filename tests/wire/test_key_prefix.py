@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tests.wire.conftest import values_of
 
 from queryable_state.wire.errors import InvalidRequestError, KeyTypeError, Reason
-from queryable_state.wire.key_codec import KeyCodec
-from queryable_state.wire.key_prefix import key_prefix, key_prefix_from_json
-from queryable_state.wire.types import Field, Kind, TypeInfo, Types
+from queryable_state.wire.keys.key_codec import KeyCodec
+from queryable_state.wire.keys.key_prefix import key_prefix, key_prefix_from_json
+from queryable_state.wire.schema.types import Field, Kind, TypeInfo, Types
 
 if TYPE_CHECKING:
     from tests.wire.conftest import Wire

@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queryable_state.wire.errors import CorruptDataError, SerializationError
-from queryable_state.wire.list_elements import ElementCodec
-from queryable_state.wire.normal_form import is_mutable, normaliser
 from queryable_state.wire.rows import make_row
-from queryable_state.wire.type_model import Kind, TypeInfo
-from queryable_state.wire.types import Types, type_info
-from queryable_state.wire.values import ValueCodec
+from queryable_state.wire.schema.type_model import Kind, TypeInfo
+from queryable_state.wire.schema.types import Types, type_info
+from queryable_state.wire.values.list_elements import ElementCodec
+from queryable_state.wire.values.normal_form import is_mutable, normaliser
+from queryable_state.wire.values.value_codec import ValueCodec
 
 if TYPE_CHECKING:
     from tests.wire.conftest import Wire

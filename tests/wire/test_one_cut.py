@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queryable_state.v1 import query_pb2
+from queryable_state.wire.consistent_snapshot import begins_anew, check_cut, cut_of
 from queryable_state.wire.errors import InvalidRequestError, PlacementError, VersionGoneError
-from queryable_state.wire.one_cut import begins_anew, check_cut, cut_of
 
 
 @settings(deadline=None)

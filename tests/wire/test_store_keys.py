@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queryable_state.wire.errors import CorruptDataError, InvalidRequestError
-from queryable_state.wire.key_codec import KeyCodec
-from queryable_state.wire.key_groups import KeyGroups
-from queryable_state.wire.store_keys import (
+from queryable_state.wire.keys.key_codec import KeyCodec
+from queryable_state.wire.keys.key_groups import KeyGroups
+from queryable_state.wire.keys.store_keys import (
     ACCUMULATOR_ELEMENT,
     VOID_NAMESPACE,
     chunk_of,
@@ -21,7 +21,7 @@ from queryable_state.wire.store_keys import (
     window_namespace,
     window_of,
 )
-from queryable_state.wire.types import Types
+from queryable_state.wire.schema.types import Types
 
 if TYPE_CHECKING:
     from tests.wire.conftest import Wire

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from queryable_state.v1 import types_pb2
 from queryable_state.wire.errors import InvalidRequestError, Reason
-from queryable_state.wire.types import Field, Kind, TypeInfo, Types, type_info
+from queryable_state.wire.schema.types import Field, Kind, TypeInfo, Types, type_info
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,8 +16,8 @@ from queryable_state.wire.errors import (
     JobError,
     SerializationError,
 )
-from queryable_state.wire.types import Types, type_info
-from queryable_state.wire.values import (
+from queryable_state.wire.schema.types import Types, type_info
+from queryable_state.wire.values.value_codec import (
     PickledValue,
     Row,
     ValueCodec,
@@ -29,7 +29,7 @@ from queryable_state.wire.values import (
 if TYPE_CHECKING:
     from tests.wire.conftest import Wire
 
-    from queryable_state.wire.type_model import TypeInfo
+    from queryable_state.wire.schema.type_model import TypeInfo
 
 # A busy machine stalls: a slow example is no failure.
 PROPERTY = settings(deadline=None, max_examples=80)

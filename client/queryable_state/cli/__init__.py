@@ -13,7 +13,16 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from queryable_state.cli import completion, explain, get, jobs, mget, scan, server_commands, states
+from queryable_state.cli.commands import (
+    completion,
+    explain,
+    get,
+    jobs,
+    mget,
+    scan,
+    server_commands,
+    states,
+)
 from queryable_state.cli.exit_codes import INTERRUPTED, NOT_THERE, PIPE_CLOSED, REFUSED
 from queryable_state.wire.errors import QueryableStateError, UnknownKeyOrNamespaceError
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from queryable_state.wire.errors import InvalidRequestError
-from queryable_state.wire.store_keys import window_namespace
+from queryable_state.wire.keys.store_keys import window_namespace
 
 if TYPE_CHECKING:
     import argparse

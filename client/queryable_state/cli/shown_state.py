@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from queryable_state.cli.tables import cell
 from queryable_state.client import ListState, MapEntry, MapState, ValueState
 from queryable_state.wire.json_text import to_jsonable
-from queryable_state.wire.type_model import Kind, TypeInfo, given
+from queryable_state.wire.schema.type_model import Kind, TypeInfo, given
 
 if TYPE_CHECKING:
     from queryable_state.client import KvState, StateInfo

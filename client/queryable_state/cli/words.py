@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.wire.json_text import key_from_json
-from queryable_state.wire.type_model import Kind, TypeInfo
+from queryable_state.wire.schema.type_model import Kind, TypeInfo
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -2,17 +2,16 @@
 
 from queryable_state.client._arguments import ReadOptions
 from queryable_state.client._client import QueryableStateClient
-from queryable_state.client._connection_info import ConnectionInfo
 from queryable_state.client._consistency import Consistency
-from queryable_state.client._elements import MapEntry, Presence, Size
 from queryable_state.client._errors import ClientClosedError
-from queryable_state.client._explanation import ExplainStep, Explanation
-from queryable_state.client._info import ReadInfo, Role
-from queryable_state.client._listing import JobInfo, StateInfo
-from queryable_state.client._measure import StateMeasure, StatePart
-from queryable_state.client._multi_get import KeyResult, KeyStatus, MultiGet
-from queryable_state.client._scan import Scan
-from queryable_state.client._state import (
+from queryable_state.client._reading.connection_info import ConnectionInfo
+from queryable_state.client._reading.elements import MapEntry, Presence, Size
+from queryable_state.client._reading.explanation import ExplainStep, Explanation
+from queryable_state.client._reading.info import ReadInfo, Role
+from queryable_state.client._reading.listing import JobInfo, StateInfo
+from queryable_state.client._reading.multi_get import KeyResult, KeyStatus, MultiGet
+from queryable_state.client._reading.size_estimate import StateMeasure, StatePart
+from queryable_state.client._reading.states import (
     AggregatingState,
     KvState,
     ListState,
@@ -20,6 +19,7 @@ from queryable_state.client._state import (
     ReducingState,
     ValueState,
 )
+from queryable_state.client._scans.scan import Scan
 from queryable_state.wire.errors import (
     AmbiguousJobError,
     AuthenticationError,
@@ -40,8 +40,8 @@ from queryable_state.wire.errors import (
     UnknownStateError,
     VersionGoneError,
 )
-from queryable_state.wire.types import TypeInfo, Types
-from queryable_state.wire.values import PickledValue, Row
+from queryable_state.wire.schema.types import TypeInfo, Types
+from queryable_state.wire.values.value_codec import PickledValue, Row
 
 __all__ = [
     "AggregatingState",

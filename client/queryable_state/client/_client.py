@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 from queryable_state.client._arguments import Job, ReadOptions, check_name, job_text
 from queryable_state.client._client_base import DEFAULT_PORT, DEFAULT_TIMEOUT_S
-from queryable_state.client._explain import ExplainedLookup
-from queryable_state.client._listing import JobInfo, StateInfo
 from queryable_state.client._lookups import KeyLookups
-from queryable_state.client._measure import StateMeasure
-from queryable_state.client._scan import Scan
-from queryable_state.client._scan_range import ALL, ScanRange
+from queryable_state.client._reading.listing import JobInfo, StateInfo
+from queryable_state.client._reading.size_estimate import StateMeasure
+from queryable_state.client._routing.explain import ExplainedLookup
+from queryable_state.client._scans.scan import Scan
+from queryable_state.client._scans.scan_range import ALL, ScanRange
 from queryable_state.v1 import query_pb2
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from queryable_state.client._connection_info import ConnectionInfo
-    from queryable_state.client._explanation import Explanation
+    from queryable_state.client._reading.connection_info import ConnectionInfo
+    from queryable_state.client._reading.explanation import Explanation
 
 __all__ = ["DEFAULT_PORT", "DEFAULT_TIMEOUT_S", "QueryableStateClient"]
 

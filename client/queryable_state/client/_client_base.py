@@ -18,11 +18,11 @@ from queryable_state.client._arguments import (
     running_loop,
 )
 from queryable_state.client._consistency import Consistency, checked_consistency
-from queryable_state.client._dispatcher import Dispatcher
 from queryable_state.client._errors import ClientClosedError
 from queryable_state.client._expectation import Expectation
-from queryable_state.client._lane import Lane, QueryOptions
-from queryable_state.client._question import VALUE, Question
+from queryable_state.client._reading.operation import VALUE, Question
+from queryable_state.client._routing.dispatcher import Dispatcher
+from queryable_state.client._routing.key_batcher import Lane, QueryOptions
 from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from queryable_state.wire.errors import (
     InvalidRequestError,
     KeyTypeError,
 )
-from queryable_state.wire.types import TypeInfo, type_info
+from queryable_state.wire.schema.types import TypeInfo, type_info
 
 if TYPE_CHECKING:
     from queryable_state.wire.located_state import LocatedState

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from queryable_state.client._client_base import ClientBase
-from queryable_state.client._collection import Collection
 from queryable_state.client._errors import afresh
-from queryable_state.client._gathering import gather, raise_if_refused
-from queryable_state.client._multi_get import MultiGet
-from queryable_state.client._one_cut import read_one_cut
-from queryable_state.client._outcomes import OutcomeWaiters
-from queryable_state.client._question import ENTRY, ENTRY_EXISTS, EXISTS, SIZE
-from queryable_state.client._state import KvState
+from queryable_state.client._reading.collection import Collection
+from queryable_state.client._reading.gathering import gather, raise_if_refused
+from queryable_state.client._reading.multi_get import MultiGet
+from queryable_state.client._reading.operation import ENTRY, ENTRY_EXISTS, EXISTS, SIZE
+from queryable_state.client._reading.outcomes import OutcomeWaiters
+from queryable_state.client._reading.states import KvState
+from queryable_state.client._routing.snapshot_read import read_one_cut
+from queryable_state.wire.consistent_snapshot import check_cut
 from queryable_state.wire.errors import QueryableStateError
-from queryable_state.wire.one_cut import check_cut
 
 if TYPE_CHECKING:
     import asyncio
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from queryable_state.client._arguments import Job, ReadOptions
-    from queryable_state.client._elements import MapEntry, Presence, Size
-    from queryable_state.client._gathering import Gathering
-    from queryable_state.client._lane import Lane
-    from queryable_state.client._question import Question
+    from queryable_state.client._reading.elements import MapEntry, Presence, Size
+    from queryable_state.client._reading.gathering import Gathering
+    from queryable_state.client._reading.operation import Question
+    from queryable_state.client._routing.key_batcher import Lane
 
 _Result = TypeVar("_Result")
 

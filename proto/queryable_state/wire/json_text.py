@@ -17,7 +17,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from queryable_state.wire.errors import InvalidRequestError, KeyTypeError, shown
-from queryable_state.wire.type_model import Kind, TypeInfo, given
+from queryable_state.wire.schema.type_model import Kind, TypeInfo, given
 
 _BRIEF = 5
 _INTEGERS = (Kind.BYTE, Kind.SHORT, Kind.INT, Kind.LONG)

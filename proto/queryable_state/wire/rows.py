@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, SupportsIndex, overload
 
-from queryable_state.wire.type_model import Kind, TypeInfo
+from queryable_state.wire.schema.type_model import Kind, TypeInfo
 
 if TYPE_CHECKING:
     from queryable_state.wire.errors import QueryableStateError

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import InvalidRequestError, Reason
 from queryable_state.wire.json_text import key_from_json, to_jsonable
-from queryable_state.wire.key_prefix import key_prefix_from_json
-from queryable_state.wire.records import StateCodecs, StateKind
-from queryable_state.wire.type_model import Kind, TypeInfo
+from queryable_state.wire.keys.key_prefix import key_prefix_from_json
+from queryable_state.wire.schema.type_model import Kind, TypeInfo
+from queryable_state.wire.values.records import StateCodecs, StateKind
 
 if TYPE_CHECKING:
     from queryable_state.v1 import registration_pb2

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from queryable_state.server.log_settings import LogSettings
+from queryable_state.server.process.log_settings import LogSettings
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import InvalidRequestError
 

@@ -4,10 +4,25 @@ A program makes a `StreamExecutionEnvironment`, keys a stream and processes it; 
 descriptor's `set_queryable` opens a state to `queryable_state.client`.
 """
 
-from queryable_state.streaming.checkpoint_config import (
+from queryable_state.streaming.config.checkpoint_config import (
     CheckpointConfig,
     CheckpointingMode,
     ExternalizedCheckpointCleanup,
+)
+from queryable_state.streaming.config.restart_strategy import (
+    RestartStrategies,
+    RestartStrategyConfiguration,
+)
+from queryable_state.streaming.config.rocksdb_state_backend import (
+    PredefinedOptions,
+    RocksDBStateBackend,
+)
+from queryable_state.streaming.config.settings import EnvironmentSettings
+from queryable_state.streaming.config.state_backend import (
+    CustomStateBackend,
+    FsStateBackend,
+    MemoryStateBackend,
+    StateBackend,
 )
 from queryable_state.streaming.datastream import (
     DataStream,
@@ -30,14 +45,8 @@ from queryable_state.streaming.functions import (
     ReduceFunction,
     RuntimeContext,
 )
-from queryable_state.streaming.job_client import JobClient, JobStatus
+from queryable_state.streaming.jobs.job_client import JobClient, JobStatus
 from queryable_state.streaming.keyed_stream import KeyedStream
-from queryable_state.streaming.restart_strategy import (
-    RestartStrategies,
-    RestartStrategyConfiguration,
-)
-from queryable_state.streaming.rocksdb_state_backend import PredefinedOptions, RocksDBStateBackend
-from queryable_state.streaming.settings import EnvironmentSettings
 from queryable_state.streaming.state import (
     AggregatingState,
     ListState,
@@ -46,13 +55,7 @@ from queryable_state.streaming.state import (
     State,
     ValueState,
 )
-from queryable_state.streaming.state_backend import (
-    CustomStateBackend,
-    FsStateBackend,
-    MemoryStateBackend,
-    StateBackend,
-)
-from queryable_state.wire.types import TypeInfo, Types
+from queryable_state.wire.schema.types import TypeInfo, Types
 
 __all__ = [
     "AggregateFunction",

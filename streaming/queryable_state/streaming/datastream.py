@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
-from queryable_state.streaming.graph import (
+from queryable_state.streaming.jobs.graph import (
     OperatorNode,
     SinkNode,
     StreamNode,
@@ -13,9 +13,12 @@ from queryable_state.streaming.graph import (
 from queryable_state.streaming.keyed_stream import KeyedStream
 from queryable_state.streaming.keys import KeySelector
 from queryable_state.streaming.ordering import EVENT_TIME, order_columns
-from queryable_state.streaming.runtime.operators import with_dropped_fields, with_renamed_fields
+from queryable_state.streaming.runtime.operators.operators import (
+    with_dropped_fields,
+    with_renamed_fields,
+)
 from queryable_state.wire.errors import InvalidRequestError
-from queryable_state.wire.types import type_info
+from queryable_state.wire.schema.types import type_info
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

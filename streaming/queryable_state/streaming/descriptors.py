@@ -14,8 +14,8 @@ from queryable_state.v1.registration_pb2 import (
     StateRegistration,
 )
 from queryable_state.wire.errors import InvalidRequestError, JobError, KeyTypeError
-from queryable_state.wire.key_codec import KeyCodec
-from queryable_state.wire.types import TypeInfo, Types, type_info
+from queryable_state.wire.keys.key_codec import KeyCodec
+from queryable_state.wire.schema.types import TypeInfo, Types, type_info
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

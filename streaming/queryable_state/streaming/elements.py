@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from queryable_state.streaming.config.settings import joined
 from queryable_state.streaming.runtime.spec import VALUE_COLUMN
-from queryable_state.streaming.settings import joined
 from queryable_state.wire.errors import InvalidRequestError
-from queryable_state.wire.types import Field, Kind, TypeInfo, type_info
+from queryable_state.wire.schema.types import Field, Kind, TypeInfo, type_info
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -5,22 +5,22 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any, Self
 
-from queryable_state.streaming.checkpoint_config import CheckpointConfig, CheckpointingMode
-from queryable_state.streaming.datastream import DataStream, OperatorStream, QueryableStateStream
-from queryable_state.streaming.declared_job import NextJob
-from queryable_state.streaming.graph import JobGraph, OperatorNode, SourceNode
-from queryable_state.streaming.order_checks import warn_of_order
-from queryable_state.streaming.restart_strategy import (
+from queryable_state.streaming.config.checkpoint_config import CheckpointConfig, CheckpointingMode
+from queryable_state.streaming.config.restart_strategy import (
     RestartStrategies,
     RestartStrategyConfiguration,
 )
-from queryable_state.streaming.settings import EnvironmentSettings
+from queryable_state.streaming.config.settings import EnvironmentSettings
+from queryable_state.streaming.config.state_backend import StateBackend
+from queryable_state.streaming.datastream import DataStream, OperatorStream, QueryableStateStream
+from queryable_state.streaming.jobs.declared_job import NextJob
+from queryable_state.streaming.jobs.graph import JobGraph, OperatorNode, SourceNode
+from queryable_state.streaming.order_checks import warn_of_order
 from queryable_state.streaming.spark.application import SparkApplication
 from queryable_state.streaming.spark.compile import Compiler
 from queryable_state.streaming.spark.launch import JobLaunch, QueryRestore, configured
+from queryable_state.streaming.spark.queries.source_plan import source_node
 from queryable_state.streaming.spark.session import active_session, check_session, parallelism_of
-from queryable_state.streaming.spark.source_plan import source_node
-from queryable_state.streaming.state_backend import StateBackend
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from queryable_state.streaming.graph import OperatorNode, SinkNode, StreamNode
-    from queryable_state.streaming.job_client import JobClient
+    from queryable_state.streaming.jobs.graph import OperatorNode, SinkNode, StreamNode
+    from queryable_state.streaming.jobs.job_client import JobClient
 
 
 class StreamExecutionEnvironment:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from queryable_state.wire.errors import InvalidRequestError
-from queryable_state.wire.field_paths import child, rows
+from queryable_state.wire.schema.field_paths import child, rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from queryable_state.wire.types import TypeInfo
+    from queryable_state.wire.schema.types import TypeInfo
 
 
 def checked_renames(

@@ -11,9 +11,9 @@ from queryable_state.streaming.descriptors import (
 )
 from queryable_state.streaming.elements import Columns
 from queryable_state.streaming.functions import KeyedProcessFunction
-from queryable_state.streaming.graph import OperatorNode
+from queryable_state.streaming.jobs.graph import OperatorNode
 from queryable_state.streaming.ordering import order_columns
-from queryable_state.streaming.runtime.operators import (
+from queryable_state.streaming.runtime.operators.operators import (
     Aggregate,
     AggregateKind,
     FieldAggregate,
@@ -21,9 +21,9 @@ from queryable_state.streaming.runtime.operators import (
     LatestValueSink,
     ReducingSink,
 )
-from queryable_state.streaming.runtime.operators import Reduce as ReduceOperator
+from queryable_state.streaming.runtime.operators.operators import Reduce as ReduceOperator
 from queryable_state.wire.errors import DescriptorMismatchError, InvalidRequestError
-from queryable_state.wire.types import Field, Kind, TypeInfo, type_info
+from queryable_state.wire.schema.types import Field, Kind, TypeInfo, type_info
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from queryable_state.streaming.datastream import OperatorStream, QueryableStateStream
     from queryable_state.streaming.environment import StreamExecutionEnvironment
     from queryable_state.streaming.functions import ReduceFunction
-    from queryable_state.streaming.graph import StreamNode
+    from queryable_state.streaming.jobs.graph import StreamNode
     from queryable_state.streaming.keys import KeySelector
     from queryable_state.streaming.ordering import OrderBy
-    from queryable_state.streaming.runtime.operators import Operator
-    from queryable_state.streaming.runtime.row_order import OrderColumn
+    from queryable_state.streaming.runtime.columns.row_order import OrderColumn
+    from queryable_state.streaming.runtime.operators.operators import Operator
 
 _NUMBERS = frozenset(
     {Kind.BYTE, Kind.SHORT, Kind.INT, Kind.LONG, Kind.FLOAT, Kind.DOUBLE, Kind.DECIMAL}

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.wire.errors import KeyTypeError
-from queryable_state.wire.key_codec import KeyCodec
-from queryable_state.wire.types import Field, Kind, TypeInfo
+from queryable_state.wire.keys.key_codec import KeyCodec
+from queryable_state.wire.schema.types import Field, Kind, TypeInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from queryable_state.streaming.graph import OperatorNode
-from queryable_state.streaming.runtime.operators import LatestValueSink
-from queryable_state.streaming.settings import joined
+from queryable_state.streaming.config.settings import joined
+from queryable_state.streaming.jobs.graph import OperatorNode
+from queryable_state.streaming.runtime.operators.operators import LatestValueSink
 
 if TYPE_CHECKING:
-    from queryable_state.streaming.graph import JobGraph
+    from queryable_state.streaming.jobs.graph import JobGraph
     from queryable_state.streaming.origin import Grouping
 
 _log = logging.getLogger("queryable_state.streaming")

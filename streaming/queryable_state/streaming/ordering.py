@@ -5,9 +5,9 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from queryable_state.streaming.runtime.row_order import OrderColumn, has_order
+from queryable_state.streaming.runtime.columns.row_order import OrderColumn, has_order
 from queryable_state.wire.errors import InvalidRequestError
-from queryable_state.wire.types import Kind
+from queryable_state.wire.schema.types import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

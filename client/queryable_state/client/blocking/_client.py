@@ -12,7 +12,7 @@ from queryable_state.client._client import DEFAULT_PORT, DEFAULT_TIMEOUT_S
 from queryable_state.client._client import QueryableStateClient as AsyncClient
 from queryable_state.client._errors import ClientClosedError
 from queryable_state.client._lookups import NO_MAP_KEY
-from queryable_state.client._scan_range import ALL
+from queryable_state.client._scans.scan_range import ALL
 from queryable_state.client.blocking._loop_thread import LoopThread
 from queryable_state.client.blocking._scan import Scan
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from queryable_state.client._arguments import Job, ReadOptions
-    from queryable_state.client._connection_info import ConnectionInfo
-    from queryable_state.client._elements import MapEntry, Presence, Size
-    from queryable_state.client._explanation import Explanation
-    from queryable_state.client._listing import JobInfo, StateInfo
-    from queryable_state.client._measure import StateMeasure
-    from queryable_state.client._multi_get import MultiGet
-    from queryable_state.client._scan import Scan as AsyncScan
-    from queryable_state.client._state import KvState
+    from queryable_state.client._reading.connection_info import ConnectionInfo
+    from queryable_state.client._reading.elements import MapEntry, Presence, Size
+    from queryable_state.client._reading.explanation import Explanation
+    from queryable_state.client._reading.listing import JobInfo, StateInfo
+    from queryable_state.client._reading.multi_get import MultiGet
+    from queryable_state.client._reading.size_estimate import StateMeasure
+    from queryable_state.client._reading.states import KvState
+    from queryable_state.client._scans.scan import Scan as AsyncScan
 
 _Result = TypeVar("_Result")
 

@@ -11,10 +11,10 @@ from queryable_state.client._errors import ClientClosedError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from queryable_state.client._info import ReadInfo
-    from queryable_state.client._scan import Page
-    from queryable_state.client._scan import Scan as AsyncScan
-    from queryable_state.client._state import KvState
+    from queryable_state.client._reading.info import ReadInfo
+    from queryable_state.client._reading.states import KvState
+    from queryable_state.client._scans.scan import Page
+    from queryable_state.client._scans.scan import Scan as AsyncScan
     from queryable_state.client.blocking._loop_thread import LoopThread
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from queryable_state.internal.v1.checkpoint_pb2 import ChangelogFile
 from queryable_state.server.checkpoint import layout
-from queryable_state.server.checkpoint.storage import MissingFileError, checksum, join
+from queryable_state.server.checkpoint.file_systems.storage import MissingFileError, checksum, join
 from queryable_state.wire.changelog import read_changelog
 from queryable_state.wire.changes import Token
 from queryable_state.wire.errors import CheckpointError, CorruptDataError
@@ -19,7 +19,7 @@ from queryable_state.wire.errors import CheckpointError, CorruptDataError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from queryable_state.server.checkpoint.storage import CheckpointStorage
+    from queryable_state.server.checkpoint.file_systems.storage import CheckpointStorage
 
 _log = logging.getLogger(__name__)
 

@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from queryable_state.server.checkpoint import layout
+from queryable_state.server.checkpoint.file_systems.storage import MissingFileError, join
 from queryable_state.server.checkpoint.state_root import BrokenCheckpoint, StateRoot, read_savepoint
-from queryable_state.server.checkpoint.storage import MissingFileError, join
 from queryable_state.wire.errors import CheckpointError, CorruptDataError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from queryable_state.internal.v1.checkpoint_pb2 import CheckpointMetadata, StoredFile
-    from queryable_state.server.checkpoint.storage import CheckpointStorage
+    from queryable_state.server.checkpoint.file_systems.storage import CheckpointStorage
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from urllib.parse import quote as _percent
 from urllib.parse import unquote as _unpercent
 
-from queryable_state.server.checkpoint.storage import join
+from queryable_state.server.checkpoint.file_systems.storage import join
 from queryable_state.wire.errors import InvalidRequestError
 
 METADATA = "_metadata"

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from queryable_state.internal.v1.checkpoint_pb2 import Manifest
 from queryable_state.server.checkpoint import layout
+from queryable_state.server.checkpoint.file_systems.storage import MissingFileError, join
 from queryable_state.server.checkpoint.framing import check_format, read_message, write_message
-from queryable_state.server.checkpoint.storage import MissingFileError, join
 from queryable_state.wire.errors import CorruptDataError
 
 if TYPE_CHECKING:
-    from queryable_state.server.checkpoint.storage import CheckpointStorage
+    from queryable_state.server.checkpoint.file_systems.storage import CheckpointStorage
 
 _log = logging.getLogger(__name__)
 

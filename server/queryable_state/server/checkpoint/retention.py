@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from queryable_state.server.checkpoint import layout
-from queryable_state.server.checkpoint.storage import join
+from queryable_state.server.checkpoint.file_systems.storage import join
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from queryable_state.internal.v1.checkpoint_pb2 import CheckpointMetadata
-    from queryable_state.server.checkpoint.storage import CheckpointStorage
+    from queryable_state.server.checkpoint.file_systems.storage import CheckpointStorage
 
 _REMOVERS = 8
 

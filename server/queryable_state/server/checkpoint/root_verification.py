@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from queryable_state.server.checkpoint import layout
+from queryable_state.server.checkpoint.file_systems.storage import join
 from queryable_state.server.checkpoint.state_root import read_savepoint, registrations_order
-from queryable_state.server.checkpoint.storage import join
 from queryable_state.server.checkpoint.verification import file_problem
 from queryable_state.wire.errors import CheckpointError, CorruptDataError
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
         Manifest,
         RootRegistrations,
     )
+    from queryable_state.server.checkpoint.file_systems.storage import CheckpointStorage
     from queryable_state.server.checkpoint.state_root import StateRoot
-    from queryable_state.server.checkpoint.storage import CheckpointStorage
 
 _READERS = 8
 _SHOWN = 10

@@ -13,6 +13,7 @@ from queryable_state.internal.v1.checkpoint_pb2 import (
     RootRegistrations,
 )
 from queryable_state.server.checkpoint import layout
+from queryable_state.server.checkpoint.file_systems.storage import MissingFileError, join
 from queryable_state.server.checkpoint.framing import (
     MESSAGE_VERSION,
     check_format,
@@ -21,13 +22,12 @@ from queryable_state.server.checkpoint.framing import (
 )
 from queryable_state.server.checkpoint.manifest_files import ManifestFiles
 from queryable_state.server.checkpoint.retention import Removed, Retention
-from queryable_state.server.checkpoint.storage import MissingFileError, join
 from queryable_state.wire.errors import CheckpointError, CorruptDataError, Reason, SupersededError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from queryable_state.server.checkpoint.storage import CheckpointStorage
+    from queryable_state.server.checkpoint.file_systems.storage import CheckpointStorage
 
 _log = logging.getLogger(__name__)
 

@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from queryable_state.server.checkpoint import layout
-from queryable_state.server.checkpoint.storage import MissingFileError, checksum, join
+from queryable_state.server.checkpoint.file_systems.storage import MissingFileError, checksum, join
 from queryable_state.wire.errors import CheckpointError
-from queryable_state.wire.key_groups import key_group_range
+from queryable_state.wire.keys.key_groups import key_group_range
 
 if TYPE_CHECKING:
     from queryable_state.internal.v1.checkpoint_pb2 import (
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         StoredFile,
     )
     from queryable_state.server.checkpoint.completed import Completed
-    from queryable_state.server.checkpoint.storage import CheckpointStorage
+    from queryable_state.server.checkpoint.file_systems.storage import CheckpointStorage
 
 _READERS = 4
 

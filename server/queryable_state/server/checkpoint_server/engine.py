@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from queryable_state.server.checkpoint_server.loading import PLACEMENT_VERSION
 from queryable_state.server.query.explained import Explained
-from queryable_state.server.state_server.asked_version import AskedVersion
-from queryable_state.server.state_server.engine import QueryEngine
-from queryable_state.server.state_server.lease import Lease
+from queryable_state.server.state_server.base.lease import Lease
+from queryable_state.server.state_server.queries.requested_version import AskedVersion
+from queryable_state.server.state_server.queries.state_reader import QueryEngine
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import InvalidRequestError
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from queryable_state.server.checkpoint.completed import Completed
     from queryable_state.server.query.scan_query import ScanQuery
     from queryable_state.server.settings import Limits
-    from queryable_state.server.state_server.bulk_thread import BulkThread
-    from queryable_state.server.state_server.store_table import StoreTable
+    from queryable_state.server.state_server.base.bulk_thread import BulkThread
+    from queryable_state.server.state_server.stores.store_table import StoreTable
 
 # Nobody else can ever own what a checkpoint has.
 _LEASE_MS = 1 << 50

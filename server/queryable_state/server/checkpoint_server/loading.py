@@ -9,28 +9,28 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from queryable_state.internal.v1.checkpoint_pb2 import JobStorage, RestorePlan, RestoreSource
-from queryable_state.server.state_server.job_files import JobFiles
-from queryable_state.server.state_server.local_copies import LocalCopies
-from queryable_state.server.state_server.owned_subtask import OwnedSubtask, SubtaskId
-from queryable_state.server.state_server.source_load import SourceLoad
-from queryable_state.server.state_server.store_factory import StoreFactory
-from queryable_state.server.state_server.store_table import StoreTable
-from queryable_state.server.state_server.stored_files import (
+from queryable_state.server.state_server.base.job_files import JobFiles
+from queryable_state.server.state_server.base.local_copies import LocalCopies
+from queryable_state.server.state_server.base.thread_pool import ThreadPool
+from queryable_state.server.state_server.restore.source_load import SourceLoad
+from queryable_state.server.state_server.restore.stored_files import (
     BrokenFilesError,
     StoredFiles,
     raise_first_or_all_broken,
 )
-from queryable_state.server.state_server.thread_pool import ThreadPool
+from queryable_state.server.state_server.stores.owned_subtask import OwnedSubtask, SubtaskId
+from queryable_state.server.state_server.stores.store_factory import StoreFactory
+from queryable_state.server.state_server.stores.store_table import StoreTable
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import CheckpointError
-from queryable_state.wire.key_groups import key_group_range
+from queryable_state.wire.keys.key_groups import key_group_range
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from queryable_state.internal.v1.checkpoint_pb2 import OperatorSnapshot, RangeSnapshot
     from queryable_state.server.checkpoint.completed import Completed
-    from queryable_state.server.checkpoint.storage import CheckpointStorage
+    from queryable_state.server.checkpoint.file_systems.storage import CheckpointStorage
     from queryable_state.server.checkpoint_server.settings import CheckpointServerSettings
 
 # One owner, who never changes.

@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from queryable_state.server.checkpoint.completed import find
-from queryable_state.server.checkpoint.storage import storage_of
+from queryable_state.server.checkpoint.file_systems.storage import storage_of
 from queryable_state.server.checkpoint_server.catalog import CheckpointCatalog
 from queryable_state.server.checkpoint_server.engine import CheckpointEngine
 from queryable_state.server.checkpoint_server.loading import CheckpointLoader
-from queryable_state.server.ending import Ending, be_lame_duck
-from queryable_state.server.ports import PortSpec, frame_ports
 from queryable_state.server.query.local_router import LocalRouter
 from queryable_state.server.query.router import ServiceInfo
-from queryable_state.server.query_server import QueryServer
-from queryable_state.server.state_server.bulk_thread import BulkThread
+from queryable_state.server.serving.graceful_shutdown import Ending, be_lame_duck
+from queryable_state.server.serving.ports import PortSpec, frame_ports
+from queryable_state.server.serving.query_server import QueryServer
+from queryable_state.server.state_server.base.bulk_thread import BulkThread
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import CheckpointError, InvalidRequestError
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from queryable_state.server.checkpoint.completed import Completed
     from queryable_state.server.checkpoint_server.settings import CheckpointServerSettings
-    from queryable_state.server.state_server.store_table import StoreTable
+    from queryable_state.server.state_server.stores.store_table import StoreTable
 
 _log = logging.getLogger(__name__)
 

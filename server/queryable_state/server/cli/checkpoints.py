@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from queryable_state.server.checkpoint.completed import Completed, Found
-    from queryable_state.server.checkpoint.storage import CheckpointStorage
+    from queryable_state.server.checkpoint.file_systems.storage import CheckpointStorage
 
 _NOT_INTACT = 1
 
@@ -44,7 +44,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 def _run(options: argparse.Namespace) -> int:
     from queryable_state.server.checkpoint.completed import find
-    from queryable_state.server.checkpoint.storage import storage_of
+    from queryable_state.server.checkpoint.file_systems.storage import storage_of
 
     uri = whole_uri(options.uri)
     storage = storage_of(uri, storage_options(options))

@@ -13,13 +13,13 @@ from queryable_state.server.cli.arguments import (
     secret_of,
 )
 from queryable_state.server.cli.serving import run_until_stopped, settle, tune
-from queryable_state.server.ports import PortSpec, frame_ports
+from queryable_state.server.serving.ports import PortSpec, frame_ports
 from queryable_state.server.settings import COORDINATOR_PORT, ProxySettings
 
 if TYPE_CHECKING:
     import argparse
 
-    from queryable_state.server.ending import Ending
+    from queryable_state.server.serving.graceful_shutdown import Ending
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -62,7 +62,7 @@ def _settings(options: argparse.Namespace) -> ProxySettings:
 
 
 def _serve(settings: ProxySettings, log_level: str) -> int:
-    from queryable_state.server.query.proxy_server import ProxyServer
+    from queryable_state.server.query.proxy.proxy_server import ProxyServer
 
     async def serve(ending: Ending) -> None:
         async with ProxyServer(settings, ending=ending) as proxy:

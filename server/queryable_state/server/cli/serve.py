@@ -13,14 +13,14 @@ from queryable_state.server.cli.arguments import (
     whole_uri,
 )
 from queryable_state.server.cli.serving import run_until_stopped, settle, tune
-from queryable_state.server.ports import PortSpec
+from queryable_state.server.serving.ports import PortSpec
 from queryable_state.server.settings import BACKENDS
 
 if TYPE_CHECKING:
     import argparse
 
     from queryable_state.server.checkpoint_server.settings import CheckpointServerSettings
-    from queryable_state.server.ending import Ending
+    from queryable_state.server.serving.graceful_shutdown import Ending
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

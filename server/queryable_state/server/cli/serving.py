@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from queryable_state.server.ending import Ending
+    from queryable_state.server.serving.graceful_shutdown import Ending
 
 
 def tune() -> None:
@@ -23,7 +23,7 @@ def tune() -> None:
 
 def settle() -> None:
     """Sets up interpreter and memory of a process that has made what it keeps."""
-    from queryable_state.server.process_files import allow_many_files
+    from queryable_state.server.process.open_files import allow_many_files
 
     allow_many_files()
     gc.collect()
@@ -42,10 +42,10 @@ def run_until_stopped(
     """
     import uvloop
 
-    from queryable_state.server.ending import Ending
-    from queryable_state.server.loop_watchdog import LoopWatchdog
-    from queryable_state.server.process_logs import log_to_stderr
-    from queryable_state.server.process_memory import MemoryTrimmer
+    from queryable_state.server.process.logs import log_to_stderr
+    from queryable_state.server.process.loop_watchdog import LoopWatchdog
+    from queryable_state.server.process.memory import MemoryTrimmer
+    from queryable_state.server.serving.graceful_shutdown import Ending
 
     log_to_stderr(log_level)
 

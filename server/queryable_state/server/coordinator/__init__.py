@@ -1,11 +1,14 @@
 """The coordinator: the only source of placement, epochs and commits, in the driver."""
 
-from queryable_state.server.coordinator.catalog import JobView
+from queryable_state.server.coordinator.batches.catalog import JobView
 from queryable_state.server.coordinator.coordinator import Coordinator
-from queryable_state.server.coordinator.engine import BatchClocks, Engine, QueryInfo
-from queryable_state.server.coordinator.job_config import JobConfig
-from queryable_state.server.coordinator.operators import OperatorLayout
-from queryable_state.server.coordinator.queryable_names import NameClaim, check_queryable_names
+from queryable_state.server.coordinator.model.engine import BatchClocks, Engine, QueryInfo
+from queryable_state.server.coordinator.model.job_config import JobConfig
+from queryable_state.server.coordinator.model.operators import OperatorLayout
+from queryable_state.server.coordinator.model.queryable_names import (
+    NameClaim,
+    check_queryable_names,
+)
 
 __all__ = [
     "BatchClocks",

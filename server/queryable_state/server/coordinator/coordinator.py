@@ -8,33 +8,33 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
-from queryable_state.server.checkpoint.object_storage import MemoryObjectStore
-from queryable_state.server.coordinator import clock
-from queryable_state.server.coordinator.announcer import Announcer
-from queryable_state.server.coordinator.authority import Authority
-from queryable_state.server.coordinator.backend_links import BackendLinks
-from queryable_state.server.coordinator.batch_commits import BatchCommits
-from queryable_state.server.coordinator.batches import Batches
-from queryable_state.server.coordinator.books import Books
-from queryable_state.server.coordinator.catalog import Catalog
-from queryable_state.server.coordinator.checkpointing import Checkpointing
-from queryable_state.server.coordinator.completeness import Completeness
-from queryable_state.server.coordinator.epochs import Epochs
-from queryable_state.server.coordinator.fencing import Fencing
-from queryable_state.server.coordinator.job_config import JobConfigs
-from queryable_state.server.coordinator.job_roots import JobRoots
-from queryable_state.server.coordinator.leases import Leases
-from queryable_state.server.coordinator.manifests import Manifests
+from queryable_state.server.checkpoint.file_systems.object_storage import MemoryObjectStore
+from queryable_state.server.coordinator.batch_coordinator import Authority
+from queryable_state.server.coordinator.batches.batches import Batches
+from queryable_state.server.coordinator.batches.catalog import Catalog
+from queryable_state.server.coordinator.batches.commit_publisher import Announcer
+from queryable_state.server.coordinator.batches.completeness import Completeness
+from queryable_state.server.coordinator.batches.manifests import Manifests
+from queryable_state.server.coordinator.batches.run_operators import RunOperators, RunStart
+from queryable_state.server.coordinator.checkpoints.checkpointing import Checkpointing
+from queryable_state.server.coordinator.model import clock
+from queryable_state.server.coordinator.model.epochs import Epochs
+from queryable_state.server.coordinator.model.job_config import JobConfigs
+from queryable_state.server.coordinator.model.state import Books
 from queryable_state.server.coordinator.port import CoordinatorPort
-from queryable_state.server.coordinator.recovery import Recovery
-from queryable_state.server.coordinator.reopening import Reopening
-from queryable_state.server.coordinator.restore_plans import RestorePlans
-from queryable_state.server.coordinator.run_operators import RunOperators, RunStart
+from queryable_state.server.coordinator.recovery.batch_commits import BatchCommits
+from queryable_state.server.coordinator.recovery.idle_restorer import Reopening
+from queryable_state.server.coordinator.recovery.restore_plans import RestorePlans
+from queryable_state.server.coordinator.recovery.run_binder import Recovery
+from queryable_state.server.coordinator.recovery.watcher import Watcher
+from queryable_state.server.coordinator.roots.fencing import Fencing
+from queryable_state.server.coordinator.roots.job_roots import JobRoots
 from queryable_state.server.coordinator.secret import SecretFile
-from queryable_state.server.coordinator.server_ends import see_off
+from queryable_state.server.coordinator.servers.leases import Leases
+from queryable_state.server.coordinator.servers.shutdown import see_off
+from queryable_state.server.coordinator.servers.state_server_clients import BackendLinks
+from queryable_state.server.coordinator.servers.subtasks import Subtasks
 from queryable_state.server.coordinator.service import CoordinatorService
-from queryable_state.server.coordinator.subtasks import Subtasks
-from queryable_state.server.coordinator.watcher import Watcher
 from queryable_state.wire.errors import RetryLaterError
 
 if TYPE_CHECKING:
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from queryable_state.internal.v1.checkpoint_pb2 import CheckpointMetadata
-    from queryable_state.server.coordinator.catalog import JobView
-    from queryable_state.server.coordinator.checkpoint_history import CheckpointReport
-    from queryable_state.server.coordinator.engine import Engine
-    from queryable_state.server.coordinator.job_config import JobConfig
-    from queryable_state.server.coordinator.operators import OperatorLayout
+    from queryable_state.server.coordinator.batches.catalog import JobView
+    from queryable_state.server.coordinator.checkpoints.history import CheckpointReport
+    from queryable_state.server.coordinator.model.engine import Engine
+    from queryable_state.server.coordinator.model.job_config import JobConfig
+    from queryable_state.server.coordinator.model.operators import OperatorLayout
     from queryable_state.server.settings import CoordinatorSettings
     from queryable_state.v1 import registration_pb2
 

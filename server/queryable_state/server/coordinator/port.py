@@ -9,7 +9,7 @@ import grpc
 
 from queryable_state.internal.v1 import coordinator_pb2_grpc
 from queryable_state.server.coordinator.secret import SecretInterceptor
-from queryable_state.server.ports import (
+from queryable_state.server.serving.ports import (
     EXCLUSIVE_PORT_OPTION,
     SETTING_PREFIX,
     PortSpec,

@@ -11,7 +11,7 @@ import threading
 from typing import TYPE_CHECKING, TypeVar
 
 from queryable_state.internal.v1 import backend_pb2, coordinator_pb2, coordinator_pb2_grpc
-from queryable_state.server.coordinator.catalog import job_list
+from queryable_state.server.coordinator.batches.catalog import job_list
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import (
     InternalError,
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     import grpc
 
     from queryable_state.internal.v1 import checkpoint_pb2
-    from queryable_state.server.checkpoint.storage import ObjectStore
-    from queryable_state.server.coordinator.authority import Authority
-    from queryable_state.server.coordinator.catalog import Catalog
-    from queryable_state.server.coordinator.leases import Leases
-    from queryable_state.server.coordinator.savepoints import Savepoints
-    from queryable_state.server.coordinator.watcher import Watcher
+    from queryable_state.server.checkpoint.file_systems.storage import ObjectStore
+    from queryable_state.server.coordinator.batch_coordinator import Authority
+    from queryable_state.server.coordinator.batches.catalog import Catalog
+    from queryable_state.server.coordinator.checkpoints.savepoints import Savepoints
+    from queryable_state.server.coordinator.recovery.watcher import Watcher
+    from queryable_state.server.coordinator.servers.leases import Leases
 
 _log = logging.getLogger(__name__)
 

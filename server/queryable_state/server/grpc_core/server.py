@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import grpc
 import grpc.aio
 
-from queryable_state.server.byte_budget import ClientBudgets
 from queryable_state.server.grpc_core.completions import Completions
 from queryable_state.server.grpc_core.core import cygrpc
 from queryable_state.server.grpc_core.incomplete_requests import IncompleteRequests
 from queryable_state.server.grpc_core.server_call import TAKES_TOO_LITTLE, ServerCall
 from queryable_state.server.grpc_core.unsent_answers import UnsentAnswers
-from queryable_state.server.rate_limited_log import RateLimitedLog
-from queryable_state.server.turns import LARGE_BYTES
+from queryable_state.server.process.rate_limited_log import RateLimitedLog
+from queryable_state.server.serving.byte_budget import ClientBudgets
+from queryable_state.server.serving.large_request_queue import LARGE_BYTES
 from queryable_state.wire.errors import QueryableStateError, shown
 from queryable_state.wire.status import status_of, trailing_metadata
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from queryable_state.server.grpc_core.server_call import Metadata
-    from queryable_state.server.turns import Turns
+    from queryable_state.server.serving.large_request_queue import Turns
 
 _refusals = RateLimitedLog(logging.getLogger(__name__))
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 if TYPE_CHECKING:
-    from queryable_state.server.byte_budget import ByteBudget
+    from queryable_state.server.serving.byte_budget import ByteBudget
 
 # The core does not say how far it is with a large answer on a slow connection.
 _TIMEOUT_S = 60.0

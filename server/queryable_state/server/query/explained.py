@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from queryable_state.wire.errors import QueryableStateError
 
 if TYPE_CHECKING:
-    from queryable_state.server.query.point_read import PointRead
+    from queryable_state.server.query.reads.point_read import PointRead
     from queryable_state.v1 import query_pb2
     from queryable_state.wire.located_state import LocatedState
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from queryable_state.server.query.answer_frames import frame_of
+from queryable_state.server.query.frames.answer_frames import frame_of
 from queryable_state.server.query.router import QuerySession, Router
 from queryable_state.v1 import query_pb2
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from queryable_state.v1 import query_pb2
-from queryable_state.wire.store_keys import VOID_NAMESPACE
+from queryable_state.wire.keys.store_keys import VOID_NAMESPACE
 
 
 class KeyGroupRun(NamedTuple):

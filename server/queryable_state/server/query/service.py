@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import grpc.aio
 
-from queryable_state.server.ending_with_status import EndingWithStatus
-from queryable_state.server.query.answer_stream import AnswerStream
-from queryable_state.server.query.batch_read import BatchRead
 from queryable_state.server.query.checks import check_query
-from queryable_state.server.query.cut_read import answers_of_one_cut
 from queryable_state.server.query.explained import explained_response
-from queryable_state.server.query.point_read import PointRead
+from queryable_state.server.query.frames.answer_stream import AnswerStream
+from queryable_state.server.query.reads.batch_read import BatchRead
+from queryable_state.server.query.reads.point_read import PointRead
+from queryable_state.server.query.reads.scan_read import ScanRead
+from queryable_state.server.query.reads.snapshot_read import answers_of_one_cut
 from queryable_state.server.query.request_limits import (
     check_name,
     check_size,
@@ -28,7 +28,7 @@ from queryable_state.server.query.request_limits import (
     most_fields,
     parser,
 )
-from queryable_state.server.query.scan_read import ScanRead
+from queryable_state.server.serving.error_boundary import EndingWithStatus
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import RetryLaterError
 from queryable_state.wire.located_state import location_answer
@@ -36,11 +36,11 @@ from queryable_state.wire.located_state import location_answer
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from queryable_state.server.ending_with_status import Context
     from queryable_state.server.grpc_core import GrpcServer
-    from queryable_state.server.query.open_streams import OpenStreams
+    from queryable_state.server.query.frames.open_streams import OpenStreams
     from queryable_state.server.query.router import Router, ServiceInfo
-    from queryable_state.server.turns import Turns
+    from queryable_state.server.serving.error_boundary import Context
+    from queryable_state.server.serving.large_request_queue import Turns
     from queryable_state.wire.located_state import LocatedState
 
 _SERVICE = "queryable_state.v1.QueryableState"

@@ -8,26 +8,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from queryable_state.server.state_server.backend_service import BackendService
-from queryable_state.server.state_server.batch_opener import BatchOpener
-from queryable_state.server.state_server.changelog_writer import ChangelogWriter
-from queryable_state.server.state_server.driver_objects import DriverObjects
-from queryable_state.server.state_server.folder import Folder
-from queryable_state.server.state_server.holdings import Holdings
-from queryable_state.server.state_server.job_files import FileSystems
-from queryable_state.server.state_server.local_copies import LocalCopies
-from queryable_state.server.state_server.owner_table import OwnerTable
-from queryable_state.server.state_server.restorer import Restorer
-from queryable_state.server.state_server.server_directory import ServerDirectory
-from queryable_state.server.state_server.snapshots import Snapshots
-from queryable_state.server.state_server.staging import Staging
-from queryable_state.server.state_server.store_factory import StoreFactory
+from queryable_state.server.state_server.base.driver_objects import DriverObjects
+from queryable_state.server.state_server.base.job_files import FileSystems
+from queryable_state.server.state_server.base.local_copies import LocalCopies
+from queryable_state.server.state_server.base.server_directory import ServerDirectory
+from queryable_state.server.state_server.batches.attempt_starter import BatchOpener
+from queryable_state.server.state_server.batches.changelog_writer import ChangelogWriter
+from queryable_state.server.state_server.batches.staging import Staging
+from queryable_state.server.state_server.owned_stores import Holdings
+from queryable_state.server.state_server.restore.restorer import Restorer
+from queryable_state.server.state_server.snapshots.snapshots import Snapshots
+from queryable_state.server.state_server.stores.compactor import Folder
+from queryable_state.server.state_server.stores.owner_table import OwnerTable
+from queryable_state.server.state_server.stores.store_factory import StoreFactory
 
 if TYPE_CHECKING:
-    from queryable_state.server.coordinator_link import CoordinatorLink
+    from queryable_state.server.coordinator_client import CoordinatorLink
     from queryable_state.server.settings import StateServerSettings
-    from queryable_state.server.state_server.lease import Lease
-    from queryable_state.server.state_server.store_table import StoreTable
-    from queryable_state.server.state_server.thread_pool import ServerThreads
+    from queryable_state.server.state_server.base.lease import Lease
+    from queryable_state.server.state_server.base.thread_pool import ServerThreads
+    from queryable_state.server.state_server.stores.store_table import StoreTable
 
 
 class StoreFolders:

@@ -7,20 +7,20 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from queryable_state.internal.v1 import backend_pb2, backend_pb2_grpc
-from queryable_state.server.ending_with_status import EndingWithStatus
-from queryable_state.server.state_server.fetches import read_fetches
+from queryable_state.server.serving.error_boundary import EndingWithStatus
+from queryable_state.server.state_server.batches.fetches import read_fetches
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import AsyncIterator
 
-    from queryable_state.server.ending_with_status import Context
-    from queryable_state.server.state_server.batch_opener import BatchOpener
-    from queryable_state.server.state_server.bulk_thread import BulkThread
-    from queryable_state.server.state_server.holdings import Holdings
-    from queryable_state.server.state_server.owner_table import OwnerTable
-    from queryable_state.server.state_server.snapshots import Snapshots
-    from queryable_state.server.state_server.staging import Staging
+    from queryable_state.server.serving.error_boundary import Context
+    from queryable_state.server.state_server.base.bulk_thread import BulkThread
+    from queryable_state.server.state_server.batches.attempt_starter import BatchOpener
+    from queryable_state.server.state_server.batches.staging import Staging
+    from queryable_state.server.state_server.owned_stores import Holdings
+    from queryable_state.server.state_server.snapshots.snapshots import Snapshots
+    from queryable_state.server.state_server.stores.owner_table import OwnerTable
 
 _log = logging.getLogger(__name__)
 

@@ -21,10 +21,10 @@ from queryable_state.wire.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from queryable_state.server.state_server.holdings import Holdings
-    from queryable_state.server.state_server.lease import Lease
+    from queryable_state.server.state_server.base.lease import Lease
     from queryable_state.server.state_server.lease_calls import LeaseCalls
-    from queryable_state.server.state_server.store_table import StoreTable
+    from queryable_state.server.state_server.owned_stores import Holdings
+    from queryable_state.server.state_server.stores.store_table import StoreTable
 
 _log = logging.getLogger(__name__)
 

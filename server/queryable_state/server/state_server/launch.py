@@ -8,12 +8,12 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from queryable_state.server.state_server.server_directory import (
+from queryable_state.server.state_server.base.server_directory import (
     UNUSABLE_SETTINGS,
     ServerAddresses,
     ServerDirectory,
 )
-from queryable_state.server.state_server.stated_ports import require_free_ports
+from queryable_state.server.state_server.base.stated_ports import require_free_ports
 from queryable_state.wire.errors import InvalidRequestError, RetryLaterError
 
 if TYPE_CHECKING:

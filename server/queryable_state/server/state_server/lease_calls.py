@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import grpc
 
 from queryable_state.internal.v1 import coordinator_pb2_grpc
-from queryable_state.server.coordinator_link import CHANNEL_OPTIONS, secret_metadata, translated
+from queryable_state.server.coordinator_client import CHANNEL_OPTIONS, secret_metadata, translated
 from queryable_state.wire.errors import RetryLaterError
 
 if TYPE_CHECKING:

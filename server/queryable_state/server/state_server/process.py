@@ -11,18 +11,18 @@ from pathlib import Path
 
 import uvloop
 
-from queryable_state.server.ending import Ending
-from queryable_state.server.loop_watchdog import LoopWatchdog
-from queryable_state.server.process_files import allow_many_files
-from queryable_state.server.process_logs import log_to_file
-from queryable_state.server.process_memory import MemoryTrimmer
+from queryable_state.server.process.logs import log_to_file
+from queryable_state.server.process.loop_watchdog import LoopWatchdog
+from queryable_state.server.process.memory import MemoryTrimmer
+from queryable_state.server.process.open_files import allow_many_files
+from queryable_state.server.serving.graceful_shutdown import Ending
 from queryable_state.server.settings import StateServerSettings
-from queryable_state.server.state_server.server import StateServer
-from queryable_state.server.state_server.server_directory import (
+from queryable_state.server.state_server.base.parent_process import WatchedProcess
+from queryable_state.server.state_server.base.server_directory import (
     UNUSABLE_SETTINGS,
     ServerDirectory,
 )
-from queryable_state.server.state_server.watched_process import WatchedProcess
+from queryable_state.server.state_server.server import StateServer
 from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
 
 _log = logging.getLogger(__name__)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import grpc.aio
 
-from queryable_state.server.ending_with_status import end_with_status
+from queryable_state.server.serving.error_boundary import end_with_status
 from queryable_state.wire.errors import AuthenticationError, shown
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from queryable_state.server.ending_with_status import Context
+    from queryable_state.server.serving.error_boundary import Context
 
 
 class SecretInterceptor(grpc.aio.ServerInterceptor):

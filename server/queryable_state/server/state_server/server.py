@@ -12,26 +12,26 @@ from typing import TYPE_CHECKING, Self
 import grpc.aio
 
 from queryable_state.internal.v1 import backend_pb2_grpc, coordinator_pb2
-from queryable_state.server.byte_budget import ClientBudgets
-from queryable_state.server.coordinator_link import CoordinatorLink
-from queryable_state.server.ending import Ending, be_lame_duck
+from queryable_state.server.coordinator_client import CoordinatorLink
 from queryable_state.server.lease_clock import lease_s
-from queryable_state.server.ports import SETTING_PREFIX, bind, frame_ports
 from queryable_state.server.query.local_router import LocalRouter
-from queryable_state.server.query.location_table import LocationTable
-from queryable_state.server.query.proxy_router import ProxyRouter
+from queryable_state.server.query.proxy.location_table import LocationTable
+from queryable_state.server.query.proxy.proxy_router import ProxyRouter
 from queryable_state.server.query.router import ServiceInfo
-from queryable_state.server.query_server import QueryServer, server_options
+from queryable_state.server.serving.byte_budget import ClientBudgets
+from queryable_state.server.serving.graceful_shutdown import Ending, be_lame_duck
+from queryable_state.server.serving.ports import SETTING_PREFIX, bind, frame_ports
+from queryable_state.server.serving.query_server import QueryServer, server_options
 from queryable_state.server.state_server.backend_parts import BackendParts, StoreFolders
-from queryable_state.server.state_server.engine import QueryEngine
+from queryable_state.server.state_server.base.lease import Lease
+from queryable_state.server.state_server.base.server_directory import ServerAddresses
+from queryable_state.server.state_server.base.stated_ports import stated_ports
+from queryable_state.server.state_server.base.thread_pool import ServerThreads
 from queryable_state.server.state_server.heartbeats import Heartbeats
-from queryable_state.server.state_server.lease import Lease
 from queryable_state.server.state_server.lease_calls import CoordinatorLeaseCalls
+from queryable_state.server.state_server.queries.state_reader import QueryEngine
 from queryable_state.server.state_server.secret_interceptor import SecretInterceptor
-from queryable_state.server.state_server.server_directory import ServerAddresses
-from queryable_state.server.state_server.stated_ports import stated_ports
-from queryable_state.server.state_server.store_table import StoreTable
-from queryable_state.server.state_server.thread_pool import ServerThreads
+from queryable_state.server.state_server.stores.store_table import StoreTable
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.addresses import join_address
 from queryable_state.wire.errors import QueryableStateError
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from queryable_state.server.settings import StateServerSettings
-    from queryable_state.server.state_server.staging import Staging
+    from queryable_state.server.state_server.batches.staging import Staging
 
 _log = logging.getLogger(__name__)
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
-from queryable_state.server.storage.cut import StateRecords
+from queryable_state.server.storage.snapshot import StateRecords
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
     from queryable_state.server.storage.bulk_load import BulkLoad
-    from queryable_state.server.storage.cut import StoreCut
-    from queryable_state.server.storage.overlay import StateOverlay
+    from queryable_state.server.storage.layered.overlay import StateOverlay
+    from queryable_state.server.storage.snapshot import StoreCut
 
 
 class RecordSource(ABC):

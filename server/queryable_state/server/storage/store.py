@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from queryable_state.server.storage.bulk_load import BulkLoad
-    from queryable_state.server.storage.cut import StoreCut
-    from queryable_state.server.storage.overlay import Overlay
+    from queryable_state.server.storage.layered.overlay import Overlay
+    from queryable_state.server.storage.snapshot import StoreCut
 
 Token = tuple[int, int]
 """(run epoch, task attempt): the order of attempts at one batch."""

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Self
 import grpc.aio
 
 from queryable_state.internal.v1 import backend_pb2_grpc
-from queryable_state.server.coordinator_link import secret_metadata
-from queryable_state.server.query.proxy_server import ProxyServer
+from queryable_state.server.coordinator_client import secret_metadata
+from queryable_state.server.query.proxy.proxy_server import ProxyServer
 from queryable_state.server.settings import (
     CoordinatorSettings,
     ProxySettings,

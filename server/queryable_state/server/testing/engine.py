@@ -8,14 +8,14 @@ import uuid
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from queryable_state.server.checkpoint.storage import join
-from queryable_state.server.coordinator.engine import BatchClocks, QueryInfo
+from queryable_state.server.checkpoint.file_systems.storage import join
+from queryable_state.server.coordinator.model.engine import BatchClocks, QueryInfo
 from queryable_state.wire.errors import CheckpointError, JobError, RetryLaterError, UnknownJobError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from queryable_state.server.checkpoint.storage import CheckpointStorage
+    from queryable_state.server.checkpoint.file_systems.storage import CheckpointStorage
     from queryable_state.wire.errors import QueryableStateError
 
 

@@ -15,11 +15,11 @@ from queryable_state.server.coordinator import OperatorLayout
 from queryable_state.v1 import registration_pb2
 from queryable_state.wire.changes import BlockSums, ChangeBlockBuilder
 from queryable_state.wire.errors import PlacementError, RetryLaterError
-from queryable_state.wire.key_groups import subtask_of
-from queryable_state.wire.records import StateCodecs
+from queryable_state.wire.keys.key_groups import subtask_of
+from queryable_state.wire.keys.store_keys import VOID_NAMESPACE, list_element, record_key
+from queryable_state.wire.schema.types import Types, type_info
 from queryable_state.wire.status import error_from_call
-from queryable_state.wire.store_keys import VOID_NAMESPACE, list_element, record_key
-from queryable_state.wire.types import Types, type_info
+from queryable_state.wire.values.records import StateCodecs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -16,7 +16,7 @@ import grpc
 
 from queryable_state.internal.v1 import backend_pb2
 from queryable_state.streaming.runtime.channels import backend_stub, forget
-from queryable_state.streaming.runtime.task_states import where
+from queryable_state.streaming.runtime.states.task_states import where
 from queryable_state.wire.errors import (
     InternalError,
     QueryableStateError,

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from queryable_state.streaming.runtime.settings import RuntimeSettings
 from queryable_state.wire.errors import JobError, Reason
-from queryable_state.wire.types import Field, Kind, TypeInfo
+from queryable_state.wire.schema.types import Field, Kind, TypeInfo
 
 if TYPE_CHECKING:
-    from queryable_state.streaming.runtime.operators import Operator
-    from queryable_state.streaming.runtime.row_order import OrderColumn
+    from queryable_state.streaming.runtime.columns.row_order import OrderColumn
+    from queryable_state.streaming.runtime.operators.operators import Operator
 
 VALUE_COLUMN = "value"
 """The one column of a stream whose elements are not rows."""

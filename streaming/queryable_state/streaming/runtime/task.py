@@ -7,17 +7,21 @@ import gc
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from queryable_state.streaming.runtime import columnar_operators, latest_value, row_operators
 from queryable_state.streaming.runtime.operators import (
+    columnar_operators,
+    latest_value,
+    row_operators,
+)
+from queryable_state.streaming.runtime.operators.operators import (
     Aggregate,
     KeyedProcess,
     LatestValueSink,
     Reduce,
     ReducingSink,
 )
-from queryable_state.streaming.runtime.ordered_rows import in_order
+from queryable_state.streaming.runtime.operators.ordered_rows import in_order
 from queryable_state.streaming.runtime.spec import subtask_mismatch
-from queryable_state.streaming.runtime.task_states import where
+from queryable_state.streaming.runtime.states.task_states import where
 from queryable_state.wire.errors import InvalidRequestError, JobError, Reason
 
 if TYPE_CHECKING:

@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, ClassVar
 from py4j.protocol import Py4JError
 
 from queryable_state.server.coordinator import Coordinator
-from queryable_state.server.log_settings import LogSettings
+from queryable_state.server.process.log_settings import LogSettings
 from queryable_state.server.settings import (
     CoordinatorSettings,
     Limits,
     StateServerSettings,
 )
-from queryable_state.streaming.job_configuration import server_backend
-from queryable_state.streaming.spark.engine import SparkEngine, live_executors
-from queryable_state.streaming.spark.listener import CommitListener
+from queryable_state.streaming.config.job_configuration import server_backend
+from queryable_state.streaming.spark.queries.listener import CommitListener
+from queryable_state.streaming.spark.queries.spark_adapter import SparkEngine, live_executors
+from queryable_state.streaming.spark.queries.stored_state import StoredState
 from queryable_state.streaming.spark.scratch_folder import ScratchFolder
 from queryable_state.streaming.spark.server_start import ServerStart
 from queryable_state.streaming.spark.session import runs_on_one_machine, warn_of_risks
-from queryable_state.streaming.spark.stored_state import StoredState
-from queryable_state.streaming.spark.worker_python import WorkerCheck
+from queryable_state.streaming.spark.worker.worker_python import WorkerCheck
 from queryable_state.wire.errors import QueryTimeoutError
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    from queryable_state.streaming.settings import EnvironmentSettings
+    from queryable_state.streaming.config.settings import EnvironmentSettings
 
 _log = logging.getLogger("queryable_state.streaming")
 

@@ -10,12 +10,12 @@ from pyspark.sql import functions as F
 
 from queryable_state.server.coordinator import OperatorLayout
 from queryable_state.streaming.elements import free_name
-from queryable_state.streaming.graph import OperatorNode, SinkNode, SourceNode
-from queryable_state.streaming.runtime.row_check import GROUP_BITS
+from queryable_state.streaming.jobs.graph import OperatorNode, SinkNode, SourceNode
+from queryable_state.streaming.runtime.columns.row_check import GROUP_BITS
 from queryable_state.streaming.runtime.settings import RuntimeSettings
 from queryable_state.streaming.runtime.spec import OperatorSpec
-from queryable_state.streaming.spark.task import SubtaskFunction
 from queryable_state.streaming.spark.types import data_type, is_hashable, schema
+from queryable_state.streaming.spark.worker.task import SubtaskFunction
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-    from queryable_state.streaming.graph import JobGraph, StreamNode
-    from queryable_state.streaming.settings import EnvironmentSettings
+    from queryable_state.streaming.config.settings import EnvironmentSettings
+    from queryable_state.streaming.jobs.graph import JobGraph, StreamNode
     from queryable_state.streaming.spark.application import SparkApplication
 
 _log = logging.getLogger("queryable_state.streaming")

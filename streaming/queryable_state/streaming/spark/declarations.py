@@ -6,13 +6,13 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from queryable_state.server.coordinator.registrations import operator_label
-from queryable_state.streaming.runtime.operators import driver_declared_states
+from queryable_state.server.coordinator.model.registrations import operator_label
+from queryable_state.streaming.runtime.operators.operators import driver_declared_states
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from queryable_state.streaming.graph import OperatorNode
+    from queryable_state.streaming.jobs.graph import OperatorNode
     from queryable_state.streaming.spark.compile import Compiler
     from queryable_state.v1.registration_pb2 import StateRegistration
 

@@ -8,14 +8,14 @@ import logging
 import uuid
 from typing import TYPE_CHECKING
 
+from queryable_state.server.checkpoint.file_systems.storage import storage_of
 from queryable_state.server.checkpoint.state_root import StateRoot
-from queryable_state.server.checkpoint.storage import storage_of
-from queryable_state.server.coordinator.state_evolution import check_evolution
-from queryable_state.server.coordinator.stored_states import StoredStates
-from queryable_state.streaming.spark.checkpoint_files import newest_commit
+from queryable_state.server.coordinator.model.state_evolution import check_evolution
+from queryable_state.server.coordinator.roots.stored_states import StoredStates
+from queryable_state.streaming.config.state_paths import is_local
+from queryable_state.streaming.spark.queries.checkpoint_files import newest_commit
 from queryable_state.streaming.spark.session import runs_on_one_machine
 from queryable_state.streaming.spark.spark_files import SparkFiles
-from queryable_state.streaming.state_place import is_local
 from queryable_state.wire.errors import CheckpointError, CorruptDataError, RestoreMismatchError
 
 if TYPE_CHECKING:
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
     from queryable_state.internal.v1.checkpoint_pb2 import RootRegistrations
-    from queryable_state.server.coordinator.job_config import JobConfig
+    from queryable_state.server.coordinator.model.job_config import JobConfig
+    from queryable_state.streaming.config.state_paths import StatePlace
     from queryable_state.streaming.spark.declarations import OperatorDeclaration
-    from queryable_state.streaming.state_place import StatePlace
 
 _log = logging.getLogger("queryable_state.streaming")
 

@@ -8,23 +8,23 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.server.checkpoint.layout import beside
-from queryable_state.streaming.graph import JobGraph
-from queryable_state.streaming.job_client import JobClient
-from queryable_state.streaming.job_configuration import backend_of, config_id, job_config
-from queryable_state.streaming.restart_strategy import RestartDecision
-from queryable_state.streaming.spark.checkpoint_files import is_temporary
-from queryable_state.streaming.spark.compile import Compiler
-from queryable_state.streaming.spark.declarations import declarations
-from queryable_state.streaming.spark.job_checks import check_place
-from queryable_state.streaming.spark.plan_settings import set_plan
-from queryable_state.streaming.spark.savepoint_start import SavepointStart
-from queryable_state.streaming.spark.session import default_location
-from queryable_state.streaming.state_place import (
+from queryable_state.streaming.config.job_configuration import backend_of, config_id, job_config
+from queryable_state.streaming.config.restart_strategy import RestartDecision
+from queryable_state.streaming.config.state_paths import (
     absolute,
     driver_root,
     keeps_in_driver,
     place_of,
 )
+from queryable_state.streaming.jobs.graph import JobGraph
+from queryable_state.streaming.jobs.job_client import JobClient
+from queryable_state.streaming.spark.compile import Compiler
+from queryable_state.streaming.spark.declarations import declarations
+from queryable_state.streaming.spark.job_checks import check_place
+from queryable_state.streaming.spark.plan_settings import set_plan
+from queryable_state.streaming.spark.queries.checkpoint_files import is_temporary
+from queryable_state.streaming.spark.savepoints.start import SavepointStart
+from queryable_state.streaming.spark.session import default_location
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from queryable_state.server.coordinator.job_config import JobConfig
-    from queryable_state.streaming.checkpoint_config import CheckpointConfig
-    from queryable_state.streaming.graph import OperatorNode
-    from queryable_state.streaming.restart_strategy import RestartStrategyConfiguration
-    from queryable_state.streaming.settings import EnvironmentSettings
+    from queryable_state.server.coordinator.model.job_config import JobConfig
+    from queryable_state.streaming.config.checkpoint_config import CheckpointConfig
+    from queryable_state.streaming.config.restart_strategy import RestartStrategyConfiguration
+    from queryable_state.streaming.config.settings import EnvironmentSettings
+    from queryable_state.streaming.config.state_backend import StateBackend
+    from queryable_state.streaming.config.state_paths import StatePlace
+    from queryable_state.streaming.jobs.graph import OperatorNode
     from queryable_state.streaming.spark.application import SparkApplication
     from queryable_state.streaming.spark.declarations import OperatorDeclaration
-    from queryable_state.streaming.state_backend import StateBackend
-    from queryable_state.streaming.state_place import StatePlace
 
 
 def configured(

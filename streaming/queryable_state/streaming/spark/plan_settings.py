@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 
-from queryable_state.streaming.runtime.value_columns import DTYPES
-from queryable_state.wire.types import Kind, TypeInfo
+from queryable_state.streaming.runtime.columns.value_columns import DTYPES
+from queryable_state.wire.schema.types import Kind, TypeInfo
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from queryable_state.streaming.graph import OperatorNode
+    from queryable_state.streaming.jobs.graph import OperatorNode
 
 _log = logging.getLogger("queryable_state.streaming")
 

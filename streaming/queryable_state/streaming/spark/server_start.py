@@ -36,7 +36,7 @@ class ServerFunction:
     def __call__(self, rows: Iterable[object]) -> None:
         # Not before Spark's daemon has forked, as in every task.
         from queryable_state.server.state_server.launch import ensure_server
-        from queryable_state.streaming.spark.executor import current_executor
+        from queryable_state.streaming.spark.worker.executor import current_executor
 
         settings = current_executor(self.application_id).settings(self.server)
         ensure_server(Path(settings.directory), settings)

@@ -9,7 +9,10 @@ import pyspark
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from queryable_state.streaming.spark.worker_python import choose_driver_python, follow_configuration
+from queryable_state.streaming.spark.worker.worker_python import (
+    choose_driver_python,
+    follow_configuration,
+)
 from queryable_state.wire.errors import InvalidRequestError, Reason
 
 _log = logging.getLogger("queryable_state.streaming")

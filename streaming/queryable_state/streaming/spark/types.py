@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import types as spark_types
 
-from queryable_state.wire.types import Kind, TypeInfo
+from queryable_state.wire.schema.types import Kind, TypeInfo
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from queryable_state.wire.types import Field
+    from queryable_state.wire.schema.types import Field
 
 _SIMPLE: dict[Kind, type[spark_types.DataType]] = {
     Kind.BOOLEAN: spark_types.BooleanType,

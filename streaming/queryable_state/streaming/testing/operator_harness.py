@@ -13,28 +13,28 @@ from xxhash import xxh64_intdigest
 from queryable_state.streaming.elements import Columns
 from queryable_state.streaming.functions import KeyedProcessFunction
 from queryable_state.streaming.ordering import order_columns
-from queryable_state.streaming.runtime.arrow_types import arrow_type, to_python
-from queryable_state.streaming.runtime.operators import KeyedProcess
-from queryable_state.streaming.runtime.row_check import row_check
+from queryable_state.streaming.runtime.columns.arrow_types import arrow_type, to_python
+from queryable_state.streaming.runtime.columns.row_check import row_check
+from queryable_state.streaming.runtime.operators.operators import KeyedProcess
 from queryable_state.streaming.runtime.settings import RuntimeSettings
 from queryable_state.streaming.runtime.spec import VALUE_COLUMN, OperatorSpec, TaskIdentity
 from queryable_state.streaming.runtime.task import OperatorTask
 from queryable_state.streaming.testing.in_memory_state import InMemoryStateBackend
 from queryable_state.v1.registration_pb2 import StateKind, StateRegistration
 from queryable_state.wire.errors import InvalidRequestError
-from queryable_state.wire.key_groups import KeyGroups, subtask_of
-from queryable_state.wire.records import StateCodecs
+from queryable_state.wire.keys.key_groups import KeyGroups, subtask_of
+from queryable_state.wire.keys.store_keys import ACCUMULATOR_ELEMENT, RESULT_ELEMENT, VOID_NAMESPACE
 from queryable_state.wire.rows import row_class
-from queryable_state.wire.store_keys import ACCUMULATOR_ELEMENT, RESULT_ELEMENT, VOID_NAMESPACE
-from queryable_state.wire.types import Field, Kind, TypeInfo, type_info
-from queryable_state.wire.values import ValueCodec
+from queryable_state.wire.schema.types import Field, Kind, TypeInfo, type_info
+from queryable_state.wire.values.records import StateCodecs
+from queryable_state.wire.values.value_codec import ValueCodec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
 
     from queryable_state.streaming.ordering import OrderBy
     from queryable_state.streaming.runtime.access import StateAccess
-    from queryable_state.streaming.runtime.operators import Operator
+    from queryable_state.streaming.runtime.operators.operators import Operator
     from queryable_state.v1.query_pb2 import Records
 
 CHECK_COLUMN = "__check"

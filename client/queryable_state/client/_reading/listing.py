@@ -1,0 +1,95 @@
+"""What there is to query: jobs and their states."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from queryable_state.v1 import registration_pb2
+from queryable_state.wire.schema.types import TypeInfo
+
+if TYPE_CHECKING:
+    from typing import Self
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobInfo:
+    """A job the coordinator knows."""
+
+    job_id: str
+    """32 hex digits; the id of its Spark query."""
+
+    name: str
+
+    status: str
+    """RUNNING, FINISHED or FAILED."""
+
+    started_at_ms: int
+    """Milliseconds since the epoch of its first contact with the coordinator."""
+
+    committed_batch: int
+    """Newest committed batch; -1: none."""
+
+    states: tuple[str, ...]
+    """Queryable names, sorted."""
+
+    @classmethod
+    def from_proto(cls, job: registration_pb2.JobInfo) -> Self:
+        """The job as it came over the wire."""
+        return cls(
+            job_id=job.job_id.hex(),
+            name=job.name,
+            status=_name(registration_pb2.JobStatus, job.status),
+            started_at_ms=job.started_at_ms,
+            committed_batch=job.committed_batch,
+            states=tuple(job.states),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StateInfo:
+    """A queryable state of a job."""
+
+    job_id: str
+    """32 hex digits."""
+
+    job_name: str
+
+    state_name: str
+    """Name to query it by."""
+
+    kind: str
+    """VALUE, LIST, MAP, REDUCING or AGGREGATING."""
+
+    key_type: TypeInfo
+
+    value_type: TypeInfo | None
+    """Of a value, list element, map entry's value or result; None: not registered."""
+
+    map_key_type: TypeInfo | None
+    """Of a map entry's key; None for other kinds."""
+
+    registration: registration_pb2.StateRegistration = field(repr=False, compare=False)
+    """All there is to know of it."""
+
+    @classmethod
+    def from_proto(cls, state: registration_pb2.StateRegistration) -> Self:
+        """The state as it came over the wire."""
+        versions = sorted(state.value_types, key=lambda version: version.version)
+        return cls(
+            job_id=state.job_id.hex(),
+            job_name=state.job_name,
+            state_name=state.queryable_name,
+            kind=_name(registration_pb2.StateKind, state.kind),
+            key_type=TypeInfo.from_proto(state.key_type),
+            value_type=TypeInfo.from_proto(versions[-1].type) if versions else None,
+            map_key_type=(
+                TypeInfo.from_proto(state.map_key_type) if state.HasField("map_key_type") else None
+            ),
+            registration=state,
+        )
+
+
+def _name(enum: object, number: int) -> str:
+    # A server of a later version may know more than this client.
+    return enum.Name(number) if number in enum.values() else str(number)  # type: ignore[attr-defined]

@@ -1,0 +1,145 @@
+"""The answer to many keys of which each may fail alone."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, overload
+
+from queryable_state.client._errors import afresh
+from queryable_state.client._reading.decode_context import Reading
+from queryable_state.client._reading.states import KvState
+from queryable_state.wire.errors import QueryableStateError, UnknownKeyOrNamespaceError
+
+if TYPE_CHECKING:
+    from queryable_state.client._reading.gathering import Outcome
+    from queryable_state.client._reading.info import ReadInfo
+
+
+class KeyStatus(enum.Enum):
+    """What became of one key."""
+
+    FOUND = "found"
+    """It has a state."""
+
+    MISSING = "missing"
+    """Nothing is stored under it."""
+
+    FAILED = "failed"
+    """It could not be read; the error says why, and whether asking again may help."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyResult:
+    """One key of a `MultiGet`."""
+
+    key: Any
+    """As the caller gave it."""
+
+    status: KeyStatus
+
+    state: KvState | None = None
+    """What is stored where it was found."""
+
+    error: QueryableStateError | None = None
+    """Why it failed, where it did."""
+
+    info: ReadInfo | None = None
+    """The batch it was read at and who answered; None where it failed."""
+
+    def get(self) -> KvState:
+        """The state; raises the error, or `UnknownKeyOrNamespaceError` where there is none."""
+        if self.state is not None:
+            return self.state
+        if self.error is not None:
+            raise afresh(self.error)
+        raise UnknownKeyOrNamespaceError(f"nothing is stored under key {self.key!r}")
+
+
+class MultiGet(Sequence[KeyResult]):
+    """What became of many keys: a sequence of `KeyResult`, aligned with the keys asked for."""
+
+    def __init__(self, keys: Sequence[Any], outcomes: Sequence[Outcome]) -> None:
+        self._keys = keys
+        self._outcomes = outcomes
+
+    def found(self) -> list[tuple[Any, KvState]]:
+        """The keys that have a state, with it."""
+        return [
+            (key, outcome)
+            for key, outcome in zip(self._keys, self._outcomes, strict=True)
+            if isinstance(outcome, KvState)
+        ]
+
+    @property
+    def missing(self) -> list[Any]:
+        """The keys nothing is stored under."""
+        return [
+            key
+            for key, outcome in zip(self._keys, self._outcomes, strict=True)
+            if isinstance(outcome, Reading)
+        ]
+
+    @property
+    def failed(self) -> list[tuple[Any, QueryableStateError]]:
+        """The keys that could not be read, and why."""
+        return [
+            (key, outcome)
+            for key, outcome in zip(self._keys, self._outcomes, strict=True)
+            if isinstance(outcome, QueryableStateError)
+        ]
+
+    @property
+    def info(self) -> dict[str, ReadInfo]:
+        """Of each server that answered the newest it answered from, by its id."""
+        infos: dict[str, ReadInfo] = {}
+        for info in self._infos():
+            known = infos.get(info.server_id)
+            if known is None or known.version < info.version:
+                infos[info.server_id] = info
+        return infos
+
+    @property
+    def version(self) -> int | None:
+        """The batch all that was read is of; None: of several, or nothing was read.
+
+        One batch is sure where `one_cut` was asked for.
+        """
+        versions = {info.version for info in self._infos()}
+        return versions.pop() if len(versions) == 1 else None
+
+    @overload
+    def __getitem__(self, index: int) -> KeyResult: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[KeyResult]: ...
+    def __getitem__(self, index: int | slice) -> KeyResult | list[KeyResult]:
+        if isinstance(index, slice):
+            return [self._result(position) for position in range(*index.indices(len(self)))]
+        return self._result(index)
+
+    def __len__(self) -> int:
+        return len(self._outcomes)
+
+    def __repr__(self) -> str:
+        return (
+            f"<{type(self).__name__} of {len(self)} keys: {len(self.found())} found, "
+            f"{len(self.missing)} missing, {len(self.failed)} failed>"
+        )
+
+    def _infos(self) -> list[ReadInfo]:
+        # One reading stands for all keys of an answer.
+        infos = {
+            id(outcome.info): outcome.info
+            for outcome in self._outcomes
+            if not isinstance(outcome, QueryableStateError)
+        }
+        return list(infos.values())
+
+    def _result(self, position: int) -> KeyResult:
+        key, outcome = self._keys[position], self._outcomes[position]
+        if isinstance(outcome, KvState):
+            return KeyResult(key, KeyStatus.FOUND, state=outcome, info=outcome.info)
+        if isinstance(outcome, Reading):
+            return KeyResult(key, KeyStatus.MISSING, info=outcome.info)
+        return KeyResult(key, KeyStatus.FAILED, error=outcome)

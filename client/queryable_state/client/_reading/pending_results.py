@@ -1,0 +1,172 @@
+"""Who waits for the keys of a batch: a future each, or one for many."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from queryable_state.client._errors import afresh
+from queryable_state.client._reading.elements import Presence
+from queryable_state.wire.errors import UnknownKeyOrNamespaceError
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Iterable, Sequence
+
+    from queryable_state.client._reading.decode_context import Reading
+    from queryable_state.wire.errors import QueryableStateError
+
+
+class Waiters(ABC):
+    """Those who wait for the keys of one batch, by position.
+
+    Who waits no longer (a cancelled await) is passed over.
+    """
+
+    each_alone: ClassVar[bool] = False
+    """Whether each goes on with its own answer, and not with that of the last key."""
+
+    @abstractmethod
+    def found_all(self, states: list[Any]) -> None:
+        """Every key has a value, in order."""
+
+    @abstractmethod
+    def found(self, position: int, state: Any) -> None:
+        """One key has a value."""
+
+    @abstractmethod
+    def missing(self, position: int, reading: Reading, text: Callable[[], str]) -> None:
+        """One key has none; `text` words the error that a single query raises then."""
+
+    @abstractmethod
+    def fail(self, positions: Iterable[int], error: QueryableStateError) -> None:
+        """Some keys could not be read."""
+
+    @abstractmethod
+    def pick(self, positions: Sequence[int]) -> Waiters:
+        """Those at some positions, as the positions 0, 1, ... of a new batch."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """For how many keys they wait."""
+
+    def joined(self, others: Waiters) -> Waiters:
+        """Those of a batch that has the keys of others behind these; these may be part of it."""
+        return JoinedWaiters([self, others])
+
+
+class FutureWaiters(Waiters):
+    """One future a key."""
+
+    __slots__ = ("futures",)
+    each_alone = True
+
+    def __init__(self, futures: list[asyncio.Future[Any]]) -> None:
+        self.futures = futures
+
+    def found_all(self, states: list[Any]) -> None:
+        for future, state in zip(self.futures, states, strict=True):
+            if not future.done():
+                future.set_result(state)
+
+    def found(self, position: int, state: Any) -> None:
+        future = self.futures[position]
+        if not future.done():
+            future.set_result(state)
+
+    def missing(self, position: int, reading: Reading, text: Callable[[], str]) -> None:
+        future = self.futures[position]
+        if not future.done():
+            future.set_exception(UnknownKeyOrNamespaceError.worded_later(text))
+
+    def fail(self, positions: Iterable[int], error: QueryableStateError) -> None:
+        for position in positions:
+            future = self.futures[position]
+            if not future.done():
+                future.set_exception(afresh(error))
+
+    def pick(self, positions: Sequence[int]) -> FutureWaiters:
+        return type(self)(list(map(self.futures.__getitem__, positions)))
+
+    def __len__(self) -> int:
+        return len(self.futures)
+
+    def joined(self, others: Waiters) -> Waiters:
+        if not isinstance(others, FutureWaiters):
+            return super().joined(others)
+        self.futures.extend(others.futures)
+        return self
+
+
+class PresenceWaiters(FutureWaiters):
+    """One future a key, of whether there is something; that there is nothing is an answer."""
+
+    __slots__ = ()
+
+    def missing(self, position: int, reading: Reading, text: Callable[[], str]) -> None:
+        self.found(position, Presence(None, reading))
+
+
+class JoinedWaiters(Waiters):
+    """Those of several calls whose keys stand one behind the other in a batch."""
+
+    __slots__ = ("_groups", "_starts")
+    each_alone = True
+
+    def __init__(self, groups: Iterable[Waiters]) -> None:
+        self._groups: list[Waiters] = []
+        # Where each group's keys begin, and behind the last one where they end.
+        self._starts = [0]
+        for group in groups:
+            self._groups.append(group)
+            self._starts.append(self._starts[-1] + len(group))
+
+    def found_all(self, states: list[Any]) -> None:
+        for group, start, end in zip(self._groups, self._starts, self._starts[1:], strict=False):
+            group.found_all(states[start:end])
+
+    def found(self, position: int, state: Any) -> None:
+        group, start = self._group(position)
+        group.found(position - start, state)
+
+    def missing(self, position: int, reading: Reading, text: Callable[[], str]) -> None:
+        group, start = self._group(position)
+        group.missing(position - start, reading, text)
+
+    def fail(self, positions: Iterable[int], error: QueryableStateError) -> None:
+        for position in positions:
+            group, start = self._group(position)
+            group.fail((position - start,), error)
+
+    def pick(self, positions: Sequence[int]) -> Waiters:
+        own: list[tuple[Waiters, list[int]]] = []
+        for position in positions:
+            group, start = self._group(position)
+            if not own or own[-1][0] is not group:
+                own.append((group, []))
+            own[-1][1].append(position - start)
+        picks = [group.pick(within) for group, within in own]
+        return picks[0] if len(picks) == 1 else JoinedWaiters(picks)
+
+    def __len__(self) -> int:
+        return self._starts[-1]
+
+    def joined(self, others: Waiters) -> JoinedWaiters:
+        self._groups.append(others)
+        self._starts.append(self._starts[-1] + len(others))
+        return self
+
+    def _group(self, position: int) -> tuple[Waiters, int]:
+        """Whose key stands at a position, and where that group's keys begin."""
+        at = bisect_right(self._starts, position) - 1
+        return self._groups[at], self._starts[at]
+
+
+def picked(own: Sequence[int], positions: Sequence[int]) -> Sequence[int]:
+    """Some of `own`, by their positions there; a range where that says it."""
+    if isinstance(own, range) and positions:
+        run = range(positions[0], positions[-1] + 1)
+        if list(positions) == list(run):
+            return own[run.start : run.stop]
+    return [own[position] for position in positions]

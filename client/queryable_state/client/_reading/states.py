@@ -1,0 +1,291 @@
+"""The state objects queries answer: what a job's state had under one key, read-only."""
+
+from __future__ import annotations
+
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+
+from queryable_state.client._reading.decode_context import RefusedReading
+from queryable_state.v1 import query_pb2, registration_pb2
+from queryable_state.wire.errors import (
+    CorruptDataError,
+    InvalidRequestError,
+    QueryableStateError,
+    Reason,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, ItemsView, Iterator, KeysView, ValuesView
+
+    from queryable_state.client._reading.decode_context import Reading
+    from queryable_state.client._reading.info import ReadInfo
+
+_NOT_DECODED: Any = object()
+
+
+class KvState:
+    """The state under one key and namespace, as it was at one version.
+
+    Base of the states of each kind, and typed so that a call needs no cast: a
+    method the kind has not, and every method that would change the state,
+    raises `InvalidRequestError`. Values are decoded when first asked for.
+    """
+
+    __slots__ = ("_data", "_decoded", "_reading")
+
+    kind: ClassVar[str] = "state"
+
+    def __init__(self, data: bytes, reading: Reading, decoded: Any = _NOT_DECODED) -> None:
+        self._data = data
+        self._reading = reading
+        self._decoded = decoded
+
+    @property
+    def info(self) -> ReadInfo:
+        """The batch the state was read at, its clocks, and who answered."""
+        return self._reading.info
+
+    def value(self) -> Any:
+        """The value of a value state."""
+        self._has_no("value")
+
+    def get(self, key: Any = None) -> Any:
+        """What is stored: list, reduced value or result; of a map the entry of `key`."""
+        self._has_no("get")
+
+    def keys(self) -> KeysView[Any]:
+        """The keys of a map."""
+        self._has_no("keys")
+
+    def values(self) -> ValuesView[Any]:
+        """The values of a map."""
+        self._has_no("values")
+
+    def items(self) -> ItemsView[Any, Any]:
+        """The entries of a map."""
+        self._has_no("items")
+
+    def contains(self, key: Any) -> bool:
+        """Whether a map has an entry of `key`."""
+        self._has_no("contains")
+
+    def is_empty(self) -> bool:
+        """Whether a map or list has nothing in it."""
+        self._has_no("is_empty")
+
+    def update(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Raises `InvalidRequestError`: states are read-only, like all methods below."""
+        self._is_read_only("update")
+
+    def add(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Raises `InvalidRequestError`."""
+        self._is_read_only("add")
+
+    def add_all(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Raises `InvalidRequestError`."""
+        self._is_read_only("add_all")
+
+    def put(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Raises `InvalidRequestError`."""
+        self._is_read_only("put")
+
+    def put_all(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Raises `InvalidRequestError`."""
+        self._is_read_only("put_all")
+
+    def remove(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Raises `InvalidRequestError`."""
+        self._is_read_only("remove")
+
+    def clear(self) -> NoReturn:
+        """Raises `InvalidRequestError`."""
+        self._is_read_only("clear")
+
+    def __repr__(self) -> str:
+        info = self.info
+        of = f" of {info.checkpoint}" if info.checkpoint else ""
+        try:
+            decoded = self._decode()
+        except QueryableStateError as refusal:
+            decoded = refusal
+        return f"<{type(self).__name__} at batch {info.version}{of}: {decoded!r}>"
+
+    def _decode(self) -> Any:
+        if self._decoded is _NOT_DECODED:
+            self._decoded = self._reading.codecs.value.decode(self._data)
+        return self._decoded
+
+    def _has_no(self, method: str) -> NoReturn:
+        raise InvalidRequestError(
+            f"a {self.kind} has no {method}(): {self._methods()}", reason=Reason.UNSUPPORTED
+        )
+
+    def _is_read_only(self, method: str) -> NoReturn:
+        raise InvalidRequestError(
+            f"{method}() would change a {self.kind}, and a queried state is read-only: only its "
+            "job writes it",
+            reason=Reason.UNSUPPORTED,
+        )
+
+    def _methods(self) -> str:
+        own = [name for name in vars(type(self)) if not name.startswith("_") and name != "kind"]
+        return "it has " + ", ".join(f"{name}()" for name in own)
+
+
+class ValueState(KvState):
+    """One value."""
+
+    __slots__ = ()
+    kind = "value state"
+
+    def value(self) -> Any:
+        """The value."""
+        decoded = self._decoded
+        return self._decode() if decoded is _NOT_DECODED else decoded
+
+
+class ReducingState(KvState):
+    """What the job's reduce function made of all elements."""
+
+    __slots__ = ()
+    kind = "reducing state"
+
+    def get(self, key: Any = None) -> Any:
+        """The reduced value."""
+        _takes_no_key(self, key)
+        return self._decode()
+
+
+class AggregatingState(KvState):
+    """The result the job's aggregate function had of all elements."""
+
+    __slots__ = ()
+    kind = "aggregating state"
+
+    def get(self, key: Any = None) -> Any:
+        """The result."""
+        _takes_no_key(self, key)
+        return self._decode()
+
+
+class _RecordsState(KvState):
+    __slots__ = ()
+
+    def _decode(self) -> Any:
+        if self._decoded is _NOT_DECODED:
+            records = query_pb2.Records.FromString(self._data)
+            self._decoded = self._reading.codecs.decode_records(records.elements, records.values)
+        return self._decoded
+
+
+class ListState(_RecordsState):
+    """Elements in the order they were added."""
+
+    __slots__ = ()
+    kind = "list state"
+
+    def get(self, key: Any = None) -> list[Any]:
+        """A list of the elements, the caller's own."""
+        _takes_no_key(self, key)
+        return list(self._decode())
+
+    def is_empty(self) -> bool:
+        """Whether there is no element."""
+        return not self._decode()
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._decode())
+
+    def __len__(self) -> int:
+        return len(self._decode())
+
+
+class MapState(_RecordsState):
+    """Entries, in the order of their keys."""
+
+    __slots__ = ()
+    kind = "map state"
+
+    def get(self, key: Any = None) -> Any:
+        """The value of the entry of `key`; None if there is no such entry, or its value is null."""
+        return self._decode().get(key)
+
+    def keys(self) -> KeysView[Any]:
+        """The keys."""
+        entries: dict[Any, Any] = self._decode()
+        return entries.keys()
+
+    def values(self) -> ValuesView[Any]:
+        """The values."""
+        entries: dict[Any, Any] = self._decode()
+        return entries.values()
+
+    def items(self) -> ItemsView[Any, Any]:
+        """The entries."""
+        entries: dict[Any, Any] = self._decode()
+        return entries.items()
+
+    def contains(self, key: Any) -> bool:
+        """Whether there is an entry of `key`, also one whose value is null."""
+        return key in self._decode()
+
+    def is_empty(self) -> bool:
+        """Whether there is no entry."""
+        return not self._decode()
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._decode())
+
+    def __len__(self) -> int:
+        return len(self._decode())
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._decode()
+
+
+def states_of(answer: Callable[..., Any], values: list[bytes], reading: Reading) -> list[Any]:
+    """What `answer` makes of each value; states of one value decoded, where that pays at once."""
+    decoded = None
+    if answer in _OF_ONE_VALUE:
+        decoded = reading.codecs.value.decode_all(values)
+    if decoded is None:
+        return list(map(answer, values, repeat(reading)))
+    return list(map(answer, values, repeat(reading), decoded))
+
+
+_OF_ONE_VALUE: frozenset[object] = frozenset((ValueState, ReducingState, AggregatingState))
+
+STATE_TYPES: dict[registration_pb2.StateKind.ValueType, type[KvState]] = {
+    registration_pb2.VALUE: ValueState,
+    registration_pb2.LIST: ListState,
+    registration_pb2.MAP: MapState,
+    registration_pb2.REDUCING: ReducingState,
+    registration_pb2.AGGREGATING: AggregatingState,
+}
+
+
+def scanned_state(
+    kind: registration_pb2.StateKind.ValueType, scanned: query_pb2.ScannedKey, reading: Reading
+) -> KvState:
+    """The state of one key of a scan; where it was not answered, its methods raise why."""
+    if scanned.HasField("error"):
+        refusal = QueryableStateError.from_proto(scanned.error)
+        return STATE_TYPES[kind](b"", RefusedReading(refusal, reading.proto))
+    return state_of(kind, scanned.records, reading)
+
+
+def state_of(
+    kind: registration_pb2.StateKind.ValueType, records: query_pb2.Records, reading: Reading
+) -> KvState:
+    """The state that has these records, as scans answer them; at least one."""
+    state_type = STATE_TYPES[kind]
+    if issubclass(state_type, _RecordsState):
+        return state_type(records.SerializeToString(), reading)
+    if not records.values:
+        raise CorruptDataError(f"a {state_type.kind} was answered without a record")
+    return state_type(records.values[0], reading)
+
+
+def _takes_no_key(state: KvState, key: Any) -> None:
+    if key is not None:
+        raise InvalidRequestError(f"get() of a {state.kind} takes no key: {key!r} was given")

@@ -1,0 +1,298 @@
+"""Brings queries to whoever can answer them, and again to others until their time runs out."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from queryable_state.client._connection.batch import Batch
+from queryable_state.client._errors import closed_while_waiting
+from queryable_state.client._routing.connection_pool import Peers
+from queryable_state.client._routing.locator import Locator
+from queryable_state.client._routing.retries import delay_s, is_transient, wants_placement
+from queryable_state.client._routing.wire_keys import wire_keys
+from queryable_state.wire.errors import (
+    CorruptDataError,
+    InternalError,
+    QueryableStateError,
+    Reason,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+
+    from queryable_state.client._connection.server_connection import Peer
+    from queryable_state.client._reading.pending_results import Waiters
+    from queryable_state.client._routing.key_batcher import Lane
+    from queryable_state.client._routing.state_handle import StateHandle
+    from queryable_state.v1 import query_pb2
+    from queryable_state.wire.values.records import StateCodecs
+
+
+class Dispatcher:
+    """The queries of one client: located, sent, retried, timed out. On one event loop.
+
+    A batch admitted here ends in exactly one way: answered, failed, timed out,
+    split into batches that take its place, or failed by `aclose`.
+    """
+
+    def __init__(self, address: str, *, client: str, unpickle: bool, direct: bool) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._peers = Peers(self, address, client, direct=direct)
+        self._locator = Locator(self._peers, unpickle=unpickle)
+        self._batches: set[Batch] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    @property
+    def peers(self) -> Peers:
+        """The servers talked to."""
+        return self._peers
+
+    @property
+    def locator(self) -> Locator:
+        """Where states are."""
+        return self._locator
+
+    def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Runs work in the background; `aclose` ends it."""
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def call_soon(self, call: Callable[[], None]) -> None:
+        """Calls at the end of this turn of the client's loop."""
+        self._loop.call_soon(call)
+
+    def new_future(self) -> asyncio.Future[Any]:
+        """A future of the client's loop."""
+        return self._loop.create_future()
+
+    def submit(
+        self, lane: Lane, keys: list[Any], waiters: Waiters, deadline: float | None = None
+    ) -> None:
+        """Sends keys: wire keys where the lane's state is located, else as the caller gave them.
+
+        `deadline` is on the loop's clock; None: what the lane's options allow, from now.
+        """
+        if deadline is None:
+            deadline = self._loop.time() + lane.options.timeout_s
+        elif self._closed:
+            waiters.fail(range(len(keys)), closed_while_waiting())
+            return
+        codecs = lane.handle.codecs
+        if codecs is None:
+            batch = Batch(lane, None, keys, waiters, deadline)
+            self._admit(batch)
+            self._park(batch)
+        else:
+            self._route(lane, codecs, keys, waiters, deadline, 0, None)
+
+    def answered(self, batch: Batch, answer: query_pb2.Answer) -> None:
+        """Takes an answer, or a part of one."""
+        try:
+            failures = batch.settle(answer)
+        except CorruptDataError as problem:
+            self._discharge(batch)
+            batch.fail(batch.left(), problem)
+            return
+        batch.lane.flush_soon()
+        for positions, error in failures:
+            self.failed(batch, positions, error)
+        if answer.last:
+            self._discharge(batch)
+            if batch.pending:
+                peer = batch.peer.address if batch.peer else "the server"
+                batch.fail(
+                    batch.left(),
+                    InternalError(f"{peer} left keys of {batch.lane.describe()} unanswered"),
+                )
+
+    def failed(
+        self,
+        batch: Batch,
+        positions: Sequence[int],
+        error: QueryableStateError,
+        *,
+        peer_is_gone: bool = False,
+    ) -> None:
+        """Asks again for keys that were refused, as long as that makes sense; else fails them."""
+        if peer_is_gone:
+            self._discharge(batch)
+        state_is_gone = error.reason == Reason.UNKNOWN_STATE and not batch.attempts
+        delay = delay_s(error, batch.attempts)
+        too_late = self._loop.time() + delay >= batch.deadline
+        if too_late or self._closed or not (is_transient(error) or state_is_gone):
+            batch.fail(positions, error)
+            return
+        again = Batch(
+            batch.lane,
+            batch.codecs,
+            [batch.keys[position] for position in positions],
+            batch.waiters.pick(positions),
+            batch.deadline,
+        )
+        again.attempts = batch.attempts + 1
+        again.failure = error
+        again.peer = batch.peer
+        self._admit(again)
+        self.run(self._ask_again(again, delay, wants_placement(error) or state_is_gone))
+
+    async def aclose(self) -> None:
+        """Fails what is pending and closes every connection; idempotent."""
+        self._closed = True
+        error = closed_while_waiting()
+        for handle in self._locator.handles():
+            for lane in handle.lanes():
+                lane.flush()
+        for batch in tuple(self._batches):
+            self._discharge(batch)
+            batch.fail(batch.left(), error)
+        relocating = [handle.relocating for handle in self._locator.handles()]
+        tasks = [*self._tasks, *(task for task in relocating if task is not None)]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._peers.aclose()
+
+    def _admit(self, batch: Batch) -> None:
+        self._batches.add(batch)
+        batch.timer = self._loop.call_at(batch.deadline, self._expire, batch)
+
+    def _discharge(self, batch: Batch) -> None:
+        batch.done = True
+        self._batches.discard(batch)
+        if batch.timer is not None:
+            batch.timer.cancel()
+
+    def _expire(self, batch: Batch) -> None:
+        if batch.done:
+            return
+        self._discharge(batch)
+        batch.fail(batch.left(), batch.timeout_error())
+        if batch.peer is not None:
+            batch.peer.forget(batch)
+
+    def _route(
+        self,
+        lane: Lane,
+        codecs: StateCodecs,
+        keys: list[bytes],
+        waiters: Waiters,
+        deadline: float,
+        attempts: int,
+        failure: QueryableStateError | None,
+    ) -> None:
+        """Puts keys into batches, each for one server."""
+        located = lane.handle.located
+        assert located is not None
+        parts: dict[Peer, list[int]] = {}
+        if len(located.owners) > 1:
+            for owner, positions in located.split(keys).items():
+                parts.setdefault(self._peers.of(owner), []).extend(positions)
+        else:
+            parts[self._peers.of(located.owners[0])] = []
+        whole = len(parts) == 1
+        for peer, positions in parts.items():
+            count = len(keys) if whole else len(positions)
+            step = peer.portion(count) if waiters.each_alone else peer.batch_keys
+            for start in range(0, count, step):
+                if whole and count <= step:
+                    batch = Batch(lane, codecs, keys, waiters, deadline)
+                else:
+                    end = min(count, start + step)
+                    chunk = range(start, end) if whole else positions[start:end]
+                    batch = Batch(
+                        lane,
+                        codecs,
+                        list(map(keys.__getitem__, chunk)),
+                        waiters.pick(chunk),
+                        deadline,
+                    )
+                batch.attempts = attempts
+                batch.failure = failure
+                if peer.ask(batch):
+                    self._admit(batch)
+
+    def halve(self, batch: Batch) -> None:
+        """Takes a batch that is longer than a request may be as two."""
+        if batch.done:
+            return
+        self._discharge(batch)
+        codecs, count = batch.codecs, len(batch.keys)
+        assert codecs is not None
+        for half in (range(count // 2), range(count // 2, count)):
+            keys = [batch.keys[position] for position in half]
+            # Counted as an attempt, so that it is not joined to others again.
+            self._route(
+                batch.lane, codecs, keys, batch.waiters.pick(half), batch.deadline,
+                batch.attempts + 1, batch.failure,
+            )  # fmt: skip
+
+    def reroute(self, batch: Batch) -> None:
+        """Takes a batch that was not asked yet anew, under the placement known now."""
+        self._discharge(batch)
+        lane = batch.lane
+        if lane.refusal is not None:
+            batch.fail(batch.left(), lane.refusal)
+            return
+        codecs = lane.handle.codecs
+        assert codecs is not None
+        keys, waiters = wire_keys(batch, codecs)
+        if keys:
+            self._route(lane, codecs, keys, waiters, batch.deadline, batch.attempts, batch.failure)
+
+    def _park(self, batch: Batch) -> None:
+        handle = batch.lane.handle
+        handle.parked.append(batch)
+        if handle.locating is None and not self._closed:
+            handle.locating = self.run(self._locate_parked(handle))
+
+    async def _locate_parked(self, handle: StateHandle) -> None:
+        attempts = 0
+        try:
+            while any(not batch.done for batch in handle.parked):
+                try:
+                    located = await self._locator.locate(handle)
+                except QueryableStateError as error:
+                    if not is_transient(error) and error.reason != Reason.DEADLINE_EXCEEDED:
+                        self._fail_parked(handle, error)
+                        return
+                    for batch in handle.parked:
+                        batch.failure = error
+                    await asyncio.sleep(delay_s(error, attempts))
+                    attempts += 1
+                    continue
+                self._locator.place(handle, located)
+                parked, handle.parked = handle.parked, []
+                for batch in parked:
+                    if not batch.done:
+                        self.reroute(batch)
+        finally:
+            handle.locating = None
+            handle.parked = [batch for batch in handle.parked if not batch.done]
+
+    def _fail_parked(self, handle: StateHandle, error: QueryableStateError) -> None:
+        parked, handle.parked = handle.parked, []
+        for batch in parked:
+            if not batch.done:
+                self._discharge(batch)
+                batch.fail(batch.left(), error)
+
+    async def _ask_again(self, batch: Batch, delay: float, refresh: bool) -> None:
+        handle = batch.lane.handle
+        known = handle.located
+        if refresh and known is not None:
+            try:
+                await self._locator.relocate(handle, known)
+            except QueryableStateError as error:
+                if not is_transient(error) and error.reason != Reason.DEADLINE_EXCEEDED:
+                    if not batch.done:
+                        self._discharge(batch)
+                        batch.fail(batch.left(), error)
+                    return
+                batch.failure = error
+        await asyncio.sleep(delay)
+        if not batch.done:
+            self.reroute(batch)

@@ -1,0 +1,85 @@
+"""Finds where states are, once for all who want to know."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from queryable_state.client._routing.retries import delay_s, is_transient
+from queryable_state.client._routing.state_handle import StateHandle
+from queryable_state.v1 import query_pb2
+from queryable_state.wire.errors import QueryableStateError, QueryTimeoutError
+from queryable_state.wire.located_state import LocatedState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from queryable_state.client._routing.connection_pool import Peers
+
+_LOCATE_TIMEOUT_S = 5.0
+
+
+class Locator:
+    """The handles of the states a client asked for, and their places. On one event loop."""
+
+    def __init__(self, peers: Peers, *, unpickle: bool) -> None:
+        self._peers = peers
+        self._unpickle = unpickle
+        self._handles: dict[tuple[str, str], StateHandle] = {}
+
+    def handle(self, job: str, state_name: str) -> StateHandle:
+        """The handle of a state by the names the caller uses."""
+        handle = self._handles.get((job, state_name))
+        if handle is None:
+            handle = StateHandle(job, state_name, unpickle=self._unpickle)
+            self._handles[(job, state_name)] = handle
+        return handle
+
+    def handles(self) -> Iterable[StateHandle]:
+        """All handles there are."""
+        return self._handles.values()
+
+    async def locate(self, handle: StateHandle, newer_than: int = 0) -> LocatedState:
+        """Where a state is, as a server says; one attempt."""
+        request = query_pb2.LocateStateRequest(
+            job=handle.job, state_name=handle.state_name, newer_than=newer_than
+        )
+        response = await self._peers.locate_state(request, timeout_s=_LOCATE_TIMEOUT_S)
+        return LocatedState.of(response.location)
+
+    async def relocate(self, handle: StateHandle, known: LocatedState) -> None:
+        """Takes over a placement newer than the known one; asked for once for all that want it."""
+        task = handle.relocating
+        if task is None:
+            task = asyncio.get_running_loop().create_task(
+                self.locate(handle, known.placement_version)
+            )
+            handle.relocating = task
+            task.add_done_callback(handle.relocated)
+        located = await asyncio.shield(task)
+        if handle.located is known:
+            self.place(handle, located)
+
+    async def located(self, handle: StateHandle, deadline: float) -> LocatedState:
+        """Where a state is, from what is known already or asked for until the deadline."""
+        loop = asyncio.get_running_loop()
+        attempts = 0
+        while handle.located is None:
+            try:
+                located = await self.locate(handle)
+            except QueryableStateError as error:
+                delay = delay_s(error, attempts)
+                transient = is_transient(error) or isinstance(error, QueryTimeoutError)
+                if not transient or loop.time() + delay >= deadline:
+                    raise
+                await asyncio.sleep(delay)
+                attempts += 1
+            else:
+                if handle.located is None:
+                    self.place(handle, located)
+        return handle.located
+
+    def place(self, handle: StateHandle, located: LocatedState) -> None:
+        """Takes over a placement; closes the connections nobody needs any more."""
+        handle.place(located)
+        self._peers.keep(self._handles.values())

@@ -1,0 +1,228 @@
+"""All keys of a state, a range of them, or those with a prefix."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Any, Self
+
+from queryable_state.client._reading.decode_context import Reading
+from queryable_state.client._reading.info import ReadInfo
+from queryable_state.client._reading.states import scanned_state
+from queryable_state.client._routing.retries import delay_s, is_transient
+from queryable_state.v1 import query_pb2
+from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from queryable_state.client._connection.scan_call import ScanCall
+    from queryable_state.client._reading.states import KvState
+    from queryable_state.client._routing.dispatcher import Dispatcher
+    from queryable_state.client._routing.key_batcher import Lane
+    from queryable_state.client._scans.scan_range import ScanRange
+
+    Entry = tuple[Any, KvState | None]
+    Page = list[Entry]
+
+
+class Scan:
+    """The keys of a state with their states, as of one committed batch.
+
+        async with client.scan(job, "lastTemperature", prefix="sensor_") as scan:
+            async for key, state in scan:
+                print(key, state.value())
+
+    Keys come in their order within each key group, and the key groups one after
+    the other; the states are None with `keys_only`. Nothing is asked for before
+    the first is taken, and no more is read than is taken. A scan is gone through
+    once. A state that does not fit in one answer raises that when it is looked into, and
+    the scan is not `complete`. It holds the batch open on the servers until its end:
+    close one that is left early (`async with`, or `aclose`).
+
+    Where a server goes or state moves, the scan goes on elsewhere as of the same
+    batch; `VersionGoneError` where that is folded away by then: begin again, or
+    go on with another scan that has its `page_token` and `allow_newer`.
+    """
+
+    def __init__(self, dispatcher: Dispatcher, lane: Lane, keys: ScanRange) -> None:
+        self._dispatcher = dispatcher
+        self._lane = lane
+        self._range = keys
+        self._token = keys.page_token
+        self._taken = 0
+        self._info: query_pb2.ReadInfo | None = None
+        self._complete = False
+        self._is_newer = False
+        self._ended = False
+        self._is_read = False
+        self._call: ScanCall | None = None
+        self._entries: deque[Entry] = deque()
+
+    @property
+    def page_token(self) -> bytes:
+        """Goes on behind the page taken last; empty where nothing follows.
+
+        Give it to another scan of the same keys, also in another process: it reads
+        the same batch while servers have it, then a newer one with `allow_newer`.
+        While one goes through the keys it is that of the page the key is in.
+        """
+        return self._token
+
+    @property
+    def complete(self) -> bool:
+        """Whether all was read that was asked for, and nothing of it was lost or did not fit.
+
+        False before the end; with a `limit`, `page_token` says whether more follows.
+        """
+        return self._complete
+
+    @property
+    def info(self) -> ReadInfo | None:
+        """The batch that is read, its clocks, and who answers; None before the first page."""
+        return None if self._info is None else ReadInfo.from_proto(self._info)
+
+    @property
+    def is_newer(self) -> bool:
+        """Whether this is of a newer batch than the page before, where `allow_newer` was given.
+
+        No key comes twice, and none is left out that was there in both batches.
+        """
+        return self._is_newer
+
+    async def pages(self) -> AsyncIterator[Page]:
+        """The keys and states by page, as servers send them: each at most a few hundred keys."""
+        while (page := await self.next_page()) is not None:
+            yield page
+
+    async def next_page(self) -> Page | None:
+        """The next page, which is never empty; None: there is none. One at a time."""
+        if self._entries:
+            page = [*self._entries]
+            self._entries.clear()
+            return page
+        if self._is_read:
+            raise InvalidRequestError(
+                "another task waits for the next page of this scan: take one after the other, or "
+                "open a scan for each"
+            )
+        self._is_read = True
+        try:
+            return await self._next_page()
+        finally:
+            self._is_read = False
+
+    async def _next_page(self) -> Page | None:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._lane.options.timeout_s
+        attempts = 0
+        while not self._ended:
+            try:
+                page = await self._read(deadline)
+            except asyncio.CancelledError:
+                self._drop_call()
+                raise
+            except QueryableStateError as error:
+                self._drop_call()
+                if self._taken == self._range.limit:
+                    # All was taken but the word that it is all.
+                    self._ended = True
+                    return None
+                delay = delay_s(error, attempts)
+                goes_on = self._token or not self._taken
+                if not (goes_on and is_transient(error)) or loop.time() + delay >= deadline:
+                    self._ended = True
+                    raise
+                await asyncio.sleep(delay)
+                attempts += 1
+            else:
+                if page:
+                    return page
+        return None
+
+    async def aclose(self) -> None:
+        """Ends the scan, on the servers too. Idempotent."""
+        self._ended = True
+        self._entries.clear()
+        self._drop_call()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Entry:
+        if not self._entries:
+            page = await self.next_page()
+            if page is None:
+                raise StopAsyncIteration
+            self._entries.extend(page)
+        return self._entries.popleft()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        state = "ended" if self._ended else "not begun" if self._info is None else "under way"
+        return f"<{type(self).__name__} of {self._lane.describe()}, {state}>"
+
+    async def _read(self, deadline: float) -> Page:
+        loop = asyncio.get_running_loop()
+        if self._call is None:
+            self._call = self._dispatcher.peers.scan(await self._request(deadline))
+        return self._take(await self._call.next(max(0.0, deadline - loop.time())))
+
+    async def _request(self, deadline: float) -> query_pb2.ScanKvStateRequest:
+        lane = self._lane
+        handle, options = lane.handle, lane.options
+        await self._dispatcher.locator.located(handle, deadline)
+        lane.check()
+        assert handle.codecs is not None
+        consistency = options.consistency
+        request = query_pb2.ScanKvStateRequest(
+            job=handle.job,
+            state_name=handle.state_name,
+            namespace=options.namespace,
+            consistency=consistency.wire,
+            allow_incomplete=options.allow_incomplete,
+            min_version=consistency.min_version,
+            max_staleness_ms=consistency.max_staleness_ms,
+            page_token=self._token,
+            page_timeout_ms=max(1, int(options.timeout_s * 1000)),
+            # What was taken already is of one batch.
+            allow_newer=self._range.allow_newer and not self._taken,
+        )
+        if self._range.limit is not None:
+            request.limit = self._range.limit - self._taken
+        try:
+            self._range.ask(request, handle.codecs.key_groups)
+        except QueryableStateError as error:
+            raise lane.key_error(error) from None
+        return request
+
+    def _take(self, message: query_pb2.ScanKvStateResponse) -> Page:
+        lane = self._lane
+        codecs, located = lane.handle.codecs, lane.handle.located
+        assert codecs is not None
+        assert located is not None
+        self._info = message.info
+        self._token = message.page_token
+        self._is_newer |= message.newer
+        self._taken += len(message.keys)
+        if message.last:
+            self._ended = True
+            self._complete = message.complete
+            self._drop_call()
+        reading = Reading(codecs, message.info)
+        kind, keys_only = located.registration.kind, self._range.keys_only
+        decode_key = codecs.key_groups.decode_key
+        return [
+            (decode_key(each.key), None if keys_only else scanned_state(kind, each, reading))
+            for each in message.keys
+        ]
+
+    def _drop_call(self) -> None:
+        call, self._call = self._call, None
+        if call is not None:
+            call.cancel()

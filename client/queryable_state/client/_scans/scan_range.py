@@ -1,0 +1,66 @@
+"""Which keys a scan reads, as the caller gives them and as they are asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from queryable_state.client._arguments import MOST_NUMBER
+from queryable_state.wire.errors import InvalidRequestError
+from queryable_state.wire.keys.key_prefix import key_prefix
+
+if TYPE_CHECKING:
+    from queryable_state.v1 import query_pb2
+    from queryable_state.wire.keys.key_groups import KeyGroups
+
+ALL: Any = object()
+"""No bound."""
+
+
+@dataclass(frozen=True)
+class ScanRange:
+    """The keys of a scan, and how many."""
+
+    start: Any = ALL
+    """From this key on."""
+
+    end: Any = ALL
+    """Before this key."""
+
+    prefix: Any = ALL
+    """Keys that begin so: of a string or binary its beginning, of a tuple its first fields."""
+
+    limit: int | None = None
+    """At most so many keys; None: all."""
+
+    page_token: bytes = b""
+    """Behind the page of an earlier scan that has this token; empty: from the start."""
+
+    keys_only: bool = False
+    """Keys without their values."""
+
+    allow_newer: bool = False
+    """Where the batch of the page token is gone: go on as of the newest one."""
+
+    def __post_init__(self) -> None:
+        if self.prefix is not ALL and (self.start is not ALL or self.end is not ALL):
+            raise InvalidRequestError("give a prefix, or a start and an end, not both")
+        if self.limit is not None and (
+            type(self.limit) is not int or not 0 < self.limit <= MOST_NUMBER
+        ):
+            raise InvalidRequestError(f"limit must be a number of keys from 1: {self.limit!r}")
+        if not isinstance(self.page_token, bytes):
+            raise InvalidRequestError(
+                f"page_token must be the bytes a scan answered, not {self.page_token!r}"
+            )
+
+    def ask(self, request: query_pb2.ScanKvStateRequest, keys: KeyGroups) -> None:
+        """Puts the range into a request; KeyTypeError for bounds that are no keys."""
+        encode = keys.codec.encode
+        if self.start is not ALL:
+            request.start_key = encode(self.start)
+        if self.end is not ALL:
+            request.end_key = encode(self.end)
+        if self.prefix is not ALL:
+            request.prefix_key = key_prefix(self.prefix, keys.key_type)
+        request.keys_only = self.keys_only

@@ -1,0 +1,142 @@
+"""A stream of queries as frames on a TCP connection of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from typing import TYPE_CHECKING, Any
+
+from queryable_state.v1 import query_pb2
+from queryable_state.wire.errors import QueryableStateError, RetryLaterError
+from queryable_state.wire.frames.framing import PREAMBLE, FrameReader, framed
+from queryable_state.wire.frames.stream_hello import client_hello, gone, response_of, server_hello
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# Answers are bounded by the server's limits; this is what no server is set to.
+_MOST_FRAME_BYTES = 1 << 30
+
+# The first byte of a `StreamKvStateResponse` that is an error: of its field, length-delimited.
+_ERROR_TAG = (query_pb2.StreamKvStateResponse.ERROR_FIELD_NUMBER << 3 | 2).to_bytes(1, "big")
+
+
+class FramedStream(asyncio.Protocol):
+    """One open stream; a `QueryStream`."""
+
+    transport = "frames"
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        on_frame: Callable[[bytes], None],
+        on_end: Callable[[QueryableStateError], None],
+    ) -> None:
+        self.hello = query_pb2.ServerHello()
+        self._address = address
+        self._on_frame = on_frame
+        self._on_end = on_end
+        self._reader = FrameReader(_MOST_FRAME_BYTES)
+        self._ended = False
+        self._transport: Any = None
+        loop = asyncio.get_running_loop()
+        self._greeting: asyncio.Future[query_pb2.ServerHello] | None = loop.create_future()
+        self._closed: asyncio.Future[None] = loop.create_future()
+
+    @classmethod
+    async def open(
+        cls,
+        host: str,
+        port: int,
+        *,
+        server_id: str,
+        client: str,
+        on_frame: Callable[[bytes], None],
+        on_end: Callable[[QueryableStateError], None],
+        timeout_s: float,
+    ) -> FramedStream:
+        """Connects, says hello, and returns once the server did.
+
+        Raises `OSError` where nobody answers within `timeout_s` and
+        `QueryableStateError` where the server refuses, or is not `server_id`.
+        """
+        loop = asyncio.get_running_loop()
+        stream = cls(f"{host}:{port}", on_frame=on_frame, on_end=on_end)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await loop.create_connection(lambda: stream, host, port)
+                greeting = stream._greeting
+                assert greeting is not None
+                stream._transport.write(PREAMBLE + framed(client_hello(client)))
+                hello = await greeting
+            if hello.server_id != server_id:
+                # An address translated on the way, and another server behind the same port.
+                raise RetryLaterError(f"{stream._address} is another server, {hello.server_id}")
+        except BaseException:
+            stream._ended = True
+            stream._greeting = None
+            if stream._transport is not None:
+                stream._transport.abort()
+            raise
+        return stream
+
+    def send(self, frame: bytes) -> None:
+        """Sends a serialized `StreamKvStateRequest` after those before it; never blocks."""
+        self._transport.write(framed(frame))
+
+    async def aclose(self) -> None:
+        """Closes the connection and waits until it is. Idempotent."""
+        self._ended = True
+        self._transport.abort()
+        await asyncio.shield(self._closed)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """asyncio's: the connection stands."""
+        self._transport = transport
+        connection = transport.get_extra_info("socket")
+        # A host that vanished is noticed even when nothing is asked.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+    def data_received(self, data: bytes) -> None:
+        """asyncio's: bytes arrived."""
+        reader = self._reader
+        reader.feed(data)
+        try:
+            while not self._ended and (frame := reader.take()) is not None:
+                if self._greeting is not None:
+                    self._greeted(frame)
+                elif frame.startswith(_ERROR_TAG):
+                    raise QueryableStateError.from_proto(response_of(frame, self._address).error)
+                else:
+                    self._on_frame(frame)
+        except QueryableStateError as error:
+            self._end(error)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """asyncio's: the connection is no more."""
+        self._end(gone(self._address, "broke the stream" if exc else "ended the stream"))
+        if not self._closed.done():
+            self._closed.set_result(None)
+
+    def _greeted(self, frame: bytes) -> None:
+        greeting, self._greeting = self._greeting, None
+        assert greeting is not None
+        with contextlib.suppress(asyncio.InvalidStateError):
+            try:
+                self.hello = server_hello(frame, self._address)
+            except QueryableStateError as refusal:
+                greeting.set_exception(refusal)
+            else:
+                greeting.set_result(self.hello)
+
+    def _end(self, error: QueryableStateError) -> None:
+        greeting, self._greeting = self._greeting, None
+        if greeting is not None:
+            if not greeting.done():
+                greeting.set_exception(error)
+        elif not self._ended:
+            self._ended = True
+            self._transport.abort()
+            self._on_end(error)

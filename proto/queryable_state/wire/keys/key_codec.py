@@ -1,0 +1,100 @@
+"""Keys as bytes: order-preserving and self-delimiting.
+
+Encoded keys compare as bytes the way their values compare, and no encoded key is
+a prefix of another, so keys can be concatenated and scanned by range:
+
+* integers, dates and timestamps: big-endian at their width, sign bit flipped;
+* booleans: one byte, 0 or 1;
+* strings (UTF-8) and binary: 00 as 00 FF, ended by 00 01;
+* floats: IEEE bits, all flipped when negative, else the sign bit alone; -0.0 is
+  0.0, every NaN is the same one and sorts last;
+* decimals: the unscaled number plus half the range, 8 bytes up to 18 digits, else 16;
+* rows and tuples: their fields, one after the other.
+
+There is no null, no list, no map and no pickle in a key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from queryable_state.wire.errors import CorruptDataError, KeyTypeError
+from queryable_state.wire.keys import key_scalars
+from queryable_state.wire.rows import row_class, row_values
+from queryable_state.wire.schema.type_model import Kind, TypeInfo
+
+Encode = Callable[[Any], bytes]
+Decode = Callable[[bytes, int], tuple[Any, int]]
+
+
+class KeyCodec:
+    """Encodes and decodes keys of one type. Immutable; usable from every thread.
+
+    `encode(value) -> bytes` raises KeyTypeError for a value that is not of the
+    type. `decode(data, offset=0) -> (value, end)` reads the key that starts at
+    `offset`.
+    """
+
+    __slots__ = ("_decode", "encode", "type_info")
+
+    encode: Encode
+
+    def __init__(self, type_info: TypeInfo) -> None:
+        self.type_info = type_info
+        self.encode, self._decode = _codec(type_info, "key")
+
+    def decode(self, data: bytes, offset: int = 0) -> tuple[Any, int]:
+        """The key that starts at `offset`, and where it ends."""
+        return self._decode(data, offset)
+
+    def decode_all(self, data: bytes) -> Any:
+        """The key that is all of `data`."""
+        value, end = self._decode(data, 0)
+        if end != len(data):
+            raise CorruptDataError(
+                f"{len(data) - end} bytes follow a {self.type_info} key of {end} bytes"
+            )
+        return value
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (KeyCodec, (self.type_info,))
+
+
+def _codec(info: TypeInfo, path: str) -> tuple[Encode, Decode]:
+    if info.kind in (Kind.ROW, Kind.TUPLE):
+        return _composite(info, path)
+    scalar = key_scalars.codec(info, path)
+    if scalar is None:
+        raise KeyTypeError(
+            f"{path} cannot be of type {info}: keys are scalars, rows and tuples of them"
+        )
+    return scalar
+
+
+def _composite(info: TypeInfo, path: str) -> tuple[Encode, Decode]:
+    if not info.fields:
+        raise KeyTypeError(f"{path} of type {info} has no fields")
+    codecs = [
+        _codec(f.type, f"{path}.{f.name}" if f.name else f"{path}[{i}]")
+        for i, f in enumerate(info.fields)
+    ]
+    encoders = tuple(encode for encode, _ in codecs)
+    decoders = tuple(decode for _, decode in codecs)
+    values_of = row_values(info, path, KeyTypeError)
+    make: Callable[[list[Any]], Any] = tuple
+    if info.kind == Kind.ROW:
+        make = row_class(tuple(f.name for f in info.fields))
+
+    def encode(value: Any) -> bytes:
+        values = values_of(value)
+        return b"".join([part(v) for part, v in zip(encoders, values, strict=True)])
+
+    def decode(data: bytes, offset: int) -> tuple[Any, int]:
+        values = []
+        for part in decoders:
+            value, offset = part(data, offset)
+            values.append(value)
+        return make(values), offset
+
+    return encode, decode

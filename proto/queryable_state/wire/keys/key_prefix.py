@@ -1,0 +1,78 @@
+"""Prefixes of keys as prefixes of their bytes.
+
+An encoded key begins with `key_prefix(value, type)` exactly where the key begins with
+`value`: the beginning of a string or of binary, or the first fields of a row or tuple,
+each of them whole.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from queryable_state.wire.errors import InvalidRequestError, KeyTypeError, Reason
+from queryable_state.wire.json_text import key_from_json
+from queryable_state.wire.keys.key_codec import KeyCodec
+from queryable_state.wire.schema.type_model import Kind, TypeInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Sized
+
+# What ends a string or binary, which a beginning has not.
+_END_BYTES = 2
+
+
+def key_prefix(value: Any, key_type: TypeInfo) -> bytes:
+    """The bytes that encoded keys which begin with `value` begin with; empty: all keys.
+
+    Strings and binary: their beginning. Rows and tuples: a tuple or list of the first
+    fields, for rows also a mapping of them. Raises KeyTypeError for a value that is no
+    beginning of the type, InvalidRequestError (UNSUPPORTED) for other types.
+    """
+    if key_type.kind in (Kind.STRING, Kind.BINARY):
+        return KeyCodec(key_type).encode(value)[:-_END_BYTES]
+    _check_has_prefixes(key_type)
+    if not isinstance(value, (tuple, list, Mapping)):
+        raise KeyTypeError(
+            f"a prefix of a {key_type} key is a tuple of its first fields, "
+            f"not a {type(value).__name__}"
+        )
+    first = _first_fields(value, key_type)
+    return b"" if first is None else KeyCodec(first).encode(value)
+
+
+def key_prefix_from_json(text: str, key_type: TypeInfo) -> bytes:
+    """The same of a JSON text: a string, or an array of the first fields."""
+    if key_type.kind in (Kind.STRING, Kind.BINARY):
+        return key_prefix(key_from_json(text, key_type), key_type)
+    _check_has_prefixes(key_type)
+    try:
+        parsed = json.loads(text)
+    except (ValueError, RecursionError):
+        # Says what is wrong with the text.
+        parsed = key_from_json(text, key_type)
+    if not isinstance(parsed, (list, dict)):
+        raise KeyTypeError(
+            f"a prefix of a {key_type} key is a JSON array of its first fields, not {text[:80]}"
+        )
+    first = _first_fields(parsed, key_type)
+    return b"" if first is None else KeyCodec(first).encode(key_from_json(text, first))
+
+
+def _check_has_prefixes(key_type: TypeInfo) -> None:
+    if key_type.kind not in (Kind.ROW, Kind.TUPLE):
+        raise InvalidRequestError(
+            f"keys of type {key_type} have no prefixes: give a start and an end",
+            reason=Reason.UNSUPPORTED,
+        )
+
+
+def _first_fields(value: Sized, key_type: TypeInfo) -> TypeInfo | None:
+    """The type of so many first fields; None: no field at all."""
+    if len(value) > len(key_type.fields):
+        raise KeyTypeError(
+            f"a prefix of a {key_type} key has at most {len(key_type.fields)} fields, "
+            f"not {len(value)}"
+        )
+    return TypeInfo(key_type.kind, fields=key_type.fields[: len(value)]) if value else None

@@ -1,0 +1,91 @@
+"""Store keys: `key group | key | namespace | element`.
+
+Every part delimits itself, so a prefix of parts is the range of what it holds.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+from queryable_state.wire.errors import CorruptDataError, InvalidRequestError
+
+if TYPE_CHECKING:
+    from queryable_state.wire.keys.key_codec import KeyCodec
+
+VOID_NAMESPACE = b"\x00"
+"""The namespace of state outside windows."""
+
+RESULT_ELEMENT = b""
+"""Element of the only record of VALUE and REDUCING, and of an AGGREGATING result."""
+
+ACCUMULATOR_ELEMENT = b"\x01"
+"""Element of an AGGREGATING accumulator, which stands beside its result."""
+
+_WINDOW_TAG = b"\x01"
+_WINDOW = struct.Struct(">QQ")
+_CHUNK = struct.Struct(">QI")
+_BIAS = 1 << 63
+
+
+def window_namespace(start_ms: int, end_ms: int) -> bytes:
+    """The namespace of a time window, milliseconds since the epoch; sorts by start, then end."""
+    try:
+        return _WINDOW_TAG + _WINDOW.pack(start_ms + _BIAS, end_ms + _BIAS)
+    except (struct.error, TypeError):
+        raise InvalidRequestError(
+            f"window {start_ms} to {end_ms}: both are 64-bit milliseconds since the epoch"
+        ) from None
+
+
+def window_of(namespace: bytes) -> tuple[int, int] | None:
+    """Start and end of a window's namespace; None for the void namespace."""
+    if namespace == VOID_NAMESPACE:
+        return None
+    if namespace_end(namespace, 0) != len(namespace):
+        raise CorruptDataError(f"namespace {namespace[:20].hex()} is longer than a window's")
+    start, end = _WINDOW.unpack_from(namespace, 1)
+    return start - _BIAS, end - _BIAS
+
+
+def namespace_end(data: bytes, offset: int) -> int:
+    """Where the namespace that starts at `offset` ends."""
+    tag = data[offset : offset + 1]
+    end = offset + (1 if tag == VOID_NAMESPACE else 1 + _WINDOW.size)
+    if tag not in (VOID_NAMESPACE, _WINDOW_TAG) or end > len(data):
+        raise CorruptDataError(
+            f"no namespace starts at byte {offset} of {data[:64].hex()} ({len(data)} bytes)"
+        )
+    return end
+
+
+def record_key(wire_key: bytes, namespace: bytes = VOID_NAMESPACE, element: bytes = b"") -> bytes:
+    """The store key of one record, and with no element the prefix of all of them."""
+    return wire_key + namespace + element
+
+
+def list_element(batch_id: int, sequence: int) -> bytes:
+    """The element of a list chunk: the `sequence`-th append of a batch, both from 0."""
+    try:
+        return _CHUNK.pack(batch_id, sequence)
+    except struct.error:
+        raise InvalidRequestError(
+            f"chunk {sequence} of batch {batch_id}: neither is negative, a batch has 2**32 chunks"
+        ) from None
+
+
+def chunk_of(element: bytes) -> tuple[int, int]:
+    """Batch id and sequence of a list chunk's element."""
+    if len(element) != _CHUNK.size:
+        raise CorruptDataError(f"{element[:32].hex()} is no list chunk's element")
+    batch_id, sequence = _CHUNK.unpack(element)
+    return batch_id, sequence
+
+
+def split_record_key(key: bytes, key_codec: KeyCodec) -> tuple[bytes, bytes, bytes]:
+    """Wire key, namespace and element of a store key whose keys `key_codec` reads."""
+    if len(key) < 2:
+        raise CorruptDataError(f"a store key of {len(key)} bytes has no key group")
+    _, key_end = key_codec.decode(key, 2)
+    end = namespace_end(key, key_end)
+    return key[:key_end], key[key_end:end], key[end:]

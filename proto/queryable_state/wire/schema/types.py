@@ -1,0 +1,167 @@
+"""The type vocabulary under PyFlink's names, and what else is accepted as a type."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from queryable_state.wire.errors import InvalidRequestError
+from queryable_state.wire.schema import ddl
+from queryable_state.wire.schema.type_model import MAX_DEPTH, Field, Kind, TypeInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["MAX_DEPTH", "Field", "Kind", "TypeInfo", "Types", "type_info"]
+
+
+class Types:
+    """PyFlink's type vocabulary. Nested types may be given as `type_info` accepts them."""
+
+    @staticmethod
+    def BOOLEAN() -> TypeInfo:  # noqa: N802 - PyFlink's names
+        """`bool`."""
+        return TypeInfo(Kind.BOOLEAN)
+
+    @staticmethod
+    def BYTE() -> TypeInfo:  # noqa: N802
+        """8-bit signed `int`."""
+        return TypeInfo(Kind.BYTE)
+
+    @staticmethod
+    def SHORT() -> TypeInfo:  # noqa: N802
+        """16-bit signed `int`."""
+        return TypeInfo(Kind.SHORT)
+
+    @staticmethod
+    def INT() -> TypeInfo:  # noqa: N802
+        """32-bit signed `int`."""
+        return TypeInfo(Kind.INT)
+
+    @staticmethod
+    def LONG() -> TypeInfo:  # noqa: N802
+        """64-bit signed `int`."""
+        return TypeInfo(Kind.LONG)
+
+    @staticmethod
+    def FLOAT() -> TypeInfo:  # noqa: N802
+        """`float` rounded to 32 bits."""
+        return TypeInfo(Kind.FLOAT)
+
+    @staticmethod
+    def DOUBLE() -> TypeInfo:  # noqa: N802
+        """`float`."""
+        return TypeInfo(Kind.DOUBLE)
+
+    @staticmethod
+    def STRING() -> TypeInfo:  # noqa: N802
+        """`str`."""
+        return TypeInfo(Kind.STRING)
+
+    @staticmethod
+    def CHAR() -> TypeInfo:  # noqa: N802
+        """`str`."""
+        return TypeInfo(Kind.STRING)
+
+    @staticmethod
+    def BINARY() -> TypeInfo:  # noqa: N802
+        """`bytes`."""
+        return TypeInfo(Kind.BINARY)
+
+    @staticmethod
+    def SQL_DATE() -> TypeInfo:  # noqa: N802
+        """`datetime.date`."""
+        return TypeInfo(Kind.DATE)
+
+    @staticmethod
+    def SQL_TIMESTAMP() -> TypeInfo:  # noqa: N802
+        """An instant: an aware `datetime.datetime`, read back in UTC."""
+        return TypeInfo(Kind.TIMESTAMP)
+
+    @staticmethod
+    def INSTANT() -> TypeInfo:  # noqa: N802
+        """The same as `SQL_TIMESTAMP`."""
+        return TypeInfo(Kind.TIMESTAMP)
+
+    @staticmethod
+    def TIMESTAMP_NTZ() -> TypeInfo:  # noqa: N802
+        """Wall-clock time: a naive `datetime.datetime`."""
+        return TypeInfo(Kind.TIMESTAMP_NTZ)
+
+    @staticmethod
+    def PICKLED_BYTE_ARRAY() -> TypeInfo:  # noqa: N802
+        """Any object, pickled; never decoded unless asked for."""
+        return TypeInfo(Kind.PICKLED)
+
+    @staticmethod
+    def DECIMAL(precision: int, scale: int = 0) -> TypeInfo:  # noqa: N802
+        """`decimal.Decimal` of `precision` digits, `scale` of them behind the point."""
+        return TypeInfo(Kind.DECIMAL, precision=precision, scale=scale)
+
+    @staticmethod
+    def BIG_DEC() -> TypeInfo:  # noqa: N802
+        """`decimal.Decimal` of 38 digits, 18 of them behind the point."""
+        return TypeInfo(Kind.DECIMAL, precision=38, scale=18)
+
+    @staticmethod
+    def BIG_INT() -> TypeInfo:  # noqa: N802
+        """`decimal.Decimal` of 38 digits, none behind the point."""
+        return TypeInfo(Kind.DECIMAL, precision=38, scale=0)
+
+    @staticmethod
+    def PRIMITIVE_ARRAY(element_type: Any) -> TypeInfo:  # noqa: N802
+        """BINARY for BYTE, else a LIST."""
+        element = type_info(element_type)
+        return TypeInfo(Kind.BINARY) if element.kind == Kind.BYTE else Types.LIST(element)
+
+    @staticmethod
+    def BASIC_ARRAY(element_type: Any) -> TypeInfo:  # noqa: N802
+        """The same as `LIST`."""
+        return Types.LIST(element_type)
+
+    @staticmethod
+    def OBJECT_ARRAY(element_type: Any) -> TypeInfo:  # noqa: N802
+        """The same as `LIST`."""
+        return Types.LIST(element_type)
+
+    @staticmethod
+    def ROW(field_types: Sequence[Any]) -> TypeInfo:  # noqa: N802
+        """Fields named f0, f1, ..."""
+        return Types.ROW_NAMED([f"f{i}" for i in range(len(field_types))], field_types)
+
+    @staticmethod
+    def ROW_NAMED(field_names: Sequence[str], field_types: Sequence[Any]) -> TypeInfo:  # noqa: N802
+        """Named fields, as a Spark struct has them."""
+        if len(field_names) != len(field_types):
+            raise InvalidRequestError(
+                f"{len(field_names)} field names for {len(field_types)} field types"
+            )
+        pairs = zip(field_names, field_types, strict=True)
+        return TypeInfo(Kind.ROW, fields=tuple(Field(n, type_info(t)) for n, t in pairs))
+
+    @staticmethod
+    def TUPLE(field_types: Sequence[Any]) -> TypeInfo:  # noqa: N802
+        """Unnamed fields: `tuple`."""
+        return TypeInfo(Kind.TUPLE, fields=tuple(Field("", type_info(t)) for t in field_types))
+
+    @staticmethod
+    def LIST(element_type: Any) -> TypeInfo:  # noqa: N802
+        """`list` of one type."""
+        return TypeInfo(Kind.LIST, element=type_info(element_type))
+
+    @staticmethod
+    def MAP(key_type: Any, value_type: Any) -> TypeInfo:  # noqa: N802
+        """`dict`."""
+        return TypeInfo(Kind.MAP, key=type_info(key_type), element=type_info(value_type))
+
+
+def type_info(spec: Any) -> TypeInfo:
+    """The type of a `TypeInfo`, a Spark DDL string ("bigint", "a INT, b STRING") or a PySpark type.
+
+    Strings under a collation other than UTF8_BINARY are refused: equal keys
+    would hash to different key groups.
+    """
+    if isinstance(spec, TypeInfo):
+        return spec
+    if isinstance(spec, str):
+        return ddl.parse(spec)
+    return ddl.from_data_type(spec)

@@ -1,0 +1,100 @@
+"""Values of an older schema version in the shape of a newer one.
+
+Fields go by name: an added one is null, a dropped one is left out. Numbers may
+widen. Everything else needs a state of another name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from queryable_state.wire.errors import JobError
+from queryable_state.wire.rows import row_class
+from queryable_state.wire.schema.type_model import Kind, TypeInfo, given
+
+Adapt = Callable[[Any], Any]
+
+_WIDTHS = {Kind.BYTE: 1, Kind.SHORT: 2, Kind.INT: 3, Kind.LONG: 4}
+
+
+def adapter(old: TypeInfo, new: TypeInfo, path: str = "value") -> Adapt | None:
+    """What turns a value of `old` into one of `new`; None when it is one already.
+
+    JobError (INCOMPATIBLE_STATE) when there is no such way.
+    """
+    if old == new:
+        return None
+    match (old.kind, new.kind):
+        case (Kind.ROW, Kind.ROW):
+            return _row_adapter(old, new, path)
+        case (Kind.TUPLE, Kind.TUPLE) if len(old.fields) == len(new.fields):
+            return _tuple_adapter(old, new, path)
+        case (Kind.LIST, Kind.LIST):
+            return _list_adapter(given(old.element), given(new.element), path)
+        case (Kind.MAP, Kind.MAP) if adapter(given(old.key), given(new.key), path) is None:
+            return _map_adapter(given(old.element), given(new.element), path)
+        case (Kind.DECIMAL, Kind.DECIMAL):
+            if new.scale == old.scale and new.precision > old.precision:
+                return None
+        case (Kind.FLOAT, Kind.DOUBLE):
+            return None
+        case (Kind.BYTE | Kind.SHORT | Kind.INT, Kind.DOUBLE):
+            return float
+        case _ if 0 < _WIDTHS.get(old.kind, 9) < _WIDTHS.get(new.kind, 0):
+            return None
+    raise JobError(
+        f"{path} was {old} and is {new}: fields may be added and dropped and numbers widened; "
+        "for any other change give the state another name"
+    )
+
+
+def _row_adapter(old: TypeInfo, new: TypeInfo, path: str) -> Adapt:
+    before = {f.name: (i, f.type) for i, f in enumerate(old.fields)}
+    make = row_class(tuple(f.name for f in new.fields))
+    steps: list[tuple[int, Adapt | None]] = []
+    for field in new.fields:
+        position, old_type = before.get(field.name, (-1, field.type))
+        steps.append((position, adapter(old_type, field.type, f"{path}.{field.name}")))
+
+    def adapt(row: Any) -> Any:
+        values = []
+        for position, step in steps:
+            value = row[position] if position >= 0 else None
+            values.append(value if step is None or value is None else step(value))
+        return make(values)
+
+    return adapt
+
+
+def _tuple_adapter(old: TypeInfo, new: TypeInfo, path: str) -> Adapt | None:
+    steps = [
+        adapter(before.type, after.type, f"{path}[{i}]")
+        for i, (before, after) in enumerate(zip(old.fields, new.fields, strict=True))
+    ]
+    if not any(steps):
+        return None
+
+    def adapt(values: Any) -> Any:
+        return tuple(
+            value if step is None or value is None else step(value)
+            for step, value in zip(steps, values, strict=True)
+        )
+
+    return adapt
+
+
+def _list_adapter(old: TypeInfo, new: TypeInfo, path: str) -> Adapt | None:
+    step = adapter(old, new, f"{path}[]")
+    if step is None:
+        return None
+    return lambda values: [None if value is None else step(value) for value in values]
+
+
+def _map_adapter(old: TypeInfo, new: TypeInfo, path: str) -> Adapt | None:
+    step = adapter(old, new, f"{path}[]")
+    if step is None:
+        return None
+    return lambda entries: {
+        key: None if value is None else step(value) for key, value in entries.items()
+    }

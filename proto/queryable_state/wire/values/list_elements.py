@@ -1,0 +1,54 @@
+"""Elements of a list as bytes of their own, which make a LIST value without being decoded."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any
+
+from queryable_state.wire.errors import CorruptDataError
+from queryable_state.wire.schema.type_model import given
+from queryable_state.wire.values.payload import decoder, encoder
+from queryable_state.wire.values.scalar_codecs import PickleMode, packed_count
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from queryable_state.wire.values.value_codec import ValueCodec
+
+
+class ElementCodec:
+    """Encodes single elements of the LIST type of a `ValueCodec`; none of them is null.
+
+    `pickle_values` and `unpickle` as in `ValueCodec`.
+    """
+
+    __slots__ = ("_decode", "_encode", "_header", "_list_type")
+
+    def __init__(
+        self, lists: ValueCodec, *, pickle_values: bool = False, unpickle: bool = False
+    ) -> None:
+        mode = PickleMode(dump=pickle_values, load=unpickle)
+        self._list_type = lists.type_info
+        self._header = lists.header
+        element = given(self._list_type.element)
+        self._encode = encoder(element, "element", mode)
+        self._decode = decoder(element, mode)
+
+    def encode(self, value: Any) -> bytes:
+        """The bytes of one element. SerializationError when it is not of the type, or None."""
+        return self._encode(value)
+
+    def decode(self, data: bytes) -> Any:
+        """The element of its bytes."""
+        try:
+            value, end = self._decode(data, 0)
+        except (ValueError, struct.error, OverflowError) as error:
+            raise CorruptDataError(f"{len(data)} bytes are no element: {error}") from error
+        if end != len(data):
+            raise CorruptDataError(f"{len(data) - end} bytes follow an element")
+        return value
+
+    def join(self, elements: Sequence[bytes]) -> bytes:
+        """The bytes that the `ValueCodec` makes of the list of these elements."""
+        count = packed_count(len(elements), elements, self._list_type, "value")
+        return b"".join((self._header, count, bytes((len(elements) + 7) // 8), *elements))

@@ -1,0 +1,186 @@
+"""Payloads: values as bytes, without the header that says version and expiry.
+
+Inside rows, lists and maps a value delimits itself; at the top of a payload a
+string, a binary or a pickle is all of the rest.
+
+* ROW, TUPLE: null bitmap of (n + 7) // 8 bytes (bit set: null; lowest bit first), then the
+  fields that are not null, in order;
+* STRING, BINARY, PICKLED inside: u32 length, bytes;
+* LIST: u32 count, null bitmap, the elements that are not null;
+* MAP: u32 count, null bitmap of the values, then key and value in turn, null values left out;
+* DECIMAL: u8 length, big-endian two's complement of the unscaled number.
+
+All lengths, counts and fixed-width numbers are little-endian. No count is
+believed before the bytes it needs were seen to be there.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any
+
+from queryable_state.wire.schema.type_model import Kind, TypeInfo, given
+from queryable_state.wire.values import scalar_codecs as value_scalars
+from queryable_state.wire.values import scalars
+from queryable_state.wire.values.collections import (
+    list_decoder,
+    list_encoder,
+    map_decoder,
+    map_encoder,
+)
+from queryable_state.wire.values.row_payload import row_decoder, row_encoder
+from queryable_state.wire.values.scalar_codecs import (
+    NATIVE_FORMATS,
+    Decode,
+    Encode,
+    PayloadError,
+    PickleMode,
+    packed_count,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_COUNT = struct.Struct("<I")
+_RAW = (Kind.STRING, Kind.BINARY, Kind.PICKLED)
+
+
+def top_encoder(info: TypeInfo, path: str, pickles: PickleMode) -> Encode:
+    """Encodes a whole payload."""
+    if info.kind in _RAW:
+        return value_scalars.bytes_encoder(info, path, pickles)
+    return encoder(info, path, pickles)
+
+
+def top_decoder(info: TypeInfo, pickles: PickleMode) -> Callable[[bytes, int], Any]:
+    """Decodes the payload that starts at an offset and ends with the data.
+
+    Raises ValueError (PayloadError, UnicodeDecodeError) or struct.error for
+    bytes that are no such payload.
+    """
+    if info.kind in _RAW:
+        of_bytes = value_scalars.bytes_decoder(info, pickles)
+        return lambda data, offset: of_bytes(data[offset:])
+    decode = decoder(info, pickles)
+
+    def decode_all(data: bytes, offset: int) -> Any:
+        value, end = decode(data, offset)
+        if end != len(data):
+            raise PayloadError(f"{len(data) - end} bytes follow it")
+        return value
+
+    return decode_all
+
+
+def whole_decoder(info: TypeInfo) -> Callable[[Sequence[bytes], int], list[Any]] | None:
+    """Decodes many payloads that start at the same offset; None: each is decoded alone.
+
+    Raises ValueError where one is no payload of the type.
+    """
+    if info.kind == Kind.STRING:
+        return lambda values, offset: [data[offset:].decode() for data in values]
+    if info.kind not in value_scalars.NUMBERS:
+        return None
+    native = struct.Struct("<" + NATIVE_FORMATS[info.kind])
+
+    def decode_numbers(values: Sequence[bytes], offset: int) -> list[Any]:
+        if set(map(len, values)) != {offset + native.size}:
+            raise PayloadError("a number of another length")
+        return [native.unpack_from(data, offset)[0] for data in values]
+
+    return decode_numbers
+
+
+def encoder(info: TypeInfo, path: str, pickles: PickleMode) -> Encode:
+    """Encodes a value within another one; `path` names it in errors."""
+    match info.kind:
+        case Kind.DECIMAL:
+            return value_scalars.decimal_encoder(info, path)
+        case Kind.STRING | Kind.BINARY | Kind.PICKLED:
+            return _prefixed(value_scalars.bytes_encoder(info, path, pickles), info, path)
+        case Kind.ROW | Kind.TUPLE:
+            names = [f".{f.name}" if f.name else f"[{i}]" for i, f in enumerate(info.fields)]
+            fields = [
+                encoder(f.type, path + name, pickles)
+                for f, name in zip(info.fields, names, strict=True)
+            ]
+            return row_encoder(info, path, fields)
+        case Kind.LIST:
+            return list_encoder(info, path, encoder(given(info.element), f"{path}[]", pickles))
+        case Kind.MAP:
+            encode_key = encoder(given(info.key), f"key of {path}", pickles)
+            encode_value = encoder(given(info.element), f"{path}[]", pickles)
+            return map_encoder(info, path, encode_key, encode_value)
+        case _:
+            return value_scalars.fixed_encoder(info, path)
+
+
+def decoder(info: TypeInfo, pickles: PickleMode) -> Decode:
+    """Decodes a value within another one."""
+    match info.kind:
+        case Kind.DECIMAL:
+            return _decimal_decoder(info)
+        case Kind.STRING | Kind.BINARY | Kind.PICKLED:
+            return _raw_decoder(info, pickles)
+        case Kind.ROW | Kind.TUPLE:
+            return row_decoder(info, [decoder(f.type, pickles) for f in info.fields])
+        case Kind.LIST:
+            return list_decoder(info, decoder(given(info.element), pickles))
+        case Kind.MAP:
+            decode_key = decoder(given(info.key), pickles)
+            return map_decoder(info, decode_key, decoder(given(info.element), pickles))
+        case _:
+            return _fixed_decoder(info)
+
+
+def _prefixed(encode: Encode, info: TypeInfo, path: str) -> Encode:
+    def encode_prefixed(value: Any) -> bytes:
+        data = encode(value)
+        return packed_count(len(data), value, info, path) + data
+
+    return encode_prefixed
+
+
+def _raw_decoder(info: TypeInfo, pickles: PickleMode) -> Decode:
+    of_bytes = value_scalars.bytes_decoder(info, pickles)
+
+    def decode(data: bytes, offset: int) -> tuple[Any, int]:
+        start = offset + 4
+        end = start + _COUNT.unpack_from(data, offset)[0]
+        if end > len(data):
+            raise PayloadError(f"{end - start} bytes at {start} go beyond its end")
+        return of_bytes(data[start:end]), end
+
+    return decode
+
+
+def _decimal_decoder(info: TypeInfo) -> Decode:
+    precision, scale = info.precision, info.scale
+
+    def decode(data: bytes, offset: int) -> tuple[Any, int]:
+        start = offset + 1
+        length = data[offset] if offset < len(data) else 0
+        if not 1 <= length <= 16 or start + length > len(data):
+            raise PayloadError(f"no decimal of {length} bytes at {start}")
+        end = start + length
+        unscaled = int.from_bytes(data[start:end], "big", signed=True)
+        return scalars.decimal_of(unscaled, precision, scale), end
+
+    return decode
+
+
+def _fixed_decoder(info: TypeInfo) -> Decode:
+    native = struct.Struct("<" + NATIVE_FORMATS[info.kind])
+    unpack_from, width = native.unpack_from, native.size
+    convert = value_scalars.FROM_INTEGER.get(info.kind)
+
+    def decode(data: bytes, offset: int) -> tuple[Any, int]:
+        return unpack_from(data, offset)[0], offset + width
+
+    def decode_converted(data: bytes, offset: int) -> tuple[Any, int]:
+        return converter(unpack_from(data, offset)[0]), offset + width
+
+    if convert is None:
+        return decode
+    converter = convert
+    return decode_converted

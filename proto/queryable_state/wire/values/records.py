@@ -1,0 +1,111 @@
+"""The codecs of one state, and reading its records as a whole value."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from queryable_state.v1 import registration_pb2
+from queryable_state.wire.errors import CorruptDataError, InvalidRequestError
+from queryable_state.wire.keys.key_codec import KeyCodec
+from queryable_state.wire.keys.key_groups import KeyGroups
+from queryable_state.wire.schema.type_model import Kind, TypeInfo
+from queryable_state.wire.values.value_codec import ValueCodec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+StateKind = registration_pb2.StateKind
+
+
+class StateCodecs:
+    """How the keys and values of a registered state are read and written. Thread-safe.
+
+    `pickle_values` and `unpickle` as in `ValueCodec`.
+    """
+
+    def __init__(
+        self,
+        registration: registration_pb2.StateRegistration,
+        *,
+        pickle_values: bool = False,
+        unpickle: bool = False,
+    ) -> None:
+        self.kind = registration.kind
+        self.key_groups = KeyGroups(
+            TypeInfo.from_proto(registration.key_type), registration.max_parallelism
+        )
+        self._registration = registration
+        self._pickle_values = pickle_values
+        self._unpickle = unpickle
+        if registration.value_types:
+            # A type that cannot be read is told here, not with the first value.
+            self.value  # noqa: B018
+        self.map_key: KeyCodec | None = None
+        """Of a MAP's elements."""
+        if self.kind == StateKind.MAP:
+            self.map_key = KeyCodec(TypeInfo.from_proto(registration.map_key_type))
+        self.accumulator: ValueCodec | None = None
+        """Of an AGGREGATING accumulator."""
+        if registration.accumulator_types:
+            types = {v.version: TypeInfo.from_proto(v.type) for v in registration.accumulator_types}
+            self.accumulator = ValueCodec(
+                types, max(types), pickle_values=pickle_values, unpickle=unpickle
+            )
+
+    @cached_property
+    def value(self) -> ValueCodec:
+        """Of a record's value; of a LIST: of a chunk.
+
+        `InvalidRequestError` for a state that has none: of an aggregate that is not queryable
+        the accumulator alone is kept.
+        """
+        registration = self._registration
+        types = {v.version: TypeInfo.from_proto(v.type) for v in registration.value_types}
+        if not types:
+            raise InvalidRequestError(
+                f"state {registration.state_name!r} keeps no value that could be read: it has "
+                "accumulators only, because it is not queryable"
+            )
+        if self.kind == StateKind.LIST:
+            types = {n: TypeInfo(Kind.LIST, element=info) for n, info in types.items()}
+        return ValueCodec(
+            types, max(types), pickle_values=self._pickle_values, unpickle=self._unpickle
+        )
+
+    def decode_records(self, elements: Sequence[bytes], values: Sequence[bytes]) -> Any:
+        """The whole value of a state object: a `list` of a LIST, a `dict` of a MAP, else the value.
+
+        `elements` and `values` are aligned, in store order, of one key and
+        namespace; not empty unless the state is a LIST or a MAP.
+        """
+        if self.kind == StateKind.LIST:
+            return decode_list(values, self.value)
+        if self.map_key is not None:
+            return decode_map(elements, values, self.map_key, self.value)
+        if not values:
+            raise CorruptDataError("a state object has no record to read")
+        return self.value.decode(values[0])
+
+
+def decode_list(values: Iterable[bytes], codec: ValueCodec) -> list[Any]:
+    """The elements of a list's chunks, which are values of `codec`, a codec of lists."""
+    elements: list[Any] = []
+    for value in values:
+        chunk = codec.decode(value)
+        if chunk is None:
+            raise CorruptDataError("a chunk of a list is null")
+        elements.extend(chunk)
+    return elements
+
+
+def decode_map(
+    elements: Sequence[bytes], values: Sequence[bytes], key_codec: KeyCodec, codec: ValueCodec
+) -> dict[Any, Any]:
+    """The entries of a map: encoded keys and values, aligned."""
+    if len(elements) != len(values):
+        raise CorruptDataError(f"{len(elements)} keys of a map come with {len(values)} values")
+    return {
+        key_codec.decode_all(element): codec.decode(value)
+        for element, value in zip(elements, values, strict=True)
+    }

@@ -1,0 +1,163 @@
+"""Scalar values as little-endian bytes, one codec a type.
+
+A scalar's bytes are the same at the top of a value and inside rows and lists,
+but for what varies in length: there a length stands before it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from queryable_state.wire.errors import SerializationError
+from queryable_state.wire.schema.type_model import Kind, TypeInfo
+from queryable_state.wire.values import scalars
+from queryable_state.wire.values.pickled import PickledValue
+
+Encode = Callable[[Any], bytes]
+Decode = Callable[[bytes, int], tuple[Any, int]]
+
+NATIVE_FORMATS = {
+    Kind.BOOLEAN: "?",
+    Kind.BYTE: "b",
+    Kind.SHORT: "h",
+    Kind.INT: "i",
+    Kind.LONG: "q",
+    Kind.FLOAT: "f",
+    Kind.DOUBLE: "d",
+    Kind.DATE: "i",
+    Kind.TIMESTAMP: "q",
+    Kind.TIMESTAMP_NTZ: "q",
+}
+"""`struct` formats of the types of fixed width."""
+
+NUMBERS = frozenset((Kind.BYTE, Kind.SHORT, Kind.INT, Kind.LONG, Kind.FLOAT, Kind.DOUBLE))
+"""The types whose values `struct` takes and gives as they are."""
+
+_COUNT = struct.Struct("<I")
+
+_TO_INTEGER: dict[Kind, Callable[[Any], int]] = {
+    Kind.DATE: scalars.days_of,
+    Kind.TIMESTAMP: scalars.micros_of,
+    Kind.TIMESTAMP_NTZ: scalars.wall_micros_of,
+}
+FROM_INTEGER: dict[Kind, Callable[[int], Any]] = {
+    Kind.DATE: scalars.date_of,
+    Kind.TIMESTAMP: scalars.instant_of,
+    Kind.TIMESTAMP_NTZ: scalars.wall_time_of,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PickleMode:
+    """What is done with PICKLED values."""
+
+    dump: bool = False
+    """Encoding takes any object, not only bytes that are a pickle already."""
+    load: bool = False
+    """Decoding makes the object, instead of a `PickledValue`."""
+
+
+class PayloadError(ValueError):
+    """Bytes that are no payload of the type; translated where the value is known."""
+
+
+def refusal(value: Any, info: TypeInfo, path: str, why: object = "") -> SerializationError:
+    """The error of a value that is not of its type."""
+    if value is None:
+        return SerializationError(f"{path} is null where {info} is needed")
+    shown = repr(value)
+    shown = shown if len(shown) <= 80 else shown[:80] + "..."
+    detail = f": {why}" if str(why) else ""
+    return SerializationError(
+        f"{path} is {info}, which {type(value).__name__} {shown} is not{detail}"
+    )
+
+
+def packed_count(count: int, value: Any, info: TypeInfo, path: str) -> bytes:
+    """A length or count before its items."""
+    try:
+        return _COUNT.pack(count)
+    except struct.error:
+        raise refusal(value, info, path, "it is longer than 4 GiB") from None
+
+
+def fixed_encoder(info: TypeInfo, path: str) -> Encode:
+    """Encodes a scalar of fixed width."""
+    pack = struct.Struct("<" + NATIVE_FORMATS[info.kind]).pack
+    convert = _TO_INTEGER.get(info.kind)
+    if info.kind == Kind.BOOLEAN:
+        convert = _boolean
+
+    def encode(value: Any) -> bytes:
+        try:
+            return pack(value)
+        except (struct.error, OverflowError, TypeError) as error:
+            raise refusal(value, info, path, error) from None
+
+    def encode_converted(value: Any) -> bytes:
+        try:
+            return pack(converter(value))
+        except (struct.error, OverflowError, TypeError, ValueError) as error:
+            raise refusal(value, info, path, error) from None
+
+    if convert is None:
+        return encode
+    converter = convert
+    return encode_converted
+
+
+def _boolean(value: Any) -> int:
+    # numpy's booleans are no bool, and everything else has a truth value.
+    if isinstance(value, bool) or type(value).__module__ == "numpy":
+        return bool(value)
+    raise TypeError("needs a bool")
+
+
+def bytes_encoder(info: TypeInfo, path: str, pickles: PickleMode) -> Encode:
+    """The raw bytes of a STRING, BINARY or PICKLED value."""
+
+    def encode_string(value: Any) -> bytes:
+        if not isinstance(value, str):
+            raise refusal(value, info, path)
+        try:
+            return value.encode()
+        except UnicodeEncodeError as error:
+            raise refusal(value, info, path, error) from None
+
+    def encode_binary(value: Any) -> bytes:
+        if not isinstance(value, (bytes, bytearray, memoryview)):
+            raise refusal(value, info, path)
+        return bytes(value)
+
+    def encode_pickled(value: Any) -> bytes:
+        return PickledValue.dump(value, path)
+
+    if info.kind == Kind.STRING:
+        return encode_string
+    return encode_pickled if info.kind == Kind.PICKLED and pickles.dump else encode_binary
+
+
+def bytes_decoder(info: TypeInfo, pickles: PickleMode) -> Callable[[bytes], Any]:
+    """The STRING, BINARY or PICKLED value of its raw bytes. ValueError when it is not UTF-8."""
+    if info.kind == Kind.STRING:
+        return bytes.decode
+    if info.kind == Kind.PICKLED:
+        return (lambda data: PickledValue(data).load()) if pickles.load else PickledValue
+    return bytes
+
+
+def decimal_encoder(info: TypeInfo, path: str) -> Encode:
+    """One length byte, then the unscaled number as shortest big-endian two's complement."""
+
+    def encode(value: Any) -> bytes:
+        try:
+            unscaled = scalars.unscaled_of(value, info.precision, info.scale)
+        except (TypeError, ValueError) as error:
+            raise refusal(value, info, path, error) from None
+        data = scalars.shortest_bytes(unscaled)
+        return bytes((len(data),)) + data
+
+    return encode

@@ -1,0 +1,260 @@
+"""Values as bytes: `format byte | schema version | [expiry] | payload`.
+
+The format byte has the codec in its low four bits (0: fields by position, 1: null,
+without a payload), bit 4 for compression, bit 5 for an expiry; bits 6 and 7 are zero.
+The schema version is an unsigned LEB128 number, the expiry 8 bytes big-endian: milliseconds since
+the epoch. What the payload means, its type of that schema version says.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from itertools import repeat
+from typing import TYPE_CHECKING, Any
+
+from queryable_state.wire.errors import CorruptDataError, InvalidRequestError, SerializationError
+from queryable_state.wire.rows import Row
+from queryable_state.wire.values.evolution import adapter
+from queryable_state.wire.values.payload import top_decoder, top_encoder, whole_decoder
+from queryable_state.wire.values.pickled import PickledValue
+from queryable_state.wire.values.scalar_codecs import PickleMode
+from queryable_state.wire.values.varint import varint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from queryable_state.wire.schema.type_model import TypeInfo
+
+__all__ = [
+    "PickledValue",
+    "Row",
+    "ValueCodec",
+    "ValueHeader",
+    "header_of",
+    "is_expired",
+    "read_header",
+]
+
+CODEC_FIELDS = 0
+CODEC_NULL = 1
+COMPRESSED = 0x10
+HAS_EXPIRY = 0x20
+
+_CODEC_MASK = 0x0F
+_RESERVED = 0xC0
+_EXPIRY = struct.Struct(">q")
+_MAX_VERSION = (1 << 32) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class ValueHeader:
+    """What stands before a payload."""
+
+    codec: int
+    """0: fields by position; 1: null."""
+    schema_version: int
+    expiry_ms: int | None
+    """Milliseconds since the epoch from which the value is expired; None: never."""
+    payload_offset: int
+
+
+def header_of(schema_version: int, expiry_ms: int | None = None) -> bytes:
+    """The bytes before a payload."""
+    if not 0 <= schema_version <= _MAX_VERSION:
+        raise InvalidRequestError(f"schema version {schema_version}: it is 0 to {_MAX_VERSION}")
+    number = varint(schema_version)
+    if expiry_ms is None:
+        return bytes((CODEC_FIELDS,)) + number
+    return bytes((CODEC_FIELDS | HAS_EXPIRY,)) + number + _packed_expiry(expiry_ms)
+
+
+def _packed_expiry(expiry_ms: int) -> bytes:
+    try:
+        return _EXPIRY.pack(expiry_ms)
+    except struct.error:
+        raise SerializationError(
+            f"expiry {expiry_ms!r} is no 64-bit number of milliseconds"
+        ) from None
+
+
+def read_header(data: bytes) -> ValueHeader:
+    """The header of a value's bytes."""
+    if not data:
+        raise CorruptDataError("a value of no bytes has no header")
+    form = data[0]
+    codec = form & _CODEC_MASK
+    if form & _RESERVED or codec not in (CODEC_FIELDS, CODEC_NULL):
+        raise CorruptDataError(f"value format {form:#04x} is not known here")
+    if form & COMPRESSED:
+        raise CorruptDataError(f"value format {form:#04x}: compressed values cannot be read here")
+    version = shift = 0
+    offset = 1
+    while True:
+        if offset >= len(data) or shift > 28:
+            raise CorruptDataError("a value's header ends within its schema version")
+        byte = data[offset]
+        offset += 1
+        version |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+    if version > _MAX_VERSION or (byte == 0 and shift):
+        raise CorruptDataError("a value's header has no valid schema version")
+    if not form & HAS_EXPIRY:
+        return ValueHeader(codec, version, None, offset)
+    if offset + 8 > len(data):
+        raise CorruptDataError("a value's header ends within its expiry")
+    return ValueHeader(codec, version, _EXPIRY.unpack_from(data, offset)[0], offset + 8)
+
+
+def is_expired(data: bytes, now_ms: int) -> bool:
+    """Whether a value has an expiry and that is not after `now_ms`."""
+    # An empty value has no header; what reads it says so.
+    if not data or not data[0] & HAS_EXPIRY:
+        return False
+    if data[0] == HAS_EXPIRY and len(data) >= 10 and data[1] < 0x80:
+        expiry: int = _EXPIRY.unpack_from(data, 2)[0]
+        return expiry <= now_ms
+    expiry_ms = read_header(data).expiry_ms
+    return expiry_ms is not None and expiry_ms <= now_ms
+
+
+class ValueCodec:
+    """Encodes values of the current type, decodes those of every version. Thread-safe.
+
+    `versions` are the types a value may have been written as, by schema version;
+    values are written as `current` and, when older, read in its shape: an added
+    field is null, a dropped one left out. With `pickle_values` a PICKLED value is
+    any object, else `bytes` that are a pickle; it is read as a `PickledValue`, with
+    `unpickle` as the object.
+    """
+
+    __slots__ = (
+        "_current",
+        "_decode_payloads",
+        "_encode_payload",
+        "_expiring_header",
+        "_mode",
+        "_readers",
+        "_versions",
+        "header",
+        "null",
+    )
+
+    def __init__(
+        self,
+        versions: Mapping[int, TypeInfo],
+        current: int,
+        *,
+        pickle_values: bool = False,
+        unpickle: bool = False,
+    ) -> None:
+        if current not in versions:
+            raise InvalidRequestError(f"schema version {current} is none of {sorted(versions)}")
+        self._versions = dict(versions)
+        self._current = current
+        self._mode = PickleMode(dump=pickle_values, load=unpickle)
+        self.header = header_of(current)
+        self.null = bytes((CODEC_NULL,)) + self.header[1:]
+        """The bytes of a null, for where that is a value: under the key of a MAP state."""
+        self._expiring_header = bytes((self.header[0] | HAS_EXPIRY,)) + self.header[1:]
+        self._encode_payload = top_encoder(versions[current], "value", self._mode)
+        self._decode_payloads = whole_decoder(versions[current])
+        # By schema version; those of older versions are made when one is met.
+        self._readers: dict[int, Callable[[bytes, int], Any]] = {
+            current: top_decoder(versions[current], self._mode)
+        }
+
+    @staticmethod
+    def of(
+        type_info: TypeInfo, *, pickle_values: bool = False, unpickle: bool = False
+    ) -> ValueCodec:
+        """The codec of a type that has had one version, 1."""
+        return ValueCodec({1: type_info}, 1, pickle_values=pickle_values, unpickle=unpickle)
+
+    @property
+    def type_info(self) -> TypeInfo:
+        """The type values are written as."""
+        return self._versions[self._current]
+
+    @property
+    def schema_version(self) -> int:
+        """The schema version values are written as."""
+        return self._current
+
+    def encode(self, value: Any, expiry_ms: int | None = None) -> bytes:
+        """The value's bytes. SerializationError when it is not of the type, or None."""
+        if expiry_ms is None:
+            return self.header + self._encode_payload(value)
+        return self._expiring_header + _packed_expiry(expiry_ms) + self._encode_payload(value)
+
+    def decode(self, data: bytes) -> Any:
+        """The value, expired or not; None of a null.
+
+        CorruptDataError when the bytes are of no known version.
+        """
+        header = self.header
+        if data.startswith(header):
+            read = self._readers[self._current]
+            offset = len(header)
+        else:
+            found = read_header(data)
+            if found.codec == CODEC_NULL:
+                return self._null(data, found)
+            read = self._readers.get(found.schema_version) or self._reader(found.schema_version)
+            offset = found.payload_offset
+        try:
+            return read(data, offset)
+        except (ValueError, struct.error, OverflowError) as error:
+            raise CorruptDataError(
+                f"{len(data)} bytes are no value of type {self.type_info}: {error}"
+            ) from error
+
+    def read_back(self, value: Any) -> Any:
+        """The value in its normal form: written, and read again. Raises what `encode` does."""
+        return self._readers[self._current](self._encode_payload(value), 0)
+
+    def decode_all(self, data: Sequence[bytes]) -> list[Any] | None:
+        """Many values at once; None where only `decode` can tell what each is.
+
+        That is where one is of an older version, expires or is damaged, and for
+        all types that gain nothing by it.
+        """
+        decode, header = self._decode_payloads, self.header
+        if decode is None or not all(map(bytes.startswith, data, repeat(header))):
+            return None
+        try:
+            return decode(data, len(header))
+        except ValueError:
+            return None
+
+    def _null(self, data: bytes, header: ValueHeader) -> None:
+        if header.schema_version not in self._versions:
+            raise self._unknown_version(header.schema_version)
+        if header.payload_offset != len(data):
+            raise CorruptDataError("a null has no payload, and bytes follow its header")
+
+    def _unknown_version(self, version: int) -> CorruptDataError:
+        return CorruptDataError(
+            f"a value has schema version {version}, known are {sorted(self._versions)}: "
+            "refresh the registration"
+        )
+
+    def _reader(self, version: int) -> Callable[[bytes, int], Any]:
+        old = self._versions.get(version)
+        if old is None:
+            raise self._unknown_version(version)
+        read = top_decoder(old, self._mode)
+        adapt = adapter(old, self.type_info)
+        self._readers[version] = (
+            read if adapt is None else lambda data, offset: adapt(read(data, offset))
+        )
+        return self._readers[version]
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (self._versions, self._current, self._mode))
+
+
+def _rebuild(versions: dict[int, TypeInfo], current: int, mode: PickleMode) -> ValueCodec:
+    return ValueCodec(versions, current, pickle_values=mode.dump, unpickle=mode.load)

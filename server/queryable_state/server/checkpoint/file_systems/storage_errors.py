@@ -1,0 +1,146 @@
+"""What a file system answered, as an error that says where and what to do."""
+
+from __future__ import annotations
+
+import errno
+import getpass
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from queryable_state.server.checkpoint.file_systems.storage import MissingFileError
+from queryable_state.wire.errors import CheckpointError, QueryableStateError, RetryLaterError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_RETRY_MS = 1000
+_CHAIN = 8
+
+_FULL = "no space is left: free some, or choose another directory"
+_TOO_LARGE = "the file is larger than this process or file system allows (ulimit -f): allow more"
+
+_ADVICE = {
+    errno.ENOSPC: _FULL,
+    errno.EDQUOT: _FULL,
+    errno.EFBIG: _TOO_LARGE,
+    errno.EROFS: "it is mounted read-only: choose a directory that can be written",
+    errno.ENOTDIR: "a part of the path is a file, not a folder: choose another directory",
+    errno.EISDIR: "it is a folder, where a file is wanted: choose another directory",
+    errno.ENAMETOOLONG: "the path is too long: choose a shorter directory, job name or uid",
+    errno.ELOOP: "its links go round in circles: choose another directory",
+}
+_PASSING = frozenset(
+    {
+        errno.EAGAIN,
+        errno.EBUSY,
+        errno.EINTR,
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOMEM,
+        errno.ESTALE,
+        errno.ETIMEDOUT,
+        errno.EREMOTEIO,
+    }
+)
+# By the class's name: botocore and aiohttp need not be installed.
+_NO_CREDENTIALS = frozenset(
+    {"NoCredentialsError", "PartialCredentialsError", "TokenRetrievalError"}
+)
+_PASSING_CLASSES = frozenset(
+    {
+        "ClientConnectionError",
+        "ClientOSError",
+        "ConnectTimeoutError",
+        "ConnectionClosedError",
+        "EndpointConnectionError",
+        "FSTimeoutError",
+        "HTTPClientError",
+        "IncompleteReadError",
+        "ReadTimeoutError",
+        "ServerDisconnectedError",
+    }
+)
+
+
+@contextmanager
+def naming(path: str, doing: str) -> Iterator[None]:
+    """Translates what is raised within: `doing` is what was tried, as in "write"."""
+    try:
+        yield
+    except QueryableStateError:
+        raise
+    except Exception as problem:
+        # Of any class: every file system raises what it likes.
+        raise error_of(problem, path, doing) from problem
+
+
+def error_of(problem: Exception, path: str, doing: str) -> QueryableStateError:
+    """The error of one failed access."""
+    code = _service_code(problem)
+    what = f"cannot {doing} {path}"
+    if code == "NoSuchBucket":
+        return CheckpointError(f"{what}: there is no such bucket: create it, or correct the URI")
+    if isinstance(problem, FileNotFoundError):
+        return MissingFileError(f"cannot {doing} {path}: there is no such file")
+    if isinstance(problem, PermissionError):
+        return CheckpointError(
+            f"{what}: permission denied ({_text(problem)}) to user {_user()}: give it the right to "
+            "read and write there, give other credentials, or choose another directory"
+        )
+    name = _known_class(problem, _NO_CREDENTIALS)
+    if name:
+        return CheckpointError(
+            f"{what}: there are no credentials ({_text(problem)}): give them in the storage "
+            "options, the environment, or the machine's role"
+        )
+    number = problem.errno if isinstance(problem, OSError) else None
+    if number in _ADVICE:
+        return CheckpointError(f"{what}: {_ADVICE[number]} ({_text(problem)})")
+    if (
+        number in _PASSING
+        or isinstance(problem, (TimeoutError, ConnectionError))
+        or _known_class(problem, _PASSING_CLASSES)
+    ):
+        return RetryLaterError(
+            f"{what} at the moment ({_text(problem)}): it is tried again; look at the file system "
+            "and at the way to it if that goes on",
+            retry_after_ms=_RETRY_MS,
+        )
+    return CheckpointError(
+        f"{what}: {_text(problem)}: look at the file system, its options and the URI"
+    )
+
+
+def _service_code(problem: BaseException) -> str:
+    """The code by which an S3 service refused, wherever in the chain of causes it stands."""
+    for each in _causes(problem):
+        response = getattr(each, "response", None)
+        if isinstance(response, dict):
+            return str(response.get("Error", {}).get("Code", ""))
+    return ""
+
+
+def _known_class(problem: BaseException, names: frozenset[str]) -> bool:
+    return any(cls.__name__ in names for each in _causes(problem) for cls in type(each).__mro__)
+
+
+def _causes(problem: BaseException) -> Iterator[BaseException]:
+    each: BaseException | None = problem
+    for _ in range(_CHAIN):
+        if each is None:
+            return
+        yield each
+        each = each.__cause__
+
+
+def _text(problem: BaseException) -> str:
+    text = problem.strerror if isinstance(problem, OSError) and problem.strerror else str(problem)
+    return f"{type(problem).__name__}: {text}" if text else type(problem).__name__
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        # A process may run under a user id that nobody gave a name.
+        return "of this process"

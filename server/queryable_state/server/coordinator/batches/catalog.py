@@ -1,0 +1,254 @@
+"""What is asked of the coordinator about jobs and their states."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from queryable_state.server.coordinator.model.jobs import FINISHED, RUNNING
+from queryable_state.server.coordinator.model.registrations import OperatorClaim
+from queryable_state.server.coordinator.roots.registrations import keep_registrations
+from queryable_state.v1 import query_pb2, registration_pb2
+from queryable_state.wire.errors import (
+    AmbiguousJobError,
+    InvalidRequestError,
+    RetryLaterError,
+    UnknownStateError,
+)
+from queryable_state.wire.keys.key_groups import key_group_range
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from queryable_state.internal.v1 import coordinator_pb2
+    from queryable_state.server.coordinator.model.engine import QueryInfo
+    from queryable_state.server.coordinator.model.jobs import Job
+    from queryable_state.server.coordinator.model.state import Books
+    from queryable_state.server.coordinator.roots.job_roots import JobRoot
+
+_RETRY_MS = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobView:
+    """A job as the driver sees it."""
+
+    query_id: bytes
+    job_id: str
+    """32 hex digits."""
+    name: str
+    status: str
+    """RUNNING, FINISHED or FAILED."""
+    error: str | None
+    started_at_ms: int
+    """Milliseconds since the epoch of its first contact."""
+    committed_batch: int
+    """-1: none."""
+    states: tuple[str, ...]
+    """Queryable names, sorted."""
+    partial_batches: int
+    """Times an operator ran on some of its subtasks only."""
+    non_deterministic_batches: int
+    """Times a subtask ran again on other input."""
+
+
+class Catalog:
+    """Registers, finds, lists and forgets jobs and states. Thread-safe; only `keep` does I/O."""
+
+    def __init__(self, books: Books) -> None:
+        self._books = books
+        # By state id, until anything of it changes: thousands of owners, and every proxy asks.
+        self._locations: dict[int, registration_pb2.StateLocation] = {}
+
+    def register_states(
+        self, request: coordinator_pb2.RegisterStatesRequest, info: QueryInfo
+    ) -> list[registration_pb2.StateRegistration]:
+        """Gives ids to an operator's states, or refuses all of them."""
+        with self._books.changed:
+            job = self._books.enter(request.subtask.query_id, info)
+            operator = OperatorClaim(
+                job_id=job.query_id,
+                job_name=job.name,
+                uid=request.subtask.operator_uid,
+                name=request.operator_name,
+                depth=request.operator_depth,
+                max_parallelism=request.subtask.max_parallelism,
+            )
+            return self._books.states.register(operator, request.states)
+
+    def keep(self, root: JobRoot) -> None:
+        """Writes the states of a job to its root, where they are not there yet. I/O."""
+        keep_registrations(self._books, root)
+
+    def locate(self, job_text: str, state_name: str) -> registration_pb2.StateLocation:
+        """A state's registration and the owners of all its key groups; not to be changed."""
+        books = self._books
+        with books.changed:
+            books.now_ms()
+            job = self._job_of(job_text, state_name)
+            books.check_not_fenced(job)
+            states = books.states.queryable(job.query_id)
+            if state_name not in states:
+                _check_known([job])
+                raise _unknown_state(state_name, f"job {job.label}", list(states))
+            registration = states[state_name]
+            version = books.placement.version
+            known = self._locations.get(registration.state_id)
+            if (
+                known is None
+                or known.placement_version != version
+                or known.registration != registration
+            ):
+                known = self._locations[registration.state_id] = registration_pb2.StateLocation(
+                    registration=registration,
+                    placement_version=version,
+                    owners=self._owners(registration),
+                )
+            if job.refusal is not None and not any(owner.server_id for owner in known.owners):
+                raise job.refusal.with_traceback(None)
+            return known
+
+    def list_jobs(self) -> list[JobView]:
+        """Every job, by first contact."""
+        with self._books.changed:
+            return [self._view(job) for job in self._books.jobs]
+
+    def list_states(self, job_text: str) -> list[registration_pb2.StateRegistration]:
+        """The queryable states of a job, or of all, by job and queryable name."""
+        books = self._books
+        with books.changed:
+            jobs = [books.jobs.resolve(job_text)] if job_text else list(books.jobs)
+            return [
+                state for job in jobs for state in books.states.queryable(job.query_id).values()
+            ]
+
+    def running(self) -> list[bytes]:
+        """The jobs whose end is to be found out."""
+        return self._in_status(RUNNING)
+
+    def ended_without_cause(self) -> list[bytes]:
+        """The jobs that ended by themselves, or of whose failure the engine has not told yet."""
+        return self._in_status(FINISHED)
+
+    def _in_status(self, status: registration_pb2.JobStatus.ValueType) -> list[bytes]:
+        with self._books.changed:
+            return [job.query_id for job in self._books.jobs if job.status == status]
+
+    def observe(self, observed: Mapping[bytes, QueryInfo | None]) -> None:
+        """Takes what the engine says of queries."""
+        with self._books.changed:
+            for query_id, info in observed.items():
+                job = self._books.jobs.find(query_id)
+                if job is not None:
+                    self._books.jobs.observe(job, info)
+
+    def drop(self, query_id: bytes) -> Sequence[str]:
+        """Forgets an ended job; answers the servers to tell, as HOST:PORT of `StateBackend`."""
+        with self._books.changed:
+            job = self._books.jobs.resolve(query_id.hex())
+            if job.status == RUNNING:
+                raise InvalidRequestError(f"job {job.label} is running: stop it before its state")
+            return self._dropped(job)
+
+    def drop_beyond(self, retained: int) -> dict[bytes, Sequence[str]]:
+        """Forgets the oldest ended jobs; answers the servers to tell, by query."""
+        with self._books.changed:
+            beyond = self._books.jobs.beyond(retained)
+            return {job.query_id: self._dropped(job) for job in beyond}
+
+    def _dropped(self, job: Job) -> Sequence[str]:
+        self._locations.clear()
+        return list(self._books.drop(job).values())
+
+    def _job_of(self, job_text: str, state_name: str) -> Job:
+        jobs = self._books.jobs
+        if job_text:
+            return jobs.resolve(job_text)
+        having = set(self._books.states.jobs_with(state_name))
+        found = [job for job in jobs if job.query_id in having]
+        running = [job for job in found if job.status == RUNNING]
+        # What has ended stays readable under its id; whoever names no job means the one that runs.
+        chosen = running or found
+        if not chosen:
+            _check_known(jobs)
+            names = sorted({n for job in jobs for n in self._books.states.queryable(job.query_id)})
+            raise _unknown_state(state_name, "any job", names)
+        if len(chosen) > 1:
+            labels = [job.label for job in chosen]
+            raise AmbiguousJobError(
+                f"{len(labels)} jobs have a state {state_name!r}: name one of {', '.join(labels)}",
+                candidates=labels,
+            )
+        return chosen[0]
+
+    def _owners(
+        self, registration: registration_pb2.StateRegistration
+    ) -> list[registration_pb2.RangeOwner]:
+        placement = self._books.placement
+        operator = placement.operator(registration.job_id, registration.operator_uid)
+        if operator is None:
+            last = registration.max_parallelism - 1
+            return [registration_pb2.RangeOwner(first_key_group=0, last_key_group=last)]
+        owners = []
+        for index in range(operator.parallelism):
+            first, last = key_group_range(index, operator.parallelism, operator.max_parallelism)
+            server = placement.owner(operator, index)
+            owners.append(
+                registration_pb2.RangeOwner(
+                    first_key_group=first,
+                    last_key_group=last,
+                    server_id=server.server_id if server else "",
+                    address=server.query_address if server else "",
+                )
+            )
+        return owners
+
+    def _view(self, job: Job) -> JobView:
+        return JobView(
+            query_id=job.query_id,
+            job_id=job.query_id.hex(),
+            name=job.name,
+            status=registration_pb2.JobStatus.Name(job.status),
+            error=job.error,
+            started_at_ms=job.started_at_ms,
+            committed_batch=self._books.commits.version(job.query_id),
+            states=tuple(self._books.states.queryable(job.query_id)),
+            partial_batches=job.partial_batches,
+            non_deterministic_batches=job.non_deterministic_batches,
+        )
+
+
+def job_info(view: JobView) -> registration_pb2.JobInfo:
+    """A job as it crosses the wire."""
+    return registration_pb2.JobInfo(
+        job_id=view.query_id,
+        job_id_hex=view.job_id,
+        name=view.name,
+        status=registration_pb2.JobStatus.Value(view.status),
+        started_at_ms=view.started_at_ms,
+        committed_batch=view.committed_batch,
+        states=view.states,
+    )
+
+
+def job_list(views: Sequence[JobView]) -> query_pb2.ListJobsResponse:
+    """Jobs as they cross the wire."""
+    return query_pb2.ListJobsResponse(jobs=[job_info(view) for view in views])
+
+
+def _check_known(jobs: Iterable[Job]) -> None:
+    """Raises if states of a job are not known: they are being opened, or cannot be."""
+    for job in jobs:
+        if job.refusal is not None:
+            raise job.refusal.with_traceback(None)
+        if job.reopening:
+            raise RetryLaterError(
+                f"the stored state of job {job.label} is being opened", retry_after_ms=_RETRY_MS
+            )
+
+
+def _unknown_state(state_name: str, where: str, known: list[str]) -> UnknownStateError:
+    text = f"known: {', '.join(known)}" if known else "none is registered before a first batch"
+    return UnknownStateError(
+        f"no queryable state {state_name!r} in {where}; {text}", candidates=known
+    )

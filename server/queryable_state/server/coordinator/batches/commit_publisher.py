@@ -1,0 +1,247 @@
+"""Publication of commits: checks each committed batch and tells the state servers of it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from queryable_state.server.coordinator.batches.refusals import Refusals
+from queryable_state.wire.errors import (
+    CheckpointError,
+    JobError,
+    QueryableStateError,
+    RetryLaterError,
+    SupersededError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from queryable_state.internal.v1 import backend_pb2
+    from queryable_state.internal.v1.checkpoint_pb2 import ChangelogFile
+    from queryable_state.server.coordinator.batches.batches import Batches
+    from queryable_state.server.coordinator.batches.checks import Finding
+    from queryable_state.server.coordinator.batches.completeness import Completeness
+    from queryable_state.server.coordinator.batches.manifests import Manifests
+    from queryable_state.server.coordinator.batches.missed import IncompleteBatchError
+    from queryable_state.server.coordinator.model.commits import CommitRound
+    from queryable_state.server.coordinator.model.engine import Engine
+    from queryable_state.server.coordinator.roots.fencing import Fencing
+    from queryable_state.server.coordinator.servers.state_server_clients import BackendLinks
+
+_log = logging.getLogger(__name__)
+
+_THREADS = 8
+_FIRST_RETRY_S = 0.1
+_LONGEST_RETRY_S = 2.0
+
+
+class Announcer:
+    """Pushes commits, one round a query at a time, on threads of its own."""
+
+    def __init__(
+        self,
+        batches: Batches,
+        manifests: Manifests,
+        links: BackendLinks,
+        engine: Engine,
+        completeness: Completeness,
+        fencing: Fencing,
+        settled: threading.Event,
+        *,
+        strict: bool,
+        strict_determinism: bool,
+        manifest_timeout_s: float,
+    ) -> None:
+        self._batches = batches
+        self._manifests = manifests
+        self._manifest_timeout_s = manifest_timeout_s
+        self._stopping = threading.Event()
+        self._links = links
+        self._engine = engine
+        self._completeness = completeness
+        self._fencing = fencing
+        self._refusals = Refusals(engine, batches, fencing, self._stopping)
+        # Set whenever a push is over.
+        self._settled = settled
+        self._strict = strict
+        self._strict_determinism = strict_determinism
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="queryable-state-commit")
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def announce(self, query_id: bytes) -> None:
+        """Starts the push that is due, if any, and returns at once; once closed, does nothing."""
+        with self._lock:
+            if not self._closed and not self._batches.is_settled(query_id):
+                self._threads.submit(self._push, query_id)
+
+    def sealed(self, query_id: bytes, batch_id: int) -> dict[str, list[backend_pb2.SealedSubtask]]:
+        """What each server that answers has sealed of the uncommitted batches up to one."""
+        return self._links.sealed(query_id, batch_id, self._batches.holders(query_id))
+
+    def missed(self, query_id: bytes, run_id: bytes, error: IncompleteBatchError) -> None:
+        """An operator missed a batch: refuses it, or logs that where the settings allow it."""
+        if self._strict:
+            self.refuse(query_id, run_id, error)
+        else:
+            _log.error("%s: %s", error.reason_name, error)
+            self._batches.count_incomplete(query_id)
+
+    def refuse(self, query_id: bytes, run_id: bytes, error: IncompleteBatchError) -> None:
+        """Starts the refusal of an incomplete batch, and returns at once."""
+        with self._lock:
+            if not self._closed:
+                self._threads.submit(self._refuse, query_id, run_id, error)
+
+    def close(self) -> None:
+        """Waits for what is under way; may be repeated."""
+        with self._lock:
+            self._closed = True
+        self._stopping.set()
+        self._threads.shutdown()
+
+    def _push(self, query_id: bytes) -> None:
+        try:
+            while commit_round := self._batches.next_round(query_id):
+                checked = self._checked(commit_round)
+                if checked is None:
+                    return
+                commit_round = checked
+                seals: dict[str, list[backend_pb2.SealedSubtask]] = {}
+                over = False
+                try:
+                    try:
+                        seals = self._links.commit(commit_round)
+                    finally:
+                        # What was reported is told once: whatever happened, it is written now.
+                        over = self._write(commit_round, seals)
+                finally:
+                    # Also after a defect: a round that never ends would hold every batch to come.
+                    if not over:
+                        self._batches.abandon_round(commit_round)
+                if not over:
+                    return
+                findings = self._batches.end_round(commit_round, seals)
+                self._settled.set()
+                for finding in findings:
+                    self._tell(query_id, finding)
+        except Exception:  # noqa: BLE001 - nobody waits for the outcome of this thread
+            _log.exception("commits of query %s are not pushed", query_id.hex())
+
+    def _checked(self, commit_round: CommitRound) -> CommitRound | None:
+        """The round as far as its batches are complete; None where it must not go on."""
+        checked: CommitRound | None = None
+        try:
+            checked = self._complete_part(commit_round)
+        except SupersededError as fenced:
+            _log.info("a commit is not pushed: %s", fenced)
+        finally:
+            # Also after a defect: a round that never ends would hold every batch to come.
+            if checked is None:
+                self._batches.abandon_round(commit_round)
+        return checked
+
+    def _complete_part(self, commit_round: CommitRound) -> CommitRound | None:
+        query_id = commit_round.query_id
+        error = self._first_error(commit_round)
+        if error is None:
+            return commit_round
+        if not self._strict:
+            _log.error("%s: %s", error.reason_name, error)
+            self._batches.count_incomplete(query_id)
+            return commit_round
+        complete_to = error.batch_id - 1
+        if complete_to > commit_round.after:
+            return replace(commit_round, commit=replace(commit_round.commit, version=complete_to))
+        self._refusals.refuse(query_id, commit_round.run_id, error)
+        return None
+
+    def _first_error(self, commit_round: CommitRound) -> IncompleteBatchError | None:
+        """As `Completeness.first_error`, tried again while root or offsets cannot be read."""
+        query_id = commit_round.query_id
+        give_up_s = time.monotonic() + self._manifest_timeout_s
+        pause_s = _FIRST_RETRY_S
+        version = commit_round.commit.version
+        seals = self._links.sealed(query_id, version, commit_round.addresses)
+        while True:
+            try:
+                # The commit may be of another driver, which has the job now: nothing is refused.
+                self._fencing.check_query(query_id)
+                return self._completeness.first_error(commit_round, seals)
+            except SupersededError:
+                raise
+            except QueryableStateError as failure:
+                _log.warning("batch %d cannot be checked now: %s", version, failure)
+                if time.monotonic() + pause_s > give_up_s or self._stopping.wait(pause_s):
+                    raise
+            pause_s = min(2 * pause_s, _LONGEST_RETRY_S)
+
+    def _refuse(self, query_id: bytes, run_id: bytes, error: IncompleteBatchError) -> None:
+        try:
+            self._refusals.refuse(query_id, run_id, error)
+        except Exception:  # noqa: BLE001 - nobody waits for the outcome of this thread
+            _log.exception("batch %d of query %s is not refused", error.batch_id, query_id.hex())
+
+    def _write(
+        self, commit_round: CommitRound, seals: dict[str, list[backend_pb2.SealedSubtask]]
+    ) -> bool:
+        """Writes the manifests due, however often it takes; False where the job is given up."""
+        query_id = commit_round.query_id
+        give_up_s = time.monotonic() + self._manifest_timeout_s
+        pause_s = _FIRST_RETRY_S
+        unreported: list[ChangelogFile] = []
+        while True:
+            try:
+                self._manifests.write(commit_round, seals, unreported)
+                self._catch_up(query_id, seals, unreported)
+                return True
+            except SupersededError:
+                # The run is fenced: what it would still write counts for nothing.
+                return False
+            except QueryableStateError as failure:
+                version = commit_round.commit.version
+                _log.warning("the manifest of batch %d is not written: %s", version, failure)
+                if time.monotonic() + pause_s > give_up_s:
+                    error = CheckpointError(
+                        f"which changelogs are batch {version} could not be written within "
+                        f"{self._manifest_timeout_s:g} s, and the job cannot go on without that; "
+                        f"nothing is lost: restart it when its root can be written ({failure})"
+                    )
+                    self._stop(query_id, error)
+                    return False
+            if self._stopping.wait(pause_s):
+                return False
+            pause_s = min(2 * pause_s, _LONGEST_RETRY_S)
+
+    def _catch_up(
+        self, query_id: bytes, answered: Collection[str], unreported: Sequence[ChangelogFile]
+    ) -> None:
+        """Has servers load anew what a batch has and their stores lack."""
+        behind = self._batches.behind(query_id, answered, unreported)
+        if not behind:
+            return
+        _log.warning("servers %s lack changelogs of a batch, and load them", ", ".join(behind))
+        told = self._links.drop_query(query_id, behind.values())
+        gone = {server_id for server_id, address in behind.items() if address in told}
+        self._batches.close_stores(query_id, gone)
+        if len(told) < len(behind):
+            raise RetryLaterError("a server that must load its state anew does not answer")
+
+    def _tell(self, query_id: bytes, finding: Finding) -> None:
+        # What is only lost does not get better by an end.
+        if self._strict_determinism and isinstance(finding.error, JobError):
+            self._stop(query_id, finding.error)
+        else:
+            _log.error("%s: %s", finding.error.reason_name, finding.error)
+
+    def _stop(self, query_id: bytes, error: QueryableStateError) -> None:
+        _log.error("%s: %s", error.reason_name, error)
+        try:
+            self._engine.stop_query(query_id, error)
+        except QueryableStateError as failure:
+            _log.error("query %s is not stopped: %s", query_id.hex(), failure)

@@ -1,0 +1,167 @@
+"""Manifests: which changelogs are a committed batch."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from queryable_state.internal.v1.checkpoint_pb2 import BatchOperator, ChangelogFile, Manifest
+from queryable_state.server.checkpoint.changelog_folder import choose, choose_committed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from queryable_state.internal.v1 import backend_pb2
+    from queryable_state.server.coordinator.batches.batches import Batches
+    from queryable_state.server.coordinator.batches.facts import BatchFacts
+    from queryable_state.server.coordinator.batches.run_operators import RunOperators
+    from queryable_state.server.coordinator.model.commits import CommitRound
+    from queryable_state.server.coordinator.model.engine import Engine
+    from queryable_state.server.coordinator.model.operators import OperatorLayout
+    from queryable_state.server.coordinator.roots.fencing import Fencing
+    from queryable_state.server.coordinator.roots.job_roots import JobRoot, JobRoots
+
+FORMAT_VERSION = 1
+
+
+class Manifests:
+    """Writes the manifest of every batch a commit round is about. Blocking.
+
+    What a server reports of a batch counts first: it is what the server holds. Key groups of
+    which nobody reports are looked for in the batch's folder, where the highest token wins.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        batches: Batches,
+        operators: RunOperators,
+        roots: JobRoots,
+        fencing: Fencing,
+    ) -> None:
+        self._engine = engine
+        self._batches = batches
+        self._operators = operators
+        self._roots = roots
+        self._fencing = fencing
+
+    def write(
+        self,
+        commit_round: CommitRound,
+        seals: Mapping[str, Sequence[backend_pb2.SealedSubtask]],
+        unreported: list[ChangelogFile],
+    ) -> None:
+        """Writes what is due; adds to `unreported` what counts though nobody reported it.
+
+        Raises where the root cannot be written or listed; nothing is lost then, and it may be
+        called again. A batch that has its manifest keeps it. SupersededError (FENCED) where
+        another driver has taken over the job.
+        """
+        query_id = commit_round.query_id
+        root = self._roots.of(query_id)
+        if root is None:
+            return
+        for batch_id in range(commit_round.after + 1, commit_round.commit.version + 1):
+            if batch_id < root.first_batch or root.manifest(batch_id) is not None:
+                continue
+            reports = [
+                report.changelog
+                for sealed in seals.values()
+                for report in sealed
+                if report.batch_id == batch_id and report.HasField("changelog")
+            ]
+            facts = self._batches.facts(query_id, batch_id)
+            if facts is None:
+                return
+            if not facts.offsets_digest:
+                clocks = self._engine.clocks(query_id, batch_id)
+                facts = replace(
+                    facts, offsets_digest=clocks.offsets_digest, watermark_ms=clocks.watermark_ms
+                )
+            files = choose(reports)
+            more: list[ChangelogFile] = []
+            if facts.first_of_run or not facts.all_in(files):
+                more = list(_without(_listed(root, facts), files))
+                files = sorted([*files, *more], key=lambda f: (f.operator_uid, f.first_key_group))
+            manifest = Manifest(
+                format_version=FORMAT_VERSION,
+                batch_id=batch_id,
+                run_epoch=root.epoch,
+                offsets_digest=facts.offsets_digest,
+                watermark_ms=facts.watermark_ms,
+                commit_time_ms=commit_round.commit.commit_time_ms,
+                changelogs=files,
+                operators=batch_operators(
+                    self._operators.expected(
+                        query_id, batch_id, {file.operator_uid for file in files}
+                    )
+                ),
+                registrations=root.registrations_name,
+            )
+            self._fencing.check(root)
+            root.write_manifest(manifest)
+            unreported += more
+
+
+def batch_operators(layouts: Iterable[OperatorLayout]) -> list[BatchOperator]:
+    """Operators as a manifest names them."""
+    return [
+        BatchOperator(
+            uid=layout.uid,
+            parallelism=layout.parallelism,
+            max_parallelism=layout.max_parallelism,
+        )
+        for layout in layouts
+    ]
+
+
+def list_committed(root: JobRoot, batch_id: int, offsets_digest: bytes) -> list[ChangelogFile]:
+    """The changelogs in the root that count of a committed batch. Blocking."""
+    return choose_committed(
+        root.storage,
+        root.uri,
+        batch_id,
+        offsets_digest,
+        allow_missing=root.config.allow_missing_state,
+    )
+
+
+def _listed(root: JobRoot, facts: BatchFacts) -> list[ChangelogFile]:
+    files = list_committed(root, facts.batch_id, facts.offsets_digest)
+    for file in files:
+        facts.name_subtask(file)
+    return files
+
+
+def clipped(files: Iterable[ChangelogFile], first: int, last: int) -> Iterator[ChangelogFile]:
+    """The entries as far as they are of key groups `first` to `last`."""
+    for file in files:
+        if file.first_key_group <= last and file.last_key_group >= first:
+            yield _clip(file, max(file.first_key_group, first), min(file.last_key_group, last))
+
+
+def _without(
+    files: Iterable[ChangelogFile], claimed: Iterable[ChangelogFile]
+) -> Iterator[ChangelogFile]:
+    """What of the files is of key groups nobody has claimed."""
+    taken: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+    for file in claimed:
+        taken[file.operator_uid].append((file.first_key_group, file.last_key_group))
+    for file in files:
+        first = file.first_key_group
+        for start, end in sorted(taken[file.operator_uid]):
+            if end < first or start > file.last_key_group:
+                continue
+            if first < start:
+                yield _clip(file, first, start - 1)
+            first = end + 1
+        if first <= file.last_key_group:
+            yield _clip(file, first, file.last_key_group)
+
+
+def _clip(file: ChangelogFile, first: int, last: int) -> ChangelogFile:
+    part = ChangelogFile()
+    part.CopyFrom(file)
+    part.first_key_group, part.last_key_group = first, last
+    return part

@@ -1,0 +1,155 @@
+"""The operators of each query's newest run, and which of them missed a batch."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from queryable_state.server.coordinator.batches.checks import unsealed
+from queryable_state.server.coordinator.batches.missed import MissedOperator
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+
+    from queryable_state.internal.v1 import backend_pb2
+    from queryable_state.server.coordinator.model.engine import QueryInfo
+    from queryable_state.server.coordinator.model.jobs import Job
+    from queryable_state.server.coordinator.model.operators import OperatorLayout
+    from queryable_state.server.coordinator.model.state import Books
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunStart:
+    """What is known of a run before a task of it runs."""
+
+    config_id: str
+    """The configuration of its job."""
+    operators: tuple[OperatorLayout, ...]
+    """Its stateful operators; each batch runs all of them."""
+    after: int
+    """The newest batch committed before the run; -1: none."""
+
+
+class RunOperators:
+    """What runs are known to consist of. Thread-safe, no I/O."""
+
+    def __init__(self, books: Books) -> None:
+        self._books = books
+
+    def started(self, query_id: bytes, info: QueryInfo, start: RunStart) -> None:
+        """The newest run of a query has started; what was told first of it counts."""
+        with self._books.changed:
+            job = self._books.enter(query_id, info)
+            if job.run_id == info.run_id and job.start is None:
+                job.start = start
+
+    def start(self, query_id: bytes) -> RunStart | None:
+        """What is known of the newest run of a query; None: nothing."""
+        with self._books.changed:
+            job = self._books.jobs.find(query_id)
+            return None if job is None else job.start
+
+    def have_sealed(
+        self,
+        batch_id: int,
+        operators: Iterable[OperatorLayout],
+        seals: Iterable[Sequence[backend_pb2.SealedSubtask]],
+    ) -> bool:
+        """Whether seals of all subtasks of these operators are reported for a batch."""
+        sealed = {
+            (report.operator_uid, report.subtask)
+            for reports in seals
+            for report in reports
+            if report.batch_id == batch_id
+        }
+        return all(
+            (layout.uid, index) in sealed
+            for layout in operators
+            for index in range(layout.parallelism)
+        )
+
+    def expected(
+        self, query_id: bytes, batch_id: int, sealed: Container[str] = ()
+    ) -> list[OperatorLayout]:
+        """The operators that have to seal a batch.
+
+        `sealed` are the uids of operators that did, which count where nothing is known of the
+        start of the run.
+        """
+        with self._books.changed:
+            job = self._books.jobs.find(query_id)
+            return [] if job is None else list(self._expected(job, batch_id, sealed))
+
+    def missed(
+        self,
+        query_id: bytes,
+        batch_id: int,
+        seals: Mapping[str, Sequence[backend_pb2.SealedSubtask]],
+    ) -> list[MissedOperator]:
+        """The operators of which a batch is not known to have all seals; `seals` by server."""
+        books = self._books
+        sealed: defaultdict[str, set[int]] = defaultdict(set)
+        for reports in seals.values():
+            for report in reports:
+                if report.batch_id == batch_id:
+                    sealed[report.operator_uid].add(report.subtask)
+        found = []
+        with books.changed:
+            job = books.jobs.find(query_id)
+            if job is None:
+                return []
+            for layout in self._expected(job, batch_id, sealed):
+                missing = [i for i in range(layout.parallelism) if i not in sealed[layout.uid]]
+                if missing:
+                    operator = books.placement.operator(query_id, layout.uid)
+                    found.append(
+                        MissedOperator(
+                            batch_id=batch_id,
+                            layout=layout,
+                            where=self._where(job, layout.uid),
+                            missing=tuple(missing),
+                            unsealed=unsealed(operator, missing, seals, batch_id),
+                        )
+                    )
+        return found
+
+    def unbegun(self, query_id: bytes, batch_id: int) -> list[MissedOperator]:
+        """All operators of the newest run of a query, of which no task has begun the batch."""
+        with self._books.changed:
+            job = self._books.jobs.find(query_id)
+            if job is None or job.start is None:
+                return []
+            return [
+                MissedOperator(
+                    batch_id=batch_id,
+                    layout=layout,
+                    where=self._where(job, layout.uid),
+                    missing=tuple(range(layout.parallelism)),
+                    unsealed=tuple(range(layout.parallelism)),
+                )
+                for layout in job.start.operators
+            ]
+
+    def _expected(
+        self, job: Job, batch_id: int, sealed: Container[str]
+    ) -> Iterator[OperatorLayout]:
+        """A batch of a run before, of which this run learns only now, is held against operators
+        that were open then at the parallelism they have now."""
+        started = () if job.start is None else job.start.operators
+        if job.start is not None and batch_id > job.start.after:
+            yield from started
+            return
+        layouts = {layout.uid: layout for layout in started}
+        for operator in self._books.placement.operators(job.query_id):
+            first = operator.first_opened
+            if first is None or first > batch_id:
+                continue
+            layout = layouts.get(operator.uid)
+            if layout is not None and layout.parallelism == operator.parallelism:
+                yield layout
+            elif not layouts and operator.uid in sealed:
+                yield operator.layout
+
+    def _where(self, job: Job, uid: str) -> str:
+        return f"job {job.label}, operator {self._books.states.operator_name(job.query_id, uid)}"

@@ -1,0 +1,57 @@
+"""All that writes checkpoints and savepoints of the jobs of one coordinator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from queryable_state.server.coordinator.checkpoints.checkpointer import Checkpointer
+from queryable_state.server.coordinator.checkpoints.history import CheckpointHistory
+from queryable_state.server.coordinator.checkpoints.job_ends import JobEnds
+from queryable_state.server.coordinator.checkpoints.savepoints import Savepoints
+from queryable_state.server.coordinator.checkpoints.snapshot_writer import SnapshotWriter
+from queryable_state.server.coordinator.checkpoints.snapshots import Snapshots
+
+if TYPE_CHECKING:
+    import threading
+
+    from queryable_state.server.coordinator.model.engine import Engine
+    from queryable_state.server.coordinator.model.state import Books
+    from queryable_state.server.coordinator.recovery.batch_commits import BatchCommits
+    from queryable_state.server.coordinator.roots.job_roots import JobRoots
+    from queryable_state.server.coordinator.servers.state_server_clients import BackendLinks
+
+
+class Checkpointing:
+    """The parts, made and ended together.
+
+    `settled` is set by whoever ends the push of a commit. `start` once; `close` gives up what
+    is under way, and may be called without a start.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        books: Books,
+        roots: JobRoots,
+        links: BackendLinks,
+        commits: BatchCommits,
+        settled: threading.Event,
+    ) -> None:
+        snapshots = Snapshots(books, roots)
+        writer = SnapshotWriter(engine, snapshots, links)
+        self.history = CheckpointHistory()
+        self.checkpointer = Checkpointer(
+            engine, roots, snapshots, writer, self.history, settled, wall_ms=books.wall_ms
+        )
+        self.ends = JobEnds(engine, commits, roots, snapshots, writer)
+        self.savepoints = Savepoints(
+            engine, roots, snapshots, writer, self.history, self.ends, wall_ms=books.wall_ms
+        )
+
+    def start(self) -> None:
+        """Checkpoints are triggered from now on."""
+        self.checkpointer.start()
+
+    def close(self) -> None:
+        """Gives up every snapshot, and begins none."""
+        self.checkpointer.close()

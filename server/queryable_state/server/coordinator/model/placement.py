@@ -1,0 +1,287 @@
+"""Which server owns which subtask, and since which batch its state is complete."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from queryable_state.server.coordinator.model.operators import Opening, Operator, Ownership
+from queryable_state.wire.errors import (
+    InvalidRequestError,
+    JobError,
+    PlacementError,
+    Reason,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterator
+
+    from queryable_state.server.coordinator.model.servers import Server, ServerTable
+
+# How long a subtask beyond every quota waits for a server of an executor that has none yet.
+_GRACE_MS = 2_000
+# From when on an operator may wait anew.
+_GRACE_AGAIN_MS = 60_000
+_RETRY_MS = 100
+# A lease may be over sooner than it ends: by a newer server of the executor.
+_LONGEST_RETRY_MS = 500
+# An owner heard of within this part of its lease is taken for alive, whoever complains.
+_ALIVE = 0.5
+
+
+class Placement:
+    """Assigns subtasks to servers, and keeps them there.
+
+    A subtask without an owner goes to the server that asks first, while that one
+    has fewer than ceil(p / servers) of the operator's; it stays until its owner
+    is known to be gone: replaced, deregistered, or lapsed. `version` grows with
+    every change of any owner. Not thread-safe.
+    """
+
+    def __init__(self, servers: ServerTable, *, version: int) -> None:
+        self.version = version
+        self._servers = servers
+        self._operators: dict[tuple[bytes, str], Operator] = {}
+
+    def operator(self, query_id: bytes, uid: str) -> Operator | None:
+        """The operator, or None before its first subtask was asked for."""
+        return self._operators.get((query_id, uid))
+
+    def operators(self, query_id: bytes) -> Iterator[Operator]:
+        """The operators of a query."""
+        return (operator for operator in self._operators.values() if operator.query_id == query_id)
+
+    def declare(
+        self, query_id: bytes, uid: str, parallelism: int, max_parallelism: int, run_id: bytes
+    ) -> Operator:
+        """The operator at this parallelism; a newer run may change that, never the key groups."""
+        if not 1 <= parallelism <= max_parallelism <= 32767:
+            raise InvalidRequestError(
+                f"operator {uid!r}: parallelism {parallelism} and max_parallelism "
+                f"{max_parallelism}: 1 <= parallelism <= max_parallelism <= 32767 must hold"
+            )
+        known = self._operators.get((query_id, uid))
+        if known is not None and known.is_unused and known.run_id != run_id:
+            # A run that was refused before it began leaves its numbers to nobody.
+            known = None
+        if known is not None and known.max_parallelism != max_parallelism:
+            raise JobError(
+                f"operator {uid!r} has {known.max_parallelism} key groups for the life of its "
+                f"state, asked for {max_parallelism}: set max_parallelism to "
+                f"{known.max_parallelism}, or give the operator another uid"
+            )
+        if known is not None and known.parallelism == parallelism:
+            return known
+        if known is not None and known.run_id == run_id:
+            raise JobError(
+                f"operator {uid!r} runs with parallelism {known.parallelism} and {parallelism} in "
+                "one run of its query: give each of the two operators its own uid"
+            )
+        self.version += 1
+        operator = Operator(
+            query_id=query_id,
+            uid=uid,
+            parallelism=parallelism,
+            max_parallelism=max_parallelism,
+            run_id=run_id,
+            declared_version=self.version,
+            before=known,
+        )
+        self._operators[query_id, uid] = operator
+        return operator
+
+    def owner(self, operator: Operator, index: int) -> Server | None:
+        """The server that owns the subtask and has not lapsed."""
+        ownership = operator.subtasks.get(index)
+        server = self._servers.find(ownership.server_id) if ownership else None
+        return None if server is None or server.lapsed else server
+
+    def settled(
+        self, operator: Operator, index: int, not_server_id: str, now_ms: int
+    ) -> Server | None:
+        """The owner to go to, None where one must be assigned.
+
+        Raises NO_OWNER where the asker could not reach the owner and the owner
+        was not heard of lately: its lease must end first.
+        """
+        server = self.owner(operator, index)
+        if server is None or server.server_id != not_server_id:
+            return server
+        if now_ms - server.renewed_ms <= _ALIVE * self._servers.lease_ms:
+            return server
+        raise self._no_owner(
+            f"subtask {index} of operator {operator.uid!r} belongs to server {server.server_id} at "
+            f"{server.backend_address}, which does not answer; it can be given to another when "
+            "its lease has ended",
+            min(max(_RETRY_MS, self._servers.freed_at_ms(server) - now_ms), _LONGEST_RETRY_MS),
+        )
+
+    def assign(
+        self, operator: Operator, index: int, asker: Server, executors: int, now_ms: int
+    ) -> Server:
+        """Gives a subtask without an owner to a server.
+
+        `executors` may be more than have a server yet: a subtask beyond every
+        quota then waits a moment for them (NO_OWNER), before the least loaded takes it.
+        """
+        if now_ms >= asker.expires_ms:
+            raise PlacementError(
+                f"server {asker.server_id} asks for a subtask with an expired lease; renew it",
+                reason=Reason.LEASE_EXPIRED,
+            )
+        holding = self._servers.holding(now_ms)
+        live = max(len(holding), executors)
+        quota = -(-operator.parallelism // live)
+        chosen = asker
+        if _load(operator, asker) >= quota:
+            chosen = min(holding, key=lambda server: _load(operator, server))
+            if _load(operator, chosen) >= quota and len(holding) < live:
+                self._await_executors(operator, index, live - len(holding), now_ms)
+        ownership = operator.assign(index, chosen.server_id)
+        self.version += 1
+        ownership.assigned_version = self.version
+        return chosen
+
+    def open_empty(
+        self, operator: Operator, index: int, server_id: str, batch_id: int, first_batch: int
+    ) -> Opening:
+        """The owner opens an empty store for a subtask, before `batch_id`.
+
+        May be repeated for the same batch. `first_batch` is the first one of the
+        query this coordinator saw. State is lost where a batch can have run since
+        another opening, or before the first batch.
+        """
+        ownership = self.assigned(operator, index, server_id)
+        ownership.restoring = False
+        if ownership.opened and batch_id <= ownership.opened_batch:
+            return Opening(ownership.complete_since, lost=False)
+        if operator.complete_since is None:
+            self._await_former_owners(operator, server_id)
+            operator.complete_since = _complete_since(operator.before, batch_id, first_batch)
+            operator.before = None
+        if ownership.opened_batch < 0:
+            lost = operator.complete_since > 0
+            ownership.complete_since = operator.complete_since
+            sealed_elsewhere = lost and operator.complete_since == batch_id
+        else:
+            lost = batch_id > ownership.opened_batch
+            if lost:
+                ownership.complete_since = batch_id
+            sealed_elsewhere = True
+        if sealed_elsewhere:
+            ownership.unsealed_batch = batch_id
+        self._opened(operator, index, batch_id)
+        return Opening(ownership.complete_since, lost)
+
+    def open_restored(
+        self, operator: Operator, index: int, server_id: str, batch_id: int, complete_since: int
+    ) -> Opening:
+        """The owner opens a store it has loaded from the job's root, before `batch_id`.
+
+        May be repeated for the same batch. Nothing is lost by it: `complete_since` is the root's.
+        """
+        ownership = self.assigned(operator, index, server_id)
+        ownership.restoring = False
+        if ownership.opened and batch_id <= ownership.opened_batch:
+            return Opening(ownership.complete_since, lost=False)
+        if operator.complete_since is None:
+            self._await_former_owners(operator, server_id)
+            operator.complete_since, operator.before = complete_since, None
+        ownership.complete_since = complete_since
+        ownership.unsealed_batch = -1
+        self._opened(operator, index, batch_id)
+        return Opening(complete_since, lost=False)
+
+    def close(self, operator: Operator, index: int) -> None:
+        """What the owner has opened is worth nothing: by its next lease it drops the store.
+
+        It stays the owner, and opens a store anew for the next batch.
+        """
+        operator.close(index)
+        self.version += 1
+
+    def assigned(self, operator: Operator, index: int, server_id: str) -> Ownership:
+        """The ownership of a subtask that is this server's; NOT_OWNER where it is not."""
+        ownership = operator.subtasks.get(index)
+        if ownership is None or ownership.server_id != server_id:
+            raise PlacementError(
+                f"server {server_id} opens subtask {index} of operator {operator.uid!r}, which "
+                f"belongs to {(ownership and ownership.server_id) or 'no server'}",
+                placement_version=self.version,
+            )
+        return ownership
+
+    def _opened(self, operator: Operator, index: int, batch_id: int) -> None:
+        operator.subtasks[index].opened_batch = batch_id
+        operator.open(index)
+        self.version += 1
+
+    def free(self, server_id: str) -> None:
+        """Takes everything from a server that is known to be gone."""
+        for operator in self._operators.values():
+            self.version += operator.free(server_id)
+
+    def drop_query(self, query_id: bytes, *, but: Container[str] = ()) -> None:
+        """Forgets the operators of a query, but those of these uids."""
+        for key in [key for key in self._operators if key[0] == query_id and key[1] not in but]:
+            del self._operators[key]
+            self.version += 1
+
+    def opened_by(self, server_id: str) -> Iterator[tuple[Operator, int]]:
+        """The subtasks the server owns and has opened."""
+        for operator in self._operators.values():
+            for index in sorted(operator.owned_by(server_id)):
+                if operator.subtasks[index].opened:
+                    yield operator, index
+
+    def holders(self, query_id: bytes) -> set[str]:
+        """Ids of the servers that own and opened subtasks of the query."""
+        return {holder for operator in self.operators(query_id) for holder in operator.holders}
+
+    def _await_former_owners(self, operator: Operator, server_id: str) -> None:
+        """Refuses a first opening until no other server can answer from a former parallelism."""
+        former: set[str] = set()
+        before = operator.before
+        while before is not None:
+            former |= before.holders
+            before = before.before
+        for server in map(self._servers.find, sorted(former - {server_id})):
+            if server and not server.lapsed and server.taken_version < operator.declared_version:
+                raise self._no_owner(
+                    f"operator {operator.uid!r} runs at another parallelism now, and server "
+                    f"{server.server_id} has not yet said that it dropped what it owned of it"
+                )
+
+    def _await_executors(self, operator: Operator, index: int, missing: int, now_ms: int) -> None:
+        since = operator.over_quota_since_ms
+        if since is None or now_ms - since >= _GRACE_AGAIN_MS:
+            operator.over_quota_since_ms = since = now_ms
+        if now_ms - since < _GRACE_MS:
+            raise self._no_owner(
+                f"subtask {index} of operator {operator.uid!r} waits for the servers of {missing} "
+                "executors that have not registered one yet"
+            )
+
+    def _no_owner(self, message: str, retry_after_ms: int = _RETRY_MS) -> PlacementError:
+        return PlacementError(
+            message,
+            reason=Reason.NO_OWNER,
+            retry_after_ms=retry_after_ms,
+            placement_version=self.version,
+        )
+
+
+def _load(operator: Operator, server: Server) -> int:
+    return len(operator.owned_by(server.server_id))
+
+
+def _complete_since(before: Operator | None, batch_id: int, first_batch: int) -> int:
+    """Of the subtasks of an operator that is opened for the first time at this parallelism."""
+    if before is None:
+        return first_batch
+    opened = before.first_opened
+    if opened is None:
+        return _complete_since(before.before, batch_id, first_batch)
+    if opened == batch_id:
+        # All of it was opened, or opened anew, at this very batch: it lost then what it had lost.
+        return max(s.complete_since for s in before.subtasks.values() if s.opened_batch >= 0)
+    return batch_id

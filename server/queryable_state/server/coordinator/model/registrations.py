@@ -1,0 +1,286 @@
+"""The states of every operator: their ids, types and queryable names."""
+
+from __future__ import annotations
+
+import secrets
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from queryable_state.server.coordinator.model.queryable_names import (
+    NameClaim,
+    check_queryable_names,
+)
+from queryable_state.server.coordinator.model.state_evolution import evolve
+from queryable_state.v1 import registration_pb2
+from queryable_state.wire.errors import CheckpointError, InvalidRequestError, JobError, Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Iterator, Sequence
+
+_STATE_ID_MAX = 2**32 - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperatorClaim:
+    """The operator that registers states, within its job."""
+
+    job_id: bytes
+    job_name: str
+    uid: str
+    name: str
+    depth: int
+    max_parallelism: int
+
+    @property
+    def label(self) -> str:
+        """The operator for people."""
+        return operator_label(self.uid, self.name)
+
+
+def operator_label(uid: str, name: str) -> str:
+    """An operator as errors and logs name it."""
+    return f"{uid!r} ({name})" if name and name != uid else repr(uid)
+
+
+_Identity = tuple[bytes, str, str]
+
+
+class RegistrationTable:
+    """Registers states, and gives every state an id that is never used again.
+
+    Registering the same again answers the same. A value type may change as far
+    as values can be adapted, which makes a new schema version, always the last
+    one; everything else about a state that would change its bytes is refused.
+    Ids start at random, so that ids of two drivers at one address are not
+    taken for each other. Not thread-safe.
+    """
+
+    def __init__(self, *, first_state_id: int | None = None) -> None:
+        self._next_id = secrets.randbelow(2**31) + 1 if first_state_id is None else first_state_id
+        self._states: dict[_Identity, registration_pb2.StateRegistration] = {}
+        self._incarnations: defaultdict[_Identity, int] = defaultdict(int)
+        self._unclaimed: set[_Identity] = set()
+        """Stored by an earlier driver, and not yet registered by an operator of this one."""
+        self._served: set[_Identity] = set()
+        """Of those the ones that can be queried until their operator registers what it has."""
+
+    def register(
+        self, operator: OperatorClaim, states: Sequence[registration_pb2.StateRegistration]
+    ) -> list[registration_pb2.StateRegistration]:
+        """Registers all states of an operator, or none of them.
+
+        Raises DUPLICATE_NAME where a name is claimed twice, INCOMPATIBLE_STATE
+        where a state changed in a way its stored bytes cannot follow.
+        """
+        self._check_names(operator, states)
+        # All are made before one is kept: a refusal leaves the table as it was.
+        made = [self._merged(operator, state) for state in states]
+        for registration in made:
+            identity = (operator.job_id, operator.uid, registration.state_name)
+            if not registration.state_id:
+                registration.state_id = self._new_id()
+                self._incarnations[identity] += 1
+                registration.incarnation = self._incarnations[identity]
+            self._states[identity] = registration
+            self._unclaimed.discard(identity)
+        # What it does not declare it has no more.
+        self._served = {i for i in self._served if i[:2] != (operator.job_id, operator.uid)}
+        return [_copy(registration) for registration in made]
+
+    def adopt(self, job_id: bytes, states: Sequence[registration_pb2.StateRegistration]) -> None:
+        """Takes the states of a job's root, under the ids its files have.
+
+        They count as known to `register`, and can be queried once they are served, or an operator
+        has registered them. CheckpointError, and nothing adopted, where another job here has one
+        of the ids.
+        """
+        taken = {s.state_id: s for s in self._states.values() if s.job_id != job_id}
+        for state in states:
+            other = taken.get(state.state_id)
+            if other is not None:
+                raise CheckpointError(
+                    f"state {state.state_name!r} of operator {state.operator_uid!r} is stored with "
+                    f"the id {state.state_id}, which state {other.state_name!r} of job "
+                    f"{other.job_name or other.job_id.hex()!r} has in this driver: run one of the "
+                    "two jobs in a driver of its own"
+                )
+        for state in states:
+            self._keep(job_id, _copy(state))
+
+    def adopt_anew(
+        self, job_id: bytes, job_name: str, states: Sequence[registration_pb2.StateRegistration]
+    ) -> None:
+        """Takes states of a savepoint, which may be another job's, under new ids.
+
+        Those the job has already stay as they are.
+        """
+        for state in states:
+            if (job_id, state.operator_uid, state.state_name) not in self._states:
+                made = _copy(state)
+                made.job_id, made.job_name, made.state_id = job_id, job_name, self._new_id()
+                self._keep(job_id, made)
+
+    def declare(self, job_id: bytes, states: Iterable[registration_pb2.StateRegistration]) -> None:
+        """An operator will register these states: stored ones are answered as it declares them.
+
+        JobError where stored values cannot follow.
+        """
+        for state in states:
+            if (job_id, state.operator_uid, state.state_name) in self._states:
+                operator = OperatorClaim(
+                    job_id=job_id,
+                    job_name=state.job_name,
+                    uid=state.operator_uid,
+                    name=state.operator_name,
+                    depth=state.operator_depth,
+                    max_parallelism=state.max_parallelism,
+                )
+                merged = self._merged(operator, state)
+                self._states[(job_id, state.operator_uid, state.state_name)] = merged
+
+    def serve(self, job_id: bytes, uids: Container[str]) -> None:
+        """A run has these operators: their stored states can be queried before they register.
+
+        States of other operators cannot be queried any more.
+        """
+        for identity in [identity for identity in self._states if identity[0] == job_id]:
+            if identity[1] not in uids:
+                self._unclaimed.add(identity)
+                self._served.discard(identity)
+            elif identity in self._unclaimed:
+                self._served.add(identity)
+
+    def of_job(self, job_id: bytes) -> list[registration_pb2.StateRegistration]:
+        """All states of a job, by operator and name, whether or not anyone registered them yet."""
+        return [
+            _copy(state)
+            for identity, state in sorted(self._states.items(), key=lambda s: s[0])
+            if identity[0] == job_id
+        ]
+
+    def _keep(self, job_id: bytes, state: registration_pb2.StateRegistration) -> None:
+        identity = (job_id, state.operator_uid, state.state_name)
+        if identity not in self._states:
+            self._unclaimed.add(identity)
+        self._states[identity] = state
+        self._incarnations[identity] = max(self._incarnations[identity], state.incarnation)
+
+    def _claimed(self) -> Iterator[tuple[_Identity, registration_pb2.StateRegistration]]:
+        return (item for item in self._states.items() if item[0] not in self._unclaimed)
+
+    def _answered(self) -> Iterator[tuple[_Identity, registration_pb2.StateRegistration]]:
+        """What can be queried; of one queryable name last what an operator has registered."""
+        yield from ((identity, self._states[identity]) for identity in self._served)
+        yield from self._claimed()
+
+    def queryable(self, job_id: bytes) -> dict[str, registration_pb2.StateRegistration]:
+        """The queryable states of a job by name, sorted."""
+        found = {
+            state.queryable_name: _copy(state)
+            for identity, state in self._answered()
+            if identity[0] == job_id and state.queryable_name
+        }
+        return dict(sorted(found.items()))
+
+    def of_operator(self, job_id: bytes, uid: str) -> list[registration_pb2.StateRegistration]:
+        """All states of an operator, by id."""
+        found = [_copy(s) for identity, s in self._states.items() if identity[:2] == (job_id, uid)]
+        return sorted(found, key=lambda state: state.state_id)
+
+    def jobs_with(self, queryable_name: str) -> list[bytes]:
+        """The jobs that have a state of this queryable name."""
+        return [
+            identity[0]
+            for identity, state in self._answered()
+            if state.queryable_name == queryable_name
+        ]
+
+    def operator_name(self, job_id: bytes, uid: str) -> str:
+        """The operator for people."""
+        for identity, state in self._states.items():
+            if identity[:2] == (job_id, uid):
+                return operator_label(uid, state.operator_name)
+        return repr(uid)
+
+    def deepest(self, job_id: bytes) -> int:
+        """Greatest operator depth of a job, 0 where it has no state."""
+        return max(
+            (s.operator_depth for identity, s in self._claimed() if identity[0] == job_id),
+            default=0,
+        )
+
+    def drop(self, job_id: bytes) -> None:
+        """Forgets the states of a job; a state made anew is a new incarnation with a new id."""
+        for identity in [identity for identity in self._states if identity[0] == job_id]:
+            del self._states[identity]
+            self._unclaimed.discard(identity)
+            self._served.discard(identity)
+
+    def _check_names(
+        self, operator: OperatorClaim, states: Sequence[registration_pb2.StateRegistration]
+    ) -> None:
+        names: set[str] = set()
+        for state in states:
+            if not state.state_name:
+                raise InvalidRequestError(f"a state of operator {operator.label} has no name")
+            if state.state_name in names:
+                raise JobError(
+                    f"operator {operator.label} has two states named {state.state_name!r}: give "
+                    "each descriptor its own name",
+                    reason=Reason.DUPLICATE_NAME,
+                )
+            names.add(state.state_name)
+        others = [
+            NameClaim(
+                queryable_name=state.queryable_name,
+                operator=operator_label(uid, state.operator_name),
+                state_name=state.state_name,
+            )
+            for (job_id, uid, name), state in self._claimed()
+            if job_id == operator.job_id
+            and state.queryable_name
+            and (uid != operator.uid or name not in names)
+        ]
+        claims = [
+            NameClaim(
+                queryable_name=state.queryable_name,
+                operator=operator.label,
+                state_name=state.state_name,
+            )
+            for state in states
+            if state.queryable_name
+        ]
+        check_queryable_names([*others, *claims])
+
+    def _merged(
+        self, operator: OperatorClaim, state: registration_pb2.StateRegistration
+    ) -> registration_pb2.StateRegistration:
+        known = self._states.get((operator.job_id, operator.uid, state.state_name))
+        merged = _copy(state)
+        merged.state_id = known.state_id if known else 0
+        merged.incarnation = known.incarnation if known else 0
+        merged.job_id = operator.job_id
+        merged.job_name = operator.job_name
+        merged.operator_uid = operator.uid
+        merged.operator_name = operator.name
+        merged.operator_depth = operator.depth
+        merged.max_parallelism = operator.max_parallelism
+        where = f"state {state.state_name!r} of operator {operator.label}"
+        evolve(known, merged, where)
+        return merged
+
+    def _new_id(self) -> int:
+        taken = {state.state_id for state in self._states.values()}
+        while self._next_id in taken:
+            self._next_id += 1
+        if self._next_id > _STATE_ID_MAX:
+            raise JobError("this driver has given out every state id: restart it")
+        self._next_id += 1
+        return self._next_id - 1
+
+
+def _copy(state: registration_pb2.StateRegistration) -> registration_pb2.StateRegistration:
+    copy = registration_pb2.StateRegistration()
+    copy.CopyFrom(state)
+    return copy

@@ -1,0 +1,323 @@
+"""Opens what a job has stored while no batch of it runs: queries wait for no input."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from queryable_state.internal.v1 import backend_pb2, coordinator_pb2
+from queryable_state.server.coordinator.recovery.reopened_run import ReopenedRun
+from queryable_state.wire.errors import (
+    PlacementError,
+    QueryableStateError,
+    QueryTimeoutError,
+    RetryLaterError,
+    SupersededError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from queryable_state.server.coordinator.model.engine import Engine, QueryInfo
+    from queryable_state.server.coordinator.model.operators import Operator, OperatorLayout
+    from queryable_state.server.coordinator.model.servers import Server
+    from queryable_state.server.coordinator.model.state import Books
+    from queryable_state.server.coordinator.recovery.batch_commits import BatchCommits
+    from queryable_state.server.coordinator.recovery.restore_plans import RestorePlans
+    from queryable_state.server.coordinator.recovery.run_binder import Recovery
+    from queryable_state.server.coordinator.roots.job_roots import JobRoot, JobRoots
+    from queryable_state.server.coordinator.servers.state_server_clients import BackendLinks
+
+_log = logging.getLogger(__name__)
+
+_RETRIES = (PlacementError, QueryTimeoutError, RetryLaterError)
+_RETRY_S = 0.1
+_SETTLED_S = 3.0
+# A restore that takes longer goes on, and is joined by the next call.
+_OPEN_S = 2.0
+
+
+class Reopening:
+    """Has the state of durable jobs opened when they start, and when a server is lost while idle.
+
+    As of the newest batch that is committed: the next one finds the stores open, and what it
+    begins is all that changes them. A thread a run, until that ends or another follows. A run that
+    cannot go on from what is stored is stopped with the cause.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        books: Books,
+        roots: JobRoots,
+        recovery: Recovery,
+        plans: RestorePlans,
+        commits: BatchCommits,
+        links: BackendLinks,
+        *,
+        look_s: float,
+    ) -> None:
+        """`look_s`: so long a lost subtask waits for a batch, which knows better where to."""
+        self._engine = engine
+        self._books = books
+        self._roots = roots
+        self._recovery = recovery
+        self._plans = plans
+        self._commits = commits
+        self._links = links
+        self._look_s = look_s
+        self._stopping = threading.Event()
+        self._lock = threading.Lock()
+        self._threads: list[threading.Thread] = []
+
+    def keep_open(
+        self, query_id: bytes, config_id: str, operators: Sequence[OperatorLayout]
+    ) -> bool:
+        """The newest run of a query has these operators; waits for nothing.
+
+        Answers whether the run goes on from state that is stored.
+        """
+        info = self._engine.query(query_id)
+        if info is None or not self._recovery.is_durable(config_id, info):
+            return False
+        run = ReopenedRun(
+            query_id=query_id,
+            run_id=info.run_id,
+            config_id=config_id,
+            operators=tuple(operators),
+        )
+        thread = threading.Thread(
+            target=self._keep_open,
+            args=(run,),
+            name=f"queryable-state-reopening-{info.name}",
+            daemon=True,
+        )
+        stored = self._engine.newest_commit(query_id) >= 0
+        with self._lock:
+            if self._stopping.is_set():
+                return False
+            with self._books.changed:
+                job = self._books.enter(query_id, info)
+                job.reopening = stored and job.run_id == info.run_id
+            self._threads = [known for known in self._threads if known.is_alive()]
+            self._threads.append(thread)
+            thread.start()
+        return stored
+
+    def await_open(self, query_id: bytes, timeout_s: float) -> bool:
+        """Waits until what was stored is open, or is left to the next batch."""
+        books = self._books
+
+        def is_over() -> bool:
+            job = books.jobs.find(query_id)
+            return job is None or not job.reopening
+
+        with books.changed:
+            return books.changed.wait_for(is_over, timeout_s)
+
+    def close(self) -> None:
+        """Opens nothing more; may be repeated."""
+        with self._lock:
+            self._stopping.set()
+            with self._books.changed:
+                self._books.changed.notify_all()
+        for thread in self._threads:
+            thread.join()
+
+    def _keep_open(self, run: ReopenedRun) -> None:
+        pause_s: float | None = 0.0
+        departures = 0
+        while pause_s is not None:
+            departures = self._wait(pause_s, departures)
+            if self._stopping.is_set():
+                break
+            pause_s = self._look(run)
+        self._over(run)
+
+    def _wait(self, pause_s: float, departures: int) -> int:
+        """Waits until the next look: a server that says that it goes is not waited out."""
+        books = self._books
+        with books.changed:
+            books.changed.wait_for(
+                lambda: self._stopping.is_set() or books.departures != departures, pause_s
+            )
+            return books.departures
+
+    def _look(self, run: ReopenedRun) -> float | None:
+        """Opens what is to be opened now; answers when to look again. None: never."""
+        try:
+            info = self._engine.query(run.query_id)
+            if info is None or not info.active or info.run_id != run.run_id:
+                return None
+            if self._is_missing(run):
+                self._open(run, info)
+        except SupersededError as refusal:
+            # By the next batch of this run, or by another run.
+            _log.info("query %s is not opened now: %s", run.query_id.hex(), refusal)
+        except _RETRIES as failure:
+            _log.debug("query %s is not open yet: %s", run.query_id.hex(), failure)
+            return max(failure.retry_after_ms / 1000, _RETRY_S)
+        except QueryableStateError as failure:
+            self._fail(run, failure)
+            return None
+        except Exception:  # noqa: BLE001 - nobody waits for the outcome of this thread
+            _log.exception("what query %s has stored is not opened", run.query_id.hex())
+            return None
+        self._over(run)
+        return self._look_s
+
+    def _fail(self, run: ReopenedRun, failure: QueryableStateError) -> None:
+        """Stops a query that cannot go on from what is stored: its next batch could only fail."""
+        with self._books.changed:
+            job = self._books.jobs.find(run.query_id)
+            if job is not None and job.run_id == run.run_id and job.refusal is None:
+                job.refusal = failure
+                self._books.changed.notify_all()
+        try:
+            self._engine.stop_query(run.query_id, failure)
+        except QueryableStateError as problem:
+            _log.error("query %s is not stopped: %s", run.query_id.hex(), problem)
+
+    def _over(self, run: ReopenedRun) -> None:
+        with self._books.changed:
+            job = self._books.jobs.find(run.query_id)
+            if job is not None and job.run_id == run.run_id and job.reopening:
+                job.reopening = False
+                self._books.changed.notify_all()
+
+    def _is_missing(self, run: ReopenedRun) -> bool:
+        """Whether something of the run is to be opened, and none of its batches is doing that."""
+        if not self._recovery.is_bound(run.query_id, run.run_id):
+            return True
+        books = self._books
+        with books.changed:
+            books.now_ms()
+            job = books.jobs.find(run.query_id)
+            if job is not None and job.begun > books.commits.version(run.query_id):
+                return False
+            if not run.confirmed:
+                return True
+            for wanted in run.operators:
+                operator = books.placement.operator(run.query_id, wanted.uid)
+                if operator is None or operator.parallelism != wanted.parallelism:
+                    return True
+                if any(not self._is_open(operator, index) for index in range(wanted.parallelism)):
+                    return True
+        return False
+
+    def _open(self, run: ReopenedRun, info: QueryInfo) -> None:
+        version = self._engine.newest_commit(run.query_id)
+        if version < 0:
+            return
+        if not self._recovery.is_bound(run.query_id, run.run_id):
+            first = coordinator_pb2.BeginBatchRequest(
+                query_id=run.query_id,
+                run_id=run.run_id,
+                batch_id=version + 1,
+                config_id=run.config_id,
+            )
+            self._commits.bind(first, info, lambda: self._check_newest(run))
+        root = self._roots.of(run.query_id)
+        if root is None:
+            return
+        if not self._commits.settle(run.query_id, version, _SETTLED_S):
+            raise RetryLaterError(f"batch {version} is not yet written down as committed")
+        for operator in run.operators:
+            self._plans.states(root, operator.uid)
+        executors = self._engine.live_executors()
+        self._ask_for_servers(run, executors)
+        requests = self._requests(run, info, root, version, executors)
+        run.confirmed = False
+        failures = self._links.open_subtasks(requests, _OPEN_S)
+        if failures:
+            raise failures[0]
+        run.confirmed = bool(requests)
+
+    def _ask_for_servers(self, run: ReopenedRun, executors: int) -> None:
+        """Where an executor has no server, no task of a batch may come to start one."""
+        books = self._books
+        with books.changed:
+            holding = len(books.servers.holding(books.now_ms()))
+        now_s = time.monotonic()
+        if holding < executors and now_s >= run.servers_asked_s + self._look_s:
+            run.servers_asked_s = now_s
+            self._engine.start_servers()
+
+    def _requests(
+        self, run: ReopenedRun, info: QueryInfo, root: JobRoot, version: int, executors: int
+    ) -> dict[str, backend_pb2.OpenSubtasksRequest]:
+        """What each server has to open, by address; places what has no owner.
+
+        Before they have confirmed it also what is noted as open: they leave that as it is.
+        """
+        books, query_id = self._books, run.query_id
+        requests: dict[str, backend_pb2.OpenSubtasksRequest] = {}
+        with books.changed:
+            now = books.now_ms()
+            job = books.enter(query_id, info)
+            if job.run_id != run.run_id:
+                raise SupersededError(f"job {job.label} has a newer run")
+            if job.begun > version:
+                return {}
+            books.contact(job, version + 1)
+            if job.first_batch_of_run is None:
+                # What only an earlier run had is of no use to this one, nor to be waited for.
+                books.placement.drop_query(query_id, but=run.uids)
+                books.states.serve(query_id, run.uids)
+            committed = books.commits.told(query_id)
+            if committed is None or committed.version != version:
+                raise RetryLaterError(f"job {job.label} is committing")
+            for wanted in run.operators:
+                operator = books.placement.declare(
+                    query_id,
+                    wanted.uid,
+                    wanted.parallelism,
+                    wanted.max_parallelism,
+                    run.run_id,
+                )
+                for index in range(operator.parallelism):
+                    if run.confirmed and self._is_open(operator, index):
+                        continue
+                    server = self._owner(operator, index, executors, now)
+                    request = requests.setdefault(
+                        server.backend_address,
+                        backend_pb2.OpenSubtasksRequest(
+                            query_id=query_id,
+                            batch_id=version + 1,
+                            commit_time_ms=committed.commit_time_ms,
+                            watermark_ms=committed.watermark_ms,
+                            storage=root.job_storage(),
+                        ),
+                    )
+                    request.subtasks.add(
+                        query_id=query_id,
+                        operator_uid=operator.uid,
+                        index=index,
+                        parallelism=operator.parallelism,
+                        max_parallelism=operator.max_parallelism,
+                    )
+        return requests
+
+    def _is_open(self, operator: Operator, index: int) -> bool:
+        owned = operator.subtasks.get(index)
+        opened = owned is not None and owned.opened
+        return opened and self._books.placement.owner(operator, index) is not None
+
+    def _owner(self, operator: Operator, index: int, executors: int, now_ms: int) -> Server:
+        """The server that owns a subtask; the least loaded one is made it where there is none."""
+        books = self._books
+        owner = books.placement.owner(operator, index)
+        if owner is not None:
+            return owner
+        holding = books.servers.holding(now_ms)
+        if not holding:
+            raise RetryLaterError("no state server holds a lease")
+        asker = min(holding, key=lambda server: len(operator.owned_by(server.server_id)))
+        return books.placement.assign(operator, index, asker, executors, now_ms)
+
+    def _check_newest(self, run: ReopenedRun) -> None:
+        info = self._engine.query(run.query_id)
+        if info is None or info.run_id != run.run_id:
+            raise SupersededError(f"query {run.query_id.hex()} has a newer run")

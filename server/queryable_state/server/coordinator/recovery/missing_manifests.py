@@ -1,0 +1,161 @@
+"""Manifests that a driver did not come to write: made of the changelogs of their batch."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from queryable_state.internal.v1.checkpoint_pb2 import Manifest
+from queryable_state.server.coordinator.batches.completeness import uncovered
+from queryable_state.server.coordinator.batches.manifests import (
+    FORMAT_VERSION,
+    batch_operators,
+    list_committed,
+)
+from queryable_state.server.coordinator.batches.missed import IncompleteBatchError
+from queryable_state.server.coordinator.model.operators import OperatorLayout
+from queryable_state.wire.errors import CheckpointError, QueryableStateError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from queryable_state.internal.v1.checkpoint_pb2 import (
+        BatchOperator,
+        ChangelogFile,
+        OperatorSnapshot,
+    )
+    from queryable_state.server.coordinator.model.engine import BatchClocks, Engine
+    from queryable_state.server.coordinator.roots.job_roots import JobRoot
+
+_log = logging.getLogger(__name__)
+
+_SHOWN = 10
+
+
+class MissingManifests:
+    """Completes the manifests of a root that a run goes on from. Blocking.
+
+    A driver can die between the engine's commit of a batch and the manifest. The batch consists of
+    its changelogs then, if every operator that had input has one for each of its key groups. If
+    not, an operator may have missed the newest batch, which runs again. An older batch had a
+    manifest before the next one began: files of it are lost.
+    """
+
+    def __init__(self, engine: Engine, *, strict: bool) -> None:
+        self._engine = engine
+        self._strict = strict
+
+    def complete(
+        self, root: JobRoot, job_name: str, up_to: int, operators: Sequence[OperatorLayout]
+    ) -> None:
+        """Writes the manifests that are missing since the newest checkpoint, up to a batch.
+
+        Raises IncompleteBatchError if an operator missed the newest batch, CheckpointError if
+        changelogs of an older one are missing.
+        """
+        checkpoints = root.checkpoints()
+        base = checkpoints[0].version if checkpoints else root.first_batch - 1
+        have = {manifest.batch_id for manifest in root.manifests(base, up_to)}
+        missing = [batch for batch in range(base + 1, up_to + 1) if batch not in have]
+        lost: list[str] = []
+        made: list[Manifest] = []
+        for batch in missing:
+            manifest = self._made(root, batch)
+            expected = _expected(root, batch, operators, made)
+            manifest.operators.extend(batch_operators(expected))
+            gaps = self._gaps(root, batch, manifest.changelogs, expected)
+            if gaps and batch == up_to and not lost:
+                error = IncompleteBatchError.of(
+                    batch,
+                    f"job {job_name!r}, {gaps[0]}",
+                    f"{root.uri} has no changelog of all its key groups",
+                )
+                if self._strict and not root.config.allow_missing_state:
+                    raise error
+                _log.error("%s: %s", error.reason_name, error)
+            else:
+                lost += (f"batch {batch}, {gap}" for gap in gaps)
+            made.append(manifest)
+        if lost:
+            self._refuse(root, base, lost)
+        for manifest in made:
+            files = len(manifest.changelogs)
+            _log.info("batch %d: its manifest is made of %d changelogs", manifest.batch_id, files)
+            root.write_manifest(manifest)
+
+    def _made(self, root: JobRoot, batch: int) -> Manifest:
+        """The manifest of a batch, of the changelogs that are there."""
+        clocks = self._clocks(root, batch)
+        return Manifest(
+            format_version=FORMAT_VERSION,
+            batch_id=batch,
+            run_epoch=root.epoch,
+            offsets_digest=clocks.offsets_digest,
+            watermark_ms=clocks.watermark_ms,
+            changelogs=list_committed(root, batch, clocks.offsets_digest),
+            registrations=root.registrations_name,
+        )
+
+    def _gaps(
+        self,
+        root: JobRoot,
+        batch: int,
+        files: Sequence[ChangelogFile],
+        expected: Iterable[OperatorLayout],
+    ) -> list[str]:
+        """The operators that had input in a batch and lack changelogs of it, for people."""
+        return [
+            f"operator {layout.uid!r}"
+            for layout in expected
+            if uncovered(files, layout)
+            and self._engine.has_input(root.query_id, batch, layout.sources)
+        ]
+
+    def _clocks(self, root: JobRoot, batch: int) -> BatchClocks:
+        try:
+            return self._engine.clocks(root.query_id, batch)
+        except QueryableStateError as failure:
+            raise CheckpointError(
+                f"{root.uri} has no manifest of batch {batch}, and which changelogs are the batch "
+                f"cannot be told without Spark's offsets: {failure}"
+            ) from failure
+
+    def _refuse(self, root: JobRoot, base: int, lost: Sequence[str]) -> None:
+        shown = "; ".join(lost[:_SHOWN]) + ("; ..." if len(lost) > _SHOWN else "")
+        broken = "; ".join(f"{b.path}: {b.problem}" for b in root.root.broken_checkpoints())
+        text = (
+            f"{root.uri} lacks changelogs of batches that the query has committed ({shown}) since "
+            f"its newest usable copy, which is as of batch {base}"
+            + (f"; not usable are {broken}" if broken else "")
+        )
+        if not root.config.allow_missing_state:
+            raise CheckpointError(
+                f"{text}: bring the files back from a copy of the root, start the job from a "
+                "savepoint, or allow missing state "
+                "(spark.queryable_state.allow_missing_state=true) to go on without these records"
+            )
+        _log.error("%s: the query goes on without these records, as it is allowed to", text)
+
+
+def _expected(
+    root: JobRoot, batch: int, operators: Sequence[OperatorLayout], made: Sequence[Manifest]
+) -> list[OperatorLayout]:
+    """The operators a batch must have changelogs of: those of the batch before, and those of the
+    run that the root has registered since."""
+    known = {layout.uid: layout for layout in operators}
+    before = made[-1:] or root.manifests(batch - 2, batch - 1)
+    newest = next((c for c in root.checkpoints() if c.version < batch), None)
+    stored: Iterable[BatchOperator | OperatorSnapshot] = ()
+    if before and before[0].batch_id == batch - 1:
+        stored = before[0].operators
+    elif newest is not None:
+        stored = newest.operators
+    expected = {each.uid: each for each in stored}
+    registered = {state.operator_uid for state in root.registrations.states}
+    return [
+        known.get(uid)
+        or OperatorLayout(
+            uid=uid, parallelism=each.parallelism, max_parallelism=each.max_parallelism
+        )
+        for uid, each in expected.items()
+    ] + [layout for uid, layout in known.items() if uid not in expected and uid in registered]

@@ -1,0 +1,143 @@
+"""What the owner of a subtask loads before it opens its store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from queryable_state.internal.v1.checkpoint_pb2 import RestorePlan
+from queryable_state.server.coordinator.recovery.restore_sources import (
+    changelogs_of,
+    check_max_parallelism,
+    has_operator_state,
+    plan_of,
+)
+from queryable_state.server.coordinator.recovery.staged_files import StagedFiles
+from queryable_state.wire.errors import (
+    RetryLaterError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from queryable_state.internal.v1 import backend_pb2, coordinator_pb2
+    from queryable_state.internal.v1.checkpoint_pb2 import (
+        ChangelogFile,
+    )
+    from queryable_state.server.coordinator.model.engine import Engine, QueryInfo
+    from queryable_state.server.coordinator.model.state import Books
+    from queryable_state.server.coordinator.roots.job_roots import JobRoot, JobRoots
+    from queryable_state.v1 import registration_pb2
+
+_RETRY_MS = 100
+
+
+class RestorePlans:
+    """Makes plans from what the job's root has; only staged files are looked for in it."""
+
+    def __init__(self, engine: Engine, books: Books, roots: JobRoots) -> None:
+        self._engine = engine
+        self._books = books
+        self._roots = roots
+        self._sealed = StagedFiles()
+
+    def forget(self, query_id: bytes) -> None:
+        """Forgets what was looked for of a query."""
+        self._sealed.forget(query_id)
+
+    def plan(self, request: coordinator_pb2.PlanRestoreRequest, info: QueryInfo) -> RestorePlan:
+        """The plan for the server that the subtask is assigned to, before a batch begins.
+
+        NOT_OWNER for any other server, RestoreMismatchError where what is stored has other key
+        groups.
+        """
+        subtask, batch_id = request.subtask, request.batch_id
+        config = self._roots.config(subtask.query_id)
+        if config is None or self._roots.bound_run(subtask.query_id) != info.run_id:
+            raise RetryLaterError(
+                f"batch {batch_id} of query {subtask.query_id.hex()} has not begun: its run must "
+                "begin before its state is loaded",
+                retry_after_ms=_RETRY_MS,
+            )
+        at = self._check(request, info)
+        root = self._roots.of(subtask.query_id)
+        if root is None:
+            return RestorePlan(durable=False, storage=config.storage(""))
+        states = self.states(root, subtask.operator_uid)
+        check_max_parallelism(subtask, ((state.max_parallelism, root.uri) for state in states))
+        whole = has_operator_state(states)
+        staged = self._staged(root, subtask, batch_id, at, whole=whole)
+        self._note(request, staged)
+        return plan_of(root, subtask, batch_id, states, staged, whole=whole)
+
+    def _check(
+        self, request: coordinator_pb2.PlanRestoreRequest, info: QueryInfo
+    ) -> tuple[int, int]:
+        """Placement versions at which the subtask was assigned, and now."""
+        books, subtask = self._books, request.subtask
+        with books.changed:
+            books.now_ms()
+            server = books.servers.get(request.server_id)
+            books.contact(books.enter(subtask.query_id, info), request.batch_id)
+            operator = books.operator_of(subtask, server.server_id)
+            ownership = books.placement.assigned(operator, subtask.index, server.server_id)
+            if books.commits.version(subtask.query_id) != request.batch_id - 1:
+                raise RetryLaterError(
+                    f"batch {request.batch_id} has not begun", retry_after_ms=_RETRY_MS
+                )
+            return ownership.assigned_version, books.placement.version
+
+    def states(self, root: JobRoot, uid: str) -> list[registration_pb2.StateRegistration]:
+        """An operator's states; those it takes over from a savepoint get their ids here."""
+        stored = [
+            state
+            for operator in (root.savepoint.operators if root.savepoint else ())
+            if operator.uid == uid
+            for state in operator.states
+        ]
+        with self._books.changed:
+            table = self._books.states
+            table.adopt_anew(root.query_id, root.registrations.job_name, stored)
+            return [s for s in table.of_job(root.query_id) if s.operator_uid == uid]
+
+    def _staged(
+        self,
+        root: JobRoot,
+        subtask: backend_pb2.Subtask,
+        batch_id: int,
+        at: tuple[int, int],
+        *,
+        whole: bool,
+    ) -> list[ChangelogFile]:
+        """What attempts before have sealed of the batch, of the same offsets."""
+        if not self._is_planned(root.query_id, batch_id):
+            return []
+        sealed = self._sealed.of(
+            root,
+            batch_id,
+            self._engine.clocks(root.query_id, batch_id).offsets_digest,
+            (subtask.operator_uid, subtask.index),
+            assigned_version=at[0],
+            placement_version=at[1],
+        )
+        return list(changelogs_of(sealed, subtask.operator_uid, subtask, whole=whole))
+
+    def _is_planned(self, query_id: bytes, batch_id: int) -> bool:
+        """Whether the batch has offsets, without which nothing that is sealed can be of it."""
+        with self._books.changed:
+            job = self._books.jobs.find(query_id)
+            if job is not None and job.begun >= batch_id:
+                return True
+        return self._engine.is_planned(query_id, batch_id)
+
+    def _note(
+        self, request: coordinator_pb2.PlanRestoreRequest, staged: Iterable[ChangelogFile]
+    ) -> None:
+        books, subtask = self._books, request.subtask
+        with books.changed:
+            operator = books.placement.operator(subtask.query_id, subtask.operator_uid)
+            if operator is None:
+                raise RetryLaterError("the query was dropped", retry_after_ms=_RETRY_MS)
+            ownership = books.placement.assigned(operator, subtask.index, request.server_id)
+            ownership.staged_files = frozenset(file.path for file in staged)
+            # Before the plan is made: retention gives up files first, and looks for this then.
+            ownership.restoring = True

@@ -1,0 +1,169 @@
+"""Reads the root of a job that begins, and refuses one the job cannot go on from."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from queryable_state.internal.v1.checkpoint_pb2 import RootRegistrations
+from queryable_state.server.checkpoint import layout
+from queryable_state.server.checkpoint.file_systems.storage import storage_of
+from queryable_state.server.checkpoint.state_root import read_savepoint, registrations_order
+from queryable_state.server.coordinator.recovery.missing_manifests import MissingManifests
+from queryable_state.server.coordinator.roots.rewind import rewind
+from queryable_state.wire.errors import CheckpointError, QueryableStateError, RestoreMismatchError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from queryable_state.internal.v1.checkpoint_pb2 import CheckpointMetadata, Manifest
+    from queryable_state.server.checkpoint.state_root import StateRoot
+    from queryable_state.server.coordinator.model.engine import Engine
+    from queryable_state.server.coordinator.model.job_config import JobConfig
+    from queryable_state.server.coordinator.model.operators import OperatorLayout
+    from queryable_state.server.coordinator.roots.job_roots import JobRoot
+
+_log = logging.getLogger(__name__)
+
+FORMAT_VERSION = 1
+
+
+class RootLoader:
+    """Loads roots; writes what a crash has left unwritten. Blocking, usable from every thread."""
+
+    def __init__(self, engine: Engine, *, strict: bool) -> None:
+        """Unless `strict`, batches that an operator missed are taken as they are."""
+        self._engine = engine
+        self._manifests = MissingManifests(engine, strict=strict)
+
+    def check(self, root: StateRoot, query_id: bytes, job_name: str) -> None:
+        """RestoreMismatchError where the root is of another job; to be asked before a run takes
+        an epoch in it, which would end the run of that job."""
+        record = root.registrations()
+        if record is not None:
+            _check_same_job(record, root, query_id, job_name)
+
+    def load(
+        self,
+        job_root: JobRoot,
+        job_name: str,
+        batch_id: int,
+        *,
+        complete_to: int,
+        operators: Sequence[OperatorLayout],
+    ) -> JobRoot:
+        """Fills in what the root has for a run that begins at a batch.
+
+        Everything before the batch is there; batches up to `complete_to` have their manifests.
+        `operators` are those of the run, as far as they are known. Raises CheckpointError if state
+        is missing or unreadable, IncompleteBatchError if an operator missed the newest batch,
+        RestoreMismatchError if the root is of another job, SupersededError if another driver
+        runs it.
+        """
+        root, config = job_root.root, job_root.config
+        name, record = root.newest_registrations()
+        new = record is None
+        if record is None:
+            record = _new_record(job_root, job_name, batch_id)
+        else:
+            _check_same_job(record, root, job_root.query_id, job_name)
+        checkpoints = (
+            []
+            if new
+            else rewind(
+                root,
+                record,
+                batch_id,
+                lambda batch: self._engine.is_committed(job_root.query_id, batch),
+            )
+        )
+        savepoint = None
+        if record.restored_from:
+            savepoint = _savepoint(record, config, required=not checkpoints)
+        if batch_id < record.first_batch and savepoint is not None:
+            raise RestoreMismatchError(
+                f"{root.uri} starts from a savepoint as of batch {savepoint.version}, and query "
+                f"{job_name!r} begins at batch {batch_id}: start it with the Spark checkpoint that "
+                "belongs to the savepoint"
+            )
+        manifests = root.manifests(_oldest(record, checkpoints))
+        _check_registrations(root, name, checkpoints, manifests)
+        job_root.fill((name, record), checkpoints, manifests, savepoint)
+        if new:
+            job_root.write_registrations(record)
+        self._manifests.complete(job_root, job_name, complete_to, operators)
+        job_root.survey()
+        return job_root
+
+
+def _check_same_job(
+    record: RootRegistrations, root: StateRoot, query_id: bytes, job_name: str
+) -> None:
+    if record.job_id != query_id:
+        raise RestoreMismatchError(
+            f"{root.uri} holds the state of job {record.job_name!r} ({record.job_id.hex()}), "
+            f"and query {job_name!r} ({query_id.hex()}) would go on in it: give the "
+            "job another name or checkpoint folder, start it with its own Spark checkpoint, or "
+            "remove the folder if its state is not needed"
+        )
+
+
+def _check_registrations(
+    root: StateRoot,
+    name: str,
+    checkpoints: Iterable[CheckpointMetadata],
+    manifests: Iterable[Manifest],
+) -> None:
+    """CheckpointError if a checkpoint or manifest names registrations newer than all there are."""
+    named = [each.registrations for each in checkpoints]
+    named += (each.registrations for each in manifests)
+    newest = max(named, key=registrations_order, default="")
+    if registrations_order(newest) > registrations_order(name):
+        raise CheckpointError(
+            f"{root.path(layout.REGISTRATIONS)}/{newest} is missing, and the newest registrations "
+            f"there are ({name or 'none'}) may lack states: bring the file back from a copy of the "
+            "root, or start the job from a savepoint"
+        )
+
+
+def _savepoint(
+    record: RootRegistrations, config: JobConfig, *, required: bool
+) -> CheckpointMetadata | None:
+    """The savepoint a root started from, without what was left behind in it."""
+    uri = record.restored_from
+    try:
+        savepoint = read_savepoint(uri, storage_of(uri, config.storage_options))
+    except QueryableStateError as failure:
+        if required:
+            raise
+        _log.warning("the savepoint the job was started from is not needed, and gone: %s", failure)
+        return None
+    taken = [o for o in savepoint.operators if o.uid not in record.left_behind]
+    del savepoint.operators[:]
+    savepoint.operators.extend(taken)
+    return savepoint
+
+
+def _oldest(record: RootRegistrations, checkpoints: Sequence[CheckpointMetadata]) -> int:
+    """The version after which manifests are needed."""
+    return min((metadata.version for metadata in checkpoints), default=record.first_batch - 1)
+
+
+def _new_record(job_root: JobRoot, job_name: str, batch_id: int) -> RootRegistrations:
+    if batch_id > 0:
+        missing = (
+            f"query {job_name!r} goes on at batch {batch_id}, and there is no state of it in "
+            f"{job_root.uri}"
+        )
+        if not job_root.config.allow_missing_state:
+            raise CheckpointError(
+                f"{missing}: bring the folder back, start the query anew with an empty checkpoint "
+                "location, or allow missing state to go on without what was stored"
+            )
+        _log.error("%s: it goes on without what was stored, as it is allowed to", missing)
+    return RootRegistrations(
+        format_version=FORMAT_VERSION,
+        job_id=job_root.query_id,
+        job_name=job_name,
+        first_batch=batch_id,
+    )

@@ -1,0 +1,273 @@
+"""The first begin of a run: how its job keeps state, and what the job's root already has."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from queryable_state.server.checkpoint import layout
+from queryable_state.server.checkpoint.file_systems.storage import storage_of
+from queryable_state.server.checkpoint.state_root import StateRoot
+from queryable_state.server.coordinator.model.commits import Commit
+from queryable_state.server.coordinator.model.jobs import job_label
+from queryable_state.server.coordinator.recovery.root_loader import RootLoader
+from queryable_state.server.coordinator.roots.job_roots import JobRoot
+from queryable_state.wire.errors import RetryLaterError, SupersededError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from queryable_state.internal.v1 import coordinator_pb2
+    from queryable_state.internal.v1.checkpoint_pb2 import JobStorage
+    from queryable_state.server.checkpoint.file_systems.storage import ObjectStore
+    from queryable_state.server.coordinator.model.engine import Engine, QueryInfo
+    from queryable_state.server.coordinator.model.epochs import Epochs
+    from queryable_state.server.coordinator.model.job_config import JobConfig, JobConfigs
+    from queryable_state.server.coordinator.model.operators import OperatorLayout
+    from queryable_state.server.coordinator.model.state import Books
+    from queryable_state.server.coordinator.roots.job_roots import JobRoots
+    from queryable_state.server.coordinator.servers.state_server_clients import BackendLinks
+
+_log = logging.getLogger(__name__)
+
+_LOADING_S = 3.0
+_RETRY_MS = 200
+
+
+class Recovery:
+    """Binds each run to its configuration, its epoch and its job's root. Thread-safe.
+
+    One run is bound once, by its first begin; begins of it that come meanwhile wait a moment, and
+    are then told to come again. Reads and writes the root without any lock of the books.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        books: Books,
+        configs: JobConfigs,
+        roots: JobRoots,
+        epochs: Epochs,
+        objects: ObjectStore,
+        links: BackendLinks | None = None,
+        *,
+        strict: bool = True,
+    ) -> None:
+        """Without `links` servers learn by their leases what to drop. Unless `strict`, batches
+        that an operator missed are taken as they are."""
+        self._engine = engine
+        self._links = links
+        self._books = books
+        self._configs = configs
+        self._roots = roots
+        self._epochs = epochs
+        self._objects = objects
+        self._loader = RootLoader(engine, strict=strict)
+        self._lock = threading.Lock()
+        self._loading: dict[bytes, threading.Lock] = {}
+
+    def is_bound(self, query_id: bytes, run_id: bytes) -> bool:
+        """Whether the run has begun: its epoch is allocated, and its root is loaded."""
+        return self._roots.bound_run(query_id) == run_id
+
+    def is_durable(self, config_id: str, info: QueryInfo) -> bool:
+        """Whether a run of a query with this configuration keeps its state in a root."""
+        return bool(_root_uri(self._configs.find(config_id), info))
+
+    def run(self, query_id: bytes, run_id: bytes) -> tuple[int, JobStorage]:
+        """The epoch of a bound run, and how its job keeps state."""
+        epoch, config = self._epochs.find(query_id, run_id), self._roots.config(query_id)
+        if epoch is None or config is None:
+            raise SupersededError(f"a newer run of query {query_id.hex()} has taken over")
+        root = self._roots.of(query_id)
+        return epoch, config.storage("") if root is None else root.job_storage()
+
+    def bind(
+        self,
+        request: coordinator_pb2.BeginBatchRequest,
+        info: QueryInfo,
+        still_newest: Callable[[], None],
+    ) -> None:
+        """The first begin of a run; `still_newest` raises where a newer run has taken over.
+
+        CheckpointError or RestoreMismatchError where the root is not what the run must go on
+        from, SupersededError where another driver has gone on: nothing of the run is processed
+        then.
+        """
+        query_id, run_id = request.query_id, request.run_id
+        with self._alone(query_id):
+            if self.is_bound(query_id, run_id):
+                return
+            config = self._configs.find(request.config_id)
+            uri = _root_uri(config, info)
+            if not uri:
+                self._epochs.of(query_id, run_id)
+                # A run that was overtaken while its epoch was made must not use it: it may be
+                # higher than that of the newer run.
+                still_newest()
+                anew = self._roots.of(query_id) is not None
+                self._take(request, info, config, None, anew=anew)
+                return
+            self._check_not_set_back(request, info)
+            self._check_alone(request, uri)
+            storage = storage_of(
+                uri, config.storage_options, fsync=config.fsync, objects=self._objects
+            )
+            root = StateRoot(uri, storage)
+            self._loader.check(root, query_id, info.name)
+            epoch = self._epochs.of(query_id, run_id, root)
+            still_newest()
+            before = self._roots.of(query_id)
+            # Another driver that took an epoch in between may have gone on, and come to its end.
+            # The epochs tell so for as long as the run is not bound, however often that fails.
+            anew = before is None or before.uri != root.uri or epoch != before.epoch + 1
+            # What a run before has begun here is completed by its commit round, which servers
+            # report to.
+            complete_to = request.batch_id - 1 if anew else self._committed(query_id)
+            loaded = self._loader.load(
+                JobRoot(query_id, run_id, config, root, epoch=epoch),
+                info.name,
+                request.batch_id,
+                complete_to=complete_to,
+                operators=self._operators(query_id),
+            )
+            self._check_claims(loaded, info)
+            self._take(request, info, config, loaded, anew=anew, complete_to=complete_to)
+            _log.info(
+                "job %r begins at batch %d with epoch %d; its state is kept in %s "
+                "(%d checkpoints, first batch %d)",
+                info.name,
+                request.batch_id,
+                epoch,
+                uri,
+                len(loaded.checkpoints()),
+                loaded.first_batch,
+            )
+
+    def forget(self, query_id: bytes) -> None:
+        """Forgets a dropped query; its files stay."""
+        self._roots.forget(query_id)
+        self._epochs.forget(query_id)
+        with self._lock:
+            self._loading.pop(query_id, None)
+
+    def _take(
+        self,
+        request: coordinator_pb2.BeginBatchRequest,
+        info: QueryInfo,
+        config: JobConfig,
+        root: JobRoot | None,
+        *,
+        anew: bool,
+        complete_to: int = -1,
+    ) -> None:
+        books, query_id = self._books, request.query_id
+        if anew:
+            self._empty_servers(query_id)
+        with books.changed:
+            job = books.enter(query_id, info)
+            if root is not None and not anew and books.commits.version(query_id) != complete_to:
+                # Its manifest may be written to the root as the run before holds it.
+                raise RetryLaterError(
+                    f"a batch after {complete_to} of query {query_id.hex()} was found to be "
+                    f"committed while {root.uri} was read, which is read again",
+                    retry_after_ms=_RETRY_MS,
+                )
+            if anew and job.first_batch is not None:
+                books.restart(job)
+            if root is not None:
+                # What is not stored yet is in no file: only an id of another job can collide.
+                books.states.adopt(query_id, root.registrations.states)
+                books.states.declare(query_id, config.declared)
+                books.commits.enter(query_id, _committed(root, request.batch_id - 1))
+            self._roots.bind(query_id, request.run_id, config, root)
+
+    def _check_claims(self, root: JobRoot, info: QueryInfo) -> None:
+        """Refuses a run that lacks operators whose state the root has."""
+        if root.stored.is_empty:
+            return
+        names = root.config.operators
+        if names is None:
+            operators = self._operators(root.query_id)
+            if not operators:
+                return
+            names = dict.fromkeys((operator.uid for operator in operators), "")
+        label = job_label(info.name, root.query_id)
+        root.stored.check_operators(names, label, allow=root.config.allow_non_restored_state)
+
+    def _empty_servers(self, query_id: bytes) -> None:
+        """What servers hold is not what the root has: a task must not find it before it is gone."""
+        with self._books.changed:
+            self._books.now_ms()
+            addresses = set(self._books.holders(query_id).values())
+        if not addresses or self._links is None:
+            return
+        staying = addresses - self._links.drop_query(query_id, addresses)
+        if staying:
+            raise RetryLaterError(
+                f"state servers at {', '.join(sorted(staying))} hold what query {query_id.hex()} "
+                "had before another driver went on with it, and do not answer",
+                retry_after_ms=_RETRY_MS,
+            )
+
+    def _operators(self, query_id: bytes) -> Sequence[OperatorLayout]:
+        with self._books.changed:
+            job = self._books.jobs.find(query_id)
+            return () if job is None or job.start is None else job.start.operators
+
+    def _committed(self, query_id: bytes) -> int:
+        with self._books.changed:
+            return self._books.commits.version(query_id)
+
+    def _check_not_set_back(
+        self, request: coordinator_pb2.BeginBatchRequest, info: QueryInfo
+    ) -> None:
+        """What the servers here have committed cannot be taken back: refused before any I/O."""
+        books = self._books
+        with books.changed:
+            job = books.enter(request.query_id, info)
+            if job.first_batch is not None:
+                books.contact(job, request.batch_id)
+
+    def _check_alone(self, request: coordinator_pb2.BeginBatchRequest, uri: str) -> None:
+        """Refuses a run whose batch another one has committed, before it takes an epoch from it."""
+        if self._engine.is_committed(request.query_id, request.batch_id):
+            raise SupersededError(
+                f"batch {request.batch_id} of query {request.query_id.hex()} begins, and is "
+                f"committed: another driver runs the same query on {uri}; end one of the two"
+            )
+
+    @contextmanager
+    def _alone(self, query_id: bytes) -> Iterator[None]:
+        with self._lock:
+            loading = self._loading.setdefault(query_id, threading.Lock())
+        if not loading.acquire(timeout=_LOADING_S):
+            raise RetryLaterError(
+                f"the state root of query {query_id.hex()} is being read", retry_after_ms=_RETRY_MS
+            )
+        try:
+            yield
+        finally:
+            loading.release()
+
+
+def _root_uri(config: JobConfig, info: QueryInfo) -> str:
+    if not config.changelog:
+        return ""
+    if config.state_root:
+        return config.state_root
+    return layout.beside(info.checkpoint_location) if info.checkpoint_location else ""
+
+
+def _committed(root: JobRoot, version: int) -> Commit:
+    manifest = root.manifest(version)
+    if manifest is not None:
+        return Commit(version, manifest.commit_time_ms, manifest.watermark_ms)
+    for metadata in root.checkpoints():
+        if metadata.version == version:
+            return Commit(version, metadata.commit_time_ms, metadata.watermark_ms)
+    if root.savepoint is not None and root.savepoint.version == version:
+        return Commit(version, root.savepoint.commit_time_ms, root.savepoint.watermark_ms)
+    return Commit(version, 0, 0)

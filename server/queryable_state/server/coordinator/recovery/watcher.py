@@ -1,0 +1,149 @@
+"""Looks for what nobody tells: commits, ends of queries, time going by."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from queryable_state.wire.errors import QueryableStateError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from queryable_state.server.coordinator.batches.batches import Batches, InFlight
+    from queryable_state.server.coordinator.batches.catalog import Catalog
+    from queryable_state.server.coordinator.batches.commit_publisher import Announcer
+    from queryable_state.server.coordinator.model.engine import Engine, QueryInfo
+    from queryable_state.server.coordinator.servers.leases import Leases
+    from queryable_state.server.coordinator.servers.state_server_clients import BackendLinks
+
+_log = logging.getLogger(__name__)
+
+_SHORTEST_S = 0.01
+_LONGEST_S = 0.1
+_IDLE_S = 0.25
+_ENDS_S = 1.0
+# Looks take this part of a thread's time at most: a file on a disk is looked at more often than
+# one in an object store.
+_PART_OF_TIME = 20
+
+
+class Watcher:
+    """Polls the engine on one thread, often only while a batch is in flight.
+
+    A second thread keeps the time of the leases: what the engine takes to answer
+    must not look like a process that stood still. `wake` after a begin; `close`
+    waits for both.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        leases: Leases,
+        batches: Batches,
+        catalog: Catalog,
+        announcer: Announcer,
+        links: BackendLinks,
+        *,
+        forget: Callable[[bytes], None],
+        retained_finished_jobs: int,
+    ) -> None:
+        self._engine = engine
+        self._leases = leases
+        self._batches = batches
+        self._catalog = catalog
+        self._announcer = announcer
+        self._links = links
+        self._forget = forget
+        self._retained = retained_finished_jobs
+        self._wake = threading.Event()
+        self._stopping = threading.Event()
+        self._threads = [
+            threading.Thread(target=target, name=f"queryable-state-{name}", daemon=True)
+            for name, target in (("watcher", self._watch), ("clock", self._tick))
+        ]
+
+    def start(self) -> None:
+        """Begins to look."""
+        for thread in self._threads:
+            thread.start()
+
+    def wake(self) -> None:
+        """A batch has begun."""
+        self._wake.set()
+
+    def close(self) -> None:
+        """Stops looking; may be repeated."""
+        self._stopping.set()
+        self._wake.set()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join()
+
+    def look_for_causes(self) -> None:
+        """Asks the engine why queries have ended of which it had not said so."""
+        for query_id in self._catalog.ended_without_cause():
+            try:
+                self._catalog.observe({query_id: self._engine.query(query_id)})
+            except QueryableStateError as failure:
+                _log.info("query %s: %s", query_id.hex(), failure)
+
+    def look_for_ends(self) -> None:
+        """Asks the engine which queries have ended, and drops what is retained no longer."""
+        observed: dict[bytes, QueryInfo | None] = {}
+        for query_id in self._catalog.running():
+            try:
+                info = self._engine.query(query_id)
+                if info is None or not info.active:
+                    # Its last batch may have been committed since the last look.
+                    self._look_for_commits(query_id)
+                observed[query_id] = info
+            except QueryableStateError as failure:
+                _log.info("query %s: %s", query_id.hex(), failure)
+        self._catalog.observe(observed)
+        for query_id, addresses in self._catalog.drop_beyond(self._retained).items():
+            _log.info("the state of ended job %s is dropped", query_id.hex())
+            self._links.drop_query(query_id, addresses)
+            self._forget(query_id)
+
+    def _tick(self) -> None:
+        while not self._stopping.wait(_IDLE_S):
+            self._leases.tick()
+
+    def _watch(self) -> None:
+        next_ends_s = time.monotonic() + _ENDS_S
+        while not self._stopping.is_set():
+            # Cleared before looking: a begin during the look is looked at right after.
+            self._wake.clear()
+            try:
+                self._links.keep(self._leases.backend_addresses())
+                pause_s = min(map(self._look, self._batches.in_flight()), default=_IDLE_S)
+                if time.monotonic() >= next_ends_s:
+                    next_ends_s = time.monotonic() + _ENDS_S
+                    self.look_for_ends()
+            except Exception:  # noqa: BLE001 - the thread must outlive a defect of the engine
+                _log.exception("the coordinator's watcher failed, and goes on")
+                pause_s = _IDLE_S
+            self._wake.wait(pause_s)
+
+    def _look(self, batch: InFlight) -> float:
+        """Looks whether the batch is committed; answers after how long to look again."""
+        began_s = time.monotonic()
+        try:
+            committed = self._engine.is_committed(batch.query_id, batch.batch_id)
+        except QueryableStateError as failure:
+            _log.info("batch %d of %s: %s", batch.batch_id, batch.query_id.hex(), failure)
+            return _IDLE_S
+        if committed:
+            self._batches.commit(batch.query_id, batch.batch_id)
+            self._announcer.announce(batch.query_id)
+            return _IDLE_S
+        took_s = time.monotonic() - began_s
+        return min(max(took_s * _PART_OF_TIME, _SHORTEST_S), _LONGEST_S)
+
+    def _look_for_commits(self, query_id: bytes) -> None:
+        for batch in self._batches.in_flight():
+            if batch.query_id == query_id:
+                self._look(batch)

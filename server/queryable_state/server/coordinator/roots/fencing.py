@@ -1,0 +1,149 @@
+"""Fencing: the end of runs whose jobs another driver has taken over."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import weakref
+from typing import TYPE_CHECKING
+
+from queryable_state.wire.errors import QueryableStateError, Reason, SupersededError
+
+if TYPE_CHECKING:
+    from queryable_state.server.coordinator.model.engine import Engine
+    from queryable_state.server.coordinator.model.state import Books
+    from queryable_state.server.coordinator.roots.job_roots import JobRoot, JobRoots
+    from queryable_state.server.coordinator.servers.state_server_clients import BackendLinks
+
+_log = logging.getLogger(__name__)
+
+_RETRY_S = 0.1
+
+
+class Fencing:
+    """Looks for epochs newer than those of this driver's runs. Thread-safe.
+
+    Before each batch, before each manifest, and on a thread of its own once per heartbeat
+    interval. A run whose root has a newer epoch of another driver is fenced: the servers lose its
+    state, lookups and tasks are refused, its query is stopped, and nothing is removed. What it
+    sealed before is harmless: docs/reliability.md says why.
+    """
+
+    def __init__(
+        self, engine: Engine, books: Books, roots: JobRoots, links: BackendLinks, *, look_s: float
+    ) -> None:
+        """`look_s`: the heartbeat interval."""
+        self._engine = engine
+        self._books = books
+        self._roots = roots
+        self._links = links
+        self._look_s = look_s
+        # By run: a query may take long to stop, and is told once.
+        self._stopped: weakref.WeakSet[JobRoot] = weakref.WeakSet()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(
+            target=self._run, name="queryable-state-fencing", daemon=True
+        )
+
+    def start(self) -> None:
+        """Begins to look."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ends the thread; may be repeated."""
+        self._stopping.set()
+        self._books.stalled.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def check_batch(self, query_id: bytes, batch_id: int) -> None:
+        """The same as `check`, once per batch, however many servers begin it. I/O."""
+        root = self._roots.of(query_id)
+        if root is None:
+            return
+        with root.checking:
+            if root.checked_batch != batch_id:
+                self.check(root)
+                root.checked_batch = batch_id
+
+    def check_query(self, query_id: bytes) -> None:
+        """The same as `check`, of the root of a query's newest run, if it has one. I/O."""
+        root = self._roots.of(query_id)
+        if root is not None:
+            self.check(root)
+
+    def check(self, root: JobRoot) -> None:
+        """Fences the run, and raises SupersededError (FENCED), where another driver has its job.
+
+        I/O.
+        """
+        if root.root.has_newer_epoch(root.epoch):
+            self._fence(root)
+
+    def _fence(self, root: JobRoot) -> None:
+        """Fences the run of a root with a newer epoch, and raises that.
+
+        Not where the epoch may be of a newer run in this driver, which finds out by itself.
+        """
+        info = self._engine.query(root.query_id)
+        if info is not None and info.run_id != root.run_id:
+            return
+        books = self._books
+        with books.changed:
+            job = books.jobs.find(root.query_id)
+            if job is None or job.run_id != root.run_id:
+                return
+            error = SupersededError(
+                f"another driver has taken over job {job.label}: epoch {root.epoch + 1} is taken "
+                f"in {root.uri}, and this run has epoch {root.epoch}. This driver answers and "
+                "seals nothing of the job any more, and removes nothing: query it at the other "
+                "driver; if the job was started twice by mistake, end the other one and start "
+                "this one again",
+                reason=Reason.FENCED,
+            )
+            told = bool(job.fenced)
+            addresses = books.fence(job, error.message)
+        if not told:
+            _log.error("%s: %s", error.reason_name, error)
+        try:
+            if info is not None and info.active and root not in self._stopped:
+                self._engine.stop_query(root.query_id, error)
+                self._stopped.add(root)
+        finally:
+            # A server that does not hear it learns by its next lease that it owns nothing of the
+            # job.
+            self._links.drop_query(root.query_id, addresses.values())
+        raise error
+
+    def _run(self) -> None:
+        stalled = self._books.stalled
+        while True:
+            with self._books.changed:
+                stalls = self._books.stalls
+                stalled.clear()
+            if self._stopping.is_set():
+                return
+            outcomes = [self._look(root) for root in self._roots.all()]
+            done = all(outcomes)
+            if done:
+                with self._books.changed:
+                    self._books.checked_stalls = stalls
+            stalled.wait(self._look_s if done else _RETRY_S)
+
+    def _look(self, root: JobRoot) -> bool:
+        """Checks one root; False where a newer epoch is taken and its run is not fenced yet."""
+        newer = False
+        try:
+            newer = root.root.has_newer_epoch(root.epoch)
+            if newer:
+                self._fence(root)
+        except SupersededError:
+            # Told by whoever found it first.
+            return True
+        except QueryableStateError as failure:
+            what = "its run is not stopped yet" if newer else "epochs cannot be read now"
+            _log.info("%s: %s: %s", root.uri, what, failure)
+            return not newer
+        except Exception:  # noqa: BLE001 - the other jobs are still to be looked at
+            _log.exception("the epochs in %s are not looked at", root.uri)
+        return True

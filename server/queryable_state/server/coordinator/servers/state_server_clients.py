@@ -1,0 +1,245 @@
+"""The way of the coordinator to the state servers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import grpc
+import grpc.aio
+
+from queryable_state.internal.v1 import backend_pb2, backend_pb2_grpc
+from queryable_state.server.coordinator.servers.call_loop import CallLoop
+from queryable_state.server.coordinator_client import secret_metadata
+from queryable_state.wire.errors import QueryableStateError, RetryLaterError
+from queryable_state.wire.status import error_from_call, is_refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+    from collections.abc import Set as AbstractSet
+
+    from queryable_state.server.coordinator.model.commits import CommitRound
+
+_Response = TypeVar("_Response")
+
+_log = logging.getLogger(__name__)
+
+_OPTIONS = (
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+    ("grpc.enable_http_proxy", 0),
+)
+
+
+class UnreachableError(RetryLaterError):
+    """The call ended without a word of the server: it is gone, or the call was cancelled."""
+
+
+class BackendLinks:
+    """Channels to the `StateBackend` of each state server, one an address. Thread-safe.
+
+    Every method calls all servers at once and waits for them, at most for the
+    deadline; a server that fails is logged and left out of the answer. All calls run
+    on one event loop: a channel of the blocking kind would take a thread a server.
+    """
+
+    def __init__(self, secret: str, *, timeout_ms: int) -> None:
+        self._metadata = secret_metadata(secret)
+        self._timeout_s = timeout_ms / 1000
+        self._loop = CallLoop("queryable-state-links")
+        self._lock = threading.Lock()
+        # A stub is dear to make, and kept with its channel.
+        self._links: dict[str, tuple[grpc.aio.Channel, backend_pb2_grpc.StateBackendAsyncStub]] = {}
+
+    def sealed(
+        self, query_id: bytes, version: int, addresses: Mapping[str, str]
+    ) -> dict[str, list[backend_pb2.SealedSubtask]]:
+        """What each server that answers has sealed of uncommitted batches up to a version.
+
+        `addresses` by server id.
+        """
+        request = backend_pb2.ReportSealsRequest(query_id=query_id, version=version)
+        answers = self._ask(
+            addresses.values(),
+            lambda _, stub: stub.ReportSeals(
+                request, timeout=self._timeout_s, metadata=self._metadata
+            ),
+            f"seals of batch {version} of query {query_id.hex()}",
+        )
+        return _by_server(addresses, answers)
+
+    def commit(self, commit_round: CommitRound) -> dict[str, list[backend_pb2.SealedSubtask]]:
+        """Tells servers of a commit; answers what each that confirmed had sealed."""
+        commit = commit_round.commit
+        request = backend_pb2.CommitRequest(
+            query_id=commit_round.query_id,
+            version=commit.version,
+            commit_time_ms=commit.commit_time_ms,
+            watermark_ms=commit.watermark_ms,
+            stable_version=commit_round.stable_version,
+        )
+        answers = self._ask(
+            commit_round.addresses.values(),
+            lambda _, stub: stub.Commit(request, timeout=self._timeout_s, metadata=self._metadata),
+            f"commit of batch {commit.version} of query {commit_round.query_id.hex()}",
+        )
+        return _by_server(commit_round.addresses, answers)
+
+    def open_subtasks(
+        self, requests: Mapping[str, backend_pb2.OpenSubtasksRequest], timeout_s: float
+    ) -> list[QueryableStateError]:
+        """Has servers, by address, open subtasks; answers what each that failed has said."""
+        outcomes = self._outcomes(
+            requests,
+            lambda address, stub: stub.OpenSubtasks(
+                requests[address], timeout=timeout_s, metadata=self._metadata
+            ),
+        )
+        return [each for each in outcomes.values() if isinstance(each, QueryableStateError)]
+
+    def snapshot(
+        self, address: str, request: backend_pb2.SnapshotRequest, timeout_s: float
+    ) -> SnapshotCall:
+        """Starts a snapshot on one server; its failure is raised by reading the events."""
+
+        async def started() -> Any:
+            return self._stub(address).Snapshot(request, timeout=timeout_s, metadata=self._metadata)
+
+        return SnapshotCall(self._loop, self._loop.run(started), f"state server {address}")
+
+    def drop_query(self, query_id: bytes, addresses: Iterable[str]) -> set[str]:
+        """Tells servers to forget a query; answers which of them have."""
+        request = backend_pb2.DropQueryRequest(query_id=query_id)
+        answers = self._ask(
+            addresses,
+            lambda _, stub: stub.DropQuery(
+                request, timeout=self._timeout_s, metadata=self._metadata
+            ),
+            f"drop of query {query_id.hex()}",
+        )
+        return set(answers)
+
+    def shutdown(self, addresses: Iterable[str]) -> set[str]:
+        """Tells servers to drain and exit; answers which of them heard it."""
+        answers = self._ask(
+            addresses,
+            lambda _, stub: stub.Shutdown(
+                backend_pb2.ShutdownRequest(), timeout=self._timeout_s, metadata=self._metadata
+            ),
+            "shutdown",
+        )
+        return set(answers)
+
+    def keep(self, addresses: AbstractSet[str]) -> None:
+        """Closes the channels to all other addresses."""
+        with self._lock:
+            gone = [self._links.pop(address)[0] for address in self._links.keys() - addresses]
+        if gone:
+            self._loop.run(lambda: _close(gone))
+
+    def close(self) -> None:
+        """Closes every channel; what is still called ends. May be repeated."""
+        with self._lock:
+            channels = [channel for channel, _ in self._links.values()]
+            self._links.clear()
+        self._loop.close(lambda: _close(channels))
+
+    def _ask(
+        self,
+        addresses: Iterable[str],
+        call: Callable[[str, backend_pb2_grpc.StateBackendAsyncStub], Awaitable[_Response]],
+        what: str,
+    ) -> dict[str, _Response]:
+        """The answers by address; who fails is logged and left out."""
+        answers: dict[str, _Response] = {}
+        for address, outcome in self._outcomes(addresses, call).items():
+            if isinstance(outcome, QueryableStateError):
+                _log.warning("%s: %s", what, outcome)
+            else:
+                answers[address] = outcome
+        return answers
+
+    def _outcomes(
+        self,
+        addresses: Iterable[str],
+        call: Callable[[str, backend_pb2_grpc.StateBackendAsyncStub], Awaitable[_Response]],
+    ) -> dict[str, _Response | QueryableStateError]:
+        wanted = list(dict.fromkeys(addresses))
+        if not wanted:
+            return {}
+
+        async def one(address: str) -> _Response | QueryableStateError:
+            try:
+                return await call(address, self._stub(address))
+            except grpc.aio.AioRpcError as failure:
+                return error_from_call(failure, f"state server {address}")
+            except asyncio.CancelledError:
+                # By a channel that was closed: nobody cancels the task.
+                return UnreachableError(f"state server {address}: the call was cancelled")
+
+        async def all_of_them() -> list[_Response | QueryableStateError]:
+            return await asyncio.gather(*map(one, wanted))
+
+        return dict(zip(wanted, self._loop.run(all_of_them), strict=True))
+
+    def _stub(self, address: str) -> backend_pb2_grpc.StateBackendAsyncStub:
+        """On the loop alone."""
+        with self._lock:
+            link = self._links.get(address)
+            if link is None:
+                channel = grpc.aio.insecure_channel(address, options=_OPTIONS)
+                stub: backend_pb2_grpc.StateBackendAsyncStub = backend_pb2_grpc.StateBackendStub(
+                    channel
+                )
+                link = self._links[address] = channel, stub
+            return link[1]
+
+
+class SnapshotCall:
+    """What one server says of a snapshot it writes, in the order it says it."""
+
+    def __init__(self, loop: CallLoop, call: Any, peer: str) -> None:
+        self._loop = loop
+        self._call = call
+        self._peer = peer
+
+    def __iter__(self) -> Iterator[backend_pb2.SnapshotEvent]:
+        """The events; raises the server's refusal, or UnreachableError where it said nothing."""
+        while (event := self._loop.run(self._read)) is not None:
+            yield event
+
+    def cancel(self) -> None:
+        """Ends the call; the server gives the snapshot up."""
+        self._loop.soon(self._call.cancel)
+
+    async def _read(self) -> backend_pb2.SnapshotEvent | None:
+        try:
+            event = await self._call.read()
+        except grpc.aio.AioRpcError as failure:
+            error = error_from_call(failure, self._peer)
+            if is_refusal(failure):
+                raise error from None
+            raise UnreachableError(str(error), reason=error.reason) from None
+        except asyncio.CancelledError:
+            raise UnreachableError(f"{self._peer}: cancelled") from None
+        return None if event is grpc.aio.EOF else event
+
+
+def _by_server(
+    addresses: Mapping[str, str],
+    answers: Mapping[str, backend_pb2.ReportSealsResponse | backend_pb2.CommitResponse],
+) -> dict[str, list[backend_pb2.SealedSubtask]]:
+    return {
+        server_id: list(answers[address].sealed)
+        for server_id, address in addresses.items()
+        if address in answers
+    }
+
+
+async def _close(channels: Iterable[grpc.aio.Channel]) -> None:
+    for channel in channels:
+        await channel.close()

@@ -1,0 +1,42 @@
+"""The logs of our own processes: each line with its time, level and logger.
+
+Never of a driver: that process and its logging are the user's.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from logging.handlers import RotatingFileHandler
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from queryable_state.server.process.log_settings import LogSettings
+
+_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+class _ProcessLog(RotatingFileHandler):
+    """The file takes what libraries print, too, which would go on into the one put aside."""
+
+    def doRollover(self) -> None:
+        super().doRollover()
+        for stream in (sys.__stdout__, sys.__stderr__):
+            if stream is not None and self.stream is not None:
+                os.dup2(self.stream.fileno(), stream.fileno())
+
+
+def log_to_file(path: Path, settings: LogSettings) -> None:
+    """Logs into a file that never grows beyond its bound; older ones end with .1, .2, ..."""
+    handler = _ProcessLog(
+        path, maxBytes=settings.file_bytes, backupCount=settings.files, encoding="utf-8"
+    )
+    logging.basicConfig(handlers=[handler], level=settings.level, format=_FORMAT)
+
+
+def log_to_stderr(level: str) -> None:
+    """Logs to stderr, which belongs to whoever started the process."""
+    logging.basicConfig(level=level, format=_FORMAT)

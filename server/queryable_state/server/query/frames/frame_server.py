@@ -1,0 +1,79 @@
+"""Streams of queries as frames on TCP connections of their own: `wire/frames/framing.py`."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import TYPE_CHECKING
+
+from queryable_state.server.query.frames.frame_connection import FrameConnection
+from queryable_state.server.serving.byte_budget import ClientBudgets
+from queryable_state.wire.addresses import host_and_port
+
+if TYPE_CHECKING:
+    from queryable_state.server.query.frames.open_streams import OpenStreams
+    from queryable_state.server.query.router import Router, ServiceInfo
+
+
+class FrameServer:
+    """Listens for connections of frames. `add_port`, then `start`, then `aclose`."""
+
+    def __init__(
+        self,
+        router: Router,
+        info: ServiceInfo,
+        streams: OpenStreams,
+        budgets: ClientBudgets | None = None,
+    ) -> None:
+        """`budgets`: of the process; None: some of its own."""
+        self._router = router
+        self._info = info
+        self._streams = streams
+        self._budgets = budgets or ClientBudgets(info.limits.held_bytes)
+        self._connections: set[FrameConnection] = set()
+        self._listening: socket.socket | None = None
+        self._server: asyncio.Server | None = None
+
+    def add_port(self, address: str) -> int:
+        """Binds HOST:PORT and returns the port; `RuntimeError` where it is taken."""
+        host, port = host_and_port(address)
+        try:
+            family, _, _, _, where = socket.getaddrinfo(
+                host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )[0]
+            self._listening = socket.create_server(
+                where[:2],
+                family=family,
+                dualstack_ipv6=family == socket.AF_INET6 and socket.has_dualstack_ipv6(),
+            )
+        except OSError as problem:
+            raise RuntimeError(f"cannot listen on {address}: {problem}") from problem
+        bound: int = self._listening.getsockname()[1]
+        return bound
+
+    async def start(self) -> None:
+        """Serves from here on, where a port was added."""
+        if self._listening is not None:
+            self._server = await asyncio.get_running_loop().create_server(
+                self._connected, sock=self._listening
+            )
+
+    def close_port(self) -> None:
+        """Takes no more connections; those there are go on. Idempotent."""
+        server, self._server = self._server, None
+        listening, self._listening = self._listening, None
+        if server is not None:
+            server.close()
+        if listening is not None:
+            listening.close()
+
+    async def aclose(self) -> None:
+        """Closes what is open; whoever is to be answered was drained before. Idempotent."""
+        self.close_port()
+        for connection in tuple(self._connections):
+            await connection.aclose()
+
+    def _connected(self) -> FrameConnection:
+        return FrameConnection(
+            self._router, self._info, self._streams, self._budgets, self._connections
+        )

@@ -1,0 +1,149 @@
+"""What is said on one stream of queries, over whichever connection."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from queryable_state.server.query.checks import check_query
+from queryable_state.server.query.frames.answer_frames import frame_of, refusal_of
+from queryable_state.server.query.frames.open_streams import stopping
+from queryable_state.server.query.request_limits import fields_of_keys, parser
+from queryable_state.v1 import query_pb2
+from queryable_state.wire.errors import (
+    InvalidRequestError,
+    QueryableStateError,
+    Reason,
+    RetryLaterError,
+)
+from queryable_state.wire.frames.stream_hello import PROTOCOL_VERSION
+
+if TYPE_CHECKING:
+    from queryable_state.server.query.router import Deliver, QuerySession, Router, ServiceInfo
+
+
+class StreamDialog:
+    """Hello, then an answer to each query: at once where `answer` returns it, else by `deliver`.
+
+    The connection's: when frames are read, and how they are written. What refuses
+    the whole stream is raised.
+    """
+
+    def __init__(
+        self, router: Router, info: ServiceInfo, deliver: Deliver, *, frame_port: int = 0
+    ) -> None:
+        self._info = info
+        self._frame_port = frame_port
+        self._deliver = deliver
+        self._session: QuerySession | None = router.session(self._delivered)
+        self._unanswered: dict[int, int] = {}
+        """Bytes of each query that waits for its answer, by id."""
+        # Of its fields one is the query, in which the keys are.
+        self._parse = parser(
+            query_pb2.StreamKvStateRequest.FromString,
+            "StreamKvStateRequest",
+            fields_of_keys(info.limits),
+            info.limits,
+            within=query_pb2.StreamKvStateRequest.QUERY_FIELD_NUMBER,
+        )
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._draining = False
+        self.unanswered_bytes = 0
+        """Of all queries that wait for their answer."""
+
+    @property
+    def unanswered(self) -> int:
+        """Queries that wait for their answer."""
+        return len(self._unanswered)
+
+    def greet(self, frame: bytes) -> bytes:
+        """The answer to the first frame."""
+        request = self._parse(frame)
+        if request.WhichOneof("frame") != "hello":
+            raise InvalidRequestError("the first frame of a stream must be a hello")
+        if request.hello.protocol_version != PROTOCOL_VERSION:
+            raise InvalidRequestError(
+                f"server {self._info.server_id} speaks version {PROTOCOL_VERSION} of the query "
+                f"protocol, the client {request.hello.client!r} version "
+                f"{request.hello.protocol_version}: use a client of the same version",
+                reason=Reason.PROTOCOL_MISMATCH,
+            )
+        hello = query_pb2.ServerHello(
+            protocol_version=PROTOCOL_VERSION,
+            server_id=self._info.server_id,
+            role=self._info.role,
+            limits=self._info.limits.to_proto(),
+            frame_port=self._frame_port,
+        )
+        return query_pb2.StreamKvStateResponse(hello=hello).SerializeToString()
+
+    def answer(self, frame: bytes) -> bytes | None:
+        """The whole answer to a frame, or None where it comes later."""
+        request = self._parse(frame)
+        query = request.query
+        if self._session is None:
+            raise stopping(self._info)
+        try:
+            if request.WhichOneof("frame") != "query":
+                raise InvalidRequestError("only the first frame of a stream may be a hello")
+            self._admit(query, len(frame))
+        except QueryableStateError as refusal:
+            return frame_of(refusal_of(query.id, refusal))
+        # Counted before it is asked: parts, the last one too, may be delivered meanwhile.
+        self._unanswered[query.id] = len(frame)
+        self.unanswered_bytes += len(frame)
+        answer = self._session.ask(query, frame)
+        if answer is not None:
+            self._forget(query.id)
+        elif self._unanswered:
+            self._idle.clear()
+        return answer
+
+    def go_away(self) -> bytes:
+        """The frame that sends the client to another server."""
+        response = query_pb2.StreamKvStateResponse(go_away=stopping(self._info).to_proto())
+        return response.SerializeToString()
+
+    async def drain(self) -> None:
+        """Returns once every query read is answered; refuses those that come later."""
+        self._draining = True
+        await self._idle.wait()
+
+    async def aclose(self) -> None:
+        """Gives up what is pending; idempotent. Nothing of the connection is kept."""
+        session, self._session = self._session, None
+        self._deliver = _to_nobody
+        if session is not None:
+            await session.aclose()
+        self._unanswered.clear()
+        self.unanswered_bytes = 0
+
+    def _admit(self, query: query_pb2.Query, frame_bytes: int) -> None:
+        limits = self._info.limits
+        if self._draining:
+            raise stopping(self._info)
+        if query.id in self._unanswered:
+            raise InvalidRequestError(f"query id {query.id} waits for its answer already")
+        if len(self._unanswered) >= limits.queries_in_flight:
+            raise RetryLaterError(
+                f"{len(self._unanswered)} queries of this stream wait for their answer, as many as "
+                f"server {self._info.server_id} takes: put more keys into a query",
+                reason=Reason.OVERLOADED,
+                retry_after_ms=20,
+            )
+        check_query(query, limits, frame_bytes)
+
+    def _delivered(self, query_id: int, frame: bytes, last: bool) -> None:
+        if last:
+            self._forget(query_id)
+            if not self._unanswered:
+                self._idle.set()
+        self._deliver(query_id, frame, last)
+
+    def _forget(self, query_id: int) -> None:
+        self.unanswered_bytes -= self._unanswered.pop(query_id, 0)
+
+
+def _to_nobody(_query_id: int, _frame: bytes, _last: bool) -> None:
+    """Takes the answers to a connection that is gone."""

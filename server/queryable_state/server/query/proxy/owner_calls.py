@@ -1,0 +1,138 @@
+"""What a proxy asks owners outside of streams."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import grpc.aio
+
+from queryable_state.server.query.reads.page_token import PageToken, scan_hash_of
+from queryable_state.v1 import query_pb2
+from queryable_state.wire.status import error_from_call
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from queryable_state.server.query.proxy.owner_streams import Channels
+    from queryable_state.server.query.scan_query import ScanQuery
+    from queryable_state.v1 import registration_pb2
+    from queryable_state.wire.located_state import LocatedState, Owner
+
+_SERVICE = "/queryable_state.v1.QueryableState"
+
+
+class OwnerCalls:
+    """Calls owners at the addresses a placement names; their refusals are raised as errors."""
+
+    def __init__(self, channels: Channels) -> None:
+        self._channels = channels
+
+    def keep(self, owner: Owner) -> None:
+        """Keeps the connection between calls, until `let_go`."""
+        self._channels.take(owner.address)
+
+    async def let_go(self, owner: Owner) -> None:
+        """Ends one `keep`."""
+        await self._channels.give_back(owner.address)
+
+    def transport_problem(self, owner: Owner) -> str:
+        """Why look-ups go to an owner over gRPC instead of frames; empty: they need not."""
+        return self._channels.frame_ports.problem(owner.address)
+
+    async def scan(
+        self, owner: Owner, located: LocatedState, query: ScanQuery
+    ) -> AsyncGenerator[query_pb2.ScanKvStateResponse, None]:
+        """The owner's part of a scan. `page_token` of its messages is the bare wire key."""
+        channel = self._channels.take(owner.address)
+        try:
+            call: Any = channel.unary_stream(
+                f"{_SERVICE}/ScanKvState",
+                request_serializer=query_pb2.ScanKvStateRequest.SerializeToString,
+                response_deserializer=query_pb2.ScanKvStateResponse.FromString,
+            )(_scan_request(located.registration, query))
+            try:
+                async for message in call:
+                    if message.page_token:
+                        message.page_token = PageToken.unseal(message.page_token).key
+                    yield message
+            except grpc.aio.AioRpcError as failure:
+                raise error_from_call(failure, owner.address) from failure
+            finally:
+                call.cancel()
+        finally:
+            await self._channels.give_back(owner.address)
+
+    async def measure(
+        self, owner: Owner, located: LocatedState, timeout_s: float
+    ) -> query_pb2.MeasureStateResponse:
+        """What the owner has itself."""
+        registration = located.registration
+        request = query_pb2.MeasureStateRequest(
+            job=registration.job_id.hex(),
+            state_name=registration.queryable_name,
+            placement_version=located.placement_version,
+        )
+        return cast(
+            "query_pb2.MeasureStateResponse",
+            await self._unary(
+                owner, "MeasureState", request, query_pb2.MeasureStateResponse, timeout_s
+            ),
+        )
+
+    async def explain(
+        self, owner: Owner, request: query_pb2.GetKvStateRequest, timeout_s: float
+    ) -> query_pb2.ExplainKvStateResponse:
+        """How the owner answers for a key."""
+        return cast(
+            "query_pb2.ExplainKvStateResponse",
+            await self._unary(
+                owner, "ExplainKvState", request, query_pb2.ExplainKvStateResponse, timeout_s
+            ),
+        )
+
+    async def _unary(
+        self, owner: Owner, method: str, request: Any, response: Any, timeout_s: float
+    ) -> Any:
+        channel = self._channels.take(owner.address)
+        try:
+            call: Any = channel.unary_unary(
+                f"{_SERVICE}/{method}",
+                request_serializer=type(request).SerializeToString,
+                response_deserializer=response.FromString,
+            )
+            return await call(request, timeout=timeout_s)
+        except grpc.aio.AioRpcError as failure:
+            raise error_from_call(failure, owner.address) from failure
+        finally:
+            await self._channels.give_back(owner.address)
+
+
+def _scan_request(
+    registration: registration_pb2.StateRegistration, query: ScanQuery
+) -> query_pb2.ScanKvStateRequest:
+    """The request that an owner reads as this query."""
+    request = query_pb2.ScanKvStateRequest(
+        job=registration.job_id.hex(),
+        state_name=registration.queryable_name,
+        namespace=query.namespace,
+        consistency=query.consistency,
+        allow_incomplete=query.allow_incomplete,
+        min_version=query.min_version,
+        max_staleness_ms=query.max_staleness_ms,
+        limit=query.limit,
+        keys_only=query.keys_only,
+        first_key_group=query.first_key_group,
+        last_key_group=query.last_key_group,
+        placement_version=query.placement_version,
+        at_version=query.at_version,
+        runs=[query_pb2.KeyGroupRun(first=run.first, last=run.last) for run in query.only],
+        page_timeout_ms=query.page_timeout_ms,
+    )
+    if query.start:
+        request.start_key = query.start
+    if query.end is not None:
+        request.end_key = query.end
+    if query.after:
+        # The batch is said apart.
+        request.page_token = PageToken(query.state_id, -1, scan_hash_of(query), query.after).seal()
+    return request

@@ -1,0 +1,170 @@
+"""A query on its way through a proxy, in as many parts as it takes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from queryable_state.server.query.frames.answer_frames import frame_of
+from queryable_state.server.query.retries import is_retried
+from queryable_state.v1 import errors_pb2, query_pb2
+from queryable_state.wire.errors import CorruptDataError, QueryTimeoutError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from queryable_state.wire.errors import QueryableStateError
+
+Refused = tuple[list[int], errors_pb2.Error]
+
+
+class Part:
+    """Keys of one query that are asked of one owner, or wait to be asked again."""
+
+    __slots__ = ("positions", "query")
+
+    def __init__(self, query: ProxiedQuery, positions: Sequence[int] | None) -> None:
+        self.query = query
+        self.positions = positions
+        """Where the keys stand in the query; None: it is all of them, relayed as they came."""
+
+    def places(self) -> Sequence[int]:
+        """Where the keys stand in the query, all of them too."""
+        return range(len(self.query.keys)) if self.positions is None else self.positions
+
+
+class ProxiedQuery:
+    """What is known of a query between its arrival and the end of its answer.
+
+    `parts` are those without an answer; with the last of them the answer ends.
+    """
+
+    __slots__ = ("attempts", "deadline", "failure", "frame", "keys", "parts", "query", "sent")
+
+    def __init__(self, query: query_pb2.Query, frame: bytes, deadline: float) -> None:
+        self.query = query
+        self.frame = frame
+        self.keys: Sequence[bytes] = query.keys
+        self.deadline = deadline
+        """On the loop's clock; a little before the asker gives up, who thus learns why."""
+        self.parts: set[Part] = set()
+        self.sent = 0
+        """Parts of the answer delivered."""
+        self.attempts = 0
+        self.failure: errors_pb2.Error | None = None
+        """Why keys were refused last."""
+
+    def part(self, positions: Sequence[int] | None) -> Part:
+        """Opens a part."""
+        part = Part(self, positions)
+        self.parts.add(part)
+        return part
+
+    def sub_query(self, query_id: int, positions: Sequence[int], now: float) -> query_pb2.Query:
+        """The query for some keys, under an id of its own."""
+        whole = self.query
+        keys = self.keys
+        query = query_pb2.Query(
+            id=query_id,
+            state_id=whole.state_id,
+            placement_version=whole.placement_version,
+            consistency=whole.consistency,
+            deadline_ms=max(1, int((self.deadline - now) * 1000)),
+            namespace=whole.namespace,
+            read=whole.read,
+            keys=[keys[position] for position in positions],
+            allow_incomplete=whole.allow_incomplete,
+            min_version=whole.min_version,
+            max_staleness_ms=whole.max_staleness_ms,
+            elements=whole.elements,
+        )
+        if len(whole.elements) == len(keys):
+            query.elements[:] = [whole.elements[position] for position in positions]
+        if whole.HasField("at_version"):
+            query.at_version = whole.at_version
+        return query
+
+    def take(self, part: Part, answer: query_pb2.Answer) -> list[Refused]:
+        """Makes an answer to a part one to the query, in place.
+
+        Keys that are to be asked for again are taken out of it and returned.
+        Raises `CorruptDataError` for an answer that contradicts itself.
+        """
+        positions = part.places()
+        if answer.HasField("error"):
+            error = errors_pb2.Error()
+            error.CopyFrom(answer.error)
+            answer.ClearField("error")
+            failed = [(list(positions), error)]
+            values_at: list[int] = []
+            missing: list[int] = []
+        else:
+            try:
+                failed = [([positions[at] for at in f.indexes], f.error) for f in answer.failed]
+                missing = [positions[at] for at in answer.missing]
+                values_at = [positions[at] for at in answer.indexes]
+            except IndexError:
+                raise CorruptDataError("an owner answered for keys it was not asked for") from None
+            if not values_at and answer.values:
+                others = set(missing)
+                for refused, _ in failed:
+                    others.update(refused)
+                values_at = [at for at in positions if at not in others]
+            if len(values_at) != len(answer.values):
+                raise CorruptDataError(
+                    f"an owner answered {len(answer.values)} values for {len(values_at)} keys"
+                )
+        again = [(refused, error) for refused, error in failed if is_retried(error)]
+        final = [
+            query_pb2.KeyFailure(indexes=refused, error=error)
+            for refused, error in failed
+            if not is_retried(error)
+        ]
+        answer.id = self.query.id
+        del answer.indexes[:]
+        answer.indexes.extend(values_at)
+        del answer.missing[:]
+        answer.missing.extend(missing)
+        del answer.failed[:]
+        answer.failed.extend(final)
+        return again
+
+    def frame_of_part(self, answer: query_pb2.Answer, *, last: bool) -> bytes | None:
+        """The next frame of the answer; None where it would say nothing."""
+        if not last and not (answer.indexes or answer.missing or answer.failed):
+            return None
+        answer.part = self.sent
+        answer.last = last
+        self.sent += 1
+        return frame_of(answer)
+
+    def frame_of_failure(
+        self, positions: Sequence[int] | None, error: errors_pb2.Error, *, last: bool
+    ) -> bytes:
+        """The frame that gives up keys; None: all of them."""
+        answer = query_pb2.Answer(id=self.query.id)
+        if last and not self.sent and (positions is None or len(positions) == len(self.keys)):
+            answer.error.CopyFrom(error)
+        else:
+            indexes = range(len(self.keys)) if positions is None else positions
+            answer.failed.append(query_pb2.KeyFailure(indexes=indexes, error=error))
+        answer.part = self.sent
+        answer.last = last
+        self.sent += 1
+        return frame_of(answer)
+
+    def open_positions(self) -> list[int]:
+        """Keys without an answer, ascending."""
+        positions: set[int] = set()
+        for part in self.parts:
+            positions.update(part.places())
+        return sorted(positions)
+
+    def timeout_error(self, server_id: str) -> errors_pb2.Error:
+        """Why time ran out: the last refusal, where there was one."""
+        if self.failure is not None:
+            return self.failure
+        error: QueryableStateError = QueryTimeoutError(
+            f"the owner of these keys did not answer proxy {server_id} within "
+            f"{self.query.deadline_ms} ms: allow more time, or find out why it is slow"
+        )
+        return error.to_proto()

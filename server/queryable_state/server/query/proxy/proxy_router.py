@@ -1,0 +1,183 @@
+"""Answers for every key, from whoever owns it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from queryable_state.server.query.proxy.owner_calls import OwnerCalls
+from queryable_state.server.query.proxy.owner_streams import Channels
+from queryable_state.server.query.proxy.proxied_explain import ProxiedExplain
+from queryable_state.server.query.proxy.proxy_session import ProxySession
+from queryable_state.server.query.proxy.scan_merge import MergedScan
+from queryable_state.server.query.proxy.scan_owners import ScanOwners
+from queryable_state.server.query.proxy.size_estimate import measured_by_owners
+from queryable_state.server.query.router import Router
+from queryable_state.server.serving.large_request_queue import LARGE_BYTES, Turns
+from queryable_state.v1 import query_pb2
+from queryable_state.wire.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from queryable_state.server.query.explained import Explained
+    from queryable_state.server.query.proxy.location_table import LocationTable
+    from queryable_state.server.query.router import Deliver, Engine
+    from queryable_state.server.query.scan_query import ScanQuery
+    from queryable_state.wire.located_state import LocatedState
+
+
+# Of large queries that calls outside of streams ask owners for. An owner answers what it was asked
+# also when nobody waits for it any more: the others wait here, and cost nothing once given up.
+_LARGE_AT_ONCE = 8
+
+
+class ProxyRouter(Router):
+    """Brings each query to the owners of its keys, and keeps no value.
+
+    `engine` answers the keys that `server_id` owns without a hop; a stand-alone
+    proxy has none. `locations` stays the caller's to close.
+    """
+
+    def __init__(
+        self,
+        locations: LocationTable,
+        *,
+        server_id: str,
+        engine: Engine | None = None,
+        default_deadline_ms: int = 10_000,
+    ) -> None:
+        self._locations = locations
+        self._server_id = server_id
+        self._engine = engine
+        self._default_deadline_ms = default_deadline_ms
+        self._channels = Channels()
+        self._calls = OwnerCalls(self._channels)
+        self._sessions: set[ProxySession] = set()
+        self._unary: dict[bool, ProxySession] = {}
+        """Of calls outside of streams; those that may wait for a commit stand in no others' way."""
+        self._turns = Turns()
+        self._large = {may_wait: asyncio.Semaphore(_LARGE_AT_ONCE) for may_wait in (False, True)}
+        self._waiting: dict[int, tuple[list[query_pb2.Answer], asyncio.Future[None]]] = {}
+        self._last_id = 0
+
+    def session(self, deliver: Deliver) -> ProxySession:
+        session = ProxySession(
+            deliver,
+            self._locations,
+            self._channels,
+            server_id=self._server_id,
+            engine=self._engine,
+            default_deadline_ms=self._default_deadline_ms,
+            on_closed=self._sessions.discard,
+        )
+        self._sessions.add(session)
+        return session
+
+    async def answers(self, query: query_pb2.Query) -> list[query_pb2.Answer]:
+        may_wait = bool(query.min_version or query.max_staleness_ms)
+        if query.ByteSize() <= LARGE_BYTES:
+            return await self._answers(query, may_wait)
+        loop = asyncio.get_running_loop()
+        asked_s = loop.time()
+        async with self._large[may_wait]:
+            deadline_ms = query.deadline_ms or self._default_deadline_ms
+            waited_ms = int((loop.time() - asked_s) * 1000)
+            query.deadline_ms = max(1, deadline_ms - waited_ms)
+            answers = await self._answers(query, may_wait)
+            # Several may have come at once, and each becomes a large response.
+            await self._turns.next()
+            return answers
+
+    async def _answers(self, query: query_pb2.Query, may_wait: bool) -> list[query_pb2.Answer]:
+        session = self._unary.get(may_wait)
+        if session is None:
+            session = self._unary[may_wait] = self.session(self._collect)
+        self._last_id += 1
+        query.id = self._last_id
+        request = query_pb2.StreamKvStateRequest(query=query)
+        parts: list[query_pb2.Answer] = []
+        ended = asyncio.get_running_loop().create_future()
+        # Before it is asked: what is answered here is delivered in the same turn.
+        self._waiting[query.id] = (parts, ended)
+        try:
+            answer = session.answer(query, request.SerializeToString())
+            if answer is not None:
+                return [answer]
+            await ended
+        finally:
+            del self._waiting[query.id]
+        return parts
+
+    def scan(
+        self, query: ScanQuery, located: LocatedState
+    ) -> AsyncGenerator[query_pb2.ScanKvStateResponse, None]:
+        self._check_asks_all(query.placement_version)
+        owners = ScanOwners(
+            self._locations, self._calls, server_id=self._server_id, engine=self._engine
+        )
+        return MergedScan(
+            query, located, owners, default_timeout_ms=self._default_deadline_ms
+        ).messages()
+
+    async def measure(
+        self, located: LocatedState, timeout_ms: int, *, placement_version: int = 0
+    ) -> query_pb2.MeasureStateResponse:
+        self._check_asks_all(placement_version)
+        return await measured_by_owners(
+            located,
+            self._locations,
+            self._calls,
+            server_id=self._server_id,
+            engine=self._engine,
+            timeout_s=timeout_ms / 1000,
+        )
+
+    async def explain(
+        self, query: query_pb2.Query, located: LocatedState, arrived_ns: int
+    ) -> Explained:
+        return await ProxiedExplain(
+            query,
+            located,
+            arrived_ns,
+            self._locations,
+            self._calls,
+            server_id=self._server_id,
+            engine=self._engine,
+            default_deadline_ms=self._default_deadline_ms,
+        ).explained()
+
+    def known(self, request: query_pb2.LocateStateRequest) -> LocatedState | None:
+        return self._locations.known(request)
+
+    async def locate(self, request: query_pb2.LocateStateRequest) -> LocatedState:
+        return await self._locations.locate(request)
+
+    async def list_jobs(self, request: query_pb2.ListJobsRequest) -> query_pb2.ListJobsResponse:
+        return await self._locations.list_jobs(request)
+
+    async def list_states(
+        self, request: query_pb2.ListStatesRequest
+    ) -> query_pb2.ListStatesResponse:
+        return await self._locations.list_states(request)
+
+    async def aclose(self) -> None:
+        """Closes every session; idempotent."""
+        self._unary.clear()
+        for session in tuple(self._sessions):
+            await session.aclose()
+
+    def _check_asks_all(self, placement_version: int) -> None:
+        if placement_version:
+            raise InvalidRequestError(
+                f"proxy {self._server_id} has no state of its own: ask its owners, which "
+                "LocateState names, or leave placement_version out"
+            )
+
+    def _collect(self, query_id: int, frame: bytes, last: bool) -> None:
+        waiting = self._waiting.get(query_id)
+        if waiting is not None:
+            parts, ended = waiting
+            parts.append(query_pb2.StreamKvStateResponse.FromString(frame).answer)
+            if last and not ended.done():
+                ended.set_result(None)

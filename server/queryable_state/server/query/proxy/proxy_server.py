@@ -1,0 +1,124 @@
+"""A proxy of its own: no state, every answer."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import uuid
+from typing import TYPE_CHECKING, Self
+
+from queryable_state.server.coordinator_client import CoordinatorLink
+from queryable_state.server.query.proxy.location_table import LocationTable
+from queryable_state.server.query.proxy.proxy_router import ProxyRouter
+from queryable_state.server.query.router import ServiceInfo
+from queryable_state.server.serving.graceful_shutdown import Ending, be_lame_duck
+from queryable_state.server.serving.ports import PortSpec, frame_ports
+from queryable_state.server.serving.query_server import QueryServer
+from queryable_state.v1 import query_pb2
+from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
+
+if TYPE_CHECKING:
+    from queryable_state.server.settings import ProxySettings
+
+
+_log = logging.getLogger(__name__)
+
+# How often a proxy looks whether its coordinator answers, and within what time that has to.
+_LOOK_S = 0.5
+_LOOK_TIMEOUT_S = 2.0
+
+
+class ProxyServer:
+    """Answers every key of every job of one coordinator while `async with` lasts.
+
+    Entered once the coordinator has answered and the port is taken: a wrong
+    secret or address shows at once. Its health is SERVING while the coordinator answers. `ending`
+    may be given to end it from elsewhere.
+    """
+
+    def __init__(self, settings: ProxySettings, *, ending: Ending | None = None) -> None:
+        self.settings = settings
+        self.server_id = f"proxy-{uuid.uuid4().hex[:12]}"
+        self.ending = Ending() if ending is None else ending
+        self._stack = contextlib.AsyncExitStack()
+        self._address: str | None = None
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT others reach the proxy by, once entered."""
+        if self._address is None:
+            raise InvalidRequestError("this proxy has no address: it has not started")
+        return self._address
+
+    async def wait_stopped(self) -> None:
+        """Waits until it is told to stop, or has been a lame duck for its time."""
+        await self.ending.stopping.wait()
+
+    async def aclose(self) -> None:
+        """Answers what it has read, then ends; idempotent."""
+        self.ending.stop()
+        await self._stack.aclose()
+
+    async def __aenter__(self) -> Self:
+        settings = self.settings
+        async with contextlib.AsyncExitStack() as stack:
+            link = CoordinatorLink(settings.coordinator_address, settings.secret)
+            stack.push_async_callback(link.aclose)
+            await link.list_jobs(query_pb2.ListJobsRequest())
+            locations = LocationTable(link)
+            stack.push_async_callback(locations.aclose)
+            router = ProxyRouter(
+                locations,
+                server_id=self.server_id,
+                default_deadline_ms=settings.default_deadline_ms,
+            )
+            stack.push_async_callback(router.aclose)
+            server = QueryServer(
+                router,
+                ServiceInfo(
+                    server_id=self.server_id,
+                    role=query_pb2.PROXY,
+                    limits=settings.limits,
+                    default_deadline_ms=settings.default_deadline_ms,
+                ),
+            )
+            stack.push_async_callback(server.aclose, self.ending, settings.drain_timeout_s)
+            self._address = server.bind(
+                PortSpec.parse(settings.ports, "--port"),
+                settings.host,
+                frames=frame_ports(settings.frame_ports, "--frame-port"),
+                advertised_host=settings.advertised_host,
+                what="proxy port",
+            )
+            await server.start()
+            server.set_serving(True)
+            for background in (
+                be_lame_duck(self.ending, [server], settings.lame_duck_s),
+                _follow_coordinator(link, server),
+            ):
+                task = asyncio.create_task(background)
+                stack.push_async_callback(asyncio.wait, [task])
+                stack.callback(task.cancel)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.aclose()
+
+
+async def _follow_coordinator(link: CoordinatorLink, server: QueryServer) -> None:
+    """Keeps the health of a proxy that of its way to the coordinator."""
+    said = ""
+    while True:
+        await asyncio.sleep(_LOOK_S)
+        try:
+            await link.list_jobs(query_pb2.ListJobsRequest(), timeout_s=_LOOK_TIMEOUT_S)
+        except QueryableStateError as failure:
+            if failure.message != said:
+                _log.warning("the coordinator does not answer: %s", failure)
+            said = failure.message
+            server.set_serving(False)
+        else:
+            said = ""
+            server.set_serving(True)

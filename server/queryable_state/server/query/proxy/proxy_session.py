@@ -1,0 +1,300 @@
+"""The queries of one asker, brought to the owners of their keys."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from queryable_state.server.query.frames.answer_frames import frame_of, refusal_of
+from queryable_state.server.query.proxy.owner_streams import Upstreams
+from queryable_state.server.query.proxy.proxied_query import Part, ProxiedQuery
+from queryable_state.server.query.retries import delay_s, is_retried, is_settled, no_owner
+from queryable_state.server.query.router import QuerySession
+from queryable_state.v1 import errors_pb2, query_pb2
+from queryable_state.wire.errors import (
+    CorruptDataError,
+    InvalidRequestError,
+    QueryableStateError,
+    Reason,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+
+    from queryable_state.server.query.proxy.location_table import LocationTable
+    from queryable_state.server.query.proxy.owner_streams import Channels, Upstream
+    from queryable_state.server.query.router import Deliver, Engine
+    from queryable_state.wire.located_state import LocatedState, Owner
+
+# Askers number their queries below it, the session the parts it makes of them above.
+_PART_IDS = 1 << 63
+_SWEEP_S = 0.02
+
+
+class ProxySession(QuerySession):
+    """Relays a query as it came where one server owns all its keys, else asks each for its part.
+
+    An owner that refuses because state moved, or is gone, costs a refresh of the
+    placement and another attempt, backed off, until the query's deadline; then
+    its keys fail with the last refusal. Parts of an answer go out as they come.
+    """
+
+    def __init__(
+        self,
+        deliver: Deliver,
+        locations: LocationTable,
+        channels: Channels,
+        *,
+        server_id: str,
+        engine: Engine | None,
+        default_deadline_ms: int,
+        on_closed: Callable[[ProxySession], None],
+    ) -> None:
+        self._deliver = deliver
+        self._on_closed = on_closed
+        self._locations = locations
+        self._server_id = server_id
+        self._engine = engine
+        self._default_deadline_ms = default_deadline_ms
+        self._loop = asyncio.get_running_loop()
+        self._queries: dict[int, ProxiedQuery] = {}
+        self._upstreams = Upstreams(
+            channels, server_id=server_id, on_answer=self._on_answer, on_end=self._on_end
+        )
+        self._last_part_id = _PART_IDS
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._sweep: asyncio.TimerHandle | None = None
+        self._closed = False
+        self._closing: asyncio.Task[None] | None = None
+
+    def ask(self, query: query_pb2.Query, frame: bytes) -> bytes | None:
+        answer = self.answer(query, frame)
+        return None if answer is None else frame_of(answer)
+
+    def answer(self, query: query_pb2.Query, frame: bytes) -> query_pb2.Answer | None:
+        """What `ask` returns, not made a frame yet."""
+        if query.id >= _PART_IDS or query.id in self._queries:
+            return refusal_of(
+                query.id,
+                InvalidRequestError(
+                    f"query id {query.id} waits for its answer already, or is not below 2**63"
+                ),
+            )
+        located = self._locations.cached(query.state_id)
+        by_owner: dict[Owner, list[int]] = {}
+        if located is not None:
+            try:
+                by_owner = located.split(query.keys)
+            except InvalidRequestError as refusal:
+                return refusal_of(query.id, refusal)
+            if len(by_owner) == 1:
+                answer = self._own_answer(query, next(iter(by_owner)))
+                if answer is not None:
+                    return answer
+        query.deadline_ms = deadline_ms = query.deadline_ms or self._default_deadline_ms
+        wait_s = max(deadline_ms * 0.9, deadline_ms - 50) / 1000
+        proxied = ProxiedQuery(query, frame, self._loop.time() + wait_s)
+        self._queries[query.id] = proxied
+        if self._sweep is None:
+            self._sweep = self._loop.call_later(_SWEEP_S, self._expire)
+        whole = proxied.part(None)
+        if located is None:
+            self._run(self._ask_again(whole, 0, None))
+        else:
+            self._ask_owners(whole, located, by_owner)
+        return None
+
+    async def aclose(self) -> None:
+        # In a task of its own: a stream's end may cancel whoever closes the session.
+        if self._closing is None:
+            self._closing = self._loop.create_task(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        self._closed = True
+        for query in self._queries.values():
+            # A part names its query: what stands in a cycle waits for the garbage collector.
+            query.parts.clear()
+        self._queries.clear()
+        if self._sweep is not None:
+            self._sweep.cancel()
+        tasks = tuple(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._upstreams.aclose()
+        self._on_closed(self)
+
+    def _own_answer(self, query: query_pb2.Query, owner: Owner) -> query_pb2.Answer | None:
+        """The whole answer where this process owns the keys and has nothing to ask again."""
+        if self._engine is None or owner.server_id != self._server_id:
+            return None
+        answer = self._engine.answer(query)
+        return answer if answer is not None and is_settled(answer) else None
+
+    async def _own_answer_later(self, engine: Engine, part: Part, query: query_pb2.Query) -> None:
+        self._on_answer(part, await engine.answer_later(query), None)
+
+    def _route(self, part: Part, located: LocatedState) -> None:
+        """Asks the owners of a part's keys, as they are known now."""
+        query = part.query
+        keys = query.keys
+        if part.positions is not None:
+            keys = [keys[position] for position in part.positions]
+        try:
+            by_owner = located.split(keys)
+        except InvalidRequestError as error:
+            self._give_up(part, error.to_proto())
+        else:
+            self._ask_owners(part, located, by_owner)
+
+    def _ask_owners(
+        self, part: Part, located: LocatedState, by_owner: dict[Owner, list[int]]
+    ) -> None:
+        query = part.query
+        if len(by_owner) == 1 and part.positions is None:
+            owner = next(iter(by_owner))
+            if owner.server_id != self._server_id and owner.address:
+                self._upstreams.to(owner).ask(query.query.id, query.frame, part)
+                return
+        # Every part is open before the first is answered: with the last one the answer ends.
+        parts: list[tuple[Owner, Part]] = []
+        for owner, within in by_owner.items():
+            positions = within if part.positions is None else [part.positions[at] for at in within]
+            parts.append((owner, query.part(positions)))
+        query.parts.discard(part)
+        for owner, piece in parts:
+            self._ask_owner(piece, owner, located)
+
+    def _ask_owner(self, part: Part, owner: Owner, located: LocatedState) -> None:
+        assert part.positions is not None
+        self._last_part_id += 1
+        query = part.query.sub_query(self._last_part_id, part.positions, self._loop.time())
+        if self._engine is not None and owner.server_id == self._server_id:
+            answer = self._engine.answer(query)
+            if answer is None:
+                self._run(self._own_answer_later(self._engine, part, query))
+            else:
+                self._on_answer(part, answer, None)
+        elif not owner.address:
+            self._refused(part.query, part.positions, no_owner(located))
+            part.query.parts.discard(part)
+        else:
+            frame = query_pb2.StreamKvStateRequest(query=query).SerializeToString()
+            self._upstreams.to(owner).ask(query.id, frame, part)
+
+    def _on_answer(self, part: Part, answer: query_pb2.Answer, frame: bytes | None) -> None:
+        query = part.query
+        if self._closed or part not in query.parts:
+            # Its time ran out before the answer came.
+            return
+        if (
+            frame is not None
+            and part.positions is None
+            and answer.part == query.sent
+            and not answer.failed
+            and not answer.HasField("error")
+        ):
+            query.sent += 1
+            if answer.last:
+                self._end(query)
+            self._deliver(query.query.id, frame, answer.last)
+            return
+        try:
+            again = query.take(part, answer)
+        except CorruptDataError as error:
+            self._give_up(part, error.to_proto())
+            return
+        ends = answer.last
+        for positions, refusal in again:
+            self._refused(query, positions, refusal)
+        if ends:
+            query.parts.discard(part)
+        last = not query.parts
+        if last:
+            self._end(query)
+        rewritten = query.frame_of_part(answer, last=last)
+        if rewritten is not None:
+            self._deliver(query.query.id, rewritten, last)
+
+    def _on_end(self, upstream: Upstream, error: QueryableStateError) -> None:
+        """An owner is gone: what it was asked is asked anew, of whoever owns the keys then."""
+        self._upstreams.forget(upstream)
+        self._run(upstream.aclose())
+        refusal = error.to_proto()
+        for part in upstream.asked.values():
+            query = part.query
+            if part not in query.parts:
+                continue
+            if is_retried(refusal):
+                self._refused(query, part.places(), refusal)
+                query.parts.discard(part)
+            else:
+                self._give_up(part, refusal)
+
+    def _refused(
+        self, query: ProxiedQuery, positions: Sequence[int], error: errors_pb2.Error
+    ) -> None:
+        """Asks again for keys after a while, or gives them up."""
+        query.failure = error
+        part = query.part(positions)
+        delay = delay_s(error, query.attempts)
+        query.attempts += 1
+        if self._closed or self._loop.time() + delay >= query.deadline:
+            # Not at once: the caller may still be about to end the part these keys came from.
+            self._loop.call_soon(self._give_up, part, error)
+            return
+        located = self._locations.cached(query.query.state_id)
+        known = located.placement_version if located is not None else 0
+        self._run(self._ask_again(part, delay, known))
+
+    async def _ask_again(self, part: Part, delay: float, known: int | None) -> None:
+        """Asks with a placement newer than `known`, if there is one by then."""
+        query = part.query
+        state_id = query.query.state_id
+        if delay:
+            await asyncio.sleep(delay)
+        try:
+            located = await self._locations.locate_id(state_id, newer_than=known or 0)
+        except QueryableStateError as error:
+            if part in query.parts:
+                if is_retried(error.to_proto()) or error.reason == Reason.DEADLINE_EXCEEDED:
+                    self._refused(query, part.places(), error.to_proto())
+                    query.parts.discard(part)
+                else:
+                    self._give_up(part, error.to_proto())
+            return
+        if part in query.parts:
+            self._route(part, located)
+
+    def _give_up(self, part: Part, error: errors_pb2.Error) -> None:
+        query = part.query
+        if self._closed or part not in query.parts:
+            return
+        query.parts.discard(part)
+        last = not query.parts
+        if last:
+            self._end(query)
+        failure = query.frame_of_failure(part.positions, error, last=last)
+        self._deliver(query.query.id, failure, last)
+
+    def _end(self, query: ProxiedQuery) -> None:
+        query.parts.clear()
+        self._queries.pop(query.query.id, None)
+
+    def _expire(self) -> None:
+        self._sweep = None
+        now = self._loop.time()
+        for query in [query for query in self._queries.values() if query.deadline <= now]:
+            positions = query.open_positions()
+            error = query.timeout_error(self._server_id)
+            self._end(query)
+            failure = query.frame_of_failure(positions, error, last=True)
+            self._deliver(query.query.id, failure, True)
+        if self._queries:
+            self._sweep = self._loop.call_later(_SWEEP_S, self._expire)
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

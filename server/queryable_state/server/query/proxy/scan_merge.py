@@ -1,0 +1,234 @@
+"""A scan over all owners of a state, as one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from queryable_state.server.query.proxy.scan_part import ScanPart
+from queryable_state.server.query.retries import delay_s, is_retried
+from queryable_state.server.query.scan_query import KeyGroupRun
+from queryable_state.v1 import query_pb2
+from queryable_state.wire.errors import (
+    QueryableStateError,
+    QueryTimeoutError,
+    Reason,
+    RetryLaterError,
+    VersionGoneError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Iterator
+
+    from queryable_state.server.query.proxy.scan_owners import ScanOwners
+    from queryable_state.server.query.scan_query import ScanQuery
+    from queryable_state.wire.located_state import LocatedState, Owner
+
+
+@dataclass
+class _Turn:
+    """A run of key groups, and the part it is taken from; None: its owner is not asked yet."""
+
+    run: KeyGroupRun
+    owner: Owner
+    part: ScanPart | None = None
+
+
+class MergedScan:
+    """Asks every owner once, and takes from each in the order of the key groups.
+
+    All is as of the batch the first one answers. Where that one has not all the keys, nothing is
+    handed out before the others have pinned the batch, too; what is refused until then has the
+    scan begin anew. What is refused later is asked of the new owners of the key groups, as of the
+    same batch, behind the last key handed out; where these have it no more, the scan ends with
+    `VersionGoneError`.
+
+    Uncommitted state is of no one batch: each owner answers what is sealed there.
+    """
+
+    def __init__(
+        self,
+        query: ScanQuery,
+        located: LocatedState,
+        owners: ScanOwners,
+        *,
+        default_timeout_ms: int,
+    ) -> None:
+        self._query = query
+        self._located = located
+        self._owners = owners
+        # A little less than the taker has, who is to learn why.
+        self._patience_s = (query.page_timeout_ms or default_timeout_ms) * 0.9 / 1000
+        self._loop = asyncio.get_running_loop()
+        self._turns: deque[_Turn] = deque()
+        self._handed_out = False
+        self._attempts = 0
+        self._refusal: QueryableStateError | None = None
+        """Of the attempt before, since the last message."""
+        self._until_s = self._loop.time() + self._patience_s
+        self._start_over()
+
+    async def messages(self) -> AsyncGenerator[query_pb2.ScanKvStateResponse, None]:
+        """The messages of the whole, once; closing the generator ends the scan at every owner."""
+        try:
+            while True:
+                try:
+                    if self._version is None:
+                        await self._pin_first()
+                    message = await self._next()
+                    if not self._handed_out and (message is None or not message.last):
+                        await self._pin_others()
+                except QueryableStateError as refusal:
+                    await self._recover(refusal)
+                    continue
+                if message is not None:
+                    self._handed_out = True
+                    yield message
+                    if message.last:
+                        return
+                    self._attempts, self._refusal = 0, None
+                    self._until_s = self._loop.time() + self._patience_s
+        finally:
+            await self._close({turn.part for turn in self._turns})
+            await self._owners.aclose()
+
+    def _start_over(self) -> None:
+        query = self._query
+        self._version = query.at_version
+        self._after = query.after
+        self._left = query.limit
+        self._complete = True
+        self._group = query.first_open_group
+        """The first key group that is not answered to its end."""
+        self._turns = deque(self._turns_of(KeyGroupRun(self._group, query.last_key_group)))
+
+    def _turns_of(self, run: KeyGroupRun) -> Iterator[_Turn]:
+        by_key_group = self._located.by_key_group
+        first = run.first
+        for group in range(run.first, run.last + 1):
+            if group == run.last or by_key_group[group + 1] != by_key_group[group]:
+                yield _Turn(KeyGroupRun(first, group), by_key_group[group])
+                first = group + 1
+
+    async def _pin_first(self) -> None:
+        """Has the first owner say what the version is."""
+        first = await self._part_of(self._turns[0]).pinned(self._until_s)
+        if self._query.consistency != query_pb2.UNCOMMITTED:
+            self._version = first
+
+    async def _pin_others(self) -> None:
+        """Has all owners pin the version."""
+        parts = [self._part_of(turn) for turn in self._turns]
+        for part in parts:
+            await part.pinned(self._until_s)
+
+    def _part_of(self, turn: _Turn) -> ScanPart:
+        """Its part; where it has none, its owner is asked for this run and the others it has."""
+        if turn.part is None:
+            query, located = self._query, self._located
+            same = [each for each in self._turns if each.part is None and each.owner == turn.owner]
+            runs = tuple(each.run for each in same)
+            behind = self._after and runs[0].first == _key_group(self._after)
+            left_ms = int((self._until_s - self._loop.time()) * 1000)
+            part = replace(
+                query,
+                first_key_group=runs[0].first,
+                last_key_group=runs[-1].last,
+                only=runs if len(runs) > 1 else (),
+                after=self._after if behind else b"",
+                at_version=self._version,
+                limit=self._left,
+                placement_version=located.placement_version,
+                page_timeout_ms=max(1, left_ms),
+            )
+            messages = self._owners.scan(turn.owner, located, part)
+            turn.part = ScanPart(turn.owner, part, messages)
+            for each in same:
+                each.part = turn.part
+        return turn.part
+
+    async def _next(self) -> query_pb2.ScanKvStateResponse | None:
+        """The next message as one of the whole; None: it says nothing of its own."""
+        query, turn = self._query, self._turns[0]
+        piece = await self._part_of(turn).take(turn.run.last, self._until_s)
+        message, ends, cut_off, complete = piece
+        if query.limit:
+            cut_off |= len(message.keys) > self._left
+            del message.keys[self._left :]
+            self._left -= len(message.keys)
+        if message.keys:
+            self._after = message.keys[-1].key
+            self._group = _key_group(self._after)
+        self._complete &= complete
+        if ends and not cut_off:
+            self._group = turn.run.last + 1
+            self._turns.popleft()
+            if all(each.part is not turn.part for each in self._turns):
+                await self._close({turn.part})
+        # What follows may be nothing; who asks for it is told.
+        cut_off |= bool(query.limit and not self._left and self._turns)
+        message.last = cut_off or not self._turns
+        message.complete = message.last and self._complete and not cut_off
+        more = self._turns and (message.keys or cut_off)
+        message.page_token = self._after if more else b""
+        return message if message.keys or message.last else None
+
+    async def _recover(self, refusal: QueryableStateError) -> None:
+        """Asks again, of whom it may concern now; raises what that does not help."""
+        gone = refusal.reason == Reason.VERSION_GONE
+        if gone and self._handed_out:
+            raise VersionGoneError(
+                f"batch {self._version} of {self._located.describe()} was gone from an owner "
+                "before its keys were read: scan again from the start, at once or in smaller "
+                f"parts ({refusal.message})"
+            ) from refusal
+        if isinstance(refusal, QueryTimeoutError) and self._refusal is not None:
+            # The time of the last attempt was short: why there was one says more.
+            raise self._refusal
+        self._refusal = refusal
+        overloaded = self._handed_out and refusal.reason == Reason.OVERLOADED
+        begins_anew = gone and self._query.at_version is None
+        if not (begins_anew or overloaded or is_retried(refusal.to_proto())):
+            raise refusal
+        failed = self._turns[0].part
+        parts = {turn.part for turn in self._turns}
+        await self._close({failed} if self._handed_out else parts)
+        delay = delay_s(refusal.to_proto(), self._attempts)
+        self._attempts += 1
+        if self._loop.time() + delay >= self._until_s:
+            raise refusal
+        await asyncio.sleep(delay)
+        if not (gone or overloaded):
+            await self._locate_anew()
+        if not self._handed_out:
+            self._start_over()
+            return
+        # The others have their version pinned, wherever the failed one's key groups are now.
+        turns, self._turns = self._turns, deque()
+        for turn in turns:
+            if turn.part is failed:
+                first = max(turn.run.first, self._group)
+                self._turns.extend(self._turns_of(KeyGroupRun(first, turn.run.last)))
+            else:
+                self._turns.append(turn)
+        for turn in self._turns:
+            self._part_of(turn)
+
+    async def _locate_anew(self) -> None:
+        try:
+            self._located = await self._owners.located_anew(self._located)
+        except QueryableStateError as problem:
+            # Without the coordinator the owners known are asked again, while there is time.
+            if not isinstance(problem, (RetryLaterError, QueryTimeoutError)):
+                raise
+
+    async def _close(self, parts: set[ScanPart | None]) -> None:
+        for part in parts:
+            if part is not None:
+                await part.aclose()
+
+
+def _key_group(wire_key: bytes) -> int:
+    return wire_key[0] << 8 | wire_key[1]

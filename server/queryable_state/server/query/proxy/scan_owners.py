@@ -1,0 +1,68 @@
+"""The owners that one scan asks."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+from queryable_state.server.query.retries import no_owner
+from queryable_state.wire.errors import QueryableStateError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from queryable_state.server.query.proxy.location_table import LocationTable
+    from queryable_state.server.query.proxy.owner_calls import OwnerCalls
+    from queryable_state.server.query.router import Engine
+    from queryable_state.server.query.scan_query import ScanQuery
+    from queryable_state.v1 import query_pb2
+    from queryable_state.wire.located_state import LocatedState, Owner
+
+
+class ScanOwners:
+    """Brings a scan's parts to their owners, the own process among them where it is one.
+
+    Connections are kept until `aclose`: an owner is asked for every run of its key groups.
+    """
+
+    def __init__(
+        self,
+        locations: LocationTable,
+        calls: OwnerCalls,
+        *,
+        server_id: str,
+        engine: Engine | None,
+    ) -> None:
+        self._locations = locations
+        self._calls = calls
+        self._server_id = server_id
+        self._engine = engine
+        self._kept: set[Owner] = set()
+
+    async def scan(
+        self, owner: Owner, located: LocatedState, query: ScanQuery
+    ) -> AsyncGenerator[query_pb2.ScanKvStateResponse, None]:
+        """An owner's part; `page_token` of its messages is the bare wire key."""
+        if self._engine is not None and owner.server_id == self._server_id:
+            part = self._engine.scan(query)
+        elif not owner.address:
+            raise QueryableStateError.from_proto(no_owner(located))
+        else:
+            if owner not in self._kept:
+                self._kept.add(owner)
+                self._calls.keep(owner)
+            part = self._calls.scan(owner, located, query)
+        async with aclosing(part) as messages:
+            async for message in messages:
+                yield message
+
+    async def located_anew(self, located: LocatedState) -> LocatedState:
+        """The state with a newer placement, if there is one."""
+        return await self._locations.locate_id(
+            located.state_id, newer_than=located.placement_version
+        )
+
+    async def aclose(self) -> None:
+        """Lets the connections go; idempotent."""
+        while self._kept:
+            await self._calls.let_go(self._kept.pop())

@@ -1,0 +1,122 @@
+"""How much a state holds, put together from its owners."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from queryable_state.server.query.retries import delay_s, is_retried, no_owner
+from queryable_state.v1 import query_pb2
+from queryable_state.wire.errors import PlacementError, QueryableStateError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from queryable_state.server.query.proxy.location_table import LocationTable
+    from queryable_state.server.query.proxy.owner_calls import OwnerCalls
+    from queryable_state.server.query.router import Engine
+    from queryable_state.v1 import errors_pb2
+    from queryable_state.wire.located_state import LocatedState, Owner
+
+
+# The caller is to get what there is before it gives up.
+_PART_OF_TIME = 0.7
+
+
+async def measured_by_owners(
+    located: LocatedState,
+    locations: LocationTable,
+    calls: OwnerCalls,
+    *,
+    server_id: str,
+    engine: Engine | None,
+    timeout_s: float,
+) -> query_pb2.MeasureStateResponse:
+    """The parts of all owners; what did not answer is a part with its error.
+
+    Where key groups have moved, all are asked again by the newer placement, while there is time.
+    """
+    loop = asyncio.get_running_loop()
+    until_s = loop.time() + timeout_s * _PART_OF_TIME
+    measured = await _measured(located, calls, server_id, engine, timeout_s * _PART_OF_TIME)
+    attempts = 0
+    # Where there is no newer placement in time, what is known is better than nothing.
+    with suppress(TimeoutError, QueryableStateError):
+        async with asyncio.timeout_at(until_s):
+            while moved := [part.error for part in measured.parts if is_retried(part.error)]:
+                await asyncio.sleep(delay_s(moved[0], attempts))
+                attempts += 1
+                located = await locations.locate_id(
+                    located.state_id, newer_than=located.placement_version
+                )
+                left_s = until_s - loop.time()
+                measured = await _measured(located, calls, server_id, engine, left_s)
+    return measured
+
+
+async def _measured(
+    located: LocatedState,
+    calls: OwnerCalls,
+    server_id: str,
+    engine: Engine | None,
+    timeout_s: float,
+) -> query_pb2.MeasureStateResponse:
+    async def ask(owner: Owner) -> Sequence[query_pb2.StatePart]:
+        try:
+            if engine is not None and owner.server_id == server_id:
+                return await engine.measure(located.state_id)
+            if not owner.address:
+                return list(_failed(located, owner, no_owner(located)))
+            return (await calls.measure(owner, located, timeout_s)).parts
+        except QueryableStateError as refusal:
+            return list(_failed(located, owner, refusal.to_proto()))
+
+    answers = await asyncio.gather(*map(ask, located.owners))
+    return summed(
+        [part for parts in answers for part in parts], located.registration.max_parallelism
+    )
+
+
+def summed(parts: Sequence[query_pb2.StatePart], key_groups: int) -> query_pb2.MeasureStateResponse:
+    """The whole of parts, each key group in one of them.
+
+    Key groups that moved while they were asked for may be in none, which makes a part of its own,
+    or in two, of which one is left out.
+    """
+    response = query_pb2.MeasureStateResponse()
+    group = 0
+    # Of parts that begin alike the one without an error first.
+    for part in sorted(parts, key=lambda part: (part.first_key_group, part.HasField("error"))):
+        if part.first_key_group < group:
+            continue
+        if part.first_key_group > group:
+            response.parts.append(_moved(group, part.first_key_group - 1))
+        response.parts.append(part)
+        group = part.last_key_group + 1
+    if group < key_groups:
+        response.parts.append(_moved(group, key_groups - 1))
+    response.records = sum(part.records for part in response.parts)
+    response.bytes = sum(part.bytes for part in response.parts)
+    response.complete = not any(part.HasField("error") for part in response.parts)
+    return response
+
+
+def _failed(
+    located: LocatedState, owner: Owner, error: errors_pb2.Error
+) -> Iterable[query_pb2.StatePart]:
+    """A part for each run of key groups of an owner that did not answer."""
+    groups = [group for group, of in enumerate(located.by_key_group) if of == owner]
+    first = groups[0]
+    for group, following in zip(groups, [*groups[1:], -1], strict=True):
+        if following != group + 1:
+            yield query_pb2.StatePart(first_key_group=first, last_key_group=group, error=error)
+            first = following
+
+
+def _moved(first: int, last: int) -> query_pb2.StatePart:
+    error = PlacementError(
+        f"key groups {first} to {last} moved while they were asked for: measure again",
+        retry_after_ms=100,
+    )
+    return query_pb2.StatePart(first_key_group=first, last_key_group=last, error=error.to_proto())

@@ -1,0 +1,194 @@
+"""A scan for people: keys and page tokens in, keys and page tokens out."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from queryable_state.server.query.checks import check_consistency, check_longest
+from queryable_state.server.query.reads.page_token import PageToken, scan_hash_of
+from queryable_state.server.query.request_limits import check_json
+from queryable_state.server.query.scan_query import KeyGroupRun, ScanQuery
+from queryable_state.server.storage.base import prefix_end
+from queryable_state.v1 import query_pb2
+from queryable_state.wire.errors import (
+    InvalidRequestError,
+    LimitExceededError,
+    VersionGoneError,
+)
+from queryable_state.wire.keys.store_keys import VOID_NAMESPACE
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from queryable_state.server.query.router import Router
+    from queryable_state.server.settings import Limits
+    from queryable_state.wire.located_state import LocatedState
+
+
+_TOKEN_BYTES = 64
+
+
+@dataclass(frozen=True)
+class ScanRead:
+    """A `ScanKvState` call: the query of its keys, and its messages."""
+
+    located: LocatedState
+    query: ScanQuery
+    json: bool
+    """Answer in JSON."""
+    allow_newer: bool
+    """Go on as of the newest batch where that of the page token is gone."""
+    scan_hash: int
+    """Of the query without its page."""
+
+    @classmethod
+    def of(
+        cls,
+        request: query_pb2.ScanKvStateRequest,
+        located: LocatedState,
+        limits: Limits,
+        page_timeout_ms: int,
+    ) -> ScanRead:
+        """Raises `InvalidRequestError` for what is no range of the state's keys."""
+        for bound in ("start_json", "end_json", "prefix_json"):
+            check_json(bound, getattr(request, bound), limits)
+        groups = located.registration.max_parallelism
+        if len(request.runs) > groups // 2 + 1:
+            raise LimitExceededError(
+                f"{len(request.runs):,} runs of key groups of {located.describe()}, which has "
+                f"{groups:,} key groups, and so at most {groups // 2 + 1:,} runs"
+            )
+        start, end = _range(request, located)
+        check_longest("encoded key", (start, end or b""), limits)
+        check_longest("encoded namespace", (request.namespace,), limits)
+        # It has a key, and a few bytes around it.
+        check_longest("encoded key", (request.page_token[:-_TOKEN_BYTES],), limits)
+        first = request.first_key_group
+        last = request.last_key_group if request.HasField("last_key_group") else groups - 1
+        if not first <= last < groups:
+            raise InvalidRequestError(
+                f"key groups {first} to {last} of {located.describe()}, which has {groups}, from 0"
+            )
+        check_consistency(request.consistency)
+        runs = tuple(KeyGroupRun(run.first, run.last) for run in request.runs)
+        if runs and not request.placement_version:
+            raise InvalidRequestError(
+                "runs are for a proxy to ask owners: give first_key_group and last_key_group"
+            )
+        if not all(first <= run.first <= run.last <= last for run in runs) or any(
+            before.last >= run.first for before, run in pairwise(runs)
+        ):
+            raise InvalidRequestError(
+                f"the runs of key groups from {first} to {last} are to be ascending in these"
+            )
+        query = ScanQuery(
+            state_id=located.state_id,
+            first_key_group=first,
+            last_key_group=last,
+            start=start,
+            end=end,
+            namespace=request.namespace or VOID_NAMESPACE,
+            consistency=request.consistency,
+            allow_incomplete=request.allow_incomplete,
+            min_version=request.min_version,
+            max_staleness_ms=request.max_staleness_ms,
+            at_version=request.at_version if request.HasField("at_version") else None,
+            limit=request.limit,
+            keys_only=request.keys_only,
+            placement_version=request.placement_version,
+            only=runs,
+            page_timeout_ms=page_timeout_ms,
+        )
+        scan_hash = scan_hash_of(query)
+        if request.page_token:
+            query = _continued(query, PageToken.unseal(request.page_token), scan_hash, located)
+        return cls(located, query, request.json, request.allow_newer, scan_hash)
+
+    async def messages(self, router: Router) -> AsyncGenerator[query_pb2.ScanKvStateResponse, None]:
+        """What the router answers as the caller wants it; closing it ends the scan."""
+        query, handed_out = self.query, False
+        while True:
+            try:
+                async with aclosing(router.scan(query, self.located)) as messages:
+                    async for message in messages:
+                        handed_out = True
+                        message.newer = query is not self.query
+                        yield await self._message(message)
+                return
+            except VersionGoneError:
+                if handed_out or not self.allow_newer or query.at_version is None:
+                    raise
+            query = replace(query, at_version=None)
+
+    async def _message(
+        self, message: query_pb2.ScanKvStateResponse
+    ) -> query_pb2.ScanKvStateResponse:
+        if message.page_token:
+            message.page_token = PageToken(
+                self.query.state_id, message.info.version, self.scan_hash, message.page_token
+            ).seal()
+        if self.json and message.keys:
+            # Hundreds of keys: others are answered meanwhile.
+            await asyncio.to_thread(self._write_json, message)
+        return message
+
+    def _write_json(self, message: query_pb2.ScanKvStateResponse) -> None:
+        texts = self.located.json
+        for scanned in message.keys:
+            scanned.key_json = texts.key_text(scanned.key)
+            if not self.query.keys_only and not scanned.HasField("error"):
+                scanned.value_json = texts.records_text(scanned.records)
+            scanned.ClearField("key")
+            scanned.ClearField("records")
+
+
+def _range(
+    request: query_pb2.ScanKvStateRequest, located: LocatedState
+) -> tuple[bytes, bytes | None]:
+    """The encoded keys from which and before which is read."""
+    start, end, prefix = (request.WhichOneof(name) for name in ("start", "end", "prefix"))
+    if prefix is not None:
+        if start is not None or end is not None:
+            raise InvalidRequestError("give a prefix, or a start and an end, not both")
+        begins = (
+            located.json.prefix(request.prefix_json)
+            if prefix == "prefix_json"
+            else request.prefix_key
+        )
+        return begins, prefix_end(begins)
+    first, before = request.start_key, None
+    if start == "start_json":
+        first = located.json.encoded_key(request.start_json)
+    if end is not None:
+        before = (
+            located.json.encoded_key(request.end_json) if end == "end_json" else request.end_key
+        )
+    return first, before
+
+
+def _continued(
+    query: ScanQuery, token: PageToken, scan_hash: int, located: LocatedState
+) -> ScanQuery:
+    """The query behind the key of a page token, as of its batch."""
+    if token.state_id != query.state_id or token.scan_hash != scan_hash:
+        raise InvalidRequestError(
+            f"the page token is of another scan than this one of {located.describe()}: hand it "
+            "back with the same state, range, namespace and consistency"
+        )
+    if query.consistency == query_pb2.UNCOMMITTED or query.placement_version:
+        # What is sealed may be replaced: each page is of what there is when it is asked for.
+        # And a proxy says apart which batch it asks for, if any.
+        return replace(query, after=token.key)
+    if query.at_version is not None and query.at_version != token.version:
+        raise InvalidRequestError(
+            f"the page token is of batch {token.version}, and batch {query.at_version} is asked "
+            "for: leave one of them out"
+        )
+    # The first page satisfied the rest that was asked of its age.
+    return replace(
+        query, after=token.key, at_version=token.version, min_version=0, max_staleness_ms=0
+    )

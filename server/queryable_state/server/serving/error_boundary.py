@@ -1,0 +1,59 @@
+"""The edge of every service: what is raised there becomes the refusal that the asker is told."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import grpc.aio
+
+from queryable_state.server.process.rate_limited_log import RateLimitedLog
+from queryable_state.wire.errors import InternalError, QueryableStateError
+from queryable_state.wire.status import status_of, trailing_metadata
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+_defects = RateLimitedLog(logging.getLogger(__name__))
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class EndingWithStatus:
+    """Ends a call with the status of the refusal that its block raises.
+
+    A defect is told as one: `what` failed. A class, because `asynccontextmanager`
+    makes a generator for every call.
+    """
+
+    __slots__ = ("_context", "_what")
+
+    def __init__(self, context: Context, what: str) -> None:
+        self._context = context
+        self._what = what
+
+    async def __aenter__(self) -> None:
+        """Nothing is to be done before."""
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if not isinstance(error, Exception) or isinstance(error, grpc.aio.BaseError):
+            return
+        await end_with_status(self._context, told(error, self._what))
+
+
+def told(error: Exception, what: str) -> QueryableStateError:
+    """The refusal to tell of an error; a defect is logged, and told as one: `what` failed."""
+    if isinstance(error, QueryableStateError):
+        return error
+    _defects.write(logging.ERROR, type(error).__name__, "%s failed", what, problem=error)
+    return InternalError(f"{what} failed: {type(error).__name__}; the server's log has the trace")
+
+
+async def end_with_status(context: Context, error: QueryableStateError) -> None:
+    """Ends a call with a refusal; raises what ends its handler."""
+    await context.abort(status_of(error), error.message, trailing_metadata(error))

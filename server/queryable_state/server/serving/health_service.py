@@ -1,0 +1,63 @@
+"""The gRPC health of one server: one status for the whole of it and for each of its services."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Literal
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from queryable_state.server.serving.error_boundary import Context
+
+SERVICE_NAME = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
+
+_Status = health_pb2.HealthCheckResponse
+
+
+class HealthService(health_pb2_grpc.HealthServicer):
+    """Answers `Check` and `Watch`; NOT_SERVING until `set`.
+
+    The one of grpcio-health-checking writes to its watchers under a lock that `set` needs: a
+    watcher that takes nothing would keep a server from saying that it ends.
+    """
+
+    def __init__(self, services: Iterable[str]) -> None:
+        self._services = frozenset(("", *services))
+        self._serving = False
+        self._changed = asyncio.Event()
+
+    def set(self, serving: bool) -> None:
+        """Sets the status, and tells every watcher."""
+        self._serving = serving
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    async def Check(
+        self, request: health_pb2.HealthCheckRequest, context: Context
+    ) -> health_pb2.HealthCheckResponse:
+        """The status now; NOT_FOUND for a service that is not one of this server."""
+        if request.service not in self._services:
+            await context.abort(
+                grpc.StatusCode.NOT_FOUND, f"this server has no service {request.service!r}"
+            )
+        return health_pb2.HealthCheckResponse(status=self._status())
+
+    async def Watch(self, request: health_pb2.HealthCheckRequest, context: Context) -> None:
+        """The status now and whenever it has changed; what comes too fast is left out."""
+        told = None
+        while True:
+            changed = self._changed
+            known = request.service in self._services
+            status = self._status() if known else _Status.SERVICE_UNKNOWN
+            if status != told:
+                await context.write(health_pb2.HealthCheckResponse(status=status))
+                told = status
+            else:
+                await changed.wait()
+
+    def _status(self) -> Literal[1, 2]:
+        return _Status.SERVING if self._serving else _Status.NOT_SERVING

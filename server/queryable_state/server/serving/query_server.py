@@ -1,0 +1,163 @@
+"""One public server: the query service with reflection and health, and its frame port."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+from grpc_health.v1 import health_pb2_grpc
+from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
+
+from queryable_state.server.grpc_core import GrpcServer
+from queryable_state.server.query.frames.frame_server import FrameServer
+from queryable_state.server.query.frames.open_streams import OpenStreams
+from queryable_state.server.query.service import QueryableStateService
+from queryable_state.server.serving.byte_budget import ClientBudgets
+from queryable_state.server.serving.health_service import SERVICE_NAME, HealthService
+from queryable_state.server.serving.ports import EXCLUSIVE_PORT_OPTION, PortSpec, bind
+from queryable_state.wire.addresses import join_address
+
+if TYPE_CHECKING:
+    from queryable_state.server.query.router import Router, ServiceInfo
+    from queryable_state.server.serving.graceful_shutdown import Ending
+    from queryable_state.server.settings import Limits
+
+_SERVICE = "queryable_state.v1.QueryableState"
+
+# Calls of one connection at a time; its client keeps the others until one of these has ended.
+_CALLS_OF_ONE = 1024
+
+# Calls that last until the client or the server ends: a server that stops waits for none.
+_ENDLESS = (
+    f"/{SERVICE_NAME}/Watch",
+    f"/{reflection.SERVICE_NAME}/ServerReflectionInfo",
+)
+
+# What ends scans gets so long to reach their takers.
+_LAST_WORDS_S = 0.2
+
+_log = logging.getLogger(__name__)
+
+
+def server_options(message_bytes: int) -> list[tuple[str, int]]:
+    """Channel options of every server of ours; `message_bytes`: of one message it takes."""
+    return [
+        # Who is gone without a word holds no scan's version for long.
+        ("grpc.keepalive_time_ms", 20_000),
+        ("grpc.keepalive_timeout_ms", 10_000),
+        EXCLUSIVE_PORT_OPTION,
+        ("grpc.max_receive_message_length", message_bytes),
+        # Until its HTTP/2 settings have come, a connection is nobody's.
+        ("grpc.server_handshake_timeout_ms", 10_000),
+        ("grpc.max_send_message_length", -1),
+        # With the defaults a server fails some of about a thousand calls that wait.
+        ("grpc.server.max_pending_requests", 1_000_000),
+        ("grpc.server.max_pending_requests_hard_limit", 1_000_000),
+    ]
+
+
+def public_options(limits: Limits) -> list[tuple[str, int]]:
+    """Channel options of a port that anybody may call."""
+    return [
+        *server_options(limits.frame_bytes),
+        ("grpc.max_allowed_incoming_connections", limits.connections),
+        ("grpc.max_concurrent_streams", _CALLS_OF_ONE),
+    ]
+
+
+class QueryServer:
+    """Serves `QueryableState` from one router on a port of its own, its streams on another, too.
+
+    `bind`, `start`, `set_serving` as often as that changes, then `aclose`, which answers what was
+    read before it ends, as far as the time to drain allows. The router stays the caller's to close,
+    after that.
+    """
+
+    def __init__(
+        self, router: Router, info: ServiceInfo, budgets: ClientBudgets | None = None
+    ) -> None:
+        """`budgets`: of the process, where it has several of these."""
+        budgets = budgets or ClientBudgets(info.limits.held_bytes)
+        self._server = GrpcServer(
+            public_options(info.limits),
+            budgets=budgets,
+            read_timeout_s=info.limits.read_timeout_s,
+            endless=_ENDLESS,
+        )
+        self._streams = OpenStreams(info)
+        self._frames = FrameServer(router, info, self._streams, budgets)
+        self._service = QueryableStateService(router, info, self._streams, budgets.turns)
+        self._service.add_to(self._server)
+        self._serving = self._left = False
+        self._what = self._address = ""
+        self._health = HealthService((_SERVICE, SERVICE_NAME, reflection.SERVICE_NAME))
+        # Generated code takes any server that has the two methods it calls.
+        server: Any = self._server
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        reflected = reflection.aio.ReflectionServicer(
+            (_SERVICE, SERVICE_NAME, reflection.SERVICE_NAME)
+        )
+        add_reflection: Any = reflection_pb2_grpc.add_ServerReflectionServicer_to_server
+        add_reflection(reflected, server)
+
+    def bind(
+        self,
+        spec: PortSpec,
+        host: str,
+        *,
+        frames: PortSpec | None,
+        advertised_host: str,
+        what: str,
+    ) -> str:
+        """Takes the ports; returns the HOST:PORT others reach it by.
+
+        Without `frames` streams stay on gRPC.
+        """
+        port = bind(self._server.add_insecure_port, spec, host, what=what)
+        if frames is not None:
+            self._service.frame_port = bind(
+                self._frames.add_port, frames, host, what=f"frame port of the {what}"
+            )
+        self._what, self._address = what, join_address(advertised_host or host, port)
+        return self._address
+
+    async def start(self) -> None:
+        """Answers from here on; health is NOT_SERVING until `set_serving`."""
+        await self._frames.start()
+        await self._server.start()
+
+    def set_serving(self, serving: bool) -> None:
+        """Sets what health says; once the server leaves it stays NOT_SERVING."""
+        if serving == self._serving or self._left:
+            return
+        self._serving = serving
+        self._health.set(serving)
+        if serving:
+            _log.info("%s at %s is SERVING", self._what, self._address)
+        else:
+            _log.warning("%s at %s is NOT_SERVING", self._what, self._address)
+
+    def leave(self) -> None:
+        """Is NOT_SERVING for good, and tells streams to go elsewhere; answers as before."""
+        self.end_health()
+        self._streams.send_away()
+
+    async def aclose(self, ending: Ending, drain_timeout_s: float = 0) -> None:
+        """Gives up its ports, answers what it has read for at most so long, ends. Idempotent."""
+        self.end_health()
+        self._frames.close_port()
+        self._server.shut_down()
+        # Who waits for minutes, or reads nothing, must not keep the process from ending.
+        async with ending.limited(drain_timeout_s):
+            await asyncio.gather(self._streams.drain(), self._server.idle())
+        self._streams.end_scans()
+        async with ending.limited(_LAST_WORDS_S):
+            await self._server.idle()
+        await self._frames.aclose()
+        await self._server.stop(0)
+
+    def end_health(self) -> None:
+        """Is NOT_SERVING for good."""
+        self._left = True
+        self._health.set(False)

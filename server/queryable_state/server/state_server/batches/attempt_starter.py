@@ -1,0 +1,277 @@
+"""Begins attempts: opens stores at first contact, learns commits and clocks."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple
+
+from queryable_state.internal.v1 import backend_pb2, changes_pb2, coordinator_pb2
+from queryable_state.server.state_server.base.shared_calls import SharedCalls
+from queryable_state.server.state_server.batches.store_opener import Opening, SubtaskOpener
+from queryable_state.server.state_server.stores.job_stores import OperatorStates
+from queryable_state.server.state_server.stores.owned_subtask import OwnedSubtask, SubtaskId
+from queryable_state.wire.errors import InvalidRequestError, PlacementError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from queryable_state.internal.v1.checkpoint_pb2 import JobStorage
+    from queryable_state.server.coordinator_client import CoordinatorLink
+    from queryable_state.server.state_server.base.bulk_thread import BulkThread
+    from queryable_state.server.state_server.base.job_files import FileSystems, JobFiles
+    from queryable_state.server.state_server.base.lease import Lease
+    from queryable_state.server.state_server.restore.restorer import Restorer
+    from queryable_state.server.state_server.stores.compactor import Folder
+    from queryable_state.server.state_server.stores.job_stores import JobStores
+    from queryable_state.server.state_server.stores.store_factory import StoreFactory
+    from queryable_state.server.state_server.stores.store_table import StoreTable
+    from queryable_state.v1 import registration_pb2
+
+
+class BatchOpener:
+    """Answers `Begin` and `OpenSubtasks`. It reads, and learns what the coordinator knows; it
+    destroys nothing.
+
+    The coordinator is asked once a (query, run, batch), once a subtask, and once an operator's
+    states, whoever and however many ask here.
+    """
+
+    def __init__(
+        self,
+        link: CoordinatorLink,
+        table: StoreTable,
+        lease: Lease,
+        bulk: BulkThread,
+        stores: StoreFactory,
+        restorer: Restorer,
+        file_systems: FileSystems,
+        folder: Folder,
+        *,
+        server_id: str,
+    ) -> None:
+        self._link = link
+        self._table = table
+        self._lease = lease
+        self._bulk = bulk
+        self._file_systems = file_systems
+        self._folder = folder
+        self._server_id = server_id
+        self._batches: dict[bytes, _Batch] = {}
+        self._newest: dict[bytes, int] = {}
+        self._opener = SubtaskOpener(
+            link,
+            table,
+            lease,
+            bulk,
+            stores,
+            restorer,
+            server_id=server_id,
+            newest_batch=self._newest_batch,
+        )
+        self._batch_calls: SharedCalls[tuple[bytes, bytes, int], _Batch] = SharedCalls()
+        self._register_calls: SharedCalls[
+            tuple[bytes, str, tuple[bytes, ...]], Sequence[registration_pb2.StateRegistration]
+        ] = SharedCalls()
+
+    async def begin(self, request: backend_pb2.BeginRequest) -> backend_pb2.BeginResponse:
+        """Begins one attempt at a batch; every refusal leaves all as it was."""
+        self._lease.check()
+        subtask_id = SubtaskId.of(request.subtask)
+        if request.batch_id < 0 or len(request.run_id) != 16:
+            raise InvalidRequestError(
+                f"{subtask_id}: begin of batch {request.batch_id} with a run id of "
+                f"{len(request.run_id)} bytes: want a batch from 0 and 16 bytes"
+            )
+        batch = await self._batch(request)
+        clocks = batch.clocks
+        job = self._table.job(subtask_id.query_id)
+        if job is not None:
+            self._check(job, request.batch_id, clocks)
+        subtask = self._table.subtask(subtask_id)
+        if subtask is None:
+            subtask = await self._opener.opened(
+                subtask_id, Opening(request.batch_id, clocks.committed, clocks.storage, batch.files)
+            )
+        states = await self._registered(subtask, request)
+        # No await below: what is checked here still holds when the attempt counts as begun.
+        job = self._table.job(subtask_id.query_id)
+        if job is None or self._table.subtask(subtask_id) is not subtask:
+            raise self._left(subtask_id)
+        self._lease.check()
+        self._check(job, request.batch_id, clocks)
+        job.settings, job.files = clocks.storage, batch.files
+        subtask.discard_other_offsets(request.batch_id, clocks.offsets_digest)
+        subtask.begin_attempt(
+            request.batch_id,
+            (clocks.run_epoch, request.task_attempt),
+            clocks.offsets_digest,
+            request.execution,
+        )
+        return backend_pb2.BeginResponse(
+            token=changes_pb2.Token(run_epoch=clocks.run_epoch, task_attempt=request.task_attempt),
+            batch_timestamp_ms=clocks.batch_timestamp_ms,
+            watermark_ms=_watermark(clocks.watermarks_ms, request.operator_depth),
+            states=states,
+            complete_since_batch=subtask.complete_since_batch,
+            sealed_before=subtask.store.staged_version == request.batch_id,
+        )
+
+    async def open_subtasks(self, request: backend_pb2.OpenSubtasksRequest) -> None:
+        """Opens subtasks before a batch begins, as of the one before; all of them, or raises.
+
+        What is open already stays as it is. What still goes on when the caller is gone is joined
+        by whoever asks for the same next.
+        """
+        self._lease.check()
+        query_id, batch_id = request.query_id, request.batch_id
+        wanted = [SubtaskId.of(subtask) for subtask in request.subtasks]
+        if batch_id < 1 or any(subtask.query_id != query_id for subtask in wanted):
+            raise InvalidRequestError(
+                f"subtasks of job {query_id.hex()} are to be opened before batch {batch_id}: want "
+                "a batch from 1, and subtasks of this job alone"
+            )
+        files = await self._files(query_id, request.storage)
+        self._newest[query_id] = max(batch_id, self._newest_batch(query_id))
+        committed = coordinator_pb2.QueryVersion(
+            query_id=query_id,
+            version=batch_id - 1,
+            commit_time_ms=request.commit_time_ms,
+            watermark_ms=request.watermark_ms,
+        )
+        opening = Opening(batch_id, committed, request.storage, files)
+        outcomes = await asyncio.gather(
+            *(
+                self._opener.opened(subtask, opening)
+                for subtask in wanted
+                if self._table.subtask(subtask) is None
+            ),
+            return_exceptions=True,
+        )
+        job = self._table.job(query_id)
+        if job is not None and job.files is None:
+            job.settings, job.files = request.storage, files
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+
+    def is_opening(self, query_id: bytes) -> bool:
+        """Whether a subtask of a job is being opened."""
+        return self._opener.is_opening(query_id)
+
+    def forget_job(self, query_id: bytes) -> None:
+        """Forgets the clocks of a job's newest batch."""
+        self._batches.pop(query_id, None)
+        self._newest.pop(query_id, None)
+
+    def forget_all(self) -> None:
+        """Forgets every clock: the coordinator that told them is gone."""
+        self._batches.clear()
+        self._newest.clear()
+        self._opener.forget_all()
+
+    async def aclose(self) -> None:
+        """Cancels what is under way."""
+        for calls in (self._batch_calls, self._opener, self._register_calls):
+            await calls.aclose()
+
+    def _newest_batch(self, query_id: bytes) -> int:
+        """The newest batch stores of a query are opened for; -1: it is forgotten."""
+        return self._newest.get(query_id, -1)
+
+    def _check(
+        self, job: JobStores, batch_id: int, clocks: coordinator_pb2.BeginBatchResponse
+    ) -> None:
+        job.check_epoch(clocks.run_epoch)
+        committed = clocks.committed
+        if job.commit(committed.version, committed.commit_time_ms, committed.watermark_ms):
+            self._folder.wake()
+        job.check_uncommitted(batch_id)
+
+    async def _batch(self, request: backend_pb2.BeginRequest) -> _Batch:
+        query_id = request.subtask.query_id
+        key = (request.run_id, request.batch_id)
+        known = self._batches.get(query_id)
+        if known is not None and known.key == key:
+            return known
+        batch = await self._batch_calls.ask(
+            (query_id, *key), lambda: self._asked(query_id, key, request.config_id)
+        )
+        self._batches[query_id] = batch
+        self._newest[query_id] = request.batch_id
+        return batch
+
+    async def _asked(self, query_id: bytes, key: tuple[bytes, int], config_id: str) -> _Batch:
+        clocks = await self._link.begin_batch(
+            coordinator_pb2.BeginBatchRequest(
+                query_id=query_id,
+                run_id=key[0],
+                batch_id=key[1],
+                server_id=self._server_id,
+                config_id=config_id,
+            )
+        )
+        return _Batch(key, clocks, await self._files(query_id, clocks.storage))
+
+    async def _files(self, query_id: bytes, storage: JobStorage) -> JobFiles | None:
+        job = self._table.job(query_id)
+        files = None if job is None else job.files
+        if files is None or files.settings != storage:
+            files = await self._file_systems.of_job(storage)
+        return files
+
+    async def _registered(
+        self, subtask: OwnedSubtask, request: backend_pb2.BeginRequest
+    ) -> Sequence[registration_pb2.StateRegistration]:
+        """The operator's states as registered, with room for each in the subtask's store."""
+        job = self._table.job(subtask.id.query_id)
+        if job is None:
+            raise self._left(subtask.id)
+        uid = subtask.id.operator_uid
+        declared = tuple(state.SerializeToString(deterministic=True) for state in request.states)
+        known = job.registrations.get(uid)
+        if known is not None and known.declared == declared:
+            states = known.states
+        else:
+            states = await self._register_calls.ask(
+                (subtask.id.query_id, uid, declared), lambda: self._register(request)
+            )
+            job.registrations[uid] = OperatorStates(declared, states)
+        for state in states:
+            if subtask.states.get(state.state_id) != state:
+                await self._bulk.run(subtask.store.add_state, state.state_id)
+                if self._table.subtask(subtask.id) is subtask:
+                    self._table.add_state(subtask, state)
+        return states
+
+    def _left(self, subtask_id: SubtaskId) -> PlacementError:
+        return PlacementError(
+            f"{subtask_id} left server {self._server_id} while it was begun: locate it anew",
+            placement_version=self._lease.placement_version,
+        )
+
+    async def _register(
+        self, request: backend_pb2.BeginRequest
+    ) -> Sequence[registration_pb2.StateRegistration]:
+        response = await self._link.register_states(
+            coordinator_pb2.RegisterStatesRequest(
+                subtask=request.subtask,
+                operator_name=request.operator_name,
+                operator_depth=request.operator_depth,
+                states=request.states,
+            )
+        )
+        return tuple(response.states)
+
+
+class _Batch(NamedTuple):
+    """What the coordinator knows of a batch, and where the job's files are."""
+
+    key: tuple[bytes, int]
+    """Run and batch id."""
+    clocks: coordinator_pb2.BeginBatchResponse
+    files: JobFiles | None
+
+
+def _watermark(watermarks_ms: Sequence[int], depth: int) -> int:
+    """The clock of an operator: that of the batch as many batches ago as it is deep."""
+    return watermarks_ms[min(depth, len(watermarks_ms) - 1)] if watermarks_ms else 0

@@ -1,0 +1,90 @@
+"""What a change block may hold."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from queryable_state.wire.errors import (
+    CorruptDataError,
+    InvalidRequestError,
+    LimitExceededError,
+)
+from queryable_state.wire.keys.key_codec import KeyCodec
+from queryable_state.wire.keys.store_keys import split_record_key
+from queryable_state.wire.schema.types import TypeInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from queryable_state.internal.v1 import changes_pb2
+    from queryable_state.server.settings import Limits
+    from queryable_state.server.state_server.stores.owned_subtask import OwnedSubtask
+    from queryable_state.v1 import registration_pb2
+
+# A store key is a key with its group, a namespace and an element; a map entry's key is one more.
+_PARTS = 2
+_NAMESPACE_BYTES = 32
+
+
+def check_block(block: changes_pb2.ChangeBlock, subtask: OwnedSubtask, limits: Limits) -> None:
+    """Raises where a block names what is not the subtask's, or is too large."""
+    registration = subtask.states.get(block.state_id)
+    if registration is None:
+        raise InvalidRequestError(
+            f"a change block names state {block.state_id}, which operator "
+            f"{subtask.id.operator_uid!r} has not declared in its begin"
+        )
+    for keys in (block.put_keys, block.deleted_keys, block.cleared_prefixes):
+        if keys:
+            _check_keys(registration, keys, subtask, limits)
+    if block.put_values:
+        sizes = list(map(len, block.put_values))
+        if min(sizes) == 0:
+            raise InvalidRequestError(
+                f"state {registration.state_name!r}: a value to put has no bytes, not even its "
+                "format byte"
+            )
+        if max(sizes) > limits.value_bytes:
+            position = sizes.index(max(sizes))
+            raise LimitExceededError(
+                f"state {registration.state_name!r}, key "
+                f"{_readable(registration, block.put_keys[position])}: the value has "
+                f"{sizes[position]} bytes, the limit is {limits.value_bytes} (value_bytes): store "
+                "less under one key, use a map or list state, or raise the limit"
+            )
+
+
+def _check_keys(
+    registration: registration_pb2.StateRegistration,
+    keys: Sequence[bytes],
+    subtask: OwnedSubtask,
+    limits: Limits,
+) -> None:
+    lowest, highest = min(keys), max(keys)
+    if (
+        int.from_bytes(lowest[:2]) < subtask.first_key_group
+        or int.from_bytes(highest[:2]) > subtask.last_key_group
+        or min(map(len, keys)) < 2
+    ):
+        raise InvalidRequestError(
+            f"state {registration.state_name!r}: keys {lowest[:16].hex()} to {highest[:16].hex()} "
+            f"are not all in key groups {subtask.first_key_group} to {subtask.last_key_group} of "
+            f"{subtask.id}"
+        )
+    longest = max(keys, key=len)
+    if len(longest) > limits.key_bytes * _PARTS + _NAMESPACE_BYTES:
+        raise LimitExceededError(
+            f"state {registration.state_name!r}, key {_readable(registration, longest)}: the "
+            f"stored key has {len(longest)} bytes, a key may have {limits.key_bytes} (key_bytes)"
+        )
+
+
+def _readable(registration: registration_pb2.StateRegistration, store_key: bytes) -> str:
+    """The key for people, cut short; its bytes where it cannot be read."""
+    try:
+        codec = KeyCodec(TypeInfo.from_proto(registration.key_type))
+        wire_key, _, _ = split_record_key(store_key, codec)
+        text = repr(codec.decode(wire_key, 2)[0])
+    except (CorruptDataError, InvalidRequestError):
+        text = store_key.hex()
+    return text if len(text) <= 100 else f"{text[:100]}..."

@@ -1,0 +1,262 @@
+"""Takes in an attempt's changes and seals them."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from queryable_state.internal.v1 import backend_pb2, changes_pb2
+from queryable_state.server.state_server.batches.block_checks import check_block
+from queryable_state.server.state_server.batches.changelog_writer import SealedBlocks
+from queryable_state.server.state_server.stores.owned_subtask import (
+    OwnedSubtask,
+    SealMark,
+    SubtaskId,
+)
+from queryable_state.server.storage.layered.overlay import OverlayBuilder
+from queryable_state.wire.changes import BlockSums, read_block, record_count
+from queryable_state.wire.errors import (
+    InvalidRequestError,
+    JobError,
+    LimitExceededError,
+    PlacementError,
+    Reason,
+    RetryLaterError,
+    SupersededError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from queryable_state.internal.v1 import checkpoint_pb2
+    from queryable_state.server.settings import Limits
+    from queryable_state.server.state_server.base.bulk_thread import BulkThread
+    from queryable_state.server.state_server.base.lease import Lease
+    from queryable_state.server.state_server.batches.changelog_writer import ChangelogWriter
+    from queryable_state.server.state_server.stores.job_stores import JobStores
+    from queryable_state.server.state_server.stores.store_table import StoreTable
+
+_log = logging.getLogger(__name__)
+
+_OVERLOADED_RETRY_MS = 200
+
+
+class Staging:
+    """Answers `Prepare`: blocks gather in memory, a seal makes them one staged version.
+
+    Nothing is visible before the seal, and what is not sealed is gone when its stream ends.
+    Parsing and building run on the bulk thread; the seal is one turn of the loop. Where the job
+    has a durable copy, the changelog is written before the seal: an attempt that is refused
+    after that leaves a file nobody was told of, which counts for less than any newer attempt's.
+    """
+
+    def __init__(
+        self,
+        table: StoreTable,
+        lease: Lease,
+        bulk: BulkThread,
+        changelogs: ChangelogWriter,
+        limits: Limits,
+        *,
+        server_id: str,
+        strict_determinism: bool,
+    ) -> None:
+        self._table = table
+        self._lease = lease
+        self._bulk = bulk
+        self._changelogs = changelogs
+        self._limits = limits
+        self._server_id = server_id
+        self._strict_determinism = strict_determinism
+        self._building_bytes = 0
+
+    @property
+    def building_bytes(self) -> int:
+        """Bytes of attempts not yet sealed."""
+        return self._building_bytes
+
+    def begun(
+        self, subtask_proto: backend_pb2.Subtask, batch_id: int, token: changes_pb2.Token
+    ) -> tuple[JobStores, OwnedSubtask]:
+        """The job and subtask of an attempt begun here that may still go on."""
+        self._lease.check()
+        subtask_id = SubtaskId.of(subtask_proto)
+        job = self._table.job(subtask_id.query_id)
+        subtask = self._table.subtask(subtask_id)
+        if job is None or subtask is None:
+            raise PlacementError(
+                f"{subtask_id} is not owned by server {self._server_id}: locate it anew and begin",
+                placement_version=self._lease.placement_version,
+            )
+        job.check_epoch(token.run_epoch)
+        job.check_uncommitted(batch_id)
+        if (token.run_epoch, token.task_attempt) not in subtask.begun.get(batch_id, ()):
+            raise PlacementError(
+                f"{subtask_id}: batch {batch_id} was not begun by attempt {token.task_attempt} of "
+                f"epoch {token.run_epoch} on server {self._server_id}: begin it there first",
+                placement_version=self._lease.placement_version,
+            )
+        return job, subtask
+
+    async def prepare(
+        self, frames: AsyncIterator[backend_pb2.PrepareRequest]
+    ) -> backend_pb2.PrepareResponse:
+        """Takes one attempt's frames: open, blocks, seal. Returns once sealed."""
+        first = await anext(aiter(frames), None)
+        if first is None or not first.HasField("open"):
+            raise InvalidRequestError("a prepare begins with an open frame")
+        opening = first.open
+        job, subtask = self.begun(opening.subtask, opening.batch_id, opening.token)
+        attempt = _Attempt(opening, [] if job.files is not None else None)
+        try:
+            async for frame in frames:
+                kind = frame.WhichOneof("frame")
+                if kind == "block":
+                    data = frame.block
+                    # Kept blocks are held beside what is built of them.
+                    more_bytes = len(data) * (1 if attempt.blocks is None else 2)
+                    self._check_room(subtask, attempt.held_bytes + more_bytes, more_bytes)
+                    self._hold(attempt, more_bytes)
+                    await self._bulk.run(self._add, attempt, subtask, data)
+                elif kind == "seal":
+                    if frame.seal.token != opening.token:
+                        raise InvalidRequestError(
+                            "the seal's token is not the one the prepare was opened with"
+                        )
+                    attempt.sums.verify(frame.seal)
+                    return await self._seal(attempt, frame.seal)
+                else:
+                    raise InvalidRequestError(f"a prepare goes on with blocks, not with {kind}")
+        finally:
+            self._building_bytes -= attempt.held_bytes
+        raise InvalidRequestError(
+            f"{subtask.id}: the prepare of batch {opening.batch_id} ended without a seal; "
+            "nothing of it is kept"
+        )
+
+    def _hold(self, attempt: _Attempt, more_bytes: int) -> None:
+        attempt.held_bytes += more_bytes
+        self._building_bytes += more_bytes
+
+    def _add(self, attempt: _Attempt, subtask: OwnedSubtask, data: bytes) -> None:
+        block = read_block(data)
+        check_block(block, subtask, self._limits)
+        attempt.builder.add_block(block)
+        attempt.sums.add(data, record_count(block))
+        if attempt.blocks is not None:
+            attempt.blocks.append(data)
+
+    def _check_room(self, subtask: OwnedSubtask, attempt_bytes: int, more_bytes: int) -> None:
+        limit = self._limits.max_staged_bytes
+        if attempt_bytes > limit:
+            raise LimitExceededError(
+                f"{subtask.id} changes so much in one batch that it takes {attempt_bytes} bytes "
+                f"and more, max_staged_bytes of server {self._server_id} is {limit}: make batches "
+                "smaller (maxFilesPerTrigger, maxOffsetsPerTrigger), raise parallelism or the limit"
+            )
+        held = self._building_bytes + sum(
+            owned.store.overlay_bytes for owned in self._table.subtasks()
+        )
+        if held + more_bytes > limit:
+            raise RetryLaterError(
+                f"server {self._server_id} holds {held} bytes of staged and not yet folded "
+                f"changes, and takes {limit} (max_staged_bytes): {subtask.id} must prepare again "
+                "later; if this stays so, make batches smaller or raise the limit",
+                reason=Reason.OVERLOADED,
+                retry_after_ms=_OVERLOADED_RETRY_MS,
+            )
+
+    async def _seal(self, attempt: _Attempt, seal: changes_pb2.Seal) -> backend_pb2.PrepareResponse:
+        opening = attempt.opening
+        batch_id = opening.batch_id
+        overlay = await self._bulk.run(attempt.builder.build)
+        # Refused before it is written, if it would be after: a file tells of an attempt.
+        self._admit(opening, seal)
+        changelog = await self._written(attempt, seal)
+        # No await below: lease, ownership, epoch and commit still hold when it is sealed.
+        subtask, mark = self._admit(opening, seal)
+        mark = replace(mark, changelog=changelog)
+        marks = subtask.seals.get(batch_id, [])
+        subtask.store.seal(batch_id, overlay, mark.token)
+        conflict = _conflict(subtask, batch_id, marks, mark)
+        if conflict is not None:
+            _log.error("NON_DETERMINISTIC_INPUT: %s", conflict)
+        subtask.seals[batch_id] = [earlier for earlier in marks if earlier.token != mark.token] + [
+            mark
+        ]
+        # The last thing before the acknowledgement: sealing may have taken longer than the lease.
+        self._lease.check()
+        return backend_pb2.PrepareResponse(staged_bytes=self._table.staged_bytes())
+
+    async def _written(
+        self, attempt: _Attempt, seal: changes_pb2.Seal
+    ) -> checkpoint_pb2.ChangelogFile | None:
+        """The attempt's changelog, durable; None where the job has no durable copy."""
+        opening = attempt.opening
+        job, subtask = self.begun(opening.subtask, opening.batch_id, opening.token)
+        if job.files is None or attempt.blocks is None:
+            return None
+        token = (opening.token.run_epoch, opening.token.task_attempt)
+        sealed = SealedBlocks(
+            batch_id=opening.batch_id,
+            blocks=attempt.blocks,
+            seal=seal,
+            offsets_digest=subtask.begun[opening.batch_id][token].offsets_digest,
+        )
+        # The file's bytes, while they are written.
+        self._hold(attempt, sum(map(len, attempt.blocks)))
+        return await self._changelogs.write(job.files, subtask, sealed)
+
+    def _admit(
+        self, opening: backend_pb2.PrepareOpen, seal: changes_pb2.Seal
+    ) -> tuple[OwnedSubtask, SealMark]:
+        """The subtask and the mark of a seal that may be staged now."""
+        _, subtask = self.begun(opening.subtask, opening.batch_id, opening.token)
+        mark = SealMark.of(seal)
+        store = subtask.store
+        if store.staged_token is not None and mark.token < store.staged_token:
+            raise SupersededError(
+                f"{subtask.id}: batch {opening.batch_id}, attempt {mark.token}: attempt "
+                f"{store.staged_token} has sealed batch {store.staged_version} since: stop this "
+                "attempt",
+                reason=Reason.STALE_TOKEN,
+            )
+        subtask.claim_seal(opening.batch_id, mark)
+        conflict = _conflict(
+            subtask, opening.batch_id, subtask.seals.get(opening.batch_id, []), mark
+        )
+        if conflict is not None and self._strict_determinism:
+            raise conflict
+        return subtask, mark
+
+
+@dataclass(eq=False)
+class _Attempt:
+    """What has come of one attempt so far."""
+
+    opening: backend_pb2.PrepareOpen
+    blocks: list[bytes] | None
+    """As they came, for the changelog; None: there will be none."""
+    builder: OverlayBuilder = field(default_factory=OverlayBuilder)
+    sums: BlockSums = field(default_factory=BlockSums)
+    held_bytes: int = 0
+    """Counted among what this server holds, until its stream ends."""
+
+
+def _conflict(
+    subtask: OwnedSubtask, batch_id: int, marks: Sequence[SealMark], mark: SealMark
+) -> JobError | None:
+    """What is wrong with sealing a batch again, if its input was another one before."""
+    others = [earlier for earlier in marks if earlier.fingerprint != mark.fingerprint]
+    if not others:
+        return None
+    return JobError(
+        f"{subtask.id} saw other rows in a re-run of batch {batch_id}: attempt "
+        f"{others[-1].token} had {others[-1].row_count} rows with fingerprint "
+        f"{others[-1].fingerprint:016x}, attempt {mark.token} {mark.row_count} with "
+        f"{mark.fingerprint:016x}. State follows the newer attempt, rows already emitted may "
+        "not: make what is upstream of the operator deterministic, and do not cut its "
+        "output short with limit or take",
+        reason=Reason.NON_DETERMINISTIC_INPUT,
+    )

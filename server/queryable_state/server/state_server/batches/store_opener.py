@@ -1,0 +1,184 @@
+"""Opens the stores of subtasks this server was made the owner of."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from queryable_state.internal.v1 import coordinator_pb2
+from queryable_state.server.state_server.base.shared_calls import SharedCalls
+from queryable_state.server.state_server.restore.restorer import Restored
+from queryable_state.server.state_server.stores.owned_subtask import OwnedSubtask, SubtaskId
+from queryable_state.wire.errors import PlacementError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from queryable_state.internal.v1.checkpoint_pb2 import JobStorage
+    from queryable_state.server.coordinator_client import CoordinatorLink
+    from queryable_state.server.state_server.base.bulk_thread import BulkThread
+    from queryable_state.server.state_server.base.job_files import JobFiles
+    from queryable_state.server.state_server.base.lease import Lease
+    from queryable_state.server.state_server.restore.restorer import Restorer
+    from queryable_state.server.state_server.stores.store_factory import StoreFactory
+    from queryable_state.server.state_server.stores.store_table import StoreTable
+
+_log = logging.getLogger(__name__)
+
+# The coordinator may have to list a folder of the root.
+_PLAN_TIMEOUT_S = 30.0
+
+
+class Opening(NamedTuple):
+    """What is known of a batch that begins, or will, when there is no store."""
+
+    batch_id: int
+    committed: coordinator_pb2.QueryVersion
+    storage: JobStorage
+    files: JobFiles | None
+    """The job's durable copy; None: it has none."""
+
+
+class SubtaskOpener:
+    """Makes a store, fills it from the job's durable copy, and puts it into the table.
+
+    Restoring may take longer than the call that asked for it: it goes on without the caller,
+    and whoever asks for the same subtask and batch again joins it. An opening that has been
+    overtaken, by a newer batch or a coordinator that has forgotten this server, opens nothing.
+    """
+
+    def __init__(
+        self,
+        link: CoordinatorLink,
+        table: StoreTable,
+        lease: Lease,
+        bulk: BulkThread,
+        stores: StoreFactory,
+        restorer: Restorer,
+        *,
+        server_id: str,
+        newest_batch: Callable[[bytes], int],
+    ) -> None:
+        """`newest_batch` tells the newest batch of a query that was opened for here."""
+        self._link = link
+        self._table = table
+        self._lease = lease
+        self._bulk = bulk
+        self._stores = stores
+        self._restorer = restorer
+        self._server_id = server_id
+        self._newest_batch = newest_batch
+        self._generation = 0
+        self._calls: SharedCalls[tuple[SubtaskId, int, int], OwnedSubtask] = SharedCalls()
+
+    async def opened(self, subtask_id: SubtaskId, opening: Opening) -> OwnedSubtask:
+        """The subtask, open; whoever asked first."""
+        return await self._calls.ask(
+            (subtask_id, opening.batch_id, self._generation),
+            lambda: self._open(subtask_id, opening),
+        )
+
+    def is_opening(self, query_id: bytes) -> bool:
+        """Whether a subtask of a query is being opened."""
+        return any(subtask_id.query_id == query_id for subtask_id, _, _ in self._calls.under_way)
+
+    def forget_all(self) -> None:
+        """What is being opened is not this server's any more."""
+        self._generation += 1
+
+    async def aclose(self) -> None:
+        """Cancels what is under way."""
+        await self._calls.aclose()
+
+    async def _open(self, subtask_id: SubtaskId, opening: Opening) -> OwnedSubtask:
+        generation = self._generation
+        # The store comes first: what the coordinator has noted as open must exist.
+        restored = await self._store(subtask_id, opening)
+        try:
+            self._check_current(subtask_id, opening, generation)
+            opened = await self._noted(subtask_id, opening, restored)
+            self._check_current(subtask_id, opening, generation)
+            subtask = OwnedSubtask(
+                subtask_id, restored.store, opened.placement_version, opened.complete_since_batch
+            )
+            job = self._table.job_or_new(subtask_id.query_id)
+            retired = job.superseded_by(subtask)
+        except BaseException:
+            self._bulk.run(restored.store.destroy)
+            raise
+        for former in retired:
+            _log.warning("%s is dropped: its operator runs at another parallelism", former.id)
+            self._table.remove(former)
+            self._bulk.run(former.store.destroy)
+        if restored.staged_offsets:
+            subtask.offsets[opening.batch_id] = restored.staged_offsets
+        if restored.staged is not None:
+            subtask.seals[opening.batch_id] = [restored.staged]
+        job.add(subtask)
+        for state in restored.states:
+            self._table.add_state(subtask, state)
+        committed = opening.committed
+        job.commit(committed.version, committed.commit_time_ms, committed.watermark_ms)
+        _log.log(
+            logging.ERROR if opened.complete_since_batch else logging.INFO,
+            "opened %s at batch %d, complete since batch %d, %s",
+            subtask_id,
+            opening.batch_id,
+            opened.complete_since_batch,
+            restored,
+        )
+        return subtask
+
+    async def _noted(
+        self, subtask_id: SubtaskId, opening: Opening, restored: Restored
+    ) -> coordinator_pb2.OpenSubtaskResponse:
+        """The coordinator's word that the subtask is this server's, and noted as open."""
+        request = coordinator_pb2.OpenSubtaskRequest(
+            subtask=subtask_id.to_proto(),
+            server_id=self._server_id,
+            batch_id=opening.batch_id,
+            restored=restored.planned,
+            checkpoint_id=restored.checkpoint_id,
+            broken=restored.broken,
+            downloaded_bytes=restored.downloaded_bytes,
+            reused_bytes=restored.reused_bytes,
+            duration_ms=restored.duration_ms,
+        )
+        while True:
+            known = self._lease.placement_version
+            opened = await self._link.open_subtask(request)
+            # A lease taken meanwhile, and newer, could not take away what is not here yet.
+            if self._lease.placement_version <= max(known, opened.placement_version):
+                return opened
+
+    async def _store(self, subtask_id: SubtaskId, opening: Opening) -> Restored:
+        if opening.files is not None:
+            plan = await self._link.plan_restore(
+                coordinator_pb2.PlanRestoreRequest(
+                    subtask=subtask_id.to_proto(),
+                    server_id=self._server_id,
+                    batch_id=opening.batch_id,
+                ),
+                timeout_s=_PLAN_TIMEOUT_S,
+            )
+            if plan.durable:
+                return await self._restorer.restore(
+                    subtask_id, plan, opening.batch_id, opening.files
+                )
+        store = await self._bulk.run(
+            self._stores.new, subtask_id, opening.batch_id - 1, opening.storage
+        )
+        return Restored(store=store)
+
+    def _check_current(self, subtask_id: SubtaskId, opening: Opening, generation: int) -> None:
+        """Raises where what was loaded may not be what the subtask is by now."""
+        self._lease.check()
+        if (
+            generation != self._generation
+            or self._newest_batch(subtask_id.query_id) != opening.batch_id
+        ):
+            raise PlacementError(
+                f"{subtask_id} was opened on server {self._server_id} for batch "
+                f"{opening.batch_id}, and overtaken meanwhile: begin again",
+                placement_version=self._lease.placement_version,
+            )

@@ -1,0 +1,119 @@
+"""What this server holds, as the coordinator moves it on: commits, losses, drops."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from queryable_state.server.state_server.stores.owned_subtask import SubtaskId
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Iterable
+
+    from queryable_state.internal.v1 import backend_pb2, coordinator_pb2
+    from queryable_state.server.state_server.base.bulk_thread import BulkThread
+    from queryable_state.server.state_server.base.local_copies import LocalCopies
+    from queryable_state.server.state_server.batches.attempt_starter import BatchOpener
+    from queryable_state.server.state_server.stores.compactor import Folder
+    from queryable_state.server.state_server.stores.job_stores import JobStores
+    from queryable_state.server.state_server.stores.owned_subtask import OwnedSubtask
+    from queryable_state.server.state_server.stores.owner_table import OwnerTable
+    from queryable_state.server.state_server.stores.store_table import StoreTable
+
+_log = logging.getLogger(__name__)
+
+
+class Holdings:
+    """Commits jobs and lets go of subtasks. Event loop only; stores close on the bulk thread."""
+
+    def __init__(
+        self,
+        table: StoreTable,
+        bulk: BulkThread,
+        folder: Folder,
+        opener: BatchOpener,
+        owners: OwnerTable,
+        copies: LocalCopies,
+    ) -> None:
+        self._table = table
+        self._bulk = bulk
+        self._folder = folder
+        self._opener = opener
+        self._owners = owners
+        self._copies = copies
+
+    def sealed(self, query_id: bytes, version: int) -> list[backend_pb2.SealedSubtask]:
+        """What is sealed of the uncommitted batches of a job up to a version."""
+        job = self._table.job(query_id)
+        return [] if job is None else job.sealed_up_to(version)
+
+    def commit(
+        self, committed: backend_pb2.CommitRequest | coordinator_pb2.QueryVersion
+    ) -> list[backend_pb2.SealedSubtask]:
+        """Commits a job up to a batch; returns what was sealed since this was asked last."""
+        job = self._learn(committed)
+        return [] if job is None else job.take_reports()
+
+    def _learn(
+        self, committed: backend_pb2.CommitRequest | coordinator_pb2.QueryVersion
+    ) -> JobStores | None:
+        job = self._table.job(committed.query_id)
+        if job is None:
+            return None
+        job.commit(committed.version, committed.commit_time_ms, committed.watermark_ms)
+        if committed.stable_version > job.stable_version:
+            job.stable_version = committed.stable_version
+        self._folder.wake()
+        return job
+
+    async def drop_job(self, query_id: bytes) -> None:
+        """Forgets a job and everything of it, staged or committed; idempotent."""
+        subtasks = self._table.remove_job(query_id)
+        self._opener.forget_job(query_id)
+        self._owners.forget_job(query_id)
+        if subtasks:
+            _log.info("dropped job %s with %d subtasks", query_id.hex(), len(subtasks))
+        for closing in self._close(subtasks):
+            await closing
+        await self._bulk.run(self._copies.forget_job, query_id)
+
+    def take_lease(self, lease: coordinator_pb2.Lease, *, anew: bool) -> bool:
+        """Commits what the coordinator knows to be committed, drops what it gave to others.
+
+        Answers whether anything was dropped.
+
+        `anew`: the coordinator had not known this server, so what is not in the lease is not
+        owned, whenever it was opened; otherwise an opening newer than the lease is kept.
+        """
+        for committed in lease.committed:
+            self._learn(committed)
+        owned = {SubtaskId.of(subtask) for subtask in lease.owned}
+        lost = [
+            subtask
+            for subtask in self._table.subtasks()
+            if subtask.id not in owned
+            and (anew or subtask.placement_version <= lease.placement_version)
+        ]
+        for subtask in lost:
+            _log.warning("%s is not owned any more: its store is dropped", subtask.id)
+            self._table.remove(subtask)
+        if anew:
+            self._opener.forget_all()
+            self._owners.forget_all()
+        for job in self._table.jobs():
+            # What is being opened was asked for after what is dropped: it goes on.
+            if not job.subtasks and not self._opener.is_opening(job.query_id):
+                self._table.remove_job(job.query_id)
+                self._opener.forget_job(job.query_id)
+        self._close(lost)
+        return bool(lost)
+
+    async def aclose(self) -> None:
+        """Lets go of everything; local copies stay for the executor's next server."""
+        for job in self._table.jobs():
+            for closing in self._close(self._table.remove_job(job.query_id)):
+                await closing
+
+    def _close(self, subtasks: Iterable[OwnedSubtask]) -> list[Awaitable[None]]:
+        """Hands the closing of stores over, behind the jobs that still read them."""
+        return [self._bulk.run(subtask.store.destroy) for subtask in subtasks]

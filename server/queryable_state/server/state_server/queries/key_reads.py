@@ -1,0 +1,257 @@
+"""The values and records under keys: the hot path."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import repeat
+from operator import concat
+from typing import TYPE_CHECKING, Protocol, cast
+
+from queryable_state.server.state_server.stores.record_cache import ABSENT
+from queryable_state.v1 import query_pb2
+from queryable_state.wire.errors import CorruptDataError, InvalidRequestError
+from queryable_state.wire.keys.store_keys import VOID_NAMESPACE
+from queryable_state.wire.values.value_codec import HAS_EXPIRY, is_expired
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from queryable_state.server.settings import Limits
+    from queryable_state.server.state_server.queries.answer_failures import AnswerFailures
+    from queryable_state.server.state_server.stores.record_cache import RecordCache
+    from queryable_state.server.state_server.stores.store_table import StateRoute
+
+PointReader = Callable[[bytes], bytes | None]
+"""`reader(store_key)`: the value, None where there is none."""
+
+
+PrefixReader = Callable[[int, bytes, bool, int], list[tuple[bytes, bytes]]]
+"""`reader(state_id, prefix, uncommitted, limit)`: the first records whose key begins so."""
+
+
+class LongReadError(Exception):
+    """The read is longer than the event loop may be held: it is the bulk thread's."""
+
+
+class RecordCount:
+    """The records that a query may read before it counts as long; None: any number."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self, most: int | None) -> None:
+        self._left = most
+
+    def next_limit(self, limit: int) -> int:
+        """How many to read of the next key, so that one too many is seen."""
+        return limit if self._left is None else min(limit, self._left + 1)
+
+    def count(self, records: int) -> None:
+        """Raises `LongReadError` where that was one too many."""
+        if self._left is not None:
+            self._left -= records
+            if self._left < 0:
+                raise LongReadError
+
+
+class Readers(Protocol):
+    """What a version of a state is read with.
+
+    Readers stand by slot, None where a store may not be asked; the last one is NOT_HERE's.
+    """
+
+    @property
+    def records(self) -> RecordCache | None:
+        """What is known of exactly these records, and takes what is read; None: nothing may be."""
+        ...
+
+    def points(self) -> list[PointReader | None]:
+        """The readers of single records."""
+        ...
+
+    def prefixes(self) -> list[PrefixReader | None]:
+        """The readers of records that begin alike."""
+        ...
+
+
+class StoreReaders:
+    """Reads the committed state of this turn of the loop, or what is sealed where that is asked."""
+
+    __slots__ = ("_query", "_route")
+
+    def __init__(self, route: StateRoute, query: query_pb2.Query) -> None:
+        self._route = route
+        self._query = query
+
+    @property
+    def records(self) -> RecordCache | None:
+        route, query = self._route, self._query
+        if route.incomplete and not query.allow_incomplete:
+            return None
+        if query.consistency == query_pb2.UNCOMMITTED and any(
+            each.store.staged_version is not None for each in route.subtasks
+        ):
+            return None
+        return route.records
+
+    def points(self) -> list[PointReader | None]:
+        route, query = self._route, self._query
+        state_id, uncommitted = query.state_id, query.consistency == query_pb2.UNCOMMITTED
+        readers: list[PointReader | None]
+        if route.incomplete and not query.allow_incomplete:
+            readers = [
+                None if each.complete_since_batch else each.store.reader(state_id, uncommitted)
+                for each in route.subtasks
+            ]
+        else:
+            readers = [each.store.reader(state_id, uncommitted) for each in route.subtasks]
+        readers.append(None)
+        return readers
+
+    def prefixes(self) -> list[PrefixReader | None]:
+        route = self._route
+        readers: list[PrefixReader | None]
+        if route.incomplete and not self._query.allow_incomplete:
+            readers = [
+                None if each.complete_since_batch else each.store.prefix for each in route.subtasks
+            ]
+        else:
+            readers = [each.store.prefix for each in route.subtasks]
+        readers.append(None)
+        return readers
+
+
+def read_points(
+    route: StateRoute,
+    query: query_pb2.Query,
+    keys: Sequence[bytes],
+    now_ms: int,
+    failures: AnswerFailures,
+    readers: Readers,
+    limits: Limits,
+) -> tuple[list[bytes], list[int]]:
+    """The one value under each key; and the positions of keys without one."""
+    namespace = repeat(query.namespace or VOID_NAMESPACE)
+    store_keys = cast("list[bytes]", list(map(concat, keys, namespace)))
+    records = readers.records
+    found: list[bytes | None]
+    found = [None] * len(keys) if records is None else records.get_all(store_keys)
+    missing: list[int] = []
+    if not all(found):
+        missing = [position for position, value in enumerate(found) if value == ABSENT]
+    if None in found:
+        points, slots = readers.points(), route.slots
+        for position in [position for position, value in enumerate(found) if value is None]:
+            key, store_key = keys[position], store_keys[position]
+            try:
+                read = points[slots[(key[0] << 8) | key[1]]]
+            except IndexError:
+                raise no_key_group(route, position, key) from None
+            if read is None:
+                failures.add(position, slots[(key[0] << 8) | key[1]])
+                continue
+            value = read(store_key)
+            if value is None:
+                missing.append(position)
+                if records is not None:
+                    records.keep(store_key, ABSENT)
+                continue
+            if value[0] & HAS_EXPIRY:
+                try:
+                    expired = expires(route) and is_expired(value, now_ms)
+                except CorruptDataError as problem:
+                    failures.add_corrupt(position, problem)
+                    continue
+                if expired:
+                    missing.append(position)
+                    continue
+            elif records is not None:
+                records.keep(store_key, value)
+            found[position] = value
+        missing.sort()
+    fitting = cast("list[bytes]", list(filter(None, found)) if missing or failures else found)
+    if sum(map(len, fitting)) > limits.answer_bytes:
+        fitting = _fitting(found, limits.answer_bytes, failures)
+    return fitting, missing
+
+
+def _fitting(found: Sequence[bytes | None], left: int, failures: AnswerFailures) -> list[bytes]:
+    """The first values that fit in an answer of so many bytes; the others fail."""
+    values: list[bytes] = []
+    for position, value in enumerate(found):
+        if value:
+            left -= len(value)
+            if left < 0:
+                failures.add_too_large(position)
+            else:
+                values.append(value)
+    return values
+
+
+def read_prefixes(
+    route: StateRoute,
+    query: query_pb2.Query,
+    keys: Sequence[bytes],
+    now_ms: int,
+    failures: AnswerFailures,
+    readers: Sequence[PrefixReader | None],
+    limits: Limits,
+    counted: RecordCount,
+) -> tuple[list[bytes], list[int]]:
+    """All records under each key, serialized; and the positions of keys without any."""
+    namespace = query.namespace or VOID_NAMESPACE
+    state_id, uncommitted = query.state_id, query.consistency == query_pb2.UNCOMMITTED
+    slots, most = route.slots, limits.prefix_records
+    left, records_left = limits.answer_bytes, most
+    values: list[bytes] = []
+    missing: list[int] = []
+    for position, key in enumerate(keys):
+        try:
+            read = readers[slots[(key[0] << 8) | key[1]]]
+        except IndexError:
+            raise no_key_group(route, position, key) from None
+        if read is None:
+            failures.add(position, slots[(key[0] << 8) | key[1]])
+            continue
+        if left < 0 or records_left <= 0:
+            failures.add_too_large(position)
+            continue
+        prefix = key + namespace
+        records = read(state_id, prefix, uncommitted, counted.next_limit(most + 1))
+        counted.count(len(records))
+        if len(records) > most:
+            failures.add_too_many_records(position, most)
+            continue
+        records_left -= len(records)
+        start = len(prefix)
+        found = query_pb2.Records()
+        try:
+            for record_key, value in records:
+                if not (value[0] & HAS_EXPIRY and expires(route) and is_expired(value, now_ms)):
+                    found.elements.append(record_key[start:])
+                    found.values.append(value)
+        except CorruptDataError as problem:
+            failures.add_corrupt(position, problem)
+            continue
+        if not found.values:
+            missing.append(position)
+            continue
+        serialized = found.SerializeToString()
+        left -= len(serialized)
+        if left < 0 and values:
+            failures.add_too_large(position)
+            continue
+        values.append(serialized)
+    return values, missing
+
+
+def expires(route: StateRoute) -> bool:
+    """Whether an expired value counts as absent."""
+    return not route.registration.ttl.return_expired
+
+
+def no_key_group(route: StateRoute, position: int, key: bytes) -> InvalidRequestError:
+    """The refusal of a key that names no key group of the state."""
+    return InvalidRequestError(
+        f"key {position} of the query ({key[:16].hex()}...) does not begin with a key group below "
+        f"{route.registration.max_parallelism}: send key group (2 bytes) and encoded key"
+    )

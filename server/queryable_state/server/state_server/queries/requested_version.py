@@ -1,0 +1,176 @@
+"""Which version of a state a query asks for, and whether it is there."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from queryable_state.v1 import query_pb2
+from queryable_state.wire.errors import (
+    InvalidRequestError,
+    PlacementError,
+    Reason,
+    RetryLaterError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from queryable_state.server.query.scan_query import ScanQuery
+    from queryable_state.server.state_server.base.lease import Lease
+    from queryable_state.server.state_server.stores.store_table import StateRoute, StoreTable
+
+_BEHIND_RETRY_MS = 50
+# Of a query's time, so that the asker learns why before it gives up.
+_PARKED_PART = 0.9
+# Just after the lease, not just before.
+_AFTER_S = 0.001
+
+
+class AskedVersion(NamedTuple):
+    """What a query or a scan says of the version it wants."""
+
+    state_id: int
+    consistency: query_pb2.Consistency.ValueType
+    min_version: int
+    max_staleness_ms: int
+    at_version: int | None
+    """Which it is then, whatever else is said of its age."""
+
+    @classmethod
+    def of(cls, query: query_pb2.Query) -> Self:
+        """What a query says; raises where that contradicts itself."""
+        at_version = query.at_version if query.HasField("at_version") else None
+        return cls(
+            query.state_id,
+            query.consistency,
+            query.min_version,
+            query.max_staleness_ms,
+            at_version,
+        )._checked()
+
+    @classmethod
+    def of_scan(cls, query: ScanQuery) -> Self:
+        """What a scan says; raises where that contradicts itself."""
+        return cls(
+            query.state_id,
+            query.consistency,
+            query.min_version,
+            query.max_staleness_ms,
+            query.at_version,
+        )._checked()
+
+    def _checked(self) -> Self:
+        if self.at_version is not None:
+            if self.consistency == query_pb2.UNCOMMITTED:
+                raise InvalidRequestError(
+                    f"batch {self.at_version} is asked for as committed and uncommitted: "
+                    "leave one of them out"
+                )
+            # 0 is any batch, and -1 is before the first one.
+            if self.min_version and self.at_version < self.min_version:
+                raise InvalidRequestError(
+                    f"batch {self.at_version} is asked for, and batch {self.min_version} or later"
+                )
+        return self
+
+
+class AskedVersions:
+    """Finds the part of a state that is here, and waits for its version. Event loop only."""
+
+    def __init__(
+        self,
+        table: StoreTable,
+        lease: Lease,
+        *,
+        server_id: str,
+        now_ms: Callable[[], int],
+        default_deadline_ms: int,
+    ) -> None:
+        self._table = table
+        self._lease = lease
+        self._server_id = server_id
+        self._now_ms = now_ms
+        self._default_deadline_ms = default_deadline_ms
+
+    def route(self, state_id: int) -> StateRoute:
+        """The part of a state that is here; PlacementError where none is, or without a lease."""
+        self._lease.check()
+        route = self._table.route(state_id)
+        if route is None:
+            raise PlacementError(
+                f"server {self._server_id} owns no key group of state {state_id}: "
+                "locate its owners anew",
+                placement_version=self._lease.placement_version,
+            )
+        return route
+
+    def info(
+        self, route: StateRoute, consistency: query_pb2.Consistency.ValueType
+    ) -> query_pb2.ReadInfo:
+        """The newest commit, or the sealed batch where uncommitted state is asked for."""
+        info = route.job.info
+        if consistency == query_pb2.UNCOMMITTED:
+            staged = max(
+                (-1 if version is None else version)
+                for version in (subtask.store.staged_version for subtask in route.subtasks)
+            )
+            if staged > info.version:
+                info = copy_of(info)
+                info.version = staged
+                info.commit_time_ms = 0
+        return info
+
+    def behind(self, route: StateRoute, asked: AskedVersion) -> RetryLaterError | None:
+        """Why the asked version is not there yet; None: it is, or is not any more."""
+        server_id = self._server_id
+        wanted = asked.min_version if asked.at_version is None else asked.at_version
+        version = route.job.committed_version
+        if asked.at_version is None:
+            version = self.info(route, asked.consistency).version
+        if wanted > version and (wanted or asked.at_version is not None):
+            return _behind(
+                f"server {server_id} is at batch {version} of state {route.name!r}, batch "
+                f"{wanted} was asked for: ask again once it is committed"
+            )
+        if asked.at_version is None and asked.max_staleness_ms:
+            age_ms = self._now_ms() - route.job.info.commit_time_ms
+            if age_ms > asked.max_staleness_ms:
+                return _behind(
+                    f"the newest commit of state {route.name!r} on server {server_id} is batch "
+                    f"{route.job.committed_version}, {age_ms} ms old; at most "
+                    f"{asked.max_staleness_ms} ms were asked for: ask again after the next commit"
+                )
+        return None
+
+    def deadline_s(self, deadline_ms: int) -> float:
+        """Until when a query that comes now is parked, on the loop's clock."""
+        wait_ms = (deadline_ms or self._default_deadline_ms) * _PARKED_PART
+        return asyncio.get_running_loop().time() + wait_ms / 1000
+
+    async def wait(
+        self, route: StateRoute, asked: AskedVersion, behind: RetryLaterError, deadline_s: float
+    ) -> None:
+        """Parks a query until its version may be there; raises `behind` once time is over.
+
+        Returns early where this server may not be the owner any more.
+        """
+        left_s = deadline_s - asyncio.get_running_loop().time()
+        if left_s <= 0:
+            raise behind
+        wanted = asked.min_version if asked.at_version is None else asked.at_version
+        await route.job.parked.park(
+            max(wanted, route.job.committed_version + 1),
+            min(left_s, self._lease.remaining_s + _AFTER_S),
+        )
+
+
+def copy_of(info: query_pb2.ReadInfo) -> query_pb2.ReadInfo:
+    """One that may be changed."""
+    copied = query_pb2.ReadInfo()
+    copied.CopyFrom(info)
+    return copied
+
+
+def _behind(message: str) -> RetryLaterError:
+    return RetryLaterError(message, reason=Reason.BEHIND, retry_after_ms=_BEHIND_RETRY_MS)

@@ -1,0 +1,270 @@
+"""Answers queries from the state this server owns."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from queryable_state.server.process.rate_limited_log import RateLimitedLog
+from queryable_state.server.state_server.queries.answer_failures import AnswerFailures
+from queryable_state.server.state_server.queries.element_reads import read_elements
+from queryable_state.server.state_server.queries.explained_read import ExplainedRead
+from queryable_state.server.state_server.queries.key_reads import (
+    LongReadError,
+    RecordCount,
+    StoreReaders,
+    read_points,
+    read_prefixes,
+)
+from queryable_state.server.state_server.queries.open_scans import OpenScans
+from queryable_state.server.state_server.queries.requested_version import (
+    AskedVersion,
+    AskedVersions,
+    copy_of,
+)
+from queryable_state.server.state_server.queries.size_estimate import measured
+from queryable_state.server.state_server.queries.state_scan import StateScan
+from queryable_state.server.state_server.queries.version_reads import (
+    ViewReaders,
+    held_still,
+    views_at,
+)
+from queryable_state.v1 import query_pb2
+from queryable_state.wire.errors import InternalError, QueryableStateError, VersionGoneError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+
+    from queryable_state.server.query.explained import Explained
+    from queryable_state.server.query.scan_query import ScanQuery
+    from queryable_state.server.settings import Limits
+    from queryable_state.server.state_server.base.bulk_thread import BulkThread
+    from queryable_state.server.state_server.base.lease import Lease
+    from queryable_state.server.state_server.queries.key_reads import Readers
+    from queryable_state.server.state_server.stores.store_table import StateRoute, StoreTable
+    from queryable_state.server.storage.store import StateStore
+    from queryable_state.v1 import registration_pb2
+
+_defects = RateLimitedLog(logging.getLogger(__name__))
+
+
+# Read in some milliseconds; more would hold up everybody else.
+_RECORDS_AT_ONCE = 2048
+
+
+class QueryEngine:
+    """Reads committed (or staged) state on the event loop, older versions on the bulk thread.
+
+    The service in front has checked the number and the length of the keys.
+
+    Only on the thread of the event loop that also commits: an answer sees one version of
+    all stores of a job. Expiry is judged by this server's clock.
+    """
+
+    def __init__(
+        self,
+        table: StoreTable,
+        lease: Lease,
+        limits: Limits,
+        bulk: BulkThread,
+        *,
+        server_id: str,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        default_deadline_ms: int = 10_000,
+    ) -> None:
+        self.server_id = server_id
+        self.limits = limits
+        self._table = table
+        self._lease = lease
+        self._bulk = bulk
+        self._now_ms = now_ms
+        self._versions = AskedVersions(
+            table,
+            lease,
+            server_id=server_id,
+            now_ms=now_ms,
+            default_deadline_ms=default_deadline_ms,
+        )
+        self._scans = OpenScans()
+
+    def registration(self, state_id: int) -> registration_pb2.StateRegistration | None:
+        """The registration of a state this server has a part of; None: it has none."""
+        return self._table.registration(state_id)
+
+    def answer(self, query: query_pb2.Query) -> query_pb2.Answer | None:
+        """The whole answer, in one part; None: later. Never raises, refusals stand in it."""
+        try:
+            return self._answer(query)
+        except Exception as problem:  # noqa: BLE001 - one query must not end its stream
+            return self._failure(query, problem)
+
+    async def answer_later(self, query: query_pb2.Query) -> query_pb2.Answer:
+        """The whole answer once its version is there. Never raises, as `answer`."""
+        return await self._answer_later(query, None)
+
+    def scan(self, query: ScanQuery) -> AsyncGenerator[query_pb2.ScanKvStateResponse, None]:
+        """The keys of a range, as of one version."""
+        return StateScan(
+            query,
+            self._table,
+            self._versions,
+            self._lease,
+            self._bulk,
+            self.limits,
+            self._scans,
+            server_id=self.server_id,
+            now_ms=self._now_ms,
+        ).messages()
+
+    async def measure(self, state_id: int) -> list[query_pb2.StatePart]:
+        """About how much there is of a state here."""
+        return await measured(self._versions.route(state_id), state_id, self._bulk)
+
+    async def explain(self, query: query_pb2.Query, arrived_ns: int) -> Explained:
+        """Answers a query of one key, and says how."""
+        read = ExplainedRead(query, self.server_id, self._table, self._lease, arrived_ns)
+        return read.explained(await self._answer_later(query, read))
+
+    async def _answer_later(
+        self, query: query_pb2.Query, explained: ExplainedRead | None
+    ) -> query_pb2.Answer:
+        try:
+            deadline_s = self._versions.deadline_s(query.deadline_ms)
+            while True:
+                if explained is not None:
+                    explained.begin()
+                answer = self._answer(query)
+                if answer is None:
+                    route, asked = self._versions.route(query.state_id), AskedVersion.of(query)
+                    behind = self._versions.behind(route, asked)
+                    if behind is not None:
+                        await self._versions.wait(route, asked, behind, deadline_s)
+                        if explained is not None:
+                            explained.waited(behind)
+                        continue
+                    try:
+                        answer = await self._answer_pinned(route, query)
+                    except VersionGoneError:
+                        if query.HasField("at_version"):
+                            raise
+                        # Newer batches were committed before the bulk thread came to it.
+                        continue
+                if explained is not None:
+                    explained.read(answer)
+                return answer
+        except Exception as problem:  # noqa: BLE001 - the answer says it
+            return self._failure(query, problem)
+
+    def _failure(self, query: query_pb2.Query, problem: Exception) -> query_pb2.Answer:
+        """The answer that says why there is none."""
+        if not isinstance(problem, QueryableStateError):
+            _defects.write(
+                logging.ERROR,
+                type(problem).__name__,
+                "query %d of state %d failed",
+                query.id,
+                query.state_id,
+                problem=problem,
+            )
+            problem = InternalError(
+                f"server {self.server_id} failed to read state {query.state_id} "
+                f"({type(problem).__name__}); its log has the trace"
+            )
+        return query_pb2.Answer(id=query.id, last=True, error=problem.to_proto())
+
+    def _answer(self, query: query_pb2.Query) -> query_pb2.Answer | None:
+        self._lease.check()
+        # Where there is none, the second look-up says so.
+        route = self._table.route(query.state_id) or self._versions.route(query.state_id)
+        if query.min_version or query.max_staleness_ms or query.HasField("at_version"):
+            asked = AskedVersion.of(query)
+            if self._versions.behind(route, asked) is not None or (
+                asked.at_version is not None and asked.at_version < route.job.committed_version
+            ):
+                return None
+        info = route.job.info
+        if query.consistency == query_pb2.UNCOMMITTED:
+            info = self._versions.info(route, query.consistency)
+        try:
+            return self._read(
+                route,
+                query,
+                StoreReaders(route, query),
+                info,
+                self._now_ms(),
+                RecordCount(_RECORDS_AT_ONCE),
+            )
+        except LongReadError:
+            return None
+
+    async def _answer_pinned(self, route: StateRoute, query: query_pb2.Query) -> query_pb2.Answer:
+        """Reads what is older than the newest batch, or long, on the bulk thread.
+
+        Checks that this server still may answer then.
+        """
+        held = held_still(route)
+        if query.HasField("at_version"):
+            info, versions = route.job.info_at(query.at_version), [query.at_version]
+            versions *= len(held.subtasks)
+        else:
+            info = copy_of(self._versions.info(route, query.consistency))
+            versions = [_newest(each.store, query.consistency) for each in held.subtasks]
+        # Handed over in the turn in which the stores were found: they are closed behind it.
+        answer = await self._bulk.run(self._read_views, held, versions, query, info, self._now_ms())
+        self._lease.check()
+        return answer
+
+    def _read_views(
+        self,
+        route: StateRoute,
+        versions: list[int],
+        query: query_pb2.Query,
+        info: query_pb2.ReadInfo,
+        now_ms: int,
+    ) -> query_pb2.Answer:
+        with views_at(versions, route, allow_incomplete=query.allow_incomplete) as views:
+            readers = ViewReaders(query, views)
+            return self._read(route, query, readers, info, now_ms, RecordCount(None))
+
+    def _read(
+        self,
+        route: StateRoute,
+        query: query_pb2.Query,
+        readers: Readers,
+        info: query_pb2.ReadInfo,
+        now_ms: int,
+        counted: RecordCount,
+    ) -> query_pb2.Answer:
+        keys = list(query.keys)
+        failures = AnswerFailures(route, self.server_id, self._lease.placement_version)
+        limits, read = self.limits, query.read
+        if read == query_pb2.POINT:
+            values, missing = read_points(route, query, keys, now_ms, failures, readers, limits)
+        elif read == query_pb2.PREFIX:
+            values, missing = read_prefixes(
+                route, query, keys, now_ms, failures, readers.prefixes(), limits, counted
+            )
+        else:
+            values, missing = read_elements(
+                route, query, keys, now_ms, failures, readers, limits, counted
+            )
+        if route.incomplete and query.allow_incomplete:
+            info = copy_of(info)
+            info.complete_since_batch = max(
+                (subtask.complete_since_batch for subtask in route.subtasks), default=0
+            )
+        return query_pb2.Answer(
+            id=query.id,
+            last=True,
+            values=values,
+            missing=missing,
+            failed=failures.to_proto() if failures else (),
+            info=info,
+        )
+
+
+def _newest(store: StateStore, consistency: query_pb2.Consistency.ValueType) -> int:
+    """The version that a query without one of its own reads."""
+    staged = store.staged_version if consistency == query_pb2.UNCOMMITTED else None
+    return store.committed_version if staged is None else staged

@@ -1,0 +1,246 @@
+"""One scan of the state that is here, from pinning its version to letting go of it."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from queryable_state.server.state_server.queries.answer_failures import not_here, state_lost
+from queryable_state.server.state_server.queries.requested_version import AskedVersion, copy_of
+from queryable_state.server.state_server.queries.scanned_keys import ScannedKeys, record_ranges
+from queryable_state.server.state_server.queries.version_reads import held_still, view_at
+from queryable_state.server.state_server.stores.store_table import NOT_HERE
+from queryable_state.v1 import query_pb2
+from queryable_state.wire.errors import (
+    InvalidRequestError,
+    PlacementError,
+    QueryableStateError,
+    Reason,
+    RetryLaterError,
+    VersionGoneError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+
+    from queryable_state.server.query.scan_query import ScanQuery
+    from queryable_state.server.settings import Limits
+    from queryable_state.server.state_server.base.bulk_thread import BulkThread
+    from queryable_state.server.state_server.base.lease import Lease
+    from queryable_state.server.state_server.queries.open_scans import OpenScans
+    from queryable_state.server.state_server.queries.requested_version import AskedVersions
+    from queryable_state.server.state_server.queries.scanned_keys import Page
+    from queryable_state.server.state_server.stores.owned_subtask import OwnedSubtask
+    from queryable_state.server.state_server.stores.store_table import StateRoute, StoreTable
+    from queryable_state.server.storage.store import StateView
+
+
+class StateScan:
+    """Pins one version of every store asked for and reads it on the bulk thread.
+
+    `messages` is to be iterated once. Views are opened, read and closed by jobs of the bulk
+    thread, in this order, so that closing waits for the read under way.
+    """
+
+    def __init__(
+        self,
+        query: ScanQuery,
+        table: StoreTable,
+        versions: AskedVersions,
+        lease: Lease,
+        bulk: BulkThread,
+        limits: Limits,
+        scans: OpenScans,
+        *,
+        server_id: str,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._query = query
+        self._asked = AskedVersion.of_scan(query)
+        self._table = table
+        self._versions = versions
+        self._lease = lease
+        self._bulk = bulk
+        self._limits = limits
+        self._scans = scans
+        self._server_id = server_id
+        self._now_ms = now_ms
+        self._subtasks: list[OwnedSubtask] = []
+        self._views: list[StateView | None] = []
+        self._keys: ScannedKeys | None = None
+        self._last_key = b""
+
+    async def messages(self) -> AsyncGenerator[query_pb2.ScanKvStateResponse, None]:
+        """The messages of the scan; closing the generator lets go of the version."""
+        self._scans.enter(self._server_id)
+        ahead: asyncio.Future[Page] | None = None
+        try:
+            info = await self._open()
+            if self._query.placement_version:
+                yield query_pb2.ScanKvStateResponse(info=info)
+            ahead = self._next_page()
+            while True:
+                page = await self._page(ahead)
+                ahead = None if page.last else self._next_page()
+                if page.keys or page.last:
+                    yield self._message(page, info)
+                if ahead is None:
+                    return
+        finally:
+            self._scans.leave()
+            if ahead is not None:
+                ahead.cancel()
+            self._let_go()
+
+    async def _open(self) -> query_pb2.ReadInfo:
+        """Pins the asked version once it is there."""
+        query, asked, versions = self._query, self._asked, self._versions
+        deadline_s = versions.deadline_s(query.page_timeout_ms)
+        while True:
+            route = versions.route(query.state_id)
+            slots = self._slots(route)
+            behind = versions.behind(route, asked)
+            if behind is not None:
+                await versions.wait(route, asked, behind, deadline_s)
+                continue
+            held, info = held_still(route), self._info(route, slots)
+            pinned = self._pinned(held, slots, info.version)
+            self._subtasks = [held.subtasks[slot] for slot in slots]
+            try:
+                await self._bulk.run(self._open_views, held, pinned)
+            except VersionGoneError:
+                if asked.at_version is not None:
+                    raise
+                # Newer batches were committed and folded before the bulk thread came to it.
+            except RetryLaterError as again:
+                # What was sealed and is asked for uncommitted is replaced.
+                if again.reason != Reason.BEHIND:
+                    raise
+            else:
+                return info
+            if asyncio.get_running_loop().time() >= deadline_s:
+                raise RetryLaterError(
+                    f"batch {info.version} was gone before it could be pinned: scan again",
+                    retry_after_ms=100,
+                )
+
+    def _pinned(self, route: StateRoute, slots: set[int], version: int) -> dict[int, int]:
+        """The version of each store asked for, by slot."""
+        if self._query.consistency != query_pb2.UNCOMMITTED:
+            return dict.fromkeys(slots, version)
+        pinned = {}
+        for slot in slots:
+            store = route.subtasks[slot].store
+            # A store that has sealed nothing stands at the batch before.
+            staged = store.staged_version
+            pinned[slot] = store.committed_version if staged is None else staged
+        return pinned
+
+    def _info(self, route: StateRoute, slots: set[int]) -> query_pb2.ReadInfo:
+        query = self._query
+        if query.at_version is not None and query.at_version < route.job.committed_version:
+            info = route.job.info_at(query.at_version)
+        else:
+            info = copy_of(self._versions.info(route, query.consistency))
+        info.complete_since_batch = max(route.subtasks[slot].complete_since_batch for slot in slots)
+        return info
+
+    def _slots(self, route: StateRoute) -> set[int]:
+        """Of the stores that hold the key groups asked for; refuses what is not to be scanned."""
+        query = self._query
+        groups = len(route.slots)
+        if not 0 <= query.first_key_group <= query.last_key_group < groups:
+            raise InvalidRequestError(
+                f"key groups {query.first_key_group} to {query.last_key_group} of a state that "
+                f"has {groups}, from 0"
+            )
+        if query.after and not (
+            query.first_key_group <= query.first_open_group <= query.last_key_group
+        ):
+            raise InvalidRequestError(
+                f"the scan is to go on behind key {query.after[:32].hex()}, whose key group is "
+                f"none of {query.first_key_group} to {query.last_key_group}"
+            )
+        slots = {slot for run in query.runs for slot in route.slots[run.first : run.last + 1]}
+        for slot in slots:
+            if slot == NOT_HERE:
+                raise not_here(route, self._server_id, self._lease.placement_version)
+            if route.subtasks[slot].complete_since_batch and not query.allow_incomplete:
+                raise state_lost(route, slot)
+        return slots
+
+    def _next_page(self) -> asyncio.Future[Page]:
+        page = asyncio.ensure_future(self._bulk.run(self._read_page))
+        # Its failure is nobody's when the scan is closed meanwhile.
+        page.add_done_callback(_forget)
+        return page
+
+    async def _page(self, ahead: asyncio.Future[Page]) -> Page:
+        """The page read ahead; raises where this server may not answer any more."""
+        try:
+            page = await ahead
+        except QueryableStateError:
+            self._check_owned()
+            raise
+        self._check_owned()
+        return page
+
+    def _check_owned(self) -> None:
+        self._lease.check()
+        for subtask in self._subtasks:
+            if self._table.subtask(subtask.id) is not subtask:
+                raise PlacementError(
+                    f"{subtask.id} was moved away from server {self._server_id} during the scan: "
+                    "go on with its page token, which the new owner takes as long as it has the "
+                    "batch",
+                    placement_version=self._lease.placement_version,
+                )
+
+    def _message(self, page: Page, info: query_pb2.ReadInfo) -> query_pb2.ScanKvStateResponse:
+        goes_on = not page.last or page.cut_off
+        if page.keys:
+            # A page that only says that more follows stands behind the keys of the one before.
+            self._last_key = page.keys[-1].key
+        return query_pb2.ScanKvStateResponse(
+            keys=page.keys,
+            info=info,
+            page_token=self._last_key if goes_on else b"",
+            last=page.last,
+            complete=page.last
+            and page.whole
+            and not page.cut_off
+            and not info.complete_since_batch,
+        )
+
+    def _let_go(self) -> None:
+        # The thread ends after the stores, which close their views.
+        with suppress(RuntimeError):
+            asyncio.ensure_future(self._bulk.run(self._close)).add_done_callback(_forget)
+
+    # From here on: jobs of the bulk thread.
+
+    def _open_views(self, route: StateRoute, pinned: dict[int, int]) -> None:
+        self._close()
+        for slot, subtask in enumerate(route.subtasks):
+            self._views.append(view_at(pinned[slot], subtask) if slot in pinned else None)
+        ranges = list(record_ranges(self._query, route.slots))
+        self._keys = ScannedKeys(
+            self._query, route.registration, self._views, ranges, self._now_ms(), self._limits
+        )
+
+    def _read_page(self) -> Page:
+        assert self._keys is not None
+        return self._keys.page()
+
+    def _close(self) -> None:
+        views, self._views, self._keys = self._views, [], None
+        for view in views:
+            if view is not None:
+                view.close()
+
+
+def _forget(future: asyncio.Future[Any]) -> None:
+    if not future.cancelled():
+        with suppress(Exception):
+            future.result()

@@ -1,0 +1,85 @@
+"""Reads of pinned versions, on the bulk thread."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from queryable_state.wire.errors import SupersededError, VersionGoneError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from queryable_state.server.state_server.queries.key_reads import PointReader, PrefixReader
+    from queryable_state.server.state_server.stores.owned_subtask import OwnedSubtask
+    from queryable_state.server.state_server.stores.store_table import StateRoute
+    from queryable_state.server.storage.store import StateView
+    from queryable_state.v1 import query_pb2
+
+
+class ViewReaders:
+    """Reads the views of one version. Bulk thread only."""
+
+    records = None
+
+    def __init__(self, query: query_pb2.Query, views: Sequence[StateView | None]) -> None:
+        self._state_id = query.state_id
+        self._views = views
+
+    def points(self) -> list[PointReader | None]:
+        readers: list[PointReader | None] = [
+            None if view is None else partial(view.get, self._state_id) for view in self._views
+        ]
+        readers.append(None)
+        return readers
+
+    def prefixes(self) -> list[PrefixReader | None]:
+        readers: list[PrefixReader | None] = [
+            None if view is None else _prefix_reader(view) for view in self._views
+        ]
+        readers.append(None)
+        return readers
+
+
+def _prefix_reader(view: StateView) -> PrefixReader:
+    def read(
+        state_id: int, prefix: bytes, _uncommitted: bool, limit: int
+    ) -> list[tuple[bytes, bytes]]:
+        return view.prefix(state_id, prefix, limit)
+
+    return read
+
+
+@contextmanager
+def views_at(
+    versions: Sequence[int], route: StateRoute, *, allow_incomplete: bool
+) -> Iterator[list[StateView | None]]:
+    """The views of a route's stores, each at its version, None where a store may not be asked.
+
+    VersionGoneError where a store has folded it away.
+    """
+    with ExitStack() as stack:
+        yield [
+            stack.enter_context(view_at(version, subtask))
+            if allow_incomplete or not subtask.complete_since_batch
+            else None
+            for version, subtask in zip(versions, route.subtasks, strict=True)
+        ]
+
+
+def view_at(version: int, subtask: OwnedSubtask) -> StateView:
+    """The view of a store at a committed version; VersionGoneError where it is folded away."""
+    try:
+        return subtask.store.view(version)
+    except SupersededError as gone:
+        raise VersionGoneError(
+            f"batch {version} of {subtask.id} is folded away, the oldest one there is "
+            f"{subtask.store.base_version}: begin again at a newer one"
+        ) from gone
+
+
+def held_still(route: StateRoute) -> StateRoute:
+    """A route as it is now, for other threads: what changes later makes new slots."""
+    return replace(route, subtasks=list(route.subtasks))

@@ -1,0 +1,195 @@
+"""Fills the store of a subtask from the job's durable copy."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import uuid
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from queryable_state.server.state_server.restore.changelog_replay import ChangelogReplay
+from queryable_state.server.state_server.restore.source_load import SourceLoad
+from queryable_state.server.state_server.restore.stored_files import (
+    BrokenFilesError,
+    StoredFiles,
+    describe,
+)
+from queryable_state.server.storage.store import NOTHING_COMMITTED
+from queryable_state.wire.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from queryable_state.internal.v1 import coordinator_pb2
+    from queryable_state.internal.v1.checkpoint_pb2 import RestorePlan, RestoreSource
+    from queryable_state.server.state_server.base.job_files import FileSystems, JobFiles
+    from queryable_state.server.state_server.base.local_copies import LocalCopies
+    from queryable_state.server.state_server.base.thread_pool import ThreadPool
+    from queryable_state.server.state_server.restore.operator_lists import OperatorLists
+    from queryable_state.server.state_server.stores.owned_subtask import SealMark, SubtaskId
+    from queryable_state.server.state_server.stores.store_factory import StoreFactory
+    from queryable_state.server.storage.store import StateStore
+    from queryable_state.v1 import registration_pb2
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Restored:
+    """A store nobody shares yet, and where its state is from."""
+
+    store: StateStore
+    planned: bool = False
+    """Whether it was loaded by a plan; otherwise it is empty."""
+
+    states: Sequence[registration_pb2.StateRegistration] = field(default=())
+    """What the plan says is stored; the store has room for each."""
+
+    staged: SealMark | None = None
+    """The seal its staged version has from one attempt at just this subtask."""
+
+    staged_offsets: bytes = b""
+    """Digest of the offsets its staged version was made of; empty: it has none."""
+
+    checkpoint_id: int = 0
+    """Of the checkpoint it starts from; 0: none."""
+
+    location: str = ""
+    """URI of what it starts from; empty: nothing."""
+
+    broken: Sequence[coordinator_pb2.BrokenFile] = field(default=())
+    """What could not be used of newer checkpoints."""
+
+    downloaded_bytes: int = 0
+    reused_bytes: int = 0
+    duration_ms: int = 0
+
+    def __str__(self) -> str:
+        if not self.planned:
+            return "starting empty"
+        return (
+            f"restored from {self.location or 'the first batch'} in {self.duration_ms} ms "
+            f"({self.downloaded_bytes} bytes read, {self.reused_bytes} of its own copies)"
+        )
+
+
+class Restorer:
+    """Loads the newest intact source of a plan, and what was changed and sealed after it.
+
+    Files are moved on the transfer threads and loaded on a few threads of their own, so that
+    fetches, prepares and queries of other subtasks go on. A store that cannot be filled is
+    removed again.
+    """
+
+    def __init__(
+        self,
+        stores: StoreFactory,
+        file_systems: FileSystems,
+        copies: LocalCopies,
+        threads: ThreadPool,
+        scratch: Path,
+    ) -> None:
+        self._stores = stores
+        self._file_systems = file_systems
+        self._copies = copies
+        self._threads = threads
+        self._scratch = scratch
+
+    async def restore(
+        self, subtask_id: SubtaskId, plan: RestorePlan, batch_id: int, files: JobFiles
+    ) -> Restored:
+        """The store of a subtask at the version before a batch, with what is sealed of that.
+
+        Raises `CheckpointError` naming the files without which the state would not be whole,
+        `RetryLaterError` where the storage does not answer now.
+        """
+        loop = asyncio.get_running_loop()
+        begun_s = loop.time()
+        scratch = self._scratch / uuid.uuid4().hex
+        await self._threads.run(scratch.mkdir, parents=True)
+        try:
+            stored = StoredFiles(subtask_id.query_id, self._copies, scratch)
+            broken: list[coordinator_pb2.BrokenFile] = []
+            store, lists, source = await self._start(subtask_id, plan, files, stored, broken)
+            try:
+                replay = ChangelogReplay(subtask_id, store, lists, files, self._threads)
+                after = NOTHING_COMMITTED if source is None else source.version
+                try:
+                    await replay.apply(plan.changelogs, after, batch_id - 1)
+                except BrokenFilesError as failure:
+                    raise _not_whole(subtask_id, [*broken, *failure.files]) from failure
+                staged = await replay.stage(plan.staged, batch_id)
+            except BaseException:
+                await self._destroy(store)
+                raise
+            if broken:
+                _log.error(
+                    "%s falls back to %s: %s", subtask_id, _location(source), describe(broken)
+                )
+            return Restored(
+                store=store,
+                planned=True,
+                states=plan.states,
+                staged=staged,
+                staged_offsets=replay.staged_offsets,
+                checkpoint_id=0 if source is None else source.checkpoint_id,
+                location="" if source is None else _location(source),
+                broken=broken,
+                downloaded_bytes=stored.downloaded_bytes + replay.read_bytes,
+                reused_bytes=stored.reused_bytes,
+                duration_ms=round((loop.time() - begun_s) * 1000),
+            )
+        finally:
+            # On a thread, whoever stopped waiting: links to what may be large.
+            self._threads.run(shutil.rmtree, scratch, ignore_errors=True)
+
+    async def _start(
+        self,
+        subtask_id: SubtaskId,
+        plan: RestorePlan,
+        files: JobFiles,
+        stored: StoredFiles,
+        broken: list[coordinator_pb2.BrokenFile],
+    ) -> tuple[StateStore, OperatorLists, RestoreSource | None]:
+        """A store with the newest intact source in it; empty where it may be."""
+        load = SourceLoad(subtask_id, plan, files.settings, self._stores, stored, self._threads)
+        for source in plan.sources:
+            at = files
+            if source.root and source.root.rstrip("/") != files.root.rstrip("/"):
+                at = await self._file_systems.at(source.root, files.settings)
+            try:
+                store, lists = await load.source(source, at)
+            except BrokenFilesError as failure:
+                _log.warning("%s cannot use %s: %s", subtask_id, _location(source), failure)
+                broken += failure.files
+            else:
+                return store, lists, source
+        if not plan.from_first_batch:
+            raise _not_whole(subtask_id, broken)
+        store, lists = await load.nothing()
+        return store, lists, None
+
+    async def _destroy(self, store: StateStore) -> None:
+        try:
+            await self._threads.run(store.destroy)
+        except Exception:  # noqa: BLE001 - what made it useless is what is to be told
+            _log.exception("a store that could not be filled is not removed")
+
+
+def _location(source: RestoreSource | None) -> str:
+    if source is None:
+        return "the first batch"
+    return source.location or f"checkpoint {source.checkpoint_id}"
+
+
+def _not_whole(
+    subtask_id: SubtaskId, broken: Sequence[coordinator_pb2.BrokenFile]
+) -> CheckpointError:
+    return CheckpointError(
+        f"{subtask_id} cannot be restored: no checkpoint it could start from, with the changelogs "
+        f"after it, is intact: {describe(broken) or 'there is none'}. Put the files back from a "
+        "copy of the state root, or start the job from a savepoint"
+    )

@@ -1,0 +1,171 @@
+"""Loads one checkpoint or savepoint into a new store."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from queryable_state.internal.v1 import checkpoint_pb2, coordinator_pb2
+from queryable_state.server.checkpoint.canonical import FILE_NAME, read_canonical
+from queryable_state.server.state_server.restore.operator_lists import OperatorLists
+from queryable_state.server.state_server.restore.stored_files import (
+    BrokenFilesError,
+    raise_first_or_all_broken,
+)
+from queryable_state.server.storage.store import NOTHING_COMMITTED
+from queryable_state.wire.errors import CorruptDataError
+from queryable_state.wire.keys.key_groups import key_group_range
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from queryable_state.internal.v1.checkpoint_pb2 import (
+        JobStorage,
+        RangeSnapshot,
+        RestorePlan,
+        RestoreSource,
+    )
+    from queryable_state.server.state_server.base.job_files import JobFiles
+    from queryable_state.server.state_server.base.thread_pool import ThreadPool
+    from queryable_state.server.state_server.restore.stored_files import StoredFiles
+    from queryable_state.server.state_server.stores.owned_subtask import SubtaskId
+    from queryable_state.server.state_server.stores.store_factory import StoreFactory
+    from queryable_state.server.storage.store import StateStore
+
+    Placed = list[tuple[RangeSnapshot, Mapping[str, Path]]]
+
+
+class SourceLoad:
+    """Makes stores of one subtask as a plan's sources have it, or empty ones."""
+
+    def __init__(
+        self,
+        subtask_id: SubtaskId,
+        plan: RestorePlan,
+        settings: JobStorage,
+        stores: StoreFactory,
+        stored: StoredFiles,
+        threads: ThreadPool,
+    ) -> None:
+        self._id = subtask_id
+        self._settings = settings
+        self._states = {state.state_id: state for state in plan.states}
+        self._stores = stores
+        self._stored = stored
+        self._threads = threads
+        self._first, self._last = key_group_range(
+            subtask_id.subtask, subtask_id.parallelism, subtask_id.max_parallelism
+        )
+
+    async def nothing(self) -> tuple[StateStore, OperatorLists]:
+        """An empty store, before the first batch."""
+        store = await self._threads.run(self._empty, NOTHING_COMMITTED)
+        return store, OperatorLists(self._states)
+
+    async def source(
+        self, source: RestoreSource, files: JobFiles
+    ) -> tuple[StateStore, OperatorLists]:
+        """A store at the source's version, and all subtasks' operator state as of that.
+
+        Raises `BrokenFilesError` where the source is not intact.
+        """
+        ranges = [part for part in source.ranges if self._overlaps(part)]
+        results = await asyncio.gather(
+            *(self._stored.get(files, part.files, source.location) for part in ranges),
+            return_exceptions=True,
+        )
+        raise_first_or_all_broken(results)
+        placed: Placed = [
+            (part, paths)
+            for part, paths in zip(ranges, results, strict=True)
+            if not isinstance(paths, BaseException)
+        ]
+        try:
+            store = await self._threads.run(self._fill, source, placed)
+        except CorruptDataError as failure:
+            # Its files are what was written, and yet not what can be read.
+            raise BrokenFilesError(
+                [coordinator_pb2.BrokenFile(path=source.location, problem=str(failure))]
+            ) from failure
+        return store, self._lists(source)
+
+    def _overlaps(self, part: RangeSnapshot) -> bool:
+        return part.first_key_group <= self._last and part.last_key_group >= self._first
+
+    def _lists(self, source: RestoreSource) -> OperatorLists:
+        lists = OperatorLists(self._states)
+        ids = _here(source)
+        for part in source.ranges:
+            lists.run_at(part.parallelism)
+            for state in part.operator_states:
+                state_id = state.state_id if ids is None else ids.get(state.state_id)
+                if state_id is not None:
+                    lists.set(state_id, part.index, state.elements)
+        return lists
+
+    def _empty(self, version: int) -> StateStore:
+        store = self._stores.new(self._id, version, self._settings)
+        self._add_states(store)
+        return store
+
+    def _add_states(self, store: StateStore) -> None:
+        for state_id in self._states:
+            store.add_state(state_id)
+
+    def _fill(self, source: RestoreSource, placed: Placed) -> StateStore:
+        ids = _here(source)
+        if self._fits(placed, ids):
+            [(_, files)] = placed
+            store = self._stores.from_files(self._id, source.version, self._settings, files)
+            self._add_states(store)
+            return store
+        store = self._empty(source.version)
+        try:
+            added = set(self._states)
+            with store.bulk_load() as load:
+                for part, files in placed:
+                    for stored_id, records in self._records(part, files):
+                        state_id = stored_id if ids is None else ids.get(stored_id)
+                        if state_id is None:
+                            # Not restored, as the job allows.
+                            continue
+                        if state_id not in added:
+                            store.add_state(state_id)
+                            added.add(state_id)
+                        load.put(state_id, records)
+        except BaseException:
+            store.destroy()
+            raise
+        return store
+
+    def _fits(self, placed: Placed, ids: Mapping[int, int] | None) -> bool:
+        """Whether the files can be the store's own: one RocksDB of these key groups and ids."""
+        if len(placed) != 1 or self._stores.backend(self._settings) != "rocksdb":
+            return False
+        [(part, _)] = placed
+        return (
+            part.format == checkpoint_pb2.ROCKSDB
+            and (part.first_key_group, part.last_key_group) == (self._first, self._last)
+            and (ids is None or all(stored == here for stored, here in ids.items()))
+        )
+
+    def _records(
+        self, part: RangeSnapshot, files: Mapping[str, Path]
+    ) -> Iterator[tuple[int, Sequence[tuple[bytes, bytes]]]]:
+        first = max(self._first, part.first_key_group)
+        last = min(self._last, part.last_key_group)
+        if part.format == checkpoint_pb2.ROCKSDB:
+            # Imported here: heap checkpoints need no rocksdict.
+            from queryable_state.server.storage.rocksdb.files import read_rocksdb_files
+
+            scratch = next(iter(files.values())).parent
+            return read_rocksdb_files(files, scratch, first, last)
+        return read_canonical(files[FILE_NAME], first, last)
+
+
+def _here(source: RestoreSource) -> dict[int, int] | None:
+    """What the ids in a source's files are here; None: the same."""
+    if not source.stored_state_ids:
+        return None
+    return dict(zip(source.stored_state_ids, source.state_ids, strict=True))

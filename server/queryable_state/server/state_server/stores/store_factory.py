@@ -1,0 +1,140 @@
+"""Where new stores come from."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from queryable_state.internal.v1.checkpoint_pb2 import JobStorage
+from queryable_state.server.json_settings import json_settings
+from queryable_state.server.settings import BACKENDS
+from queryable_state.server.state_server.base.server_directory import is_of_ended_process
+from queryable_state.server.storage.heap.store import HeapStateStore
+from queryable_state.wire.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from queryable_state.server.settings import Backend
+    from queryable_state.server.state_server.stores.owned_subtask import SubtaskId
+    from queryable_state.server.storage.rocksdb.settings import RocksDBSettings
+    from queryable_state.server.storage.store import StateStore
+
+_PREFIX = "queryable-state-"
+# What a job asks for that asks for nothing.
+_OF_THE_SERVER = JobStorage()
+
+
+class StoreFactory:
+    """Makes stores of the backend a job asks for, those on disk in folders of this server.
+
+    Thread-safe.
+
+    What is on disk is of this process only: it is removed with the store, and what a killed
+    process left is removed at the start, in a job's own directories at their first use.
+    """
+
+    def __init__(
+        self, backend: Backend, directory: Path, rocksdb: Mapping[str, int] | None = None
+    ) -> None:
+        self._backend = backend
+        self._rocksdb = dict(rocksdb or {})
+        self._directory = directory
+        self._numbers = itertools.count()
+        self._lock = Lock()
+        self._used: dict[str, Path] = {}
+        self._paths: WeakKeyDictionary[StateStore, Path] = WeakKeyDictionary()
+        self.remove_all()
+
+    def backend(self, settings: JobStorage) -> str:
+        """The backend of a job's stores."""
+        backend = settings.backend or self._backend
+        if backend not in BACKENDS:
+            raise InvalidRequestError(
+                f"backend {backend!r} is not known here: choose one of {', '.join(BACKENDS)}"
+            )
+        return backend
+
+    def new(
+        self,
+        subtask_id: SubtaskId,
+        committed_version: int,
+        settings: JobStorage = _OF_THE_SERVER,
+    ) -> StateStore:
+        """An empty store at `committed_version`. Not on the event loop: it takes a while."""
+        if self.backend(settings) == "heap":
+            return HeapStateStore(committed_version)
+        # Imported here: a heap server needs no rocksdict.
+        from queryable_state.server.storage.rocksdb.store import RocksDBStateStore
+
+        path = self._path(subtask_id, settings)
+        store = RocksDBStateStore(path, self._settings(settings), committed_version)
+        self._paths[store] = path
+        return store
+
+    def from_files(
+        self,
+        subtask_id: SubtaskId,
+        version: int,
+        settings: JobStorage,
+        files: Mapping[str, Path],
+    ) -> StateStore:
+        """A RocksDB store that starts with the files of a native cut."""
+        from queryable_state.server.storage.rocksdb.store import RocksDBStateStore
+
+        path = self._path(subtask_id, settings)
+        store = RocksDBStateStore.from_files(path, self._settings(settings), files, version)
+        self._paths[store] = path
+        return store
+
+    def cut_path(self, store: StateStore) -> Path | None:
+        """A free path for a native cut, on the store's disk; None: it has no files."""
+        path = self._paths.get(store)
+        return None if path is None else path.with_name(f"{path.name}-cut-{next(self._numbers)}")
+
+    def remove_all(self) -> None:
+        """Removes what is on disk; every store is closed."""
+        for directory in (self._directory, *self._used.values()):
+            shutil.rmtree(directory, ignore_errors=True)
+        self._used.clear()
+
+    def _settings(self, settings: JobStorage) -> RocksDBSettings:
+        from queryable_state.server.storage.rocksdb.settings import RocksDBSettings
+
+        of_job = json_settings(settings.rocksdb_settings, "the RocksDB settings of the job")
+        return RocksDBSettings.of({**self._rocksdb, **of_job})
+
+    def _path(self, subtask_id: SubtaskId, settings: JobStorage) -> Path:
+        number = next(self._numbers)
+        directory = self._directory
+        if settings.rocksdb_directories:
+            chosen = settings.rocksdb_directories[number % len(settings.rocksdb_directories)]
+            directory = self._own_folder(chosen)
+        directory.mkdir(parents=True, exist_ok=True)
+        return directory / f"{subtask_id.query_id.hex()}-{subtask_id.subtask}-{number}"
+
+    def _own_folder(self, directory: str) -> Path:
+        """This server's folder in a directory that others use, too; emptied at its first use."""
+        with self._lock:
+            folder = self._used.get(directory)
+            if folder is None:
+                above = Path(directory)
+                name = self._directory.parent.name
+                folder = above / (name if name.startswith(_PREFIX) else f"{_PREFIX}{name}")
+                try:
+                    shutil.rmtree(folder, ignore_errors=True)
+                    folder.mkdir(mode=0o700, parents=True)
+                    for other in above.glob(f"{_PREFIX}*"):
+                        if is_of_ended_process(other.name):
+                            shutil.rmtree(other, ignore_errors=True)
+                except OSError as problem:
+                    raise InvalidRequestError(
+                        f"RocksDB cannot use {directory}: {problem}: set a folder this user can "
+                        "write (set_db_storage_paths, state.backend.rocksdb.localdir)"
+                    ) from problem
+                self._used[directory] = folder
+            return folder

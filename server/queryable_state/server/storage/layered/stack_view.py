@@ -1,0 +1,111 @@
+"""A view over a stack of overlays and the base of one epoch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from queryable_state.server.storage.layered import layers as stack
+from queryable_state.server.storage.store import StateView
+from queryable_state.wire.errors import RetryLaterError, UnknownStateError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from threading import RLock
+
+    from queryable_state.server.storage.base import RecordSource, StateBase
+    from queryable_state.server.storage.layered.compaction_generation import Epoch
+    from queryable_state.server.storage.layered.overlay import Overlay, StateOverlay
+    from queryable_state.server.storage.layered.readers import Readers
+
+
+class StackView(StateView):
+    """Pinned by holding its overlays and its epoch; neither ever changes.
+
+    `bulk_lock` is the store's: closing it waits for the read under way.
+    """
+
+    def __init__(
+        self,
+        version: int,
+        readers: Readers,
+        base: StateBase,
+        epoch: Epoch,
+        bulk_lock: RLock,
+        on_close: Callable[[StackView], None],
+    ) -> None:
+        self.version = version
+        self._overlays = readers.overlays
+        self._operator_states = readers.operator_states()
+        self._base = base
+        self._epoch: Epoch | None = epoch
+        self._bulk_lock = bulk_lock
+        self._on_close = on_close
+
+    def needs_image_before(self, overlay: Overlay) -> bool:
+        """Whether folding this overlay would change what the view reads."""
+        return overlay not in self._overlays
+
+    def get(self, state_id: int, key: bytes) -> bytes | None:
+        with self._bulk_lock:
+            layers, source = self._resolve(state_id)
+            return stack.point_reader(layers, source.reader())(key)
+
+    def multi_get(self, state_id: int, keys: Sequence[bytes]) -> list[bytes | None]:
+        with self._bulk_lock:
+            layers, source = self._resolve(state_id)
+            return stack.multi_get(layers, source, keys)
+
+    def prefix(self, state_id: int, prefix: bytes, limit: int = 0) -> list[tuple[bytes, bytes]]:
+        with self._bulk_lock:
+            layers, source = self._resolve(state_id)
+            return stack.prefix(layers, source, prefix, limit)
+
+    def scan(self, state_id: int, start: bytes, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+        place: bytes | None = start
+        while place is not None:
+            records, place = self._chunk(state_id, place, end)
+            yield from records
+
+    def operator_state(self, state_id: int) -> list[bytes]:
+        with self._bulk_lock:
+            self._resolve(state_id)
+            return list(self._operator_states.get(state_id, ()))
+
+    def operator_states(self) -> Mapping[int, tuple[bytes, ...]]:
+        """The elements of every operator state that was ever set."""
+        return self._operator_states
+
+    def close(self) -> None:
+        with self._bulk_lock:
+            if self._epoch is not None:
+                self._epoch = None
+                self._overlays = ()
+                self._operator_states = {}
+                self._on_close(self)
+
+    def _chunk(
+        self, state_id: int, start: bytes, end: bytes | None
+    ) -> tuple[list[tuple[bytes, bytes]], bytes | None]:
+        """One step of a scan. A suspended scan must not hold what it read from."""
+        with self._bulk_lock:
+            layers, source = self._resolve(state_id)
+            return stack.chunk(layers, source, start, end, stack.CHUNK_RECORDS)
+
+    def _resolve(self, state_id: int) -> tuple[list[StateOverlay], RecordSource]:
+        if self._epoch is None:
+            raise RetryLaterError(f"the view of version {self.version} is closed: open another one")
+        layers = [
+            overlay.states[state_id] for overlay in self._overlays if state_id in overlay.states
+        ]
+        try:
+            undoing, source = self._epoch.resolve(self._base, state_id)
+        except KeyError:
+            raise unknown_state(state_id) from None
+        return layers + undoing, source
+
+
+def unknown_state(state_id: int) -> UnknownStateError:
+    """The refusal of a state id that was never added to the store."""
+    return UnknownStateError(
+        f"this store has no state {state_id}: add it before it is sealed or read"
+    )

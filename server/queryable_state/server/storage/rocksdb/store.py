@@ -1,0 +1,194 @@
+"""State in RocksDB: larger than the memory, on the executor's local disk."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Self
+
+from rocksdict import Checkpoint, Rdict, WriteBatch
+
+from queryable_state.server.storage.base import BaseImage, StateBase
+from queryable_state.server.storage.layered.store import LayeredStore
+from queryable_state.server.storage.rocksdb.errors import reading_files, translating
+from queryable_state.server.storage.rocksdb.files import DEFAULT_FAMILY, place_files
+from queryable_state.server.storage.rocksdb.load import RocksDBLoad
+from queryable_state.server.storage.rocksdb.native_snapshot import NativeCut
+from queryable_state.server.storage.rocksdb.options import database_options, write_options
+from queryable_state.server.storage.rocksdb.records import (
+    IteratedRecords,
+    RocksDBImage,
+    RocksDBRecords,
+)
+from queryable_state.server.storage.rocksdb.settings import RocksDBSettings
+from queryable_state.server.storage.rocksdb.store_directory import StoreDirectory
+from queryable_state.server.storage.store import NOTHING_COMMITTED
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from pathlib import Path
+
+
+class RocksDBStateStore(LayeredStore):
+    """A store in a directory of its own, a column family a state.
+
+    The directory is not a copy to come back to: what another store left in it
+    is removed on opening. Raises `InvalidRequestError` for a directory that
+    holds something else or belongs to an open store.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        settings: RocksDBSettings | None = None,
+        committed_version: int = NOTHING_COMMITTED,
+    ) -> None:
+        self._open(RocksDBBase(path, settings or RocksDBSettings()), committed_version)
+
+    @classmethod
+    def from_files(
+        cls,
+        path: Path,
+        settings: RocksDBSettings | None,
+        files: Mapping[str, Path],
+        version: int,
+    ) -> Self:
+        """A store at `version` that starts with the files of a native cut, by their names.
+
+        The files are left alone; tables are linked, not copied, where they lie on the
+        same file system. The states in them are there, and may be added again.
+        Raises `CorruptDataError` for files that are damaged or not all there.
+        """
+        store = cls.__new__(cls)
+        store._open(RocksDBBase(path, settings or RocksDBSettings(), files), version)
+        return store
+
+    def _open(self, base: RocksDBBase, committed_version: int) -> None:
+        try:
+            super().__init__(base, committed_version)
+        except BaseException:
+            base.close()
+            raise
+
+
+class RocksDBBase(StateBase):
+    """One database. Column families are never dropped: a late write to a dropped one breaks it."""
+
+    has_files: ClassVar[bool] = True
+
+    def __init__(
+        self, path: Path, settings: RocksDBSettings, files: Mapping[str, Path] | None = None
+    ) -> None:
+        self._settings = settings
+        self._write_options = write_options()
+        self._states: dict[int, RocksDBRecords] = {}
+        self._directory = StoreDirectory(path)
+        try:
+            if files is None:
+                with translating(f"open {path}"):
+                    self._database = Rdict(
+                        str(self._directory.database_path), database_options(settings)
+                    )
+            else:
+                self._open_files(files)
+        except BaseException:
+            self._directory.close()
+            raise
+
+    def _open_files(self, files: Mapping[str, Path]) -> None:
+        place = self._directory.database_path
+        place_files(files, place)
+        options = database_options(self._settings, new=False)
+        with reading_files(place):
+            names = [name for name in Rdict.list_cf(str(place), options) if name != DEFAULT_FAMILY]
+            state_ids = dict(zip(map(int, names), names, strict=True))
+            self._database = Rdict(
+                str(place), options, column_families=dict.fromkeys(names, options)
+            )
+        try:
+            for state_id, name in state_ids.items():
+                self._take_family(state_id, self._database.get_column_family(name))
+        except BaseException:
+            self._close_database()
+            raise
+
+    def _take_family(self, state_id: int, family: Rdict) -> None:
+        handle = self._database.get_column_family_handle(str(state_id))
+        self._states[state_id] = RocksDBRecords(family, handle)
+
+    def state_ids(self) -> Collection[int]:
+        return self._states.keys()
+
+    def add_state(self, state_id: int) -> None:
+        name = str(state_id)
+        with translating(f"create state {state_id}"):
+            self._take_family(
+                state_id,
+                self._database.create_column_family(name, database_options(self._settings)),
+            )
+
+    def source(self, state_id: int) -> RocksDBRecords:
+        return self._states[state_id]
+
+    def preserve(self, state_ids: Collection[int]) -> RocksDBImage:
+        families = {state_id: self._states[state_id].family for state_id in state_ids}
+        with translating("keep an older version"):
+            return RocksDBImage(
+                {state_id: IteratedRecords(family.iter()) for state_id, family in families.items()}
+            )
+
+    def apply(
+        self, state_id: int, changes: Mapping[bytes, bytes | None], image: BaseImage | None
+    ) -> None:
+        state = self._states[state_id]
+        with translating(f"write state {state_id}"):
+            batch = WriteBatch(raw_mode=True)
+            batch.set_default_column_family(state.handle)
+            for key, value in changes.items():
+                if value is None:
+                    batch.delete(key)
+                else:
+                    batch.put(key, value)
+            self._database.write(batch, self._write_options)
+
+    def bulk_load(self) -> RocksDBLoad:
+        return RocksDBLoad(self._states, self._directory.scratch_path, self._settings)
+
+    def flush(self) -> None:
+        with translating("flush"):
+            for state in list(self._states.values()):
+                state.family.flush(True)
+
+    def native_cut(
+        self,
+        version: int,
+        directory: Path,
+        operator_states: Mapping[int, tuple[bytes, ...]],
+    ) -> NativeCut:
+        with translating(f"cut version {version} into {directory}"):
+            # Flushes every memtable; nothing else refers to it, so that it goes at once.
+            Checkpoint(self._database).create_checkpoint(str(directory))
+        return NativeCut(version, directory, operator_states, self.sizes())
+
+    def approximate_size(self, state_id: int) -> tuple[int, int]:
+        family = self._states[state_id].family
+        with translating(f"measure state {state_id}"):
+            records = family.property_int_value("rocksdb.estimate-num-keys") or 0
+            size_bytes = (family.property_int_value("rocksdb.estimate-live-data-size") or 0) + (
+                family.property_int_value("rocksdb.cur-size-all-mem-tables") or 0
+            )
+        return records, size_bytes
+
+    def close(self) -> None:
+        self._close_database()
+        self._directory.close()
+
+    def _close_database(self) -> None:
+        # The database keeps its lock until every handle is gone, the readers' bound methods
+        # among them: closing a family empties the ones that are still out.
+        with translating("close"):
+            for state in self._states.values():
+                state.family.close()
+            self._states.clear()
+            self._database.close()
+
+    def destroy(self) -> None:
+        self._directory.remove()

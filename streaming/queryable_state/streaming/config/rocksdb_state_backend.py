@@ -1,0 +1,160 @@
+"""State in RocksDB: PyFlink's RocksDBStateBackend."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, ClassVar
+
+from queryable_state.streaming.config.state_backend import (
+    FsStateBackend,
+    MemoryStateBackend,
+    StateBackend,
+    load_class,
+)
+from queryable_state.wire.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from queryable_state.server.settings import Backend
+
+
+class PredefinedOptions(IntEnum):
+    """Profiles of RocksDB options, for kinds of disks."""
+
+    DEFAULT = 0
+    SPINNING_DISK_OPTIMIZED = 1
+    SPINNING_DISK_OPTIMIZED_HIGH_MEM = 2
+    FLASH_SSD_OPTIMIZED = 3
+
+
+class RocksDBStateBackend(StateBackend):
+    """State in RocksDB on the executors' disks, checkpoints as files under a directory.
+
+    Or, with a `checkpoint_stream_backend`, wherever that one has its checkpoints.
+    """
+
+    kind: ClassVar[Backend] = "rocksdb"
+
+    def __init__(
+        self,
+        checkpoint_data_uri: str | None = None,
+        enable_incremental_checkpointing: bool | None = None,
+        checkpoint_stream_backend: StateBackend | None = None,
+    ) -> None:
+        if enable_incremental_checkpointing not in (None, True, False):
+            raise InvalidRequestError(
+                "enable_incremental_checkpointing is None, True or False, not "
+                f"{enable_incremental_checkpointing!r}"
+            )
+        if checkpoint_data_uri is not None:
+            checkpoint_stream_backend = FsStateBackend(checkpoint_data_uri)
+        if checkpoint_stream_backend is None:
+            raise InvalidRequestError(
+                "RocksDBStateBackend needs a checkpoint_data_uri or a checkpoint_stream_backend; "
+                "for state in RocksDB without checkpoints there is set_state_backend('rocksdb')"
+            )
+        if not isinstance(checkpoint_stream_backend, MemoryStateBackend | FsStateBackend):
+            raise InvalidRequestError(
+                "checkpoint_stream_backend is a MemoryStateBackend or an FsStateBackend, not "
+                f"{checkpoint_stream_backend!r}"
+            )
+        self._stream_backend = checkpoint_stream_backend
+        self._incremental = enable_incremental_checkpointing
+        self._storage_paths: tuple[str, ...] = ()
+        self._predefined: PredefinedOptions | None = None
+        self._options: str | None = None
+        self._threads: int | None = None
+        self._ttl_filter = False
+
+    @property
+    def checkpoint_directory(self) -> str | None:
+        return self._stream_backend.checkpoint_directory
+
+    @property
+    def savepoint_directory(self) -> str | None:
+        return self._stream_backend.savepoint_directory
+
+    @property
+    def incremental(self) -> bool | None:
+        """As given; None: as the settings say."""
+        return self._incremental
+
+    @property
+    def predefined_options(self) -> PredefinedOptions | None:
+        """As given; None: as the settings say."""
+        return self._predefined
+
+    @property
+    def transfer_threads(self) -> int | None:
+        """As given; None: as the settings say."""
+        return self._threads
+
+    def get_checkpoint_backend(self) -> StateBackend:
+        """The backend that keeps the checkpoints."""
+        return self._stream_backend
+
+    def set_db_storage_paths(self, *paths: str | None) -> None:
+        """Folders on each executor for live RocksDB files, taken in turns; none: the default."""
+        if any(path is not None and not path.startswith("/") for path in paths):
+            raise InvalidRequestError(
+                f"a storage path of RocksDB is an absolute local path, unlike one of {paths}"
+            )
+        self._storage_paths = tuple(path for path in paths if path is not None)
+
+    def get_db_storage_paths(self) -> list[str]:
+        """As set."""
+        return list(self._storage_paths)
+
+    def is_incremental_checkpoints_enabled(self) -> bool:
+        """Whether a checkpoint writes only the files that are new since the one before."""
+        return bool(self._incremental)
+
+    def set_predefined_options(self, options: PredefinedOptions) -> None:
+        """A profile; what the options factory returns goes on top of it."""
+        try:
+            self._predefined = PredefinedOptions(options)
+        except ValueError:
+            known = ", ".join(profile.name for profile in PredefinedOptions)
+            raise InvalidRequestError(
+                f"{options!r} is none of the predefined options: {known}"
+            ) from None
+
+    def get_predefined_options(self) -> PredefinedOptions:
+        """As set."""
+        return self._predefined or PredefinedOptions.DEFAULT
+
+    def set_options(self, options_factory_class_name: str) -> None:
+        """An options factory, `module.Class`.
+
+        A job that starts makes one in the driver, without arguments, and asks its
+        `create_options(current)`: it gets the fields of `RocksDBSettings` that the profile sets and
+        returns those it wants to set.
+        """
+        load_class(options_factory_class_name, "create_options")
+        self._options = options_factory_class_name
+
+    def get_options(self) -> str | None:
+        """The options factory, if one is set."""
+        return self._options
+
+    def get_number_of_transfering_threads(self) -> int:
+        """Files read or written at once by one state server."""
+        return self._threads or 1
+
+    def set_number_of_transfering_threads(self, number_of_transfering_threads: int) -> None:
+        """Files read or written at once by one state server."""
+        if number_of_transfering_threads < 1:
+            raise InvalidRequestError(
+                f"transfers need at least one thread, not {number_of_transfering_threads}"
+            )
+        self._threads = number_of_transfering_threads
+
+    def is_ttl_compaction_filter_enabled(self) -> bool:
+        """Whether compaction may drop entries that are past their time to live."""
+        return self._ttl_filter
+
+    def enable_ttl_compaction_filter(self) -> None:
+        """Lets compaction drop entries that are past their time to live."""
+        self._ttl_filter = True
+
+    def __repr__(self) -> str:
+        return f"RocksDBStateBackend({self._stream_backend!r})"

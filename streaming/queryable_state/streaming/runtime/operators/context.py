@@ -1,0 +1,144 @@
+"""What a function is given: its states when it is opened, its key with each element."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from queryable_state.streaming.descriptors import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    ValueStateDescriptor,
+)
+from queryable_state.streaming.functions import Context, RuntimeContext
+from queryable_state.streaming.runtime.states.list_cells import CachedList
+from queryable_state.streaming.runtime.states.map_cells import CachedMap
+from queryable_state.streaming.runtime.states.value_cells import (
+    CachedAggregating,
+    CachedReducing,
+    CachedValue,
+)
+from queryable_state.wire.errors import InvalidRequestError, JobError, Reason
+
+if TYPE_CHECKING:
+    from queryable_state.streaming.descriptors import StateDescriptor
+    from queryable_state.streaming.runtime.states.cached_state import CachedState
+    from queryable_state.streaming.runtime.states.cursor import Cursor
+    from queryable_state.streaming.runtime.states.key_table import KeyTable
+
+_State = TypeVar("_State", bound="CachedState")
+
+
+class DeclaringContext(RuntimeContext):
+    """Gathers the states a function asks for. They can be used once they are bound."""
+
+    def __init__(
+        self,
+        *,
+        name: str = "operator",
+        subtask: int = 0,
+        parallelism: int = 1,
+        max_parallelism: int = 128,
+    ) -> None:
+        self.states: dict[str, CachedState] = {}
+        """By state name, in the order they were asked for."""
+        self._name = name
+        self._subtask = subtask
+        self._parallelism = parallelism
+        self._max_parallelism = max_parallelism
+        self._closed = False
+
+    @property
+    def descriptors(self) -> list[StateDescriptor]:
+        """Of the states asked for, in order."""
+        return [state.descriptor for state in self.states.values()]
+
+    def end_declarations(self) -> None:
+        """Refuses what is asked for from here on: the states are being registered."""
+        self._closed = True
+
+    def get_state(self, descriptor: ValueStateDescriptor) -> CachedValue:
+        return self._declared(descriptor, ValueStateDescriptor, CachedValue)
+
+    def get_list_state(self, descriptor: ListStateDescriptor) -> CachedList:
+        return self._declared(descriptor, ListStateDescriptor, CachedList)
+
+    def get_map_state(self, descriptor: MapStateDescriptor) -> CachedMap:
+        return self._declared(descriptor, MapStateDescriptor, CachedMap)
+
+    def get_reducing_state(self, descriptor: ReducingStateDescriptor) -> CachedReducing:
+        return self._declared(descriptor, ReducingStateDescriptor, CachedReducing)
+
+    def get_aggregating_state(self, descriptor: AggregatingStateDescriptor) -> CachedAggregating:
+        return self._declared(descriptor, AggregatingStateDescriptor, CachedAggregating)
+
+    def get_task_name(self) -> str:
+        return self._name
+
+    def get_index_of_this_subtask(self) -> int:
+        return self._subtask
+
+    def get_number_of_parallel_subtasks(self) -> int:
+        return self._parallelism
+
+    def get_max_number_of_parallel_subtasks(self) -> int:
+        return self._max_parallelism
+
+    def _declared(
+        self, descriptor: Any, expected: type[StateDescriptor], state_class: type[_State]
+    ) -> _State:
+        if not isinstance(descriptor, expected):
+            raise InvalidRequestError(
+                f"operator {self._name!r}: a {expected.__name__} is needed, not {descriptor!r}"
+            )
+        declared = self.states.get(descriptor.name)
+        if declared is None:
+            self._check_new(descriptor)
+            declared = self.states[descriptor.name] = state_class(descriptor)
+        elif not declared.descriptor.agrees_with(descriptor):
+            raise JobError(
+                f"operator {self._name!r}: state {descriptor.name!r} is asked for twice and "
+                f"differently: {declared.descriptor!r} and {descriptor!r}; give one another name"
+            )
+        assert isinstance(declared, state_class)
+        return declared
+
+    def _check_new(self, descriptor: StateDescriptor) -> None:
+        if self._closed:
+            raise JobError(
+                f"operator {self._name!r}: state {descriptor.name!r} is asked for outside the open "
+                "of a KeyedProcessFunction: ask for every state there",
+                reason=Reason.INVALID_REQUEST,
+            )
+        if descriptor.queryable_name is None:
+            return
+        for other in self.descriptors:
+            if other.queryable_name == descriptor.queryable_name:
+                raise JobError(
+                    f"operator {self._name!r}: states {other.name!r} and {descriptor.name!r} are "
+                    f"both queryable as {descriptor.queryable_name!r}: names are unique within a "
+                    "job",
+                    reason=Reason.DUPLICATE_NAME,
+                )
+
+
+class ElementContext(Context):
+    """Given with each element of a task; one object for all of them."""
+
+    def __init__(
+        self, cursor: Cursor, keys: KeyTable, batch_timestamp_ms: int, watermark_ms: int
+    ) -> None:
+        self._cursor = cursor
+        self._keys = keys.keys
+        self._batch_timestamp_ms = batch_timestamp_ms
+        self._watermark_ms = watermark_ms
+
+    def get_current_key(self) -> Any:
+        return self._keys[self._cursor.slot]
+
+    def timestamp(self) -> int:
+        return self._batch_timestamp_ms
+
+    def current_watermark(self) -> int:
+        return self._watermark_ms

@@ -1,0 +1,125 @@
+"""A task's rows in the order the operator asked for, over all Arrow batches of the task.
+
+All rows are taken before the first one leaves. What is beyond a bound in memory waits in a
+file of the executor's temporary folder, which is read by mapping it.
+"""
+
+from __future__ import annotations
+
+import mmap
+import tempfile
+from contextlib import ExitStack
+from typing import IO, TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from queryable_state.streaming.runtime.columns.batch_coalescing import gathered
+from queryable_state.streaming.runtime.columns.row_order import order_codes, sorted_rows, split_code
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from queryable_state.streaming.runtime.columns.row_order import Numbers
+    from queryable_state.streaming.runtime.spec import OperatorSpec
+
+MOST_BYTES = 256 << 20
+"""Of rows that a task holds in memory to order them."""
+
+
+def in_order(
+    batches: Iterator[pa.RecordBatch], spec: OperatorSpec, *, most_bytes: int = MOST_BYTES
+) -> Iterator[pa.RecordBatch]:
+    """The same rows by `spec.order`, in batches of `spec.settings.chunk_rows`.
+
+    Rows that are equal in all columns of the order stay in the order of their input
+    partition, and rows of different ones by its number, so that a task that runs again sees
+    the same order.
+    """
+    with _HeldRows(most_bytes) as held:
+        for batch in batches:
+            held.add(batch)
+        parts = held.batches()
+        if not parts:
+            return
+        table = pa.Table.from_batches(parts)
+        keys = [(key, key.of(table)) for key in spec.order]
+        rows = sorted_rows(order_codes(keys) + split_code(table, spec.split_column))
+        del keys
+        if rows is None:
+            chunk_rows = spec.settings.chunk_rows
+            yield from gathered(iter(table.to_batches(max_chunksize=chunk_rows)), chunk_rows)
+            return
+        firsts = np.cumsum([0, *(part.num_rows for part in parts[:-1])])
+        for start in range(0, len(rows), spec.settings.chunk_rows):
+            yield from _taken(parts, firsts, rows[start : start + spec.settings.chunk_rows])
+
+
+def _taken(parts: Sequence[pa.RecordBatch], firsts: Numbers, rows: Numbers) -> list[pa.RecordBatch]:
+    """These rows of the parts, whose first rows have the numbers `firsts`.
+
+    Only the rows wanted are read of each part: Arrow's own take joins all parts before.
+    """
+    if len(parts) == 1:
+        return [parts[0].take(pa.array(rows))]
+    part_of = np.searchsorted(firsts, rows, side="right") - 1
+    by_part = np.argsort(part_of, kind="stable")
+    groups = np.split(by_part, np.flatnonzero(np.diff(part_of[by_part])) + 1)
+    pieces = []
+    for group in groups:
+        part = part_of[group[0]]
+        pieces.append(parts[part].take(pa.array(rows[group] - firsts[part])))
+    places = np.empty(len(rows), dtype=np.int64)
+    places[by_part] = np.arange(len(rows))
+    joined = pa.Table.from_batches(pieces).combine_chunks()
+    found: list[pa.RecordBatch] = joined.take(pa.array(places)).to_batches()
+    return found
+
+
+class _HeldRows:
+    """Rows in memory up to a bound; beyond it all of them in a file without a name."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._batches: list[pa.RecordBatch] = []
+        self._bytes = 0
+        self._spilled = ExitStack()
+        self._file: IO[bytes] | None = None
+        self._writer: pa.ipc.RecordBatchFileWriter | None = None
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take the next rows."""
+        if self._writer is not None:
+            self._writer.write_batch(batch)
+            return
+        self._batches.append(batch)
+        self._bytes += batch.nbytes
+        if self._bytes > self._most_bytes:
+            self._spill(batch.schema)
+
+    def batches(self) -> list[pa.RecordBatch]:
+        """All rows, in the order they were added."""
+        if self._writer is None:
+            whole = pa.Table.from_batches(self._batches).combine_chunks() if self._batches else None
+            return [] if whole is None else whole.to_batches()
+        assert self._file is not None
+        self._writer.close()
+        self._file.flush()
+        mapped = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
+        reader = pa.ipc.open_file(pa.py_buffer(mapped))
+        return [reader.get_batch(number) for number in range(reader.num_record_batches)]
+
+    def _spill(self, schema: pa.Schema) -> None:
+        self._file = self._spilled.enter_context(
+            tempfile.TemporaryFile(prefix="ordered-rows-")  # noqa: SIM115 - the stack closes it
+        )
+        self._writer = self._spilled.enter_context(pa.ipc.new_file(self._file, schema))
+        batches, self._batches = self._batches, []
+        for batch in batches:
+            self._writer.write_batch(batch)
+
+    def __enter__(self) -> _HeldRows:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._spilled.close()

@@ -1,0 +1,145 @@
+"""What a function puts out, as Arrow batches of the operator's output type."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from queryable_state.streaming.functions import UserFunctionError
+from queryable_state.streaming.runtime.columns.arrow_types import arrow_schema, to_arrow_value
+from queryable_state.wire.errors import SerializationError
+from queryable_state.wire.rows import row_class, row_values
+from queryable_state.wire.schema.types import Field, Kind
+from queryable_state.wire.values.normal_form import is_mutable, normaliser
+from queryable_state.wire.values.value_codec import ValueCodec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from queryable_state.streaming.runtime.spec import OperatorSpec
+    from queryable_state.wire.schema.types import TypeInfo
+
+_INTEGERS = frozenset((Kind.BYTE, Kind.SHORT, Kind.INT, Kind.LONG))
+# Of these Arrow takes values that it then cuts or reinterprets: a float in a list of integers,
+# 1e39, the time of a date, a time without a zone or with one.
+_CHECKED = frozenset(
+    (
+        Kind.FLOAT,
+        Kind.DATE,
+        Kind.TIMESTAMP,
+        Kind.TIMESTAMP_NTZ,
+        Kind.LIST,
+        Kind.MAP,
+        Kind.ROW,
+        Kind.TUPLE,
+    )
+)
+_UNFIT = (
+    pa.ArrowException,
+    SerializationError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    OverflowError,
+)
+
+
+class Outputs:
+    """Gathers outputs in `rows` and turns them into batches of a bounded number of rows."""
+
+    def __init__(self, spec: OperatorSpec, where: str) -> None:
+        self.rows: list[Any] = []
+        self._where = where
+        self._limit = spec.settings.output_rows
+        self._fields: Sequence[Field] = spec.output_fields
+        self._schema = arrow_schema(self._fields)
+        self._converters = [_converter(field.type) for field in self._fields]
+        self._names = tuple(field.name for field in self._fields)
+        self._ordered_types = {tuple, row_class(self._names)}
+        output = spec.output_type
+        self._is_row = output is not None and output.kind == Kind.ROW
+        self._in_order = (
+            row_values(output, "output", SerializationError)
+            if output is not None and self._is_row
+            else None
+        )
+
+    def full_batches(self) -> Iterator[pa.RecordBatch]:
+        """Batches of what is there, once there is enough for one."""
+        if len(self.rows) >= self._limit:
+            yield from self.all_batches()
+
+    def all_batches(self) -> Iterator[pa.RecordBatch]:
+        """Batches of everything there."""
+        rows, self.rows = self.rows, []
+        for start in range(0, len(rows), self._limit):
+            yield self._batch(rows[start : start + self._limit])
+
+    def _batch(self, rows: list[Any]) -> pa.RecordBatch:
+        columns: Sequence[Sequence[Any]]
+        if self._is_row:
+            columns = self._columns(rows)
+        else:
+            columns = [rows]
+        arrays = [self._array(position, column) for position, column in enumerate(columns)]
+        if not self._names:
+            return pa.RecordBatch.from_struct_array(pa.array([{}] * len(rows), pa.struct([])))
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _columns(self, rows: list[Any]) -> list[tuple[Any, ...]]:
+        """The columns of rows, in the order of the output's fields."""
+        if set(map(type, rows)) <= self._ordered_types:
+            try:
+                columns = list(zip(*rows, strict=True))
+            except ValueError:
+                # Not all of one length.
+                columns = []
+            if len(columns) == len(self._names):
+                return columns
+        in_order = self._in_order
+        assert in_order is not None
+        try:
+            return list(zip(*map(in_order, rows), strict=True))
+        except SerializationError as problem:
+            raise UserFunctionError(
+                f"{self._where}: the function put out what is not a row of its output type "
+                f"({', '.join(f'{f.name} {f.type}' for f in self._fields)}): {problem}. Yield "
+                "tuples or rows of the fields; a function that returns must return an iterable "
+                "of outputs"
+            ) from problem
+
+    def _array(self, position: int, column: Sequence[Any]) -> pa.Array:
+        field, convert = self._fields[position], self._converters[position]
+        try:
+            if convert is not None:
+                column = [None if value is None else convert(value) for value in column]
+            wanted = self._schema.field(position).type
+            if field.type.kind in _INTEGERS:
+                found = pa.array(column)
+                if pa.types.is_int64(found.type):
+                    return found.cast(wanted)
+                if pa.types.is_floating(found.type):
+                    # Arrow would cut the fraction off in silence.
+                    raise TypeError("a float is no integer")
+            return pa.array(column, type=wanted)
+        except _UNFIT as problem:
+            raise UserFunctionError(
+                f"{self._where}: the output column {field.name!r} is {field.type}, and one of "
+                f"{len(column)} outputs does not fit: {problem}"
+            ) from problem
+
+
+def _converter(info: TypeInfo) -> Callable[[Any], Any] | None:
+    """Makes of an output what Arrow takes; None: it is already.
+
+    An output of a type that Arrow does not check has to be of the type as a value of a state has.
+    """
+    to_arrow = to_arrow_value(info)
+    if info.kind not in _CHECKED:
+        return to_arrow
+    codec = ValueCodec.of(info, pickle_values=True, unpickle=True)
+    normalise = codec.read_back if is_mutable(info) else normaliser(info, codec.read_back)
+    if to_arrow is None:
+        return normalise
+    return lambda value: to_arrow(normalise(value))

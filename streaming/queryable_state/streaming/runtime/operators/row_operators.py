@@ -1,0 +1,190 @@
+"""Operators that run a Python function over the rows one by one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from queryable_state.streaming.functions import Function, UserFunctionError
+from queryable_state.streaming.runtime.columns.batch_coalescing import gathered
+from queryable_state.streaming.runtime.operators.context import DeclaringContext, ElementContext
+from queryable_state.streaming.runtime.operators.elements import element_reader
+from queryable_state.streaming.runtime.operators.open_functions import OpenFunctions
+from queryable_state.streaming.runtime.operators.outputs import Outputs
+from queryable_state.streaming.runtime.states.key_table import shown_key
+from queryable_state.streaming.runtime.states.task_states import TaskStates, where
+from queryable_state.streaming.runtime.states.value_cells import CachedReducing
+from queryable_state.wire.errors import QueryableStateError
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
+    import pyarrow as pa
+
+    from queryable_state.streaming.descriptors import ReducingStateDescriptor, StateDescriptor
+    from queryable_state.streaming.functions import KeyedProcessFunction
+    from queryable_state.streaming.runtime.access import StateAccess
+    from queryable_state.streaming.runtime.spec import OperatorSpec, TaskIdentity
+
+_NO_ITERABLES_OF_OUTPUTS = frozenset((str, bytes, dict))
+_PIECE_ROWS = 1024
+"""Rows after which outputs may leave, so that many outputs a row do not pile up."""
+
+
+def run_process(
+    function: KeyedProcessFunction,
+    spec: OperatorSpec,
+    task: TaskIdentity,
+    access: StateAccess,
+    batches: Iterator[pa.RecordBatch],
+) -> Generator[pa.RecordBatch, None, None]:
+    """Opens the function, runs it over the elements, closes it; then prepares."""
+    context = _context(spec, task)
+    with OpenFunctions(where(spec, task)) as functions:
+        functions.open(function, context)
+        context.end_declarations()
+        states = list(context.states.values())
+        for state in states:
+            _open_function(state.descriptor, functions, context)
+        owned = TaskStates(spec, task, access, states)
+        owned.begin()
+        yield from _process(function, spec, owned, context, batches)
+        changes = owned.changes()
+    owned.prepare(changes)
+
+
+def _context(spec: OperatorSpec, task: TaskIdentity) -> DeclaringContext:
+    return DeclaringContext(
+        name=spec.name,
+        subtask=task.subtask,
+        parallelism=spec.parallelism,
+        max_parallelism=spec.max_parallelism,
+    )
+
+
+def _open_function(
+    descriptor: StateDescriptor, functions: OpenFunctions, context: DeclaringContext
+) -> None:
+    """Open the function that combines the values of a state, if it is one that can be opened."""
+    if isinstance(descriptor.function, Function):
+        functions.open(descriptor.function, context)
+
+
+def _process(
+    function: KeyedProcessFunction,
+    spec: OperatorSpec,
+    owned: TaskStates,
+    context: DeclaringContext,
+    batches: Iterator[pa.RecordBatch],
+) -> Generator[pa.RecordBatch, None, None]:
+    outputs = Outputs(spec, owned.where)
+    read = element_reader(spec)
+    cursor = owned.cursor
+    element_context = ElementContext(
+        cursor, owned.keys, owned.batch_timestamp_ms, owned.watermark_ms
+    )
+    process = function.process_element
+    for batch in gathered(batches, spec.settings.chunk_rows):
+        slots = owned.start_chunk(batch).tolist()
+        elements = read(batch)
+        for state in context.states.values():
+            state.enter()
+        for start in range(0, len(slots), _PIECE_ROWS):
+            extend = outputs.rows.extend
+            try:
+                # The slots come first: where they end, no element is taken and lost.
+                for slot, element in zip(  # noqa: B905
+                    slots[start : start + _PIECE_ROWS], elements
+                ):
+                    cursor.slot = slot
+                    result = process(element, element_context)
+                    if result is not None:
+                        if result.__class__ in _NO_ITERABLES_OF_OUTPUTS:
+                            raise TypeError(
+                                f"it returned a {type(result).__name__}, whose parts would be put "
+                                "out one by one: yield outputs, or return a list of them"
+                            )
+                        extend(result)
+            except QueryableStateError as error:
+                _name_element(error, spec, owned)
+                raise
+            except Exception as error:
+                raise _user_error(error, "process_element", spec, owned) from error
+            yield from outputs.full_batches()
+        for state in context.states.values():
+            state.leave()
+    yield from outputs.all_batches()
+
+
+def run_reduce(
+    descriptor: ReducingStateDescriptor,
+    spec: OperatorSpec,
+    task: TaskIdentity,
+    access: StateAccess,
+    batches: Iterator[pa.RecordBatch],
+    *,
+    emit: bool,
+) -> Generator[pa.RecordBatch, None, None]:
+    """Reduces the elements of each key; with `emit` puts out the reduced value for each element."""
+    context = _context(spec, task)
+    context.end_declarations()
+    with OpenFunctions(where(spec, task)) as functions:
+        _open_function(descriptor, functions, context)
+        state = CachedReducing(descriptor)
+        owned = TaskStates(spec, task, access, [state])
+        owned.begin()
+        yield from _reduce(state, spec, owned, batches, emit=emit)
+        changes = owned.changes()
+    owned.prepare(changes)
+
+
+def _reduce(
+    state: CachedReducing,
+    spec: OperatorSpec,
+    owned: TaskStates,
+    batches: Iterator[pa.RecordBatch],
+    *,
+    emit: bool,
+) -> Generator[pa.RecordBatch, None, None]:
+    outputs = Outputs(spec, owned.where)
+    read = element_reader(spec)
+    reduced, held, give = state.reduced, state.held, state.give
+    cursor = owned.cursor
+    for batch in gathered(batches, spec.settings.chunk_rows):
+        slots = owned.start_chunk(batch).tolist()
+        cells = state.load_chunk()
+        state.enter()
+        emitted = outputs.rows.append if emit else _drop
+        try:
+            for slot, element in zip(slots, read(batch), strict=True):
+                cursor.slot = slot
+                cell = cells[slot] = held(slot, reduced(cells[slot], element))
+                emitted(give(cell))
+        except QueryableStateError as error:
+            _name_element(error, spec, owned)
+            raise
+        except Exception as error:
+            raise _user_error(error, "the reduce function", spec, owned) from error
+        state.dirty.update(slots)
+        yield from outputs.full_batches()
+    yield from outputs.all_batches()
+
+
+def _drop(_: Any) -> None:
+    """A sink puts out nothing."""
+
+
+def _user_error(
+    error: Exception, what: str, spec: OperatorSpec, owned: TaskStates
+) -> UserFunctionError:
+    return UserFunctionError(
+        f"{owned.where}: {what} failed for key {_current_key(spec, owned)}: "
+        f"{type(error).__name__}: {error}"
+    )
+
+
+def _name_element(error: QueryableStateError, spec: OperatorSpec, owned: TaskStates) -> None:
+    error.add_note(f"{owned.where}, at an element of key {_current_key(spec, owned)}")
+
+
+def _current_key(spec: OperatorSpec, owned: TaskStates) -> str:
+    return shown_key(owned.keys.keys[owned.cursor.slot], spec.key_type)

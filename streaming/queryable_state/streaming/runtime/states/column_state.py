@@ -1,0 +1,117 @@
+"""A state that is fetched and written in columns; no Python object for a value."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from queryable_state.streaming.runtime.columns.value_columns import (
+    decode_column,
+    decode_fields,
+    decode_rows,
+    encode_column,
+    encode_rows,
+)
+from queryable_state.streaming.runtime.states.cached_state import (
+    CachedState,
+    point_values,
+    value_codec,
+)
+from queryable_state.wire.errors import SerializationError
+from queryable_state.wire.schema.types import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+    from queryable_state.internal.v1.backend_pb2 import StateValues
+    from queryable_state.streaming.descriptors import StateDescriptor
+    from queryable_state.streaming.runtime.states.cached_state import StateLink
+    from queryable_state.streaming.runtime.states.key_table import Slots
+    from queryable_state.v1.registration_pb2 import StateRegistration
+    from queryable_state.wire.changes import ChangeBlockBuilder
+
+
+class ColumnState(CachedState):
+    """One value a key: a column for a scalar, a column for each field of a ROW."""
+
+    def __init__(self, descriptor: StateDescriptor) -> None:
+        super().__init__(descriptor)
+        self._slots: list[int] = []
+        self._values: list[bytes] = []
+        self._columns: list[pa.Array] = []
+        self._written: Slots | None = None
+
+    def bind(self, registration: StateRegistration, link: StateLink) -> None:
+        super().bind(registration, link)
+        declared = self.descriptor.value_type
+        assert declared is not None
+        self._codec = value_codec(registration.value_types, declared, None)
+        self._is_row = declared.kind == Kind.ROW
+
+    def grow(self, slots: int) -> None:
+        """Columns grow with what is put."""
+
+    def is_unseen(self, slot: int) -> bool:
+        return True
+
+    def take(self, slots: Sequence[int], values: StateValues) -> None:
+        for slot, value in point_values(slots, values):
+            if value is not None:
+                self._slots.append(slot)
+                self._values.append(value)
+
+    def fetched_columns(self) -> tuple[Slots, list[pa.Array]]:
+        """The slots fetched since the last call that have a value, and the columns of these."""
+        slots, values = self._slots, self._values
+        self._slots, self._values = [], []
+        columns = (
+            decode_rows(values, self._codec)
+            if self._is_row
+            else [decode_column(values, self._codec)]
+        )
+        return np.array(slots, dtype=np.int64), columns
+
+    def fetched_fields(self, positions: Sequence[int]) -> tuple[Slots, list[pa.Array]]:
+        """The same of some fields of a ROW, without the others."""
+        columns = decode_fields(self._values, self._codec, positions)
+        return np.array(self._slots, dtype=np.int64), columns
+
+    def put(self, columns: list[pa.Array], slots: Slots | None = None) -> None:
+        """What the slots (None: all) shall hold. What is null throughout shall hold nothing."""
+        self._columns = columns
+        self._written = np.arange(len(columns[0])) if slots is None else slots
+
+    def write(self, changes: ChangeBlockBuilder) -> None:
+        if self._written is None:
+            return
+        columns, written = self._columns, self._written
+        if not self._is_row and columns[0].null_count:
+            present = columns[0].is_valid()
+            mask = present.to_numpy(zero_copy_only=False)
+            for slot in written[~mask].tolist():
+                changes.delete(self.prefix(slot))
+            columns, written = [columns[0].filter(present)], written[mask]
+        slots = written.tolist()
+        values = self._encoded_columns(slots, columns)
+        changes.put_all([self.prefix(slot) for slot in slots], values)
+
+    def _encoded_columns(self, slots: list[int], columns: list[pa.Array]) -> list[bytes]:
+        try:
+            values = (
+                encode_rows(columns, self._codec)
+                if self._is_row
+                else encode_column(columns[0], self._codec)
+            )
+        except SerializationError as problem:
+            raise SerializationError(
+                f"{self._link.where}: state {self.descriptor.name!r}: a value cannot be written "
+                f"as {self._codec.type_info}: {problem}"
+            ) from problem
+        limit = self._link.settings.value_bytes
+        for slot, value in zip(slots, values, strict=True):
+            if len(value) > limit:
+                self._check_size(slot, len(value), self._codec.type_info)
+        return values

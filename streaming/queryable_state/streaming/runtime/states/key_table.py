@@ -1,0 +1,179 @@
+"""The keys a task meets: decoded and encoded once each, however many rows they have."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from queryable_state.streaming.runtime.columns.arrow_types import to_python
+from queryable_state.streaming.runtime.columns.row_check import key_group_of
+from queryable_state.streaming.runtime.spec import subtask_mismatch
+from queryable_state.wire.errors import KeyTypeError, LimitExceededError
+from queryable_state.wire.keys.key_codec import KeyCodec
+from queryable_state.wire.keys.key_groups import key_group_range
+from queryable_state.wire.rows import row_class
+from queryable_state.wire.schema.types import Kind, TypeInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import numpy.typing as npt
+
+    from queryable_state.streaming.runtime.spec import OperatorSpec
+
+    Slots = npt.NDArray[np.int64]
+
+_MANY = 1 << 62
+
+
+class KeyTable:
+    """Gives each distinct key of a task a slot, counting from 0 in the order of first rows.
+
+    Equal keys are those of equal wire bytes: 0.0 and -0.0 are one key, and so is every NaN.
+    """
+
+    def __init__(self, spec: OperatorSpec, subtask: int, where: str) -> None:
+        self.keys: list[Any] = []
+        """By slot: the key as a function sees it."""
+        self.wire_keys: list[bytes] = []
+        """By slot: key group and encoded key."""
+        self.chunk_slots: Sequence[int] = ()
+        """Distinct slots of the newest chunk."""
+        self._spec = spec
+        self._where = where
+        self._first_group, self._last_group = key_group_range(
+            subtask, spec.parallelism, spec.max_parallelism
+        )
+        self._group_bytes = {
+            group: group.to_bytes(2) for group in range(self._first_group, self._last_group + 1)
+        }
+        codec = KeyCodec(spec.key_type)
+        self._encode = codec.encode
+        # -0.0 and 0.0 are one key, and so are equal times of two zones: a function sees the same
+        # one of them whichever row comes first.
+        self._read_back = codec.decode_all if _has_other_forms(spec.key_type) else None
+        self._slot_of: dict[bytes, int] = {}
+        # Keys of one type that are equal to Python have equal bytes; not the other way round (NaN).
+        self._known: dict[Any, int] = {}
+        self._make_key: Callable[[tuple[Any, ...]], Any] | None = None
+        self._column_types = [spec.key_type]
+        if len(spec.key_columns) > 1:
+            self._column_types = [field.type for field in spec.key_type.fields]
+            names = tuple(field.name for field in spec.key_type.fields)
+            self._make_key = row_class(names) if spec.key_type.kind == Kind.ROW else tuple
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def add_chunk(self, batch: pa.RecordBatch) -> Slots:
+        """The slot of each row; takes the keys not met before."""
+        columns = [self._key_column(batch, name) for name in self._spec.key_columns]
+        groups = self._key_groups(batch)
+        codes, firsts = _distinct(columns)
+        distinct = [
+            to_python(column.take(pa.array(firsts)), info)
+            for column, info in zip(columns, self._column_types, strict=True)
+        ]
+        keys = (
+            distinct[0]
+            if self._make_key is None
+            else [self._make_key(key) for key in zip(*distinct, strict=True)]
+        )
+        slots = self._slots(keys, groups[firsts])
+        self.chunk_slots = list(dict.fromkeys(slots))
+        slot_of_code: Slots = np.array(slots, dtype=np.int64)
+        return slot_of_code[codes]
+
+    def _slots(self, keys: Sequence[Any], groups: Slots) -> list[int]:
+        """The slot of each key, a new one where it has none."""
+        found = list(map(self._known.get, keys))
+        slot_of, known, encode = self._slot_of, self._known, self._encode
+        group_bytes = self._group_bytes
+        longest = self._spec.settings.key_bytes
+        slots = []
+        for slot, key, group in zip(found, keys, groups.tolist(), strict=True):
+            if slot is None:
+                try:
+                    encoded = encode(key)
+                except KeyTypeError as problem:
+                    raise KeyTypeError(f"{self._where}: {problem}", reason=problem.reason) from None
+                wire_key = group_bytes[group] + encoded
+                slot = slot_of.get(wire_key)
+                if slot is None:
+                    if len(wire_key) > longest:
+                        raise LimitExceededError(
+                            f"{self._where}: a key is {len(wire_key)} bytes long, "
+                            f"{longest} are allowed: {repr(key)[:60]}..."
+                        )
+                    slot = slot_of[wire_key] = len(self.keys)
+                    self.keys.append(key if self._read_back is None else self._read_back(encoded))
+                    self.wire_keys.append(wire_key)
+                known[key] = slot
+            slots.append(slot)
+        return slots
+
+    def _key_column(self, batch: pa.RecordBatch, name: str) -> pa.Array:
+        column = batch.column(name)
+        if column.null_count:
+            raise KeyTypeError(
+                f"{self._where}: the key column {name!r} is null in {column.null_count} of "
+                f"{len(column)} rows; a key cannot be null: filter these rows or give them a key"
+            )
+        return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+    def _key_groups(self, batch: pa.RecordBatch) -> Slots:
+        checks: Slots = batch.column(self._spec.check_column).to_numpy(zero_copy_only=False)
+        groups = key_group_of(checks)
+        if groups.min() < self._first_group or groups.max() > self._last_group:
+            raise subtask_mismatch(
+                f"{self._where}, has key groups {self._first_group} to {self._last_group} and "
+                f"gets rows of key groups {groups.min()} to {groups.max()}"
+            )
+        return groups
+
+
+def _has_other_forms(info: TypeInfo) -> bool:
+    """Whether keys of equal bytes may differ as Python objects."""
+    if info.kind in (Kind.FLOAT, Kind.DOUBLE, Kind.TIMESTAMP):
+        return True
+    return any(_has_other_forms(field.type) for field in info.fields)
+
+
+def _distinct(columns: Sequence[pa.Array]) -> tuple[Slots, Slots]:
+    """For each row the number of its combination of values; for each combination its first row."""
+    flat = [leaf for column in columns for leaf in _leaves(column)]
+    codes, count = _codes(flat[0])
+    for column in flat[1:]:
+        more, more_count = _codes(column)
+        if count * more_count >= _MANY:
+            codes, count = _codes(pa.array(codes))
+        codes = codes * more_count + more
+        count *= more_count
+    if len(flat) > 1:
+        codes, count = _codes(pa.array(codes))
+    firsts = np.empty(count, dtype=np.int64)
+    # Of assignments to one place the last one stays.
+    firsts[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
+    return codes, firsts
+
+
+def _codes(column: pa.Array) -> tuple[Slots, int]:
+    encoded = column.dictionary_encode(null_encoding="encode")
+    codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    return codes, len(encoded.dictionary)
+
+
+def _leaves(column: pa.Array) -> list[pa.Array]:
+    if not pa.types.is_struct(column.type):
+        return [column]
+    leaves = [leaf for child in column.flatten() for leaf in _leaves(child)]
+    return leaves or [pc.is_null(column)]
+
+
+def shown_key(key: Any, key_type: TypeInfo) -> str:
+    """A key in an error's text."""
+    text = repr(tuple(key)) if key_type.kind == Kind.ROW else repr(key)
+    return text if len(text) <= 100 else text[:100] + "..."

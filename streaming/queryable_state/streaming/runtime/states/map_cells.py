@@ -1,0 +1,244 @@
+"""Map state: entries by their encoded keys, fetched whole where the map is small."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from queryable_state.internal.v1.backend_pb2 import StateFetch
+from queryable_state.streaming.runtime.states.cached_state import (
+    CachedState,
+    point_values,
+    value_codec,
+)
+from queryable_state.streaming.runtime.states.held_values import HeldValues
+from queryable_state.streaming.state import MapState
+from queryable_state.v1.query_pb2 import ReadKind
+from queryable_state.wire.errors import KeyTypeError, SerializationError
+from queryable_state.wire.keys.key_codec import KeyCodec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from queryable_state.internal.v1.backend_pb2 import StateValues
+    from queryable_state.streaming.descriptors import MapStateDescriptor
+    from queryable_state.streaming.runtime.states.cached_state import StateLink
+    from queryable_state.v1.query_pb2 import Records
+    from queryable_state.v1.registration_pb2 import StateRegistration
+    from queryable_state.wire.changes import ChangeBlockBuilder
+
+
+class _Entries:
+    """The map of one key."""
+
+    __slots__ = ("absent", "changed", "cleared", "complete", "entries", "loaded")
+
+    def __init__(self) -> None:
+        self.entries: dict[bytes, tuple[Any, Any]] = {}
+        """Encoded map key to map key and held value (None: null): what is known to be there."""
+        self.absent: set[bytes] = set()
+        """What is known not to be there, while the map is not complete."""
+        self.changed: dict[bytes, None] = {}
+        """What was written or removed."""
+        self.loaded = False
+        """Fetched, up to the limit of entries."""
+        self.complete = False
+        """What is not in `entries` is not there."""
+        self.cleared = False
+
+
+class CachedMap(CachedState, MapState[Any, Any]):
+    """Map state. Maps over the limit of entries are read entry by entry, or whole if iterated."""
+
+    read_kind = ReadKind.PREFIX
+
+    def __init__(self, descriptor: MapStateDescriptor) -> None:
+        super().__init__(descriptor)
+        self._keys = KeyCodec(descriptor.map_key_type)
+        self._maps: list[_Entries | None] = []
+        self._dirty: set[int] = set()
+
+    def bind(self, registration: StateRegistration, link: StateLink) -> None:
+        super().bind(registration, link)
+        declared = self.descriptor.value_type
+        assert declared is not None
+        self._codec = value_codec(registration.value_types, declared, None)
+        self._values = HeldValues.of(self._codec)
+        self._null = self._codec.null
+
+    def grow(self, slots: int) -> None:
+        self._maps.extend([None] * (slots - len(self._maps)))
+
+    def is_unseen(self, slot: int) -> bool:
+        entries = self._maps[slot]
+        return entries is None or not entries.loaded
+
+    def request(self, slots: Sequence[int]) -> StateFetch:
+        fetch = super().request(slots)
+        fetch.limit = self._link.settings.map_prefetch_entries
+        return fetch
+
+    def take(self, slots: Sequence[int], values: StateValues) -> None:
+        truncated = set(values.truncated)
+        for position, (slot, records) in enumerate(zip(slots, values.records, strict=True)):
+            self._merge(slot, records, complete=position not in truncated)
+
+    def _merge(self, slot: int, records: Records, *, complete: bool) -> None:
+        cell = self._of(slot)
+        read_key, read_value = self._keys.decode_all, self._taken
+        for element, value in zip(records.elements, records.values, strict=True):
+            if element not in cell.changed:
+                cell.entries[element] = (read_key(element), read_value(value))
+        cell.loaded = True
+        cell.complete = complete
+
+    def get(self, key: Any) -> Any:
+        found = self._find(key)
+        return None if found is None else self._given(found[1])
+
+    def contains(self, key: Any) -> bool:
+        return self._find(key) is not None
+
+    def put(self, key: Any, value: Any) -> None:
+        slot = self._cursor.slot
+        self._put(slot, self._encoded_key(slot, key), self._held(slot, value))
+
+    def _put(self, slot: int, encoded: bytes, held: Any) -> None:
+        cell = self._of(slot)
+        cell.entries[encoded] = (self._keys.decode_all(encoded), held)
+        cell.absent.discard(encoded)
+        cell.changed[encoded] = None
+        self._dirty.add(slot)
+
+    def put_all(self, entries: Mapping[Any, Any]) -> None:
+        slot = self._cursor.slot
+        # All of them or none: an entry that is refused leaves the state as it was.
+        held = [
+            (self._encoded_key(slot, key), self._held(slot, value))
+            for key, value in entries.items()
+        ]
+        for encoded, value in held:
+            self._put(slot, encoded, value)
+
+    def remove(self, key: Any) -> None:
+        slot = self._cursor.slot
+        encoded = self._encoded_key(slot, key)
+        cell = self._of(slot)
+        cell.entries.pop(encoded, None)
+        cell.absent.add(encoded)
+        cell.changed[encoded] = None
+        self._dirty.add(slot)
+
+    def items(self) -> list[tuple[Any, Any]]:
+        given = self._given
+        return [(key, given(held)) for key, held in self._in_order()]
+
+    def keys(self) -> list[Any]:
+        return [key for key, _ in self._in_order()]
+
+    def values(self) -> list[Any]:
+        return [value for _, value in self.items()]
+
+    def is_empty(self) -> bool:
+        cell = self._loaded()
+        return not cell.entries and not self._whole().entries
+
+    def clear(self) -> None:
+        slot = self._cursor.slot
+        cell = self._maps[slot] = _Entries()
+        cell.loaded = cell.complete = cell.cleared = True
+        self._dirty.add(slot)
+
+    def write(self, changes: ChangeBlockBuilder) -> None:
+        written = [(slot, self.prefix(slot), self._of(slot)) for slot in sorted(self._dirty)]
+        for _, prefix, cell in written:
+            if cell.cleared:
+                changes.clear_prefix(prefix)
+        for _, prefix, cell in written:
+            if not cell.cleared:
+                for element in cell.changed:
+                    if element not in cell.entries:
+                        changes.delete(prefix + element)
+        for slot, prefix, cell in written:
+            put = [element for element in cell.changed if element in cell.entries]
+            changes.put_all(
+                [prefix + element for element in put],
+                [self._data(slot, cell.entries[element][1]) for element in put],
+            )
+
+    def _find(self, key: Any) -> tuple[Any, Any] | None:
+        slot = self._cursor.slot
+        encoded = self._encoded_key(slot, key)
+        cell = self._maps[slot]
+        if cell is not None and (encoded in cell.entries or encoded in cell.absent):
+            return cell.entries.get(encoded)
+        cell = self._loaded()
+        found = cell.entries.get(encoded)
+        if found is not None or cell.complete:
+            return found
+        answer = self._link.fetch(
+            StateFetch(
+                state_id=self.state_id, read=ReadKind.POINT, keys=[self.prefix(slot) + encoded]
+            )
+        )
+        for _, value in point_values((slot,), answer):
+            if value is None:
+                cell.absent.add(encoded)
+            else:
+                cell.entries[encoded] = (self._keys.decode_all(encoded), self._taken(value))
+        return cell.entries.get(encoded)
+
+    def _in_order(self) -> list[tuple[Any, Any]]:
+        """All entries, in the order of their encoded keys."""
+        entries = self._whole().entries
+        return [entries[encoded] for encoded in sorted(entries)]
+
+    def _taken(self, data: bytes) -> Any:
+        return None if data == self._null else self._values.take(data)
+
+    def _given(self, held: Any) -> Any:
+        return None if held is None else self._values.give(held)
+
+    def _held(self, slot: int, value: Any) -> Any:
+        if value is None:
+            return None
+        try:
+            return self._values.hold(value)
+        except SerializationError as problem:
+            raise self._refused(slot, self._codec.type_info, problem) from problem
+
+    def _data(self, slot: int, held: Any) -> bytes:
+        if held is None:
+            return self._null
+        data = self._values.data(held)
+        self._check_size(slot, len(data), self._codec.type_info)
+        return data
+
+    def _loaded(self) -> _Entries:
+        slot = self._cursor.slot
+        cell = self._of(slot)
+        if not cell.loaded:
+            self._load_chunk()
+        return cell
+
+    def _whole(self) -> _Entries:
+        cell = self._loaded()
+        if not cell.complete:
+            slot = self._cursor.slot
+            answer = self._link.fetch(super().request((slot,)))
+            self._merge(slot, answer.records[0], complete=True)
+        return cell
+
+    def _encoded_key(self, slot: int, key: Any) -> bytes:
+        try:
+            return self._keys.encode(key)
+        except KeyTypeError as problem:
+            raise KeyTypeError(
+                f"{self._described(slot)}: the map key {key!r} is not {self._keys.type_info}: "
+                f"{problem}"
+            ) from problem
+
+    def _of(self, slot: int) -> _Entries:
+        cell = self._maps[slot]
+        if cell is None:
+            cell = self._maps[slot] = _Entries()
+        return cell

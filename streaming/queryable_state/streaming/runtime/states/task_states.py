@@ -1,0 +1,218 @@
+"""The states of one task: begun together, fetched together, prepared together."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from queryable_state.streaming.runtime.states.cached_state import StateLink
+from queryable_state.streaming.runtime.states.cursor import Cursor
+from queryable_state.streaming.runtime.states.key_table import KeyTable
+from queryable_state.wire.changes import BlockSums, ChangeBlockBuilder
+from queryable_state.wire.errors import (
+    InternalError,
+    LimitExceededError,
+    Reason,
+    SupersededError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+
+    from queryable_state.streaming.runtime.access import StateAccess
+    from queryable_state.streaming.runtime.spec import OperatorSpec, TaskIdentity
+    from queryable_state.streaming.runtime.states.cached_state import CachedState
+    from queryable_state.streaming.runtime.states.key_table import Slots
+    from queryable_state.wire.changes import Seal
+
+_log = logging.getLogger(__name__)
+
+_FINGERPRINT_BITS = (1 << 64) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a batch changes of the states of one subtask."""
+
+    blocks: Sequence[bytes]
+    seal: Seal
+
+
+class TaskStates:
+    """Drives the states of a task through one batch.
+
+    Call order: `begin`, then for each chunk `start_chunk`, then `changes`, then `prepare`. A
+    task without input begins and prepares too: an empty seal says that it ran.
+
+    A batch that is committed already can run again, where the version before it
+    is still held: it computes its output from there, and `prepare` changes
+    nothing. Where that version is gone `begin` raises `SupersededError`.
+    """
+
+    def __init__(
+        self,
+        spec: OperatorSpec,
+        task: TaskIdentity,
+        access: StateAccess,
+        states: Sequence[CachedState],
+    ) -> None:
+        self.where = where(spec, task)
+        self.cursor = Cursor()
+        self.keys = KeyTable(spec, task.subtask, self.where)
+        self.batch_timestamp_ms = 0
+        self.watermark_ms = 0
+        self._spec = spec
+        self._task = task
+        self._access = access
+        self._states = states
+        self._fingerprint = 0
+        self._row_count = 0
+
+    def begin(self) -> None:
+        """Register the states and pin the version before the batch."""
+        spec, task = self._spec, self._task
+        registrations = [
+            state.descriptor.to_registration(
+                job_id=task.query_id,
+                job_name=spec.job_name,
+                operator_uid=spec.uid,
+                operator_name=spec.name,
+                operator_depth=spec.depth,
+                key_type=spec.key_type,
+                max_parallelism=spec.max_parallelism,
+            )
+            for state in self._states
+        ]
+        begun = self._access.begin(registrations)
+        if len(begun.states) != len(registrations):
+            raise InternalError(
+                f"{self.where}: {len(registrations)} states were declared, {len(begun.states)} "
+                "were registered"
+            )
+        self._token = begun.token
+        self.batch_timestamp_ms = begun.batch_timestamp_ms
+        self.watermark_ms = begun.watermark_ms
+        link = StateLink(
+            cursor=self.cursor,
+            keys=self.keys,
+            key_type=spec.key_type,
+            settings=spec.settings,
+            batch_id=task.batch_id,
+            where=self.where,
+            load=self._load,
+            fetch=lambda fetch: self._access.fetch([fetch])[0],
+        )
+        for state, registration in zip(self._states, begun.states, strict=True):
+            state.bind(registration, link)
+
+    def start_chunk(self, batch: pa.RecordBatch) -> Slots:
+        """The slot of each row; fetches ahead the states that earlier chunks read."""
+        checks = batch.column(self._spec.check_column).to_numpy(zero_copy_only=False)
+        self._fingerprint += int(checks.view(np.uint64).sum(dtype=np.uint64))
+        self._row_count += batch.num_rows
+        slots = self.keys.add_chunk(batch)
+        for state in self._states:
+            state.grow(len(self.keys))
+        ahead = [state for state in self._states if state.was_read]
+        if ahead:
+            self._load(*ahead)
+        return slots
+
+    def fetch(self, state: CachedState, slots: Sequence[int]) -> None:
+        """Fetch a state for these slots."""
+        for part in _parts([(state, slots)], self._spec.settings.fetch_keys):
+            self._fetch(part)
+
+    def changes(self) -> Changes:
+        """What the states were changed to. Nothing is read or written after it."""
+        sums = BlockSums()
+        blocks: list[bytes] = []
+        for state in self._states:
+            changes = ChangeBlockBuilder(state.state_id, sums)
+            state.write(changes)
+            blocks += changes.finish()
+        seal = sums.seal(
+            self._token,
+            fingerprint=self._fingerprint & _FINGERPRINT_BITS,
+            row_count=self._row_count,
+        )
+        return Changes(blocks, seal)
+
+    def prepare(self, changes: Changes) -> None:
+        """Stage the changes under their seal."""
+        try:
+            self._access.prepare(changes.blocks, changes.seal)
+        except SupersededError as refusal:
+            if refusal.reason != Reason.ALREADY_COMMITTED:
+                raise
+            _log.info("%s is committed already; this run of it changed nothing", self.where)
+
+    def _load(self, *states: CachedState) -> None:
+        """Fetches the unseen keys of the chunk, of all these states in one call."""
+        wanted = [
+            (state, [slot for slot in self.keys.chunk_slots if state.is_unseen(slot)])
+            for state in states
+        ]
+        for part in _parts(wanted, self._spec.settings.fetch_keys):
+            self._fetch(part)
+
+    def _fetch(self, part: list[tuple[CachedState, Sequence[int]]]) -> None:
+        fetches = [state.request(slots) for state, slots in part]
+        try:
+            answers = self._access.fetch(fetches)
+        except LimitExceededError:
+            # The values of so many keys are more than one answer may hold.
+            if len(part) == 1 and len(part[0][1]) == 1:
+                raise
+            for half in _halves(part):
+                self._fetch(half)
+            return
+        for (state, slots), values in zip(part, answers, strict=True):
+            state.take(slots, values)
+
+
+def where(spec: OperatorSpec, task: TaskIdentity) -> str:
+    """Operator, subtask and batch, as the texts of errors name them."""
+    return (
+        f"operator {spec.name!r} (uid {spec.uid}), subtask {task.subtask} of {spec.parallelism}, "
+        f"batch {task.batch_id}"
+    )
+
+
+def _parts(
+    wanted: Sequence[tuple[CachedState, Sequence[int]]], limit: int
+) -> Iterator[list[tuple[CachedState, Sequence[int]]]]:
+    """The wanted slots in calls of at most `limit` keys."""
+    part: list[tuple[CachedState, Sequence[int]]] = []
+    room = limit
+    for state, slots in wanted:
+        taken = 0
+        while taken < len(slots):
+            piece = slots[taken : taken + room]
+            part.append((state, piece))
+            taken += len(piece)
+            room -= len(piece)
+            if room == 0:
+                yield part
+                part, room = [], limit
+    if part:
+        yield part
+
+
+def _halves(
+    part: list[tuple[CachedState, Sequence[int]]],
+) -> Iterator[list[tuple[CachedState, Sequence[int]]]]:
+    if len(part) > 1:
+        middle = len(part) // 2
+        yield part[:middle]
+        yield part[middle:]
+    else:
+        state, slots = part[0]
+        middle = len(slots) // 2
+        yield [(state, slots[:middle])]
+        yield [(state, slots[middle:])]

@@ -1,0 +1,259 @@
+"""States of one value a key: value, reducing and aggregating state."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from queryable_state.internal.v1.backend_pb2 import StateFetch
+from queryable_state.streaming.functions import UserFunctionError
+from queryable_state.streaming.runtime.states.cached_state import (
+    UNSEEN,
+    CachedState,
+    point_values,
+    value_codec,
+)
+from queryable_state.streaming.runtime.states.held_values import HeldValues
+from queryable_state.streaming.state import AggregatingState, ReducingState, ValueState
+from queryable_state.v1.query_pb2 import ReadKind
+from queryable_state.wire.errors import SerializationError
+from queryable_state.wire.keys.store_keys import ACCUMULATOR_ELEMENT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from queryable_state.internal.v1.backend_pb2 import StateValues
+    from queryable_state.streaming.descriptors import (
+        AggregatingStateDescriptor,
+        ReducingStateDescriptor,
+        StateDescriptor,
+    )
+    from queryable_state.streaming.runtime.states.cached_state import StateLink
+    from queryable_state.v1.registration_pb2 import StateRegistration
+    from queryable_state.wire.changes import ChangeBlockBuilder
+    from queryable_state.wire.schema.type_model import TypeInfo
+    from queryable_state.wire.values.value_codec import ValueCodec
+
+
+class CellState(CachedState):
+    """One held value a slot; None where nothing is stored."""
+
+    element = b""
+
+    def __init__(self, descriptor: StateDescriptor) -> None:
+        super().__init__(descriptor)
+        self.cells: list[Any] = []
+        self.dirty: set[int] = set()
+
+    def bind(self, registration: StateRegistration, link: StateLink) -> None:
+        super().bind(registration, link)
+        self._bind_codec(registration)
+
+    def _bind_codec(self, registration: StateRegistration) -> None:
+        declared = self.descriptor.value_type
+        assert declared is not None
+        self._hold_as(value_codec(registration.value_types, declared, None))
+
+    def _hold_as(self, codec: ValueCodec) -> None:
+        self._type = codec.type_info
+        self._values = HeldValues.of(codec)
+        self._hold = self._values.hold
+        self.give = self._values.give
+        """What a function reads of a cell that is not None."""
+
+    def grow(self, slots: int) -> None:
+        self.cells.extend([UNSEEN] * (slots - len(self.cells)))
+
+    def is_unseen(self, slot: int) -> bool:
+        return self.cells[slot] is UNSEEN
+
+    def take(self, slots: Sequence[int], values: StateValues) -> None:
+        take = self._values.take
+        cells = self.cells
+        for slot, data in point_values(slots, values):
+            cells[slot] = None if data is None else take(data)
+
+    def request(self, slots: Sequence[int]) -> StateFetch:
+        return StateFetch(
+            state_id=self.state_id,
+            read=ReadKind.POINT,
+            keys=[self.prefix(slot) + self.element for slot in slots],
+        )
+
+    def load_chunk(self) -> list[Any]:
+        """All cells, those of the chunk's keys read."""
+        self._load_chunk()
+        return self.cells
+
+    def held(self, slot: int, value: Any) -> Any:
+        """The cell of a value; SerializationError if it is None or not of the state's type."""
+        try:
+            return self._hold(value)
+        except SerializationError as problem:
+            raise self._refused(slot, self._type, problem) from problem
+
+    def write(self, changes: ChangeBlockBuilder) -> None:
+        written = sorted(self.dirty)
+        cells = self.cells
+        for slot in written:
+            if cells[slot] is None:
+                changes.delete(self.prefix(slot) + self.element)
+        kept = [slot for slot in written if cells[slot] is not None]
+        changes.put_all(
+            [self.prefix(slot) + self.element for slot in kept],
+            [self._sized(slot, self._values.data(cells[slot]), self._type) for slot in kept],
+        )
+
+    def _sized(self, slot: int, data: bytes, info: TypeInfo) -> bytes:
+        self._check_size(slot, len(data), info)
+        return data
+
+    def _read(self) -> Any:
+        """The cell of the current key."""
+        cell = self.cells[self._cursor.slot]
+        if cell is UNSEEN:
+            cell = self.load_chunk()[self._cursor.slot]
+        return cell
+
+    def _write(self, value: Any) -> None:
+        slot = self._cursor.slot
+        try:
+            self.cells[slot] = self._hold(value)
+        except SerializationError as problem:
+            raise self._refused(slot, self._type, problem) from problem
+        self.dirty.add(slot)
+
+    def clear(self) -> None:
+        """Remove what is stored under the current key."""
+        slot = self._cursor.slot
+        self.cells[slot] = None
+        self.dirty.add(slot)
+
+
+class CachedValue(CellState, ValueState[Any]):
+    """Value state."""
+
+    def value(self) -> Any:
+        cell = self.cells[self._cursor.slot]
+        if cell is UNSEEN:
+            cell = self._read()
+        return None if cell is None else self.give(cell)
+
+    def update(self, value: Any) -> None:
+        slot = self._cursor.slot
+        try:
+            self.cells[slot] = None if value is None else self._hold(value)
+        except SerializationError as problem:
+            raise self._refused(slot, self._type, problem) from problem
+        self.dirty.add(slot)
+
+
+class CachedReducing(CellState, ReducingState[Any]):
+    """Reducing state."""
+
+    def __init__(self, descriptor: ReducingStateDescriptor) -> None:
+        super().__init__(descriptor)
+        self._reduce = descriptor.reduce
+
+    def get(self) -> Any:
+        cell = self._read()
+        return None if cell is None else self.give(cell)
+
+    def add(self, value: Any) -> None:
+        self._write(self.reduced(self._read(), value))
+
+    def reduced(self, cell: Any, value: Any) -> Any:
+        """What the reduce function makes of a cell of the current key and a new value."""
+        if value is None:
+            raise self._null_refused("add")
+        if cell is None:
+            return value
+        result = self._reduce(self.give(cell), value)
+        if result is None:
+            raise UserFunctionError(
+                f"{self._described(self._cursor.slot)}: the reduce function returned None; it "
+                "returns the combination of the two values it is given"
+            )
+        return result
+
+
+class CachedAggregating(CellState, AggregatingState[Any, Any]):
+    """Aggregating state: the cell is the accumulator; a result beside it where queryable."""
+
+    element = ACCUMULATOR_ELEMENT
+
+    def __init__(self, descriptor: AggregatingStateDescriptor) -> None:
+        super().__init__(descriptor)
+        self._aggregate = descriptor.agg_function
+
+    def _bind_codec(self, registration: StateRegistration) -> None:
+        accumulator, result = self.descriptor.accumulator_type, self.descriptor.value_type
+        assert accumulator is not None
+        self._hold_as(value_codec(registration.accumulator_types, accumulator, None))
+        self._results: HeldValues | None = None
+        if result is not None:
+            self._results = HeldValues.of(value_codec(registration.value_types, result, None))
+
+    def get(self) -> Any:
+        cell = self._read()
+        if cell is None:
+            return None
+        result = self._aggregate.get_result(self.give(cell))
+        if result is None or self._results is None:
+            return result
+        return self._results.give(self._held_result(self._cursor.slot, result, self._results))
+
+    def add(self, value: Any) -> None:
+        if value is None:
+            raise self._null_refused("add")
+        cell = self._read()
+        if cell is None:
+            created = self._aggregate.create_accumulator()
+            if created is None:
+                raise self._no_accumulator("create_accumulator")
+            # As it would be read back, so that the first value is added to what all others are.
+            cell = self.held(self._cursor.slot, created)
+        accumulator = self._aggregate.add(value, self.give(cell))
+        if accumulator is None:
+            raise self._no_accumulator("add")
+        self._write(accumulator)
+
+    def write(self, changes: ChangeBlockBuilder) -> None:
+        if self._results is not None and self.descriptor.is_queryable:
+            results = {slot: self._result(slot, self._results) for slot in sorted(self.dirty)}
+            for slot, result in results.items():
+                if result is None:
+                    changes.delete(self.prefix(slot))
+            kept = {slot: data for slot, data in results.items() if data is not None}
+            changes.put_all([self.prefix(slot) for slot in kept], list(kept.values()))
+        super().write(changes)
+
+    def _no_accumulator(self, method: str) -> UserFunctionError:
+        return UserFunctionError(
+            f"{self._described(self._cursor.slot)}: {method} of the aggregate function returned "
+            "None; it returns the accumulator, also where it changed the one it was given"
+        )
+
+    def _result(self, slot: int, values: HeldValues) -> bytes | None:
+        """The bytes of the result to store; None where there is none."""
+        cell = self.cells[slot]
+        if cell is None:
+            return None
+        try:
+            result = self._aggregate.get_result(self.give(cell))
+        except Exception as error:
+            raise UserFunctionError(
+                f"{self._described(slot)}: get_result failed: {type(error).__name__}: {error}"
+            ) from error
+        if result is None:
+            return None
+        info = self.descriptor.value_type
+        assert info is not None
+        return self._sized(slot, values.data(self._held_result(slot, result, values)), info)
+
+    def _held_result(self, slot: int, result: Any, values: HeldValues) -> Any:
+        info = self.descriptor.value_type
+        assert info is not None
+        try:
+            return values.hold(result)
+        except SerializationError as problem:
+            raise self._refused(slot, info, problem) from problem

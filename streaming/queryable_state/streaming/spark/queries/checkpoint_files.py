@@ -1,0 +1,113 @@
+"""The two logs in a query's checkpoint: offsets of planned batches, commits of ended ones."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from typing import TYPE_CHECKING
+
+from queryable_state.server.coordinator.model.engine import BatchClocks
+from queryable_state.streaming.spark.spark_files import SparkFiles
+from queryable_state.wire.errors import CorruptDataError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark import SparkContext
+
+# What the offset log has for a source without an offset.
+_NO_OFFSET = b"-"
+_TEMPORARY = re.compile(r"temporary-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+class CheckpointFiles:
+    """Reads one checkpoint directory."""
+
+    def __init__(self, context: SparkContext, root: str) -> None:
+        self._files = SparkFiles(context, root)
+
+    @property
+    def root(self) -> str:
+        """The directory, as Spark names it."""
+        return self._files.root
+
+    @property
+    def files(self) -> SparkFiles:
+        """All files of the directory."""
+        return self._files
+
+    def clocks(self, batch_id: int) -> BatchClocks | None:
+        """Clocks of a batch from its offsets; None where there are none (any more)."""
+        content = self._files.read(f"offsets/{batch_id}")
+        if content is None:
+            return None
+        try:
+            metadata = json.loads(content.split(b"\n", 2)[1])
+            return BatchClocks(
+                timestamp_ms=int(metadata["batchTimestampMs"]),
+                watermark_ms=int(metadata["batchWatermarkMs"]),
+                offsets_digest=hashlib.sha256(content).digest()[:16],
+            )
+        except (IndexError, KeyError, ValueError, TypeError) as problem:
+            raise CorruptDataError(
+                f"{self.root}/offsets/{batch_id} has no batch clocks as Spark 4 writes them: "
+                f"{problem!r}; is the directory used by another version of Spark?"
+            ) from problem
+
+    def has_input(self, batch_id: int, sources: Sequence[int]) -> bool | None:
+        """Whether a source moved in a batch; None where the batch has no offsets (any more).
+
+        `sources` are positions in the offsets, none: any source. A batch whose predecessor has no
+        offsets any more counts as one with input.
+        """
+        offsets = self._offsets(batch_id)
+        if offsets is None:
+            return None
+        before = self._offsets(batch_id - 1) or []
+        before += [_NO_OFFSET] * (len(offsets) - len(before))
+        return any(
+            offset not in (_NO_OFFSET, earlier)
+            for position, (offset, earlier) in enumerate(zip(offsets, before, strict=False))
+            if not sources or position in sources
+        )
+
+    def withdraw_commits(self, batch_id: int) -> None:
+        """Removes the commits of a batch and of later ones, and the offsets of later ones.
+
+        The commits go first: Spark starts again behind the newest commit it finds, and takes the
+        newest offsets for the batch to run.
+        """
+        for log, first in (("commits", batch_id), ("offsets", batch_id + 1)):
+            batches = (int(name) for name in self._files.names(log) if name.isdigit())
+            for batch in sorted((batch for batch in batches if batch >= first), reverse=True):
+                self._files.delete(f"{log}/{batch}")
+
+    def _offsets(self, batch_id: int) -> list[bytes] | None:
+        """The offset of each source in a batch; None where the batch has none."""
+        content = self._files.read(f"offsets/{batch_id}")
+        # First line: version of the log; second: its metadata; then an offset a source.
+        return None if content is None else content.rstrip(b"\n").split(b"\n")[2:]
+
+    def is_committed(self, batch_id: int) -> bool:
+        """Whether the batch is in the commit log."""
+        return self._files.exists(f"commits/{batch_id}")
+
+    def newest_commit(self) -> int:
+        """Newest batch in the commit log; -1: none."""
+        return newest_commit(self._files)
+
+    def is_planned(self, batch_id: int) -> bool:
+        """Whether the batch is in the offset log."""
+        return self._files.exists(f"offsets/{batch_id}")
+
+
+def newest_commit(files: SparkFiles) -> int:
+    """Newest batch Spark has committed in a checkpoint; -1: none."""
+    names = files.names("commits")
+    return max((int(name) for name in names if name.isascii() and name.isdigit()), default=-1)
+
+
+def is_temporary(root: str) -> bool:
+    """Whether Spark made the directory for a query that names none, and may remove it."""
+    return _TEMPORARY.fullmatch(root.rstrip("/").rpartition("/")[2]) is not None

@@ -1,0 +1,143 @@
+"""Spark's part of a savepoint: a checkpoint made of a query's, as of one committed batch.
+
+    metadata                the query's id; whoever starts from it writes its own
+    offsets/N, offsets/N-1  Spark asks for the offsets before the newest ones when it starts
+    commits/N
+    sources/<source>/       a file source's log up to the offset that offsets/N has; what other
+                            sources keep there is how they began, and is the same for all batches
+    state/                  versions up to N + 1 of Spark's own stateful operators
+
+It is never a copy of the folder: the query may be batches ahead, and removes files meanwhile.
+Spark's state stores name every file by its version, and write a version once, so that the ones up
+to N + 1 (the version that batch N made) are those stores as of batch N.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from queryable_state.server.checkpoint.file_systems.storage import join
+from queryable_state.streaming.spark.savepoints.file_source_log import (
+    FileGoneError,
+    cut_log,
+    file_log_offset,
+    is_file_log,
+)
+from queryable_state.wire.errors import CheckpointError, CorruptDataError, RetryLaterError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from queryable_state.server.checkpoint.file_systems.storage import CheckpointStorage
+    from queryable_state.streaming.spark.spark_files import SparkFiles
+
+_ATTEMPTS = 5
+_NOTHING_YET = "-"
+_VERSIONED = re.compile(r"([0-9]+)[._]")
+
+
+def export_progress(
+    files: SparkFiles, batch_id: int, storage: CheckpointStorage, folder: str
+) -> None:
+    """Writes the checkpoint of a query as of a committed batch to a folder of `storage`.
+
+    The query may run on: where a file goes away under the reading, all of it is made again.
+    CheckpointError where the batch's progress is not there any more. RetryLaterError where a file
+    system is busy.
+    """
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            _Export(files, batch_id, storage, folder).write()
+            return
+        except (FileGoneError, RetryLaterError) as problem:
+            if attempt < _ATTEMPTS:
+                storage.delete_tree(folder)
+                continue
+            if isinstance(problem, RetryLaterError):
+                raise
+            raise CheckpointError(
+                f"the progress of batch {batch_id} cannot be read from Spark's checkpoint "
+                f"{files.root}: {problem} is gone. Spark removes it after some batches "
+                "(spark.sql.streaming.minBatchesToRetain); try again, or retain more"
+            ) from problem
+
+
+def source_offsets(content: bytes) -> dict[str, str]:
+    """The offset of each source in a file of `offsets/`, by the source's folder.
+
+    Lines after the version and the metadata: in v1 one offset a source by its number, in v2 with
+    the source's name before it.
+    """
+    version, _, *lines = content.decode().split("\n")
+    if version == "v1":
+        return {str(number): line for number, line in enumerate(lines)}
+    if version == "v2":
+        return {name: offset for name, _, offset in (line.partition(":") for line in lines)}
+    raise CorruptDataError(
+        f"Spark's offsets are of format {version!r}; v1 and v2 are known: is the query run by a "
+        "newer Spark?"
+    )
+
+
+class _Export:
+    def __init__(
+        self, files: SparkFiles, batch_id: int, storage: CheckpointStorage, folder: str
+    ) -> None:
+        self._files = files
+        self._batch_id = batch_id
+        self._storage = storage
+        self._folder = folder
+
+    def write(self) -> None:
+        batch = self._batch_id
+        offsets = self._read(f"offsets/{batch}")
+        self._put("metadata", self._read("metadata"))
+        if batch > 0:
+            self._put(f"offsets/{batch - 1}", self._read(f"offsets/{batch - 1}"))
+        self._put(f"offsets/{batch}", offsets)
+        self._put(f"commits/{batch}", self._read(f"commits/{batch}"))
+        for source, offset in source_offsets(offsets).items():
+            for name, content in self._source(f"sources/{source}", offset):
+                self._put(name, content)
+        for name in self._files.walk("state"):
+            if not name.endswith(".crc") and not self._is_later(name):
+                self._copy(name)
+
+    def _source(self, folder: str, offset: str) -> Iterator[tuple[str, bytes]]:
+        end = file_log_offset(offset)
+        if end is not None:
+            names = self._files.names(folder)
+            log = cut_log(names, lambda name: self._files.read(f"{folder}/{name}"), end)
+            yield from ((f"{folder}/{name}", content) for name, content in log.items())
+            return
+        for name in self._files.walk(folder):
+            content = self._read(name)
+            # Of a file source that had no file yet, all entries are later ones.
+            if not name.endswith(".crc") and not (offset == _NOTHING_YET and is_file_log(content)):
+                yield name, content
+
+    def _is_later(self, name: str) -> bool:
+        version = _VERSIONED.match(name.rpartition("/")[2])
+        return version is not None and int(version[1]) > self._batch_id + 1
+
+    def _read(self, name: str) -> bytes:
+        content = self._files.read(name)
+        if content is None:
+            raise FileGoneError(name)
+        return content
+
+    def _put(self, name: str, content: bytes) -> None:
+        self._storage.write(join(self._folder, name), content)
+
+    def _copy(self, name: str) -> None:
+        local = self._files.local(name)
+        if local is None:
+            self._put(name, self._read(name))
+            return
+        try:
+            self._storage.upload(local, join(self._folder, name))
+        except CheckpointError:
+            if local.exists():
+                raise
+            raise FileGoneError(name) from None

@@ -1,0 +1,136 @@
+"""The first start of a query from a savepoint: its Spark checkpoint and its state root are seeded.
+
+Order: the root's registrations, which name the new job and the savepoint; then the files of
+Spark's checkpoint; its `metadata`, which has the query's id, last. Spark writes `metadata` before
+anything else, so that a location with the other files alone is one whose seeding was interrupted:
+it is made again, under the id that the registrations have.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+from typing import TYPE_CHECKING
+
+from queryable_state.wire.errors import CorruptDataError, RestoreMismatchError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from queryable_state.internal.v1.checkpoint_pb2 import RootRegistrations
+    from queryable_state.server.checkpoint.state_root import StateRoot
+    from queryable_state.streaming.spark.savepoints.savepoint import Savepoint
+    from queryable_state.streaming.spark.spark_files import SparkFiles
+
+_log = logging.getLogger("queryable_state.streaming")
+
+ORIGIN = "restored_from.json"
+"""In Spark's checkpoint location: which savepoint it was seeded from, and as of which batch."""
+
+_METADATA = "metadata"
+
+
+def seed(
+    savepoint: Savepoint,
+    location: SparkFiles,
+    root: StateRoot,
+    job_name: str,
+    *,
+    left_behind: Iterable[str] = (),
+    allow_non_restored_state: bool = False,
+) -> uuid.UUID:
+    """Makes a query begin behind the savepoint; answers the query's id.
+
+    The state of operators that are `left_behind`, by uid, is not the query's; with
+    `allow_non_restored_state` its operators may lack states they have in the savepoint.
+    Where it was made so before, the query goes on from its own checkpoint, and nothing changes.
+    RestoreMismatchError, and nothing written, where there is a checkpoint or state of another
+    history.
+    """
+    record = root.registrations()
+    if record is not None:
+        return _again(record, savepoint, location, root)
+    if root.exists():
+        raise _taken(f"{root.uri} holds state already", root, location)
+    names = [name for name in location.walk() if not name.endswith(".crc")]
+    if names:
+        what = "Spark's checkpoint of a query" if _METADATA in names else f"files ({names[0]}, …)"
+        raise _taken(f"{location.root} holds {what} already", root, location)
+    query_id = uuid.uuid4()
+    root.start_from(
+        savepoint.uri,
+        savepoint.version,
+        job_id=query_id.bytes,
+        job_name=job_name,
+        left_behind=left_behind,
+        allow_non_restored_state=allow_non_restored_state,
+    )
+    _write(savepoint, location, query_id)
+    return query_id
+
+
+def _again(
+    record: RootRegistrations, savepoint: Savepoint, location: SparkFiles, root: StateRoot
+) -> uuid.UUID:
+    query_id = uuid.UUID(bytes=record.job_id)
+    if record.restored_from.rstrip("/") != savepoint.uri:
+        origin = f", started from {record.restored_from}" if record.restored_from else ""
+        raise _taken(
+            f"{root.uri} holds the state of job {record.job_name!r} ({query_id.hex}){origin}",
+            root,
+            location,
+        )
+    own = _query_id(location)
+    if own is None:
+        if root.newest_epoch() > 0:
+            raise _taken(
+                f"{root.uri} holds the state of a query that was started from this savepoint, and "
+                f"Spark's checkpoint of it is not in {location.root}",
+                root,
+                location,
+            )
+        _write(savepoint, location, query_id)
+    elif own != query_id:
+        raise _taken(f"{location.root} holds Spark's checkpoint of query {own}", root, location)
+    else:
+        _log.info(
+            "query %s was started from %s before: it goes on from its own checkpoint %s",
+            query_id,
+            savepoint.uri,
+            location.root,
+        )
+    return query_id
+
+
+def _write(savepoint: Savepoint, location: SparkFiles, query_id: uuid.UUID) -> None:
+    for name in savepoint.progress_files():
+        if name != _METADATA and not name.endswith(".crc"):
+            location.write(name, savepoint.progress(name))
+    origin = {"savepoint": savepoint.uri, "batch": savepoint.version}
+    location.write(ORIGIN, json.dumps(origin).encode())
+    location.write(_METADATA, json.dumps({"id": str(query_id)}).encode())
+    _log.info(
+        "query %s starts from %s, behind batch %d", query_id, savepoint.uri, savepoint.version
+    )
+
+
+def _query_id(location: SparkFiles) -> uuid.UUID | None:
+    content = location.read(_METADATA)
+    if content is None:
+        return None
+    try:
+        return uuid.UUID(json.loads(content)["id"])
+    except (ValueError, KeyError, TypeError) as problem:
+        raise CorruptDataError(
+            f"{location.root}/{_METADATA} has no id of a query as Spark writes it: {problem!r}"
+        ) from problem
+
+
+def _taken(what: str, root: StateRoot, location: SparkFiles) -> RestoreMismatchError:
+    return RestoreMismatchError(
+        f"{what}: a start from a savepoint would mix it with another history. To go on from what "
+        "is there leave the savepoint out; to start from the savepoint give the job another name "
+        f"or another checkpoint location, or remove {root.uri} and {location.root} if they are "
+        "not needed"
+    )
