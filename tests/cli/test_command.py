@@ -128,7 +128,7 @@ async def test_an_interrupt_ends_it_without_a_word(
 ) -> None:
     def waits() -> bool:
         stores = [server.table.job(job.query_id) for server in cluster.servers]
-        return any(known is not None and len(known.parked) for known in stores)
+        return any(known is not None and len(known.waiting) for known in stores)
 
     process = await asyncio.create_subprocess_exec(
         *_command("get", "last", "sensor_1", "--server", terminal.address, "--at-least", "9"),

@@ -36,6 +36,6 @@ async def until_direct(client: QueryableStateClient, cluster: InProcessCluster) 
     await client.get_kv_states("sensors", "last", [f"sensor_{number}" for number in range(100)])
     dispatcher = client._opened
     assert dispatcher is not None
-    peers = dispatcher.peers._by_address
+    pool = dispatcher.pool._by_address
     for server in cluster.servers:
-        await until(lambda server=server: peers[server.addresses.query].is_ready)  # type: ignore[misc]
+        await until(lambda server=server: pool[server.addresses.query].is_ready)  # type: ignore[misc]

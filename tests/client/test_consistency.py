@@ -162,4 +162,4 @@ def test_consistencies_are_values() -> None:
 def _parked(cluster: InProcessCluster, job: InProcessJob) -> int:
     """Queries that wait on the servers for a commit of a job."""
     stores = [server.table.job(job.query_id) for server in cluster.servers]
-    return sum(len(known.parked) for known in stores if known is not None)
+    return sum(len(known.waiting) for known in stores if known is not None)

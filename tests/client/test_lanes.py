@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from queryable_state.client import UnknownKeyOrNamespaceError
-from queryable_state.client._routing.key_batcher import Lane
+from queryable_state.client._routing.key_batcher import KeyBatcher
 from queryable_state.wire.keys.store_keys import window_namespace
 
 if TYPE_CHECKING:
@@ -27,4 +27,4 @@ async def test_queries_unlike_each_other_leave_nothing_behind(
         with pytest.raises(UnknownKeyOrNamespaceError):
             await client.get_kv_state("sensors", "last", "sensor_1", namespace=window)
     gc.collect()
-    assert sum(isinstance(known, Lane) for known in gc.get_objects()) < 5
+    assert sum(isinstance(known, KeyBatcher) for known in gc.get_objects()) < 5

@@ -24,7 +24,7 @@ from queryable_state.server.testing.cluster import declare
 
 if TYPE_CHECKING:
     from queryable_state.client import QueryableStateClient
-    from queryable_state.server.state_server.queries.state_reader import QueryEngine
+    from queryable_state.server.state_server.queries.state_reader import StateReader
     from queryable_state.server.testing.cluster import InProcessCluster, InProcessJob
     from queryable_state.v1 import query_pb2
 
@@ -204,7 +204,7 @@ async def test_what_is_asked_in_one_turn_travels_together(
     assert len(asked) <= 4
 
 
-def count_keys(engine: QueryEngine, asked: list[int]) -> None:
+def count_keys(engine: StateReader, asked: list[int]) -> None:
     """Notes how many keys each query has that reaches an engine."""
     answer = engine.answer
 

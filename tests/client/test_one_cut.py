@@ -20,7 +20,7 @@ from queryable_state.v1 import query_pb2
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from queryable_state.server.state_server.queries.state_reader import QueryEngine
+    from queryable_state.server.state_server.queries.state_reader import StateReader
     from queryable_state.server.testing.cluster import InProcessCluster, InProcessJob
 
 KEYS = [f"sensor_{number}" for number in range(100)]
@@ -77,7 +77,7 @@ async def test_a_cut_is_at_least_as_new_as_asked(
     )
     stores = cluster.servers[1].table.job(job.query_id)
     assert stores is not None
-    await until(lambda: len(stores.parked) > 0)
+    await until(lambda: len(stores.waiting) > 0)
     await job.commit(2)
     result = await pending
     assert (result.version, {state.value() for _, state in result.found()}) == (2, {2.0})
@@ -164,7 +164,7 @@ def _commit_on_first(cluster: InProcessCluster, job: InProcessJob, batch: int) -
     stores.commit(batch, 1_000 * batch, batch)
 
 
-def _queries(engine: QueryEngine) -> list[query_pb2.Query]:
+def _queries(engine: StateReader) -> list[query_pb2.Query]:
     """Notes every query that reaches an engine."""
     answer, queries = engine.answer, list[query_pb2.Query]()
 
@@ -176,7 +176,7 @@ def _queries(engine: QueryEngine) -> list[query_pb2.Query]:
     return queries
 
 
-def _refusing_older(engine: QueryEngine) -> list[query_pb2.Query]:
+def _refusing_older(engine: StateReader) -> list[query_pb2.Query]:
     """Has an engine refuse older batches, as one that has folded them; notes what it refused."""
     answer, refused = engine.answer, list[query_pb2.Query]()
 

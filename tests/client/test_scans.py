@@ -157,7 +157,7 @@ async def test_scans_wait_for_the_batch_asked_for(
     first = asyncio.ensure_future(scan.next_page())
     stores = cluster.servers[0].table.job(job.query_id)
     assert stores is not None
-    await until(lambda: len(stores.parked) > 0)
+    await until(lambda: len(stores.waiting) > 0)
     await job.run(2, {"last": dict.fromkeys(ALL, 2.0)})
     assert {_value(state) for _, state in await first or []} == {2.0}
     assert {_value(state) async for _, state in scan} <= {2.0}
@@ -206,15 +206,15 @@ async def test_a_scan_left_early_holds_nothing(
     await until(lambda: not under_way())
     assert [entry async for entry in scan] == []
 
-    reading = asyncio.Event()
+    context = asyncio.Event()
 
     async def read() -> None:
         async for _ in client.scan("sensors", "last"):
-            reading.set()
+            context.set()
             await asyncio.Event().wait()
 
     task = asyncio.create_task(read())
-    await reading.wait()
+    await context.wait()
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     await until(lambda: not under_way())

@@ -13,7 +13,7 @@ import pytest
 
 from queryable_state.internal.v1 import backend_pb2, coordinator_pb2, coordinator_pb2_grpc
 from queryable_state.server.coordinator import Coordinator
-from queryable_state.server.coordinator_client import CoordinatorLink
+from queryable_state.server.coordinator_client import CoordinatorClient
 from queryable_state.server.settings import CoordinatorSettings
 from queryable_state.server.testing import InMemoryEngine, in_process_coordinator
 from queryable_state.v1 import query_pb2
@@ -38,7 +38,7 @@ LIST = query_pb2.ListJobsRequest()
 
 
 async def test_a_call_with_another_secret_is_refused(running: InProcessCoordinator) -> None:
-    async with CoordinatorLink(running.address, "wrong") as link:
+    async with CoordinatorClient(running.address, "wrong") as link:
         with pytest.raises(AuthenticationError, match="authorization: Bearer"):
             await link.list_jobs(LIST)
 
@@ -52,7 +52,7 @@ def test_a_call_without_a_secret_is_refused(running: InProcessCoordinator) -> No
 @pytest.mark.parametrize("secret", ["", "ключ", "line\n", " "])
 def test_a_secret_that_metadata_cannot_carry_is_refused(secret: str) -> None:
     with pytest.raises(InvalidRequestError, match="printable ASCII"):
-        CoordinatorLink("127.0.0.1:1", secret)
+        CoordinatorClient("127.0.0.1:1", secret)
 
 
 async def test_the_secret_is_made_and_offered_in_a_file_of_its_owner(
@@ -60,7 +60,7 @@ async def test_the_secret_is_made_and_offered_in_a_file_of_its_owner(
 ) -> None:
     path = running.coordinator.secret_file
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    async with CoordinatorLink(running.address, path.read_text()) as link:
+    async with CoordinatorClient(running.address, path.read_text()) as link:
         assert not (await link.list_jobs(LIST)).jobs
     running.coordinator.close()
     assert not path.exists()
@@ -83,7 +83,7 @@ def test_the_secret_of_a_killed_driver_goes_with_the_next_one(
 
 
 async def test_a_refusal_arrives_as_it_was_raised(running: InProcessCoordinator) -> None:
-    async with CoordinatorLink(running.address, running.secret) as link:
+    async with CoordinatorClient(running.address, running.secret) as link:
         with pytest.raises(PlacementError) as refusal:
             await link.heartbeat(coordinator_pb2.HeartbeatRequest(server_id="nobody"))
         assert refusal.value.reason == Reason.LEASE_EXPIRED
@@ -93,7 +93,7 @@ async def test_a_refusal_arrives_as_it_was_raised(running: InProcessCoordinator)
 
 
 async def test_a_coordinator_that_is_not_there_is_told() -> None:
-    async with CoordinatorLink("127.0.0.1:1", "secret") as link:
+    async with CoordinatorClient("127.0.0.1:1", "secret") as link:
         with pytest.raises(
             RetryLaterError, match=r"no coordinator answers at 127\.0\.0\.1:1"
         ) as no:
@@ -104,7 +104,7 @@ async def test_a_coordinator_that_is_not_there_is_told() -> None:
 async def test_a_coordinator_that_does_not_answer_is_told() -> None:
     server = await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", 0)
     address = "{}:{}".format(*server.sockets[0].getsockname())
-    async with CoordinatorLink(address, "secret", timeout_s=0.05) as link:
+    async with CoordinatorClient(address, "secret", timeout_s=0.05) as link:
         with pytest.raises((QueryTimeoutError, RetryLaterError)):
             await link.list_jobs(LIST)
         pending = asyncio.ensure_future(link.list_jobs(LIST, timeout_s=30))
@@ -119,7 +119,7 @@ async def test_a_coordinator_that_does_not_answer_is_told() -> None:
 
 
 async def test_a_cancelled_caller_stays_cancelled(running: InProcessCoordinator) -> None:
-    async with CoordinatorLink(running.address, running.secret) as link:
+    async with CoordinatorClient(running.address, running.secret) as link:
         pending = asyncio.ensure_future(link.list_jobs(LIST))
         await asyncio.sleep(0)
         pending.cancel()
@@ -128,7 +128,7 @@ async def test_a_cancelled_caller_stays_cancelled(running: InProcessCoordinator)
 
 
 async def test_a_link_left_open_warns() -> None:
-    link = CoordinatorLink("127.0.0.1:1", "secret")
+    link = CoordinatorClient("127.0.0.1:1", "secret")
     channel = link._channel
     with pytest.warns(ResourceWarning, match="unclosed link"):  # noqa: PT031 - both make it warn
         del link

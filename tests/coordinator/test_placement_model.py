@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from queryable_state.internal.v1 import backend_pb2, coordinator_pb2
 from queryable_state.server.coordinator.model.engine import QueryInfo
-from queryable_state.server.coordinator.model.state import Books
+from queryable_state.server.coordinator.model.state import CoordinatorState
 from queryable_state.server.coordinator.servers.leases import Leases
 from queryable_state.server.coordinator.servers.subtasks import Subtasks
 from queryable_state.server.settings import CoordinatorSettings
@@ -57,13 +57,13 @@ class PlacementMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now_ms = 0
-        self.books = Books(
+        self.state = CoordinatorState(
             CoordinatorSettings(lease_ms=LEASE_MS, lease_margin_ms=200),
             clock_ms=lambda: self.now_ms,
             wall_ms=lambda: 1_000 + self.now_ms,
         )
-        self.leases = Leases(self.books)
-        self.subtasks = Subtasks(self.books)
+        self.leases = Leases(self.state)
+        self.subtasks = Subtasks(self.state)
         self.running: dict[int, Held] = {}
         self.started = 0
         self.late: list[tuple[Held, int, coordinator_pb2.Lease]] = []
@@ -114,21 +114,21 @@ class PlacementMachine(RuleBasedStateMachine):
             self._ask_and_open(asker, index, gave_up)
 
     def _ask_and_open(self, asker: Held, index: int, gave_up: bool) -> None:
-        known = self.books.placement.operator(QUERY, "op")
-        owner = self.books.placement.owner(known, index) if known else None
+        known = self.state.placement.operator(QUERY, "op")
+        owner = self.state.placement.owner(known, index) if known else None
         request = coordinator_pb2.AssignSubtaskRequest(
             subtask=subtask(index),
             server_id=asker.server_id,
             not_server_id=owner.server_id if owner and gave_up else "",
         )
-        version = self.books.placement.version
+        version = self.state.placement.version
         try:
             located = self.subtasks.settled(request) or self.subtasks.assign(
                 request, INFO, EXECUTORS
             )
         except PlacementError:
             return
-        if owner is not None and self.books.placement.version == version:
+        if owner is not None and self.state.placement.version == version:
             assert located.server_id == owner.server_id, "an owner in good standing is kept"
         for server in self.running.values():
             if server.server_id == located.server_id and index not in server.owned:
@@ -155,7 +155,7 @@ class PlacementMachine(RuleBasedStateMachine):
         self.now_ms += 10 * LEASE_MS
         self.leases.tick()
         # No job has a root here that another driver may have taken over.
-        self.books.checked_stalls = self.books.stalls
+        self.state.checked_stalls = self.state.stalls
 
     @invariant()
     def nobody_shares_a_subtask(self) -> None:
@@ -169,21 +169,21 @@ class PlacementMachine(RuleBasedStateMachine):
 
     @invariant()
     def a_version_has_one_set_of_owners(self) -> None:
-        operator = self.books.placement.operator(QUERY, "op")
+        operator = self.state.placement.operator(QUERY, "op")
         if operator is None:
             return
         owners = {}
         for index in range(PARALLELISM):
-            server = self.books.placement.owner(operator, index)
+            server = self.state.placement.owner(operator, index)
             owners[index] = server.server_id if server else ""
-        version = self.books.placement.version
+        version = self.state.placement.version
         assert version >= self.version
         self.version = version
         assert self.owners.setdefault(version, owners) == owners
 
     @invariant()
     def what_is_known_by_server_is_what_each_subtask_says(self) -> None:
-        operator = self.books.placement.operator(QUERY, "op")
+        operator = self.state.placement.operator(QUERY, "op")
         if operator is None:
             return
         subtasks = operator.subtasks.items()
@@ -194,9 +194,9 @@ class PlacementMachine(RuleBasedStateMachine):
 
     @invariant()
     def who_has_lapsed_is_known_without_looking_at_everybody(self) -> None:
-        self.books.now_ms()
-        for server in self.books.servers:
-            assert server.lapsed == (self.now_ms >= self.books.servers.freed_at_ms(server))
+        self.state.now_ms()
+        for server in self.state.servers:
+            assert server.lapsed == (self.now_ms >= self.state.servers.freed_at_ms(server))
 
 
 TestPlacement = PlacementMachine.TestCase

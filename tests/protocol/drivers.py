@@ -9,20 +9,20 @@ from tests.protocol.servers import RefusedError, Servers
 
 from queryable_state.internal.v1 import backend_pb2
 from queryable_state.server.checkpoint.file_systems.object_storage import MemoryObjectStore
-from queryable_state.server.coordinator.batch_coordinator import Authority
+from queryable_state.server.coordinator.batch_coordinator import BatchCoordinator
 from queryable_state.server.coordinator.batches.batches import Batches
 from queryable_state.server.coordinator.batches.catalog import Catalog
-from queryable_state.server.coordinator.batches.commit_publisher import Announcer
+from queryable_state.server.coordinator.batches.commit_publisher import CommitPublisher
 from queryable_state.server.coordinator.batches.completeness import Completeness
 from queryable_state.server.coordinator.batches.manifests import Manifests
 from queryable_state.server.coordinator.batches.run_operators import RunOperators
 from queryable_state.server.coordinator.checkpoints.checkpointing import Checkpointing
 from queryable_state.server.coordinator.model.epochs import Epochs
 from queryable_state.server.coordinator.model.job_config import JobConfig, JobConfigs
-from queryable_state.server.coordinator.model.state import Books
+from queryable_state.server.coordinator.model.state import CoordinatorState
 from queryable_state.server.coordinator.recovery.batch_commits import BatchCommits
 from queryable_state.server.coordinator.recovery.restore_plans import RestorePlans
-from queryable_state.server.coordinator.recovery.run_binder import Recovery
+from queryable_state.server.coordinator.recovery.run_binder import RunBinder
 from queryable_state.server.coordinator.roots.fencing import Fencing
 from queryable_state.server.coordinator.roots.job_roots import JobRoots
 from queryable_state.server.coordinator.servers.leases import Leases
@@ -55,17 +55,19 @@ class Driver:
         )
         links: Any = _Links(servers)
         self._clock = clock
-        self.books = Books(settings, clock_ms=lambda: clock.now_ms, wall_ms=lambda: clock.now_ms)
-        self.leases = Leases(self.books)
+        self.state = CoordinatorState(
+            settings, clock_ms=lambda: clock.now_ms, wall_ms=lambda: clock.now_ms
+        )
+        self.leases = Leases(self.state)
         self.roots = JobRoots()
         configs = JobConfigs()
         # Every file of a checkpoint stands apart, so that it can be damaged.
         configs.configure("", JobConfig(inline_bytes=0))
         self.objects = MemoryObjectStore()
-        batches, operators = Batches(self.books), RunOperators(self.books)
+        batches, operators = Batches(self.state), RunOperators(self.state)
         settled = threading.Event()
-        fencing = Fencing(engine, self.books, self.roots, links, look_s=LEASE_MS / 1000)
-        self.announcer = Announcer(
+        fencing = Fencing(engine, self.state, self.roots, links, look_s=LEASE_MS / 1000)
+        self.publisher = CommitPublisher(
             batches,
             Manifests(engine, batches, operators, self.roots, fencing),
             links,
@@ -77,25 +79,25 @@ class Driver:
             strict_determinism=False,
             manifest_timeout_s=5.0,
         )
-        recovery = Recovery(
-            engine, self.books, configs, self.roots, Epochs(), self.objects, strict=False
+        run_binder = RunBinder(
+            engine, self.state, configs, self.roots, Epochs(), self.objects, strict=False
         )
-        self.commits = BatchCommits(engine, recovery, batches, operators, self.announcer)
-        self.authority = Authority(
+        self.commits = BatchCommits(engine, run_binder, batches, operators, self.publisher)
+        self.batch_coordinator = BatchCoordinator(
             engine,
-            recovery,
+            run_binder,
             fencing,
             self.roots,
-            RestorePlans(engine, self.books, self.roots),
-            Subtasks(self.books),
+            RestorePlans(engine, self.state, self.roots),
+            Subtasks(self.state),
             batches,
             self.commits,
-            Catalog(self.books),
-            self.announcer,
+            Catalog(self.state),
+            self.publisher,
             settle_timeout_s=1.0,
         )
         self.checkpointing = Checkpointing(
-            engine, self.books, self.roots, links, self.commits, settled
+            engine, self.state, self.roots, links, self.commits, settled
         )
 
     def advance(self, ms: int) -> None:
@@ -107,11 +109,11 @@ class Driver:
 
     def close(self) -> None:
         self.checkpointing.close()
-        self.announcer.close()
+        self.publisher.close()
 
 
 class _Links:
-    """A coordinator's way to its servers: the calls of `BackendLinks`."""
+    """A coordinator's way to its servers: the calls of `StateServerClients`."""
 
     def __init__(self, servers: Servers) -> None:
         self._servers = servers

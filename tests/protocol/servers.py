@@ -73,7 +73,7 @@ class Server:
             _LeaseCalls(self),
             self.lease,
             self.table,
-            parts.holdings,
+            parts.owned_stores,
             coordinator_pb2.RegisterServerRequest(
                 server_id=name, executor_id=executor, backend_address=name
             ),
@@ -121,7 +121,7 @@ def _context() -> Any:
 
 
 class _Link:
-    """A server's way to its coordinator: the calls of `CoordinatorLink`."""
+    """A server's way to its coordinator: the calls of `CoordinatorClient`."""
 
     address = "-"
 
@@ -181,7 +181,7 @@ def _ask(driver: Driver, name: str) -> Callable[[Any], Any]:
         "heartbeat": driver.leases.heartbeat,
     }
     found = at_leases.get(name)
-    return getattr(driver.authority, name) if found is None else found
+    return getattr(driver.batch_coordinator, name) if found is None else found
 
 
 async def frames(parts: list[backend_pb2.PrepareRequest]) -> AsyncIterator[Any]:

@@ -15,7 +15,7 @@ from queryable_state.server.query.frames.answer_frames import frame_of
 from queryable_state.server.query.frames.frame_connection import FrameConnection
 from queryable_state.server.query.frames.frame_server import FrameServer
 from queryable_state.server.query.frames.open_streams import OpenStreams
-from queryable_state.server.query.frames.stream_session import StreamDialog
+from queryable_state.server.query.frames.stream_session import StreamSession
 from queryable_state.server.query.router import ServiceInfo
 from queryable_state.server.serving.byte_budget import ClientBudgets
 from queryable_state.server.settings import Limits
@@ -174,7 +174,7 @@ async def test_nothing_of_a_closed_connection_waits_for_the_garbage_collector(
     port = await frame_port(proxy)
 
     def alive() -> int:
-        kinds = (FrameConnection, StreamDialog)
+        kinds = (FrameConnection, StreamSession)
         return sum(isinstance(each, kinds) for each in gc.get_objects())
 
     gc.collect()

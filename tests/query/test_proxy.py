@@ -17,7 +17,7 @@ from tests.query.streams import (
 )
 
 from queryable_state.internal.v1 import backend_pb2, coordinator_pb2
-from queryable_state.server.coordinator_client import CoordinatorLink
+from queryable_state.server.coordinator_client import CoordinatorClient
 from queryable_state.server.query.proxy.location_table import LocationTable
 from queryable_state.server.testing.cluster import declare
 from queryable_state.v1 import query_pb2, registration_pb2
@@ -208,7 +208,7 @@ class _MuteOwner:
         await self._server.start()
         coordinator = self._cluster.coordinator
         query_id, _ = coordinator.engine.start("mute")
-        async with CoordinatorLink(coordinator.address, coordinator.secret) as link:
+        async with CoordinatorClient(coordinator.address, coordinator.secret) as link:
             await link.register_server(
                 coordinator_pb2.RegisterServerRequest(
                     server_id="mute",
@@ -290,7 +290,7 @@ async def test_owners_that_have_not_changed_do_not_travel_again(
 ) -> None:
     """A name is asked again after a while, and answered with what is known of the owners."""
     request = query_pb2.LocateStateRequest(job="sensors", state_name="last")
-    async with CoordinatorLink(cluster.coordinator.address, cluster.coordinator.secret) as link:
+    async with CoordinatorClient(cluster.coordinator.address, cluster.coordinator.secret) as link:
         said: list[query_pb2.LocateStateResponse] = []
         locate_state = link.locate_state
 

@@ -194,7 +194,7 @@ async def test_an_owner_that_stands_still_is_named_in_time(
     stalled = cluster.servers[1]
     proxy = await cluster.add_proxy(default_deadline_ms=300)
     try:
-        held = asyncio.ensure_future(stalled.engine._bulk.run(go_on.wait, DEADLINE_S))
+        held = asyncio.ensure_future(stalled.engine._background.run(go_on.wait, DEADLINE_S))
         async with grpc.aio.insecure_channel(proxy.address) as channel, asyncio.timeout(DEADLINE_S):
             with pytest.raises(QueryTimeoutError, match=f"{stalled.server_id} at .* allow more"):
                 await scan(channel, timeout=None)

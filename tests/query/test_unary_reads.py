@@ -222,7 +222,7 @@ async def test_calls_that_wait_for_a_batch_hold_up_no_others(
     fields = {"state_name": "last", "key_json": json.dumps(key)}
     waiting = [asyncio.ensure_future(_get(channel, min_version=1, **fields)) for _ in range(100)]
     async with asyncio.timeout(DEADLINE_S):
-        while len(stores.parked) < 64:  # noqa: ASYNC110 - of many calls
+        while len(stores.waiting) < 64:  # noqa: ASYNC110 - of many calls
             await asyncio.sleep(0.005)
     assert (await _get(channel, **fields)).info.version == 0
     await job.run(1, {"last": {key: 1.0}})

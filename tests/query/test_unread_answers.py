@@ -11,7 +11,7 @@ from tests.query.streams import OneSession
 from queryable_state.server.query.frames.answer_frames import frame_of
 from queryable_state.server.query.frames.answer_stream import AnswerStream
 from queryable_state.server.query.router import ServiceInfo
-from queryable_state.server.serving.large_request_queue import Turns
+from queryable_state.server.serving.large_request_queue import LargeRequestQueue
 from queryable_state.server.settings import Limits
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.frames.stream_hello import PROTOCOL_VERSION
@@ -60,7 +60,7 @@ class Later(OneSession):
 async def test_no_more_is_read_from_a_client_that_does_not_take_its_answers() -> None:
     call = Call()
     info = ServiceInfo(server_id="proxy", role=query_pb2.PROXY, limits=Limits())
-    stream = asyncio.create_task(AnswerStream(call, Later(), info, Turns()).run())  # type: ignore[arg-type]
+    stream = asyncio.create_task(AnswerStream(call, Later(), info, LargeRequestQueue()).run())  # type: ignore[arg-type]
     for _ in range(TURNS):
         await asyncio.sleep(0)
     # Some megabytes of answers wait, and the queries in flight.

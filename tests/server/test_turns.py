@@ -6,18 +6,18 @@ import asyncio
 import time
 from itertools import pairwise
 
-from queryable_state.server.serving.large_request_queue import Turns
+from queryable_state.server.serving.large_request_queue import LargeRequestQueue
 
 
 async def test_long_work_is_done_in_order_and_others_run_between() -> None:
-    turns, done = Turns(), []
+    large_requests, done = LargeRequestQueue(), []
 
     def work(number: int) -> None:
         time.sleep(0.006)
         done.append(number)
 
     for number in range(5):
-        turns.run(lambda number=number: work(number))  # type: ignore[misc]
+        large_requests.run(lambda number=number: work(number))  # type: ignore[misc]
     seen = []
     while len(done) < 5:
         await asyncio.sleep(0)
@@ -28,11 +28,11 @@ async def test_long_work_is_done_in_order_and_others_run_between() -> None:
 
 
 async def test_whoever_waits_for_its_turn_is_alone_in_it() -> None:
-    turns, together, most = Turns(), 0, 0
+    large_requests, together, most = LargeRequestQueue(), 0, 0
 
     async def call() -> None:
         nonlocal together, most
-        await turns.next()
+        await large_requests.next()
         together += 1
         most = max(most, together)
         asyncio.get_running_loop().call_soon(ended)

@@ -11,7 +11,7 @@ from tests.spark.waiting import until
 
 from queryable_state.streaming.spark.queries.checkpoint_files import CheckpointFiles
 from queryable_state.streaming.spark.queries.listener import CommitListener
-from queryable_state.streaming.spark.queries.spark_adapter import SparkEngine
+from queryable_state.streaming.spark.queries.spark_adapter import SparkAdapter
 from queryable_state.wire.errors import CorruptDataError, JobError, RetryLaterError
 
 if TYPE_CHECKING:
@@ -39,12 +39,12 @@ class Observed:
 
 
 @pytest.fixture
-def engine(spark: SparkSession) -> SparkEngine:
-    return SparkEngine(spark, lambda: None)
+def engine(spark: SparkSession) -> SparkAdapter:
+    return SparkAdapter(spark, lambda: None)
 
 
 @pytest.fixture
-def observed(spark: SparkSession, engine: SparkEngine) -> Iterator[Observed]:
+def observed(spark: SparkSession, engine: SparkAdapter) -> Iterator[Observed]:
     observer = Observed()
     listener = CommitListener(engine, observer, lambda *_: None)
     spark.streams.addListener(listener)
@@ -53,7 +53,7 @@ def observed(spark: SparkSession, engine: SparkEngine) -> Iterator[Observed]:
 
 
 def test_clocks_and_commits_are_those_of_sparks_logs(
-    spark: SparkSession, engine: SparkEngine, observed: Observed, feed: MakeFeed
+    spark: SparkSession, engine: SparkAdapter, observed: Observed, feed: MakeFeed
 ) -> None:
     source = feed("at timestamp, sensor string")
     for minute in (0, 5):
@@ -88,7 +88,7 @@ def test_clocks_and_commits_are_those_of_sparks_logs(
 
 
 def test_queries_of_other_sessions_are_seen(
-    spark: SparkSession, engine: SparkEngine, feed: MakeFeed
+    spark: SparkSession, engine: SparkAdapter, feed: MakeFeed
 ) -> None:
     source = feed(READINGS)
     schema, path = READINGS, str(source._folder)
@@ -101,7 +101,7 @@ def test_queries_of_other_sessions_are_seen(
         query.stop()
 
 
-def test_an_unknown_query_is_none(engine: SparkEngine) -> None:
+def test_an_unknown_query_is_none(engine: SparkAdapter) -> None:
     assert engine.query(uuid.uuid4().bytes) is None
     assert engine.live_executors() == 1
 

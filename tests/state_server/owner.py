@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from queryable_state.internal.v1 import changes_pb2
 from queryable_state.server.settings import Limits
-from queryable_state.server.state_server.base.bulk_thread import BulkThread
+from queryable_state.server.state_server.base.bulk_thread import BackgroundThread
 from queryable_state.server.state_server.base.lease import Lease
-from queryable_state.server.state_server.queries.state_reader import QueryEngine
+from queryable_state.server.state_server.queries.state_reader import StateReader
 from queryable_state.server.state_server.stores.owned_subtask import OwnedSubtask, SubtaskId
 from queryable_state.server.state_server.stores.store_factory import StoreFactory
 from queryable_state.server.state_server.stores.store_table import StoreTable
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from queryable_state.server.state_server.stores.waiting_queries import ParkedQueries
+    from queryable_state.server.state_server.stores.waiting_queries import WaitingQueries
 
 QUERY_ID = bytes(range(16))
 STATE_ID = 7
@@ -61,12 +61,12 @@ class Owner:
         self.table = StoreTable("server")
         self.factory = StoreFactory(backend, directory)  # type: ignore[arg-type]
         self.limits = limits
-        self.bulk = BulkThread()
-        self.engine = QueryEngine(
+        self.background = BackgroundThread()
+        self.engine = StateReader(
             self.table,
             self.lease,
             self.limits,
-            self.bulk,
+            self.background,
             server_id="server",
             now_ms=lambda: clock.now_ms,
         )
@@ -81,9 +81,9 @@ class Owner:
         )
 
     @property
-    def parked(self) -> ParkedQueries:
+    def waiting(self) -> WaitingQueries:
         """The job's queries that wait."""
-        return self.table.job_or_new(QUERY_ID).parked
+        return self.table.job_or_new(QUERY_ID).waiting
 
     def own(self, subtask: int, *, complete_since: int = 0) -> OwnedSubtask:
         subtask_id = SubtaskId(QUERY_ID, "op", subtask, PARALLELISM, MAX_PARALLELISM)
@@ -134,10 +134,10 @@ class Owner:
             builder.add_block(blocks[subtask.id.subtask])
             subtask.store.seal(version, builder.build(), (1, version + 1))
 
-    async def fold(self, version: int) -> None:
+    async def compact(self, version: int) -> None:
         """Folds every store, on the thread it belongs to."""
         for subtask in self.table.subtasks():
-            while await self.bulk.run(subtask.store.fold, version, 1000):
+            while await self.background.run(subtask.store.compact, version, 1000):
                 pass
 
     def commit(self, version: int, watermark_ms: int = 0) -> None:
@@ -162,8 +162,8 @@ class Owner:
 
     async def aclose(self) -> None:
         for subtask in self.table.remove_job(QUERY_ID):
-            await self.bulk.run(subtask.store.destroy)
-        await self.bulk.aclose()
+            await self.background.run(subtask.store.destroy)
+        await self.background.aclose()
 
 
 def key_of(subtask: int, number: int = 0) -> str:

@@ -243,7 +243,7 @@ async def test_what_is_stable_is_folded(
     key_of: Callable[..., str],
     wait_until: Callable[[Callable[[], bool]], Awaitable[None]],
 ) -> None:
-    server, job = await cluster.server(fold_chunk_records=2), cluster.job()
+    server, job = await cluster.server(compact_chunk_records=2), cluster.job()
     await job.run(server, 0, {f"k{i}": str(i) for i in range(50)})
     await job.run(server, 1, {"k1": "x"})
     await server.renew_lease()

@@ -47,7 +47,7 @@ async def test_a_read_says_where_its_key_is_and_what_was_read(owner: Owner) -> N
 async def test_waiting_is_a_step(owner: Owner) -> None:
     owner.own_all()
     asked = asyncio.ensure_future(explain(owner, min_version=1))
-    while not owner.parked:  # noqa: ASYNC110 - the turn of the loop that parks
+    while not owner.waiting:  # noqa: ASYNC110 - the turn of the loop that parks
         await asyncio.sleep(0)
     owner.seal(1, {KEY: 2})
     owner.commit(1)

@@ -85,10 +85,10 @@ async def test_a_session_that_is_closed_forgets_what_waits(owner: Owner, wait_un
     delivered: list[object] = []
     session = router_of(owner).session(lambda *frame: delivered.append(frame))
     assert session.ask(owner.query(KEY, min_version=1), b"") is None
-    await wait_until(lambda: len(owner.parked) == 1)
+    await wait_until(lambda: len(owner.waiting) == 1)
     await session.aclose()
     await session.aclose()
-    assert not owner.parked
+    assert not owner.waiting
     owner.commit(1)
     await asyncio.sleep(0)
     assert not delivered
@@ -97,7 +97,7 @@ async def test_a_session_that_is_closed_forgets_what_waits(owner: Owner, wait_un
 async def test_a_call_outside_any_stream_waits_too(owner: Owner, wait_until: Until) -> None:
     owner.own_all()
     asked = asyncio.create_task(router_of(owner).answers(owner.query(KEY, at_version=0)))
-    await wait_until(lambda: len(owner.parked) == 1)
+    await wait_until(lambda: len(owner.waiting) == 1)
     owner.seal(0, {KEY: 1})
     owner.commit(0)
     [answer] = await asked
@@ -199,7 +199,7 @@ async def test_a_server_that_stops_answers_what_waits_instead_of_waiting_with_it
         state_id=state_id, keys=wire_keys("sensor_1"), min_version=9, deadline_ms=60_000
     )
     server = cluster.servers[0]
-    await wait_until(lambda: any(len(job.parked) for job in server.table.jobs()))
+    await wait_until(lambda: any(len(job.waiting) for job in server.table.jobs()))
     stopping = asyncio.create_task(cluster.stop_server(server))
     answer = await stream.answer()
     assert answer.error.reason == Reason.LEASE_EXPIRED

@@ -18,9 +18,9 @@ async def test_each_subtask_here_is_a_part_by_key_group(owner: Owner) -> None:
         owner.own(index)
     owner.seal(0, {f"k{i}": i for i in range(400)})
     owner.commit(0, watermark_ms=3)
-    await owner.fold(0)
+    await owner.compact(0)
     for subtask in owner.table.subtasks():
-        await owner.bulk.run(subtask.store.flush)
+        await owner.background.run(subtask.store.flush)
     parts = await owner.engine.measure(STATE_ID)
     assert [part.subtask for part in parts] == [0, 2]
     groups = 128 // PARALLELISM

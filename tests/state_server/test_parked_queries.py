@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.state_server.owner import VALUES, key_of
 
-from queryable_state.server.state_server.stores.waiting_queries import ParkedQueries
+from queryable_state.server.state_server.stores.waiting_queries import WaitingQueries
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import Reason
 
@@ -23,12 +23,12 @@ def values(answer: query_pb2.Answer) -> list[int]:
     return [VALUES.decode(value) for value in answer.values]
 
 
-async def parked(owner: Owner, **fields: object) -> asyncio.Task[query_pb2.Answer]:
+async def begin_waiting(owner: Owner, **fields: object) -> asyncio.Task[query_pb2.Answer]:
     """A query that waits by now."""
-    before = len(owner.parked)
+    before = len(owner.waiting)
     task = asyncio.create_task(owner.ask_later(KEY, **fields))
     async with asyncio.timeout(DEADLINE_S):
-        while len(owner.parked) == before:  # noqa: ASYNC110 - the turn of the loop that parks
+        while len(owner.waiting) == before:  # noqa: ASYNC110 - the turn of the loop that parks
             await asyncio.sleep(0)
     return task
 
@@ -43,15 +43,15 @@ async def test_a_query_waits_for_its_batch(owner: Owner, fields: dict[str, int])
     owner.own_all()
     owner.seal(0, {KEY: 0})
     owner.commit(0)
-    waiting = await parked(owner, **fields)
+    waiting = await begin_waiting(owner, **fields)
     owner.seal(1, {KEY: 1})
     owner.commit(1)
-    assert len(owner.parked) == 1
+    assert len(owner.waiting) == 1
     owner.seal(2, {KEY: 2})
     owner.commit(2)
     answer = await answered(waiting)
     assert (values(answer), answer.info.version, answer.id) == ([2], 2, 5)
-    assert not owner.parked
+    assert not owner.waiting
 
 
 async def test_a_query_waits_for_a_fresh_commit(owner: Owner) -> None:
@@ -60,7 +60,7 @@ async def test_a_query_waits_for_a_fresh_commit(owner: Owner) -> None:
     owner.commit(0)
     owner.clock.advance(2)
     assert values(owner.ask(KEY, max_staleness_ms=2000)) == [0]
-    waiting = await parked(owner, max_staleness_ms=500)
+    waiting = await begin_waiting(owner, max_staleness_ms=500)
     owner.commit(1)
     answer = await answered(waiting)
     assert (values(answer), answer.info.version) == ([0], 1)
@@ -68,7 +68,7 @@ async def test_a_query_waits_for_a_fresh_commit(owner: Owner) -> None:
 
 async def test_a_first_batch_is_waited_for(owner: Owner) -> None:
     owner.own_all()
-    waiting = await parked(owner, at_version=0)
+    waiting = await begin_waiting(owner, at_version=0)
     owner.seal(0, {KEY: 5})
     owner.commit(0)
     assert values(await answered(waiting)) == [5]
@@ -78,7 +78,7 @@ async def test_a_batch_that_was_jumped_over_is_answered_as_of_itself(owner: Owne
     owner.own_all()
     owner.seal(0, {KEY: 0})
     owner.commit(0)
-    waiting = await parked(owner, at_version=1)
+    waiting = await begin_waiting(owner, at_version=1)
     owner.seal(2, {KEY: 2})
     owner.commit(2)
     answer = await answered(waiting)
@@ -97,31 +97,31 @@ async def test_what_waited_in_vain_is_refused_as_behind_before_its_time_is_over(
         assert answer.error.retry_after_ms > 0
         assert answer.last
     assert loop.time() - begun >= 3 * 0.045
-    assert not owner.parked
+    assert not owner.waiting
 
 
 async def test_what_waits_goes_elsewhere_with_its_subtask(owner: Owner) -> None:
     owned = owner.own(0)
-    waiting = await parked(owner, min_version=1)
+    waiting = await begin_waiting(owner, min_version=1)
     owner.table.remove(owned)
     assert (await answered(waiting)).error.reason == Reason.NOT_OWNER
-    await owner.bulk.run(owned.store.destroy)
+    await owner.background.run(owned.store.destroy)
 
 
 async def test_what_waits_is_refused_when_the_lease_ends(owner: Owner) -> None:
     owner.own_all()
-    waiting = await parked(owner, min_version=1)
+    waiting = await begin_waiting(owner, min_version=1)
     owner.lease.end()
-    owner.table.wake_parked()
+    owner.table.wake_waiting()
     assert (await answered(waiting)).error.reason == Reason.LEASE_EXPIRED
 
 
 async def test_nothing_is_left_of_a_query_nobody_waits_for(owner: Owner) -> None:
     owner.own_all()
-    waiting = await parked(owner, min_version=1)
+    waiting = await begin_waiting(owner, min_version=1)
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
-    assert not owner.parked
+    assert not owner.waiting
 
 
 async def test_contradictions_are_refused_at_once(owner: Owner) -> None:
@@ -143,15 +143,15 @@ async def test_a_sealed_batch_is_there_for_uncommitted_reads(owner: Owner) -> No
 
 
 async def test_only_those_are_woken_whose_batch_is_there() -> None:
-    parked = ParkedQueries()
-    early = asyncio.create_task(parked.park(1, DEADLINE_S))
-    late = asyncio.create_task(parked.park(2, DEADLINE_S))
-    while len(parked) < 2:  # noqa: ASYNC110 - the turn of the loop that parks
+    begin_waiting = WaitingQueries()
+    early = asyncio.create_task(begin_waiting.park(1, DEADLINE_S))
+    late = asyncio.create_task(begin_waiting.park(2, DEADLINE_S))
+    while len(begin_waiting) < 2:  # noqa: ASYNC110 - the turn of the loop that parks
         await asyncio.sleep(0)
-    parked.committed(1)
+    begin_waiting.committed(1)
     await early
     assert not late.done()
-    assert len(parked) == 1
-    parked.wake()
+    assert len(begin_waiting) == 1
+    begin_waiting.wake()
     await late
-    assert not parked
+    assert not begin_waiting

@@ -143,7 +143,7 @@ async def test_every_answer_is_of_the_newest_batch_whatever_was_read_before(owne
         expected[version % 2 :: 2] = [version, version]
         assert values(owner, *names) == values(owner, *names) == expected
         if version == 3:
-            await owner.fold(version)
+            await owner.compact(version)
 
 
 @pytest.mark.parametrize("read", [query_pb2.POINT, query_pb2.SIZE, query_pb2.EXISTS])

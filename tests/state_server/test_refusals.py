@@ -12,7 +12,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from queryable_state.internal.v1 import backend_pb2, coordinator_pb2
-from queryable_state.server.coordinator_client import CoordinatorLink
+from queryable_state.server.coordinator_client import CoordinatorClient
 from queryable_state.server.settings import Limits
 from queryable_state.v1 import query_pb2, query_pb2_grpc
 from queryable_state.wire.changes import BlockSums, ChangeBlockBuilder
@@ -162,7 +162,7 @@ async def test_a_server_the_coordinator_does_not_know_registers_anew_and_drops_w
 ) -> None:
     server, job = await cluster.server(backend="rocksdb"), cluster.job()
     await job.run(server, 0, {key_of(0): "x"})
-    async with CoordinatorLink(cluster.coordinator.address, cluster.coordinator.secret) as link:
+    async with CoordinatorClient(cluster.coordinator.address, cluster.coordinator.secret) as link:
         await link.deregister_server(
             coordinator_pb2.DeregisterServerRequest(server_id=server.server_id)
         )
@@ -246,7 +246,7 @@ async def test_a_server_that_reaches_no_coordinator_for_long_ends_by_itself(
 ) -> None:
     server = await cluster.server(clock=clock, orphan_timeout_s=100)
     # The coordinator's end without a word: it has nobody to shut down.
-    async with CoordinatorLink(cluster.coordinator.address, cluster.coordinator.secret) as link:
+    async with CoordinatorClient(cluster.coordinator.address, cluster.coordinator.secret) as link:
         await link.deregister_server(
             coordinator_pb2.DeregisterServerRequest(server_id=server.server_id)
         )

@@ -30,7 +30,7 @@ async def test_what_is_committed_meanwhile_is_not_in_the_scan(filled: Owner) -> 
             version += 1
             filled.seal(version, {**dict.fromkeys(ALL, -1), f"new{version}": 1})
             filled.commit(version)
-            await filled.fold(version)
+            await filled.compact(version)
             assert message.info.version == 0
             found |= {
                 CODEC.decode_all(key.key[2:]): list(key.records.values) for key in message.keys
@@ -43,7 +43,7 @@ async def test_an_older_batch_can_be_scanned_while_it_is_kept(filled: Owner) -> 
     filled.commit(1)
     assert await scanned(filled, scan_query(at_version=0)) == stored(ALL)
     assert (await messages(filled, scan_query(at_version=0)))[0].info.version == 0
-    await filled.fold(1)
+    await filled.compact(1)
     assert isinstance(await refusal(filled, scan_query(at_version=0)), VersionGoneError)
     assert (await scanned(filled, scan_query(at_version=1))).keys() == {*ALL, "new"}
 
@@ -58,7 +58,7 @@ async def test_sealed_state_is_scanned_where_it_is_asked_for(filled: Owner) -> N
 
 async def test_a_scan_waits_for_its_batch(filled: Owner) -> None:
     waiting = asyncio.create_task(scanned(filled, scan_query(at_version=1)))
-    while not filled.parked:  # noqa: ASYNC110 - the turn of the loop that parks
+    while not filled.waiting:  # noqa: ASYNC110 - the turn of the loop that parks
         await asyncio.sleep(0)
     filled.seal(1, {"k1": -1})
     filled.commit(1)
@@ -103,7 +103,7 @@ async def test_a_subtask_that_is_moved_ends_the_scan(filled: Owner) -> None:
     async with aclosing(filled.engine.scan(scan_query())) as scan:
         await anext(scan)
         filled.table.remove(moved)
-        await filled.bulk.run(moved.store.destroy)
+        await filled.background.run(moved.store.destroy)
         with pytest.raises(PlacementError) as refused:
             await anext(scan)
     assert refused.value.reason == Reason.NOT_OWNER
@@ -119,7 +119,7 @@ async def test_a_scan_that_is_closed_lets_go_of_its_batch(filled: Owner) -> None
     async with aclosing(filled.engine.scan(scan_query())) as scan:
         await anext(scan)
         assert pinned(filled) == PARALLELISM
-    await filled.bulk.run(int)
+    await filled.background.run(int)
     assert pinned(filled) == 0
 
 
@@ -136,7 +136,7 @@ async def test_a_scan_whose_taker_is_cancelled_lets_go_of_its_batch(filled: Owne
     await begun.wait()
     taker.cancel()
     await asyncio.gather(taker, return_exceptions=True)
-    await filled.bulk.run(int)
+    await filled.background.run(int)
     assert pinned(filled) == 0
 
 
@@ -149,7 +149,7 @@ async def test_a_proxy_learns_that_the_batch_is_pinned_before_there_are_keys(
         assert pinned(filled) == PARALLELISM
         filled.seal(1, dict.fromkeys(ALL, -1))
         filled.commit(1)
-        await filled.fold(1)
+        await filled.compact(1)
         found = [message async for message in scan]
     assert sum(len(message.keys) for message in found) == len(ALL)
     assert {message.info.version for message in found} == {0}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from queryable_state.server.state_server.base.parent_process import WatchedProcess, start_ticks
+from queryable_state.server.state_server.base.parent_process import ParentProcess, start_ticks
 from queryable_state.server.state_server.base.server_directory import (
     ServerAddresses,
     ServerDirectory,
@@ -95,7 +95,7 @@ async def test_a_watched_process_has_ended_when_it_is_killed(
     sleeper: subprocess.Popen[bytes],
 ) -> None:
     """Also while it is a zombie, and whatever else gets its pid."""
-    watched = WatchedProcess(sleeper.pid, start_ticks(sleeper.pid))
+    watched = ParentProcess(sleeper.pid, start_ticks(sleeper.pid))
     assert not watched.has_ended()
     waiting = asyncio.create_task(watched.wait())
     sleeper.send_signal(signal.SIGKILL)
@@ -110,7 +110,7 @@ async def test_a_process_gone_before_it_is_watched_has_ended(
 ) -> None:
     sleeper.kill()
     sleeper.communicate()
-    watched = WatchedProcess(sleeper.pid)
+    watched = ParentProcess(sleeper.pid)
     assert watched.has_ended()
     await watched.wait()
 
@@ -118,7 +118,7 @@ async def test_a_process_gone_before_it_is_watched_has_ended(
 async def test_another_process_under_the_same_pid_is_not_the_watched_one(
     sleeper: subprocess.Popen[bytes],
 ) -> None:
-    watched = WatchedProcess(sleeper.pid, start_ticks(sleeper.pid) + 1)
+    watched = ParentProcess(sleeper.pid, start_ticks(sleeper.pid) + 1)
     assert watched.has_ended()
     await watched.wait()
 

@@ -15,7 +15,7 @@ from queryable_state.server.checkpoint.canonical import read_canonical
 from queryable_state.server.checkpoint.file_systems.storage import checksum
 from queryable_state.server.coordinator import JobConfig
 from queryable_state.server.coordinator_client import secret_metadata
-from queryable_state.server.storage.layered.canonical_snapshot import CanonicalCut
+from queryable_state.server.storage.layered.canonical_snapshot import CanonicalSnapshot
 from queryable_state.wire.errors import (
     LimitExceededError,
     PlacementError,
@@ -193,13 +193,13 @@ async def test_a_server_that_loses_a_store_while_it_writes_says_so(
 ) -> None:
     """It is no failure of the storage, which are counted against the job."""
     dropped = threading.Event()
-    write = CanonicalCut.write_canonical
+    write = CanonicalSnapshot.write_canonical
 
-    def write_late(cut: CanonicalCut, writer: Any) -> None:
+    def write_late(cut: CanonicalSnapshot, writer: Any) -> None:
         assert dropped.wait(DEADLINE_S)
         write(cut, writer)
 
-    monkeypatch.setattr(CanonicalCut, "write_canonical", write_late)
+    monkeypatch.setattr(CanonicalSnapshot, "write_canonical", write_late)
     server, job = await cluster.server(), cluster.job(config=config())
     await job.run(server, 0, MANY)
     snapshot = Snapshot(job, server, 0)

@@ -224,7 +224,7 @@ def test_any_scan_is_what_a_sorted_map_says(
     end = data.draw(st.none() | names)
     limit = data.draw(st.integers(0, 5))
     first = data.draw(st.integers(0, MAX_PARALLELISM - 1))
-    folded = data.draw(st.integers(-1, 2))
+    compacted = data.draw(st.integers(-1, 2))
 
     async def run() -> None:
         owner = Owner(backend, tmp_path / str(data.draw(st.uuids())), Clock(), SMALL_LIMITS)
@@ -235,7 +235,7 @@ def test_any_scan_is_what_a_sorted_map_says(
                 owner.seal(version, batch)
                 owner.commit(version)
                 held |= batch
-            await owner.fold(folded)
+            await owner.compact(compacted)
             wanted = sorted(
                 (KEYS.wire_key(key), value)
                 for key, value in held.items()

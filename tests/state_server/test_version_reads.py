@@ -51,7 +51,7 @@ async def test_a_batch_that_is_folded_away_is_gone(owner: Owner) -> None:
     owner.own_all()
     for version in range(3):
         commit(owner, version, version)
-    await owner.fold(1)
+    await owner.compact(1)
     gone = await owner.ask_later(*KEYS_OF_ALL, at_version=0)
     assert gone.error.reason == Reason.VERSION_GONE
     assert values(await owner.ask_later(*KEYS_OF_ALL, at_version=1)) == [1] * PARALLELISM
@@ -64,7 +64,7 @@ async def test_a_batch_being_read_is_not_folded_beneath_it(owner: Owner) -> None
         commit(owner, version, version)
     asked = asyncio.ensure_future(owner.ask_later(*KEYS_OF_ALL, at_version=0))
     await asyncio.sleep(0)
-    await owner.fold(1)
+    await owner.compact(1)
     assert values(await asked) == [0] * PARALLELISM
 
 
@@ -127,5 +127,5 @@ async def test_an_older_batch_of_a_store_that_leaves_is_still_read(owner: Owner)
     asked = asyncio.ensure_future(owner.ask_later(KEYS_OF_ALL[0], at_version=0))
     await asyncio.sleep(0)
     owner.table.remove(owned)
-    await owner.bulk.run(owned.store.destroy)
+    await owner.background.run(owned.store.destroy)
     assert values(await asked) == [0]

@@ -165,9 +165,9 @@ class StoreMachine(RuleBasedStateMachine):
         self.commit(1)
 
     @rule(ahead=st.integers(0, 4), max_records=st.integers(1, 12))
-    def fold(self, ahead: int, max_records: int) -> None:
+    def compact(self, ahead: int, max_records: int) -> None:
         up_to = self.base + ahead
-        more = self.opened.fold(up_to, max_records)
+        more = self.opened.compact(up_to, max_records)
         assert self.base <= self.opened.base_version <= self.committed
         if not more:
             assert self.opened.base_version >= min(up_to, self.committed)

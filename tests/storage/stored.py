@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from queryable_state.server.storage.snapshot import StoreCut
+    from queryable_state.server.storage.snapshot import StoreSnapshot
     from queryable_state.server.storage.store import StateStore
 
 SMALL = RocksDBSettings(block_cache_bytes=1 << 20, write_buffer_bytes=1 << 16)
@@ -43,7 +43,7 @@ class Stored:
 _Record = tuple[bytes, bytes]
 
 
-def store_cut(cut: StoreCut, folder: Path) -> Stored:
+def store_cut(cut: StoreSnapshot, folder: Path) -> Stored:
     """Write a cut down: a canonical one into `folder`, a native one is already."""
     native = cut.format == SnapshotFormat.ROCKSDB
     if native:

@@ -43,7 +43,7 @@ def test_everything_a_closed_store_is_asked_gets_one_answer(
         lambda: store.prefix(STATE, b"a"),
         lambda: store.reader(STATE),
         lambda: store.view(),
-        lambda: store.fold(0, 1),
+        lambda: store.compact(0, 1),
         lambda: store.seal(1, overlay(), (1, 1)),
         lambda: store.commit(1),
         lambda: store.add_state(9),
@@ -61,7 +61,7 @@ def test_a_reopened_store_is_empty(open_store: OpenStore, advance: Advance) -> N
     """What is durable is the checkpoint's business, not the store's."""
     store = open_store()
     advance(store, {b"a": b"1"})
-    store.fold(0, EVERYTHING)
+    store.compact(0, EVERYTHING)
     store.close()
     again = open_store(4)
     assert again.committed_version == 4
@@ -75,12 +75,12 @@ def test_closing_with_everything_still_in_hand_frees_the_store(
     """Open views, a scan half-way, a fold half-way and a reader must not keep the lock."""
     store = open_store()
     advance(store, {b"%04d" % number: b"0" for number in range(1000)})
-    store.fold(0, EVERYTHING)
+    store.compact(0, EVERYTHING)
     view = store.view()
     scan = view.scan(STATE, b"", None)
     next(scan)
     advance(store, {b"%04d" % number: b"1" for number in range(1000)})
-    store.fold(1, 100)
+    store.compact(1, 100)
     next(scan)
     assert view.get(STATE, b"0000") == b"0"
     read = store.reader(STATE)
@@ -97,7 +97,7 @@ def test_closing_with_everything_still_in_hand_frees_the_store(
 def test_closing_waits_for_the_bulk_read_under_way(store: StateStore, advance: Advance) -> None:
     keys = [b"%05d" % number for number in range(20_000)]
     advance(store, dict.fromkeys(keys, b"v"))
-    while store.fold(0, EVERYTHING):
+    while store.compact(0, EVERYTHING):
         pass
     view = store.view()
     outcomes: list[object] = []
@@ -164,7 +164,7 @@ def test_opening_and_closing_leaks_no_file_descriptor(
         advance(store, {b"a": b"1"})
         with store.view():
             advance(store, {b"a": b"2"})
-            store.fold(1, EVERYTHING)
+            store.compact(1, EVERYTHING)
         store.close()
 
     def open_files() -> int:
@@ -188,7 +188,7 @@ def test_cutting_reading_and_restoring_leaks_no_file_descriptor_and_no_lock(
         with RocksDBStateStore(folder / "store") as store:
             store.add_state(STATE)
             advance(store, {b"\x00\x01%06d" % number: b"1" for number in range(5000)})
-            while store.fold(0, EVERYTHING):
+            while store.compact(0, EVERYTHING):
                 pass
             native, pinned = store.cut(0, folder / "cut"), store.cut(0)
             next(native.records(STATE))

@@ -34,8 +34,8 @@ def numbered(count: int, value: bytes) -> dict[bytes, bytes]:
     return {b"\x00\x01%06d" % number: value for number in range(count)}
 
 
-def fold_all(store: StateStore) -> None:
-    while store.fold(store.committed_version, EVERYTHING):
+def compact_all(store: StateStore) -> None:
+    while store.compact(store.committed_version, EVERYTHING):
         pass
 
 
@@ -43,13 +43,13 @@ def test_a_cut_keeps_its_version_while_later_ones_commit_and_fold(
     store: StateStore, advance: Advance, tmp_path: Path
 ) -> None:
     advance(store, numbered(2000, b"0"))
-    fold_all(store)
+    compact_all(store)
     advance(store, {b"\x00\x02": b"1"}, deletes=[b"\x00\x01000007"])
     pinned = store.cut(1)
-    fold_all(store)
+    compact_all(store)
     native = store.cut(1, tmp_path / "cut")
     advance(store, numbered(2500, b"2"), clears=[b"\x00\x02"])
-    fold_all(store)
+    compact_all(store)
     expected = numbered(2000, b"0") | {b"\x00\x02": b"1"}
     del expected[b"\x00\x01000007"]
     for cut in (pinned, native):
@@ -64,7 +64,7 @@ def test_a_cut_knows_its_states_and_about_how_large_they_are(
 ) -> None:
     store.add_state(3)
     advance(store, numbered(1000, b"0123456789"))
-    fold_all(store)
+    compact_all(store)
     for cut in (store.cut(0), store.cut(0, tmp_path / "cut")):
         with cut:
             assert cut.state_ids() == [3, STATE]
@@ -83,7 +83,7 @@ def test_only_committed_versions_that_are_not_folded_away_can_be_cut(
     with pytest.raises(RetryLaterError, match="before it is committed") as refused:
         store.cut(2)
     assert refused.value.reason == Reason.BEHIND
-    fold_all(store)
+    compact_all(store)
     with pytest.raises(SupersededError, match="folded away"):
         store.cut(0)
     with pytest.raises(SupersededError, match="folded away"):
@@ -97,15 +97,15 @@ def test_a_native_cut_wants_everything_folded(
         advance(store, numbered(1000, b"0"))
         with pytest.raises(RetryLaterError, match="not folded"):
             store.cut(0, tmp_path / "cut")
-        assert store.fold(0, 300)
+        assert store.compact(0, 300)
         with pytest.raises(RetryLaterError, match="not folded"):
             store.cut(0, tmp_path / "cut")
-        fold_all(store)
+        compact_all(store)
         store.cut(0, tmp_path / "cut").close()
         store.commit(3)
         with pytest.raises(RetryLaterError, match="not folded"):
             store.cut(3, tmp_path / "later")
-        store.fold(3, 1)
+        store.compact(3, 1)
         store.cut(3, tmp_path / "later").close()
 
 
@@ -114,10 +114,10 @@ def test_a_native_cut_holds_links_to_tables_and_its_own_small_files(
 ) -> None:
     with new_store("rocksdb", tmp_path / "store", [STATE]) as store:
         advance(store, numbered(1000, b"0"))
-        fold_all(store)
+        compact_all(store)
         first = store.cut(0, tmp_path / "first")
         advance(store, {b"\x00\x02": b"1"})
-        fold_all(store)
+        compact_all(store)
         second = store.cut(1, tmp_path / "second")
     assert first.format == second.format == SnapshotFormat.ROCKSDB
     tables = {file.name: file.path.stat().st_ino for file in first.files() if file.shared}
@@ -148,7 +148,7 @@ def test_flushing_beside_fetches_and_folds_changes_nothing(
     thread.start()
     for value in (b"1", b"2", b"3"):
         advance(store, dict.fromkeys(keys, value))
-        while store.fold(store.committed_version, 500):
+        while store.compact(store.committed_version, 500):
             assert store.get(STATE, keys[0]) == value
         with store.view() as view:
             assert set(view.multi_get(STATE, keys)) == {value}
@@ -159,7 +159,7 @@ def test_flushing_beside_fetches_and_folds_changes_nothing(
 
 def test_closing_waits_for_a_flush(store: StateStore, advance: Advance) -> None:
     advance(store, numbered(5000, b"0"))
-    fold_all(store)
+    compact_all(store)
     failures: list[Exception] = []
     flushed = Event()
 
@@ -183,7 +183,7 @@ def test_closing_waits_for_a_flush(store: StateStore, advance: Advance) -> None:
 def test_a_native_cut_outlives_its_store(advance: Advance, tmp_path: Path) -> None:
     with new_store("rocksdb", tmp_path / "store", [STATE]) as store:
         advance(store, {b"\x00\x01": b"1"})
-        fold_all(store)
+        compact_all(store)
         cut = store.cut(0, tmp_path / "cut")
     store.destroy()
     assert list(cut.records(STATE)) == [(b"\x00\x01", b"1")]
@@ -198,7 +198,7 @@ def test_a_native_cut_into_a_directory_that_is_there_is_refused(
     (tmp_path / "cut" / "precious").touch()
     with new_store("rocksdb", tmp_path / "store", [STATE]) as store:
         advance(store, {b"\x00\x01": b"1"})
-        fold_all(store)
+        compact_all(store)
         with pytest.raises(InternalError, match="could not cut version 0"):
             store.cut(0, tmp_path / "cut")
         assert (tmp_path / "cut" / "precious").exists()
@@ -226,7 +226,7 @@ def test_a_cut_of_the_heap_copies_nothing(advance: Advance) -> None:
     with HeapStateStore() as store:
         store.add_state(STATE)
         advance(store, numbered(100_000, b"0" * 50))
-        fold_all(store)
+        compact_all(store)
         tracemalloc.start()
         try:
             with store.cut(0) as cut:
@@ -234,7 +234,7 @@ def test_a_cut_of_the_heap_copies_nothing(advance: Advance) -> None:
                     pass
                 _, peak_bytes = tracemalloc.get_traced_memory()
                 advance(store, numbered(100, b"1"))
-                fold_all(store)
+                compact_all(store)
                 assert dict(cut.records(STATE)) == numbered(100_000, b"0" * 50)
         finally:
             tracemalloc.stop()
@@ -246,7 +246,7 @@ def test_a_cut_is_read_on_another_thread_beside_fetches_commits_and_folds(
 ) -> None:
     keys = list(numbered(20_000, b""))
     advance(store, dict.fromkeys(keys, b"0"))
-    fold_all(store)
+    compact_all(store)
     cut = store.cut(0)
     done = Event()
     found: list[object] = []
@@ -267,7 +267,7 @@ def test_a_cut_is_read_on_another_thread_beside_fetches_commits_and_folds(
         version = advance(store, dict.fromkeys(keys[:: rounds + 1], b"%d" % rounds))
         with store.view(version) as view:
             assert view.multi_get(STATE, keys[:1]) == [b"%d" % rounds]
-        fold_all(store)
+        compact_all(store)
     thread.join()
     assert found == [{b"0"}]
     cut.close()

@@ -26,7 +26,7 @@ EVERYTHING = 100_000
 def test_a_fold_stops_at_the_version_it_was_given(store: StateStore, advance: Advance) -> None:
     for value in (b"0", b"1", b"2"):
         advance(store, {b"k": value})
-    assert not store.fold(1, EVERYTHING)
+    assert not store.compact(1, EVERYTHING)
     assert store.base_version == 1
     with store.view(1) as view:
         assert view.get(STATE, b"k") == b"1"
@@ -38,7 +38,7 @@ def test_a_fold_never_passes_the_committed_version(
 ) -> None:
     advance(store, {b"k": b"0"})
     store.seal(1, overlay({b"k": b"1"}), (1, 1))
-    assert not store.fold(99, EVERYTHING)
+    assert not store.compact(99, EVERYTHING)
     assert store.base_version == 0
     assert store.get(STATE, b"k") == b"0"
     assert store.get(STATE, b"k", uncommitted=True) == b"1"
@@ -47,14 +47,14 @@ def test_a_fold_never_passes_the_committed_version(
 def test_a_fold_moves_over_versions_without_changes(store: StateStore, advance: Advance) -> None:
     advance(store, {b"k": b"0"})
     store.commit(5)
-    assert not store.fold(3, EVERYTHING)
+    assert not store.compact(3, EVERYTHING)
     assert store.base_version == 3
 
 
 def test_a_fold_takes_about_as_many_records_as_asked(store: StateStore, advance: Advance) -> None:
     advance(store, {b"%05d" % number: b"v" for number in range(5000)})
     steps = 1
-    while store.fold(0, 500):
+    while store.compact(0, 500):
         steps += 1
         assert store.get(STATE, b"04999") == b"v"
     assert 5 <= steps <= 10
@@ -65,7 +65,7 @@ def test_what_was_folded_reads_as_before(store: StateStore, advance: Advance) ->
     advance(store, {b"a": b"0", b"b": b"0", b"pa": b"0", b"pb": b"0"})
     advance(store, {b"pc": b"1"}, deletes=[b"a"], clears=[b"p"])
     before = store.prefix(STATE, b"")
-    while store.fold(1, 1):
+    while store.compact(1, 1):
         assert store.prefix(STATE, b"") == before
     assert store.prefix(STATE, b"") == before == [(b"b", b"0"), (b"pc", b"1")]
     assert store.approximate_size(STATE)[0] >= 2
@@ -75,7 +75,7 @@ def test_sizes_follow_what_is_folded(store: StateStore, advance: Advance) -> Non
     """RocksDB estimates; both must see growth."""
     assert store.approximate_size(STATE)[0] == 0
     advance(store, {b"%05d" % number: b"v" * 100 for number in range(1000)})
-    store.fold(0, EVERYTHING)
+    store.compact(0, EVERYTHING)
     records, size_bytes = store.approximate_size(STATE)
     assert records == 1000
     assert size_bytes >= 100_000
@@ -95,11 +95,11 @@ def test_sizes_have_what_is_not_folded_once(
     found, size_bytes = store.approximate_size(STATE)
     assert found == records
     assert records * 105 <= size_bytes <= records * 110 + 4096
-    store.fold(0, EVERYTHING)
+    store.compact(0, EVERYTHING)
     assert store.approximate_size(STATE)[0] == records
     advance(store, {}, deletes=keys)
     assert store.approximate_size(STATE)[0] == 0
-    store.fold(2, EVERYTHING)
+    store.compact(2, EVERYTHING)
     assert store.approximate_size(STATE)[0] <= records
 
 
@@ -110,11 +110,11 @@ def test_readers_beside_a_folding_thread_never_see_half_a_version(
     keys = [b"%04d" % number for number in range(400)]
     stop = Event()
 
-    def fold() -> None:
+    def compact() -> None:
         while not stop.is_set():
-            store.fold(store.committed_version, 64)
+            store.compact(store.committed_version, 64)
 
-    thread = Thread(target=fold)
+    thread = Thread(target=compact)
     thread.start()
     try:
         for version in range(60):
@@ -156,9 +156,9 @@ def test_a_fold_that_failed_is_done_again_and_harms_no_view() -> None:
         store.seal(0, Overlay({STATE: StateOverlay(records, [b"00"])}, 0, 0), (1, 1))
         store.commit(0)
         with pytest.raises(OSError, match="no space"):
-            store.fold(0, EVERYTHING)
+            store.compact(0, EVERYTHING)
         assert store.prefix(STATE, b"") == sorted(records.items())
         assert before.prefix(STATE, b"") == []
-        assert not store.fold(0, EVERYTHING)
+        assert not store.compact(0, EVERYTHING)
         assert store.prefix(STATE, b"") == sorted(records.items())
         assert before.prefix(STATE, b"") == []

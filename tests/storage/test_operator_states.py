@@ -49,7 +49,7 @@ def test_a_list_is_staged_committed_and_folded_as_a_whole(store: StateStore) -> 
     assert store.operator_state(STATE, uncommitted=True) == [b"c"]
     store.commit(1)
     before = store.view(0)
-    assert not store.fold(1, 10)
+    assert not store.compact(1, 10)
     assert store.base_version == 1
     assert store.operator_state(STATE) == [b"c"]
     assert before.operator_state(STATE) == [b"a", b"b"]
@@ -84,7 +84,7 @@ def test_a_cut_holds_the_lists_of_its_version(store: StateStore, tmp_path: Path)
     with store.cut(3, tmp_path / "cut") as cut:
         store.seal(4, setting(b"b"), (1, 4))
         store.commit(4)
-        store.fold(4, 10)
+        store.compact(4, 10)
         assert cut.operator_states() == {STATE: (b"a",)}
     with store.cut(4) as cut:
         assert cut.operator_states() == {STATE: (b"b",)}
@@ -126,7 +126,7 @@ def test_a_shared_store_is_not_loaded(store: StateStore, overlay: MakeOverlay) -
     refused()
     store.commit(0)
     refused()
-    store.fold(0, 10)
+    store.compact(0, 10)
     with pytest.raises(SupersededError, match="cannot be loaded"):
         store.load(-1, overlay())
     store.load(0, overlay({b"\x00\x02": b"2"}))

@@ -48,7 +48,7 @@ def stored_as(backend: str, native: bool, contents: Contents, folder: Path) -> S
     with new_store(backend, folder / "store", STATES, 4) as store:
         store.seal(5, Batch(changes).overlay(), (1, 1))
         store.commit(5)
-        while store.fold(5, 1000):
+        while store.compact(5, 1000):
             pass
         with store.cut(5, folder / "native" if native else None) as cut:
             stored = store_cut(cut, folder / "canonical")
@@ -135,7 +135,7 @@ def test_changelogs_after_a_snapshot_are_loaded_and_go_on(
                 assert store.prefix(state_id, b"") == contents.of(state_id)
             assert store.operator_state(3) == [*contents.lists.get(3, ())]
             store.commit(version)
-            while store.fold(version, 1):
+            while store.compact(version, 1):
                 pass
             assert store.prefix(STATES[0], b"") == [(b"\x00\x00", b"staged")]
 

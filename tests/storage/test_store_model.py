@@ -16,21 +16,21 @@ from tests.storage.model import STATES, Batch, Contents
 from tests.storage.store_machine import ALL_STATES, StoreMachine
 from tests.storage.stored import BACKENDS, Stored, restore_whole, store_cut
 
-from queryable_state.server.storage.layered import compaction as folding
+from queryable_state.server.storage.layered import compaction as compaction
 from queryable_state.server.storage.layered import layers
 from queryable_state.server.storage.rocksdb import files as rocksdb_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from queryable_state.server.storage.snapshot import StoreCut
+    from queryable_state.server.storage.snapshot import StoreSnapshot
 
 
 @dataclass
 class Cut:
     """A cut, what it must hold, and a reading of one state under way."""
 
-    cut: StoreCut
+    cut: StoreSnapshot
     contents: Contents
     reading: Iterator[tuple[bytes, bytes]] | None = None
     read: int = 0
@@ -49,7 +49,7 @@ class DurableStoreMachine(StoreMachine):
     def cut(self, data: st.DataObject, native: bool) -> None:
         version = data.draw(st.integers(self.base, self.committed))
         if native:
-            while self.opened.fold(version, 3):
+            while self.opened.compact(version, 3):
                 pass
             self.base = self.opened.base_version
         cut = self.opened.cut(version, self.new_path() if native else None)
@@ -114,7 +114,7 @@ class DurableStoreMachine(StoreMachine):
             self.note_staged(staged.version, staged.token, staged.batch)
             assert self.staged is not None
             assert self.staged.contents == staged.contents
-        store.fold(committed, 1)
+        store.compact(committed, 1)
         self.base = store.base_version
 
     @invariant()
@@ -142,7 +142,7 @@ def test_a_store_behaves_as_its_model(
     backend: str, examples: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Chunks are a few records here, so that every call can fall between two of them."""
-    monkeypatch.setattr(folding, "FOLD_CHUNK_RECORDS", 2)
+    monkeypatch.setattr(compaction, "FOLD_CHUNK_RECORDS", 2)
     monkeypatch.setattr(layers, "CHUNK_RECORDS", 3)
     monkeypatch.setattr(rocksdb_files, "_READ_RECORDS", 2)
 

@@ -148,7 +148,7 @@ def test_a_delete_hides_the_value_below(store: StateStore, advance: Advance) -> 
 
 def test_an_empty_value_is_a_value(store: StateStore, advance: Advance) -> None:
     advance(store, {b"a": b""})
-    store.fold(0, 100)
+    store.compact(0, 100)
     assert store.get(STATE, b"a") == b""
 
 
@@ -158,7 +158,7 @@ def test_staged_and_held_bytes_are_told(store: StateStore, overlay: MakeOverlay)
     assert (store.staged_bytes, store.overlay_bytes) == (10, 10)
     store.commit(0)
     assert (store.staged_bytes, store.overlay_bytes) == (0, 10)
-    store.fold(0, 100)
+    store.compact(0, 100)
     assert store.overlay_bytes == 0
 
 
@@ -184,7 +184,7 @@ def test_a_state_can_be_added_between_versions(
     store.add_state(8)
     store.seal(1, overlay({b"a": b"other"}, state_id=8), (1, 1))
     store.commit(1)
-    store.fold(1, 100)
+    store.compact(1, 100)
     assert store.get(8, b"a") == b"other"
     assert store.get(STATE, b"a") == b"1"
 

@@ -46,7 +46,7 @@ def test_a_version_that_is_not_there_yet_is_worth_a_retry(
 def test_a_version_that_is_folded_away_is_refused(store: StateStore, advance: Advance) -> None:
     advance(store, {b"k": b"0"})
     advance(store, {b"k": b"1"})
-    store.fold(1, EVERYTHING)
+    store.compact(1, EVERYTHING)
     assert store.base_version == 1
     with pytest.raises(SupersededError, match="oldest one kept is 1"):
         store.view(0)
@@ -58,7 +58,7 @@ def test_a_view_outlives_the_folding_of_later_versions(store: StateStore, advanc
         advance(store, {b"a": b"1", b"d": b"1"}, deletes=[b"b"])
         with store.view() as at_1:
             advance(store, {b"a": b"2"}, clears=[b""])
-            while store.fold(2, 1):
+            while store.compact(2, 1):
                 assert at_0.prefix(STATE, b"") == [(b"a", b"0"), (b"b", b"0"), (b"c", b"0")]
                 assert at_1.prefix(STATE, b"") == [(b"a", b"1"), (b"c", b"0"), (b"d", b"1")]
             keys = [b"d", b"c", b"b", b"a"]
@@ -72,12 +72,12 @@ def test_a_view_keeps_what_a_fold_clears_and_puts_again(
     store: StateStore, advance: Advance
 ) -> None:
     advance(store, {b"p1": b"0", b"p2": b"0"})
-    store.fold(0, EVERYTHING)
+    store.compact(0, EVERYTHING)
     with store.view() as view:
         advance(store, {b"p1": b"1", b"p3": b"1"}, clears=[b"p"])
-        store.fold(1, EVERYTHING)
+        store.compact(1, EVERYTHING)
         advance(store, {b"p2": b"2"}, deletes=[b"p1"])
-        store.fold(2, EVERYTHING)
+        store.compact(2, EVERYTHING)
         assert view.prefix(STATE, b"p") == [(b"p1", b"0"), (b"p2", b"0")]
         assert view.multi_get(STATE, [b"p1", b"p2", b"p3"]) == [b"0", b"0", None]
 
@@ -86,14 +86,14 @@ def test_a_view_opened_while_a_fold_is_under_way_is_whole(
     store: StateStore, advance: Advance
 ) -> None:
     advance(store, {b"%03d" % number: b"0" for number in range(600)})
-    store.fold(0, EVERYTHING)
+    store.compact(0, EVERYTHING)
     advance(store, {b"%03d" % number: b"1" for number in range(600)})
-    assert store.fold(1, 1), "one chunk must not be all"
+    assert store.compact(1, 1), "one chunk must not be all"
     with store.view() as view:
         assert view.version == 1
-        store.fold(1, EVERYTHING)
+        store.compact(1, EVERYTHING)
         advance(store, clears=[b""])
-        store.fold(2, EVERYTHING)
+        store.compact(2, EVERYTHING)
         assert set(dict(view.prefix(STATE, b"")).values()) == {b"1"}
         assert len(view.prefix(STATE, b"")) == 600
 
@@ -105,7 +105,7 @@ def test_a_view_of_a_staged_version_outlives_its_replacement(
     with store.view(0) as view:
         store.seal(0, overlay({b"b": b"second"}), (1, 2))
         store.commit(0)
-        store.fold(0, EVERYTHING)
+        store.compact(0, EVERYTHING)
         assert view.prefix(STATE, b"") == [(b"a", b"first")]
 
 
@@ -132,21 +132,21 @@ def test_a_scan_goes_on_over_folds_and_commits(store: StateStore, advance: Advan
     """A scan is read in chunks; what happens between two of them must not show."""
     before = {b"%04d" % number: b"0" for number in range(2000)}
     advance(store, before)
-    store.fold(0, EVERYTHING)
+    store.compact(0, EVERYTHING)
     with store.view() as view:
         scan = view.scan(STATE, b"", None)
         seen = [next(scan) for _ in range(700)]
         advance(store, {b"%04d+" % number: b"1" for number in range(2000)}, clears=[b"1", b"00"])
-        store.fold(1, 900)
+        store.compact(1, 900)
         seen += [next(scan) for _ in range(700)]
-        store.fold(1, EVERYTHING)
+        store.compact(1, EVERYTHING)
         seen += scan
     assert seen == sorted(before.items())
 
 
 def test_a_multi_get_keeps_order_and_repeats(store: StateStore, advance: Advance) -> None:
     advance(store, {b"b": b"2", b"a": b"1"})
-    store.fold(0, EVERYTHING)
+    store.compact(0, EVERYTHING)
     advance(store, {b"c": b"3"})
     with store.view() as view:
         assert view.multi_get(STATE, []) == []

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from queryable_state.server.coordinator.model.job_config import JobConfig
     from queryable_state.streaming import StateBackend
-    from queryable_state.streaming.config.state_paths import StatePlace
+    from queryable_state.streaming.config.state_paths import StatePaths
 
 FACTORIES = "tests.streaming.backend_factories"
 
@@ -38,7 +38,7 @@ def place(
     enabled: bool = False,
     restarts: bool = False,
     **values: Any,
-) -> StatePlace:
+) -> StatePaths:
     settings = EnvironmentSettings(**values)
     return place_of(
         settings,

@@ -33,14 +33,14 @@ KEYS_EPILOG = (
 
 
 def add_asking(
-    parser: argparse.ArgumentParser, question: Callable[..., Awaitable[int]], *, of_state: bool
+    parser: argparse.ArgumentParser, operation: Callable[..., Awaitable[int]], *, of_state: bool
 ) -> None:
-    """Makes the command ask `question`, and adds what that needs: whom, how long, how to print.
+    """Makes the command ask `operation`, and adds what that needs: whom, how long, how to print.
 
     It is called with the options and a client, of a state also with its
     `ShownState`, and answers the exit code.
     """
-    parser.set_defaults(run=_ask, question=question, of_state=of_state)
+    parser.set_defaults(run=_ask, operation=operation, of_state=of_state)
     parser.add_argument(
         "--server",
         metavar="HOST[:PORT]",

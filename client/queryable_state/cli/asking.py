@@ -23,7 +23,7 @@ async def answer(options: argparse.Namespace) -> int:
         if options.of_state:
             # Its types say how words are read and values shown.
             state = await client.describe_state(options.job, options.state)
-            exit_code = await options.question(options, client, ShownState(state))
+            exit_code = await options.operation(options, client, ShownState(state))
         else:
-            exit_code = await options.question(options, client)
+            exit_code = await options.operation(options, client)
         return exit_code

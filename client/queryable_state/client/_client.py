@@ -88,7 +88,7 @@ class QueryableStateClient(KeyLookups):
         raised, but for arguments that can be of no scan.
         """
         keys = ScanRange(start, end, prefix, limit, page_token, keys_only, allow_newer)
-        return Scan(self._dispatcher(), self._lane(job, state_name, options), keys)
+        return Scan(self._dispatcher(), self._batcher(job, state_name, options), keys)
 
     async def measure(
         self, job: Job, state_name: str, *, timeout_s: float | None = None
@@ -96,7 +96,7 @@ class QueryableStateClient(KeyLookups):
         """About how many records and bytes a state holds, and where."""
         check_name(state_name)
         request = query_pb2.MeasureStateRequest(job=job_text(job), state_name=state_name)
-        response = await self._dispatcher().peers.measure_state(
+        response = await self._dispatcher().pool.measure_state(
             request, timeout_s=self._seconds(timeout_s)
         )
         return StateMeasure.from_proto(response)
@@ -109,12 +109,12 @@ class QueryableStateClient(KeyLookups):
         Asked of whom `get_kv_state` would ask; arguments as there. That nothing is
         stored under the key, and what a server refuses, stands in the explanation.
         """
-        lane = self._lane(job, state_name, options)
-        return await ExplainedLookup(self._dispatcher(), lane, key).explain()
+        batcher = self._batcher(job, state_name, options)
+        return await ExplainedLookup(self._dispatcher(), batcher, key).explain()
 
     def connections(self) -> tuple[ConnectionInfo, ...]:
         """How look-ups go to each server now, the given one first; nothing is asked for that."""
-        return self._dispatcher().peers.connections()
+        return self._dispatcher().pool.connections()
 
     async def describe_state(
         self, job: Job, state_name: str, *, timeout_s: float | None = None
@@ -129,7 +129,7 @@ class QueryableStateClient(KeyLookups):
 
     async def list_jobs(self, *, timeout_s: float | None = None) -> list[JobInfo]:
         """The jobs the coordinator knows, oldest first."""
-        response = await self._dispatcher().peers.list_jobs(
+        response = await self._dispatcher().pool.list_jobs(
             query_pb2.ListJobsRequest(), timeout_s=self._seconds(timeout_s)
         )
         return [JobInfo.from_proto(job) for job in response.jobs]
@@ -138,7 +138,7 @@ class QueryableStateClient(KeyLookups):
         self, job: Job = None, *, timeout_s: float | None = None
     ) -> list[StateInfo]:
         """The queryable states of a job, or of all jobs, by job and name."""
-        response = await self._dispatcher().peers.list_states(
+        response = await self._dispatcher().pool.list_states(
             query_pb2.ListStatesRequest(job=job_text(job)), timeout_s=self._seconds(timeout_s)
         )
         return [StateInfo.from_proto(state) for state in response.states]

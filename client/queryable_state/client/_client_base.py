@@ -20,9 +20,9 @@ from queryable_state.client._arguments import (
 from queryable_state.client._consistency import Consistency, checked_consistency
 from queryable_state.client._errors import ClientClosedError
 from queryable_state.client._expectation import Expectation
-from queryable_state.client._reading.operation import VALUE, Question
+from queryable_state.client._reading.operation import VALUE, Operation
 from queryable_state.client._routing.dispatcher import Dispatcher
-from queryable_state.client._routing.key_batcher import Lane, QueryOptions
+from queryable_state.client._routing.key_batcher import KeyBatcher, QueryOptions
 from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
 
 if TYPE_CHECKING:
@@ -66,12 +66,12 @@ class ClientBase:
         self._closed = False
         # The default lane of every state asked for, by what the caller calls it and, but for
         # whole values, by what is asked.
-        self._lanes: dict[tuple[Job, str] | tuple[Job, str, Question], Lane] = {}
+        self._batchers: dict[tuple[Job, str] | tuple[Job, str, Operation], KeyBatcher] = {}
 
     async def aclose(self) -> None:
         """Closes every connection; pending queries fail with `ClientClosedError`. Idempotent."""
         self._closed = True
-        self._lanes.clear()
+        self._batchers.clear()
         opened, self._opened = self._opened, None
         if opened is not None:
             await opened.aclose()
@@ -116,14 +116,14 @@ class ClientBase:
             )
         return self._opened
 
-    def _lane(
-        self, job: Job, state_name: str, options: ReadOptions, question: Question = VALUE
-    ) -> Lane:
+    def _batcher(
+        self, job: Job, state_name: str, options: ReadOptions, operation: Operation = VALUE
+    ) -> KeyBatcher:
         """The lane of a call; raises where its arguments cannot be those of one."""
         dispatcher = self._dispatcher()
-        name = (job, state_name) if question is VALUE else (job, state_name, question)
+        name = (job, state_name) if operation is VALUE else (job, state_name, operation)
         if not options:
-            known = self._lanes.get(name)
+            known = self._batchers.get(name)
             if known is not None:
                 return known
         check_name(state_name)
@@ -139,12 +139,12 @@ class ClientBase:
             namespace=checked_namespace(options.get("namespace")),
             allow_incomplete=bool(options.get("allow_incomplete")),
             expectation=expectation,
-            question=question,
+            operation=operation,
         )
-        lane = dispatcher.locator.handle(job_text(job), state_name).lane(dispatcher, query)
-        if query == QueryOptions(self._timeout_s, question=question):
-            self._lanes[name] = lane
-        return lane
+        batcher = dispatcher.locator.handle(job_text(job), state_name).batcher(dispatcher, query)
+        if query == QueryOptions(self._timeout_s, operation=operation):
+            self._batchers[name] = batcher
+        return batcher
 
     def _seconds(self, timeout_s: float | None) -> float:
         return self._timeout_s if timeout_s is None else checked_timeout(timeout_s)

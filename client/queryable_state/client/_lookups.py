@@ -10,7 +10,7 @@ from queryable_state.client._reading.collection import Collection
 from queryable_state.client._reading.gathering import gather, raise_if_refused
 from queryable_state.client._reading.multi_get import MultiGet
 from queryable_state.client._reading.operation import ENTRY, ENTRY_EXISTS, EXISTS, SIZE
-from queryable_state.client._reading.outcomes import OutcomeWaiters
+from queryable_state.client._reading.outcomes import OutcomeResults
 from queryable_state.client._reading.states import KvState
 from queryable_state.client._routing.snapshot_read import read_one_cut
 from queryable_state.wire.consistent_snapshot import check_cut
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from queryable_state.client._arguments import Job, ReadOptions
     from queryable_state.client._reading.elements import MapEntry, Presence, Size
     from queryable_state.client._reading.gathering import Gathering
-    from queryable_state.client._reading.operation import Question
-    from queryable_state.client._routing.key_batcher import Lane
+    from queryable_state.client._reading.operation import Operation
+    from queryable_state.client._routing.key_batcher import KeyBatcher
 
 _Result = TypeVar("_Result")
 
@@ -59,28 +59,28 @@ class KeyLookups(ClientBase):
         Raises (through the future): `UnknownKeyOrNamespaceError` where nothing
             is stored under the key, and the errors of `queryable_state.client`.
         """
-        lane = self._lanes.get((job, state_name))
-        if lane is None or options:
+        batcher = self._batchers.get((job, state_name))
+        if batcher is None or options:
             try:
-                lane = self._lane(job, state_name, options)
+                batcher = self._batcher(job, state_name, options)
             except QueryableStateError as error:
                 return self._failed(error)
         # As `_ask`, without the cost of a call.
         loop = self._loop
         assert loop is not None
         future: asyncio.Future[KvState] = loop.create_future()
-        encode = lane.encode
+        encode = batcher.encode
         if encode is not None:
             try:
                 key = encode(key)
             except QueryableStateError as error:
-                future.set_exception(lane.key_error(error))
+                future.set_exception(batcher.key_error(error))
                 return future
-        lane.keys.append(key)
-        lane.futures.append(future)
-        if not lane.scheduled:
-            lane.scheduled = True
-            loop.call_soon(lane.flush)
+        batcher.keys.append(key)
+        batcher.futures.append(future)
+        if not batcher.scheduled:
+            batcher.scheduled = True
+            loop.call_soon(batcher.flush)
         return future
 
     def get_kv_states(
@@ -99,23 +99,23 @@ class KeyLookups(ClientBase):
         arguments as of `get_kv_state`.
         """
         try:
-            lane = self._lane(job, state_name, options)
+            batcher = self._batcher(job, state_name, options)
             asked = list(keys)
             if one_cut:
-                return self._run(self._states_of_one_cut(lane, asked))
-            encode_all = lane.encode_all
+                return self._run(self._states_of_one_cut(batcher, asked))
+            encode_all = batcher.encode_all
             try:
                 encoded = asked if encode_all is None else encode_all(asked)
             except QueryableStateError as error:
-                raise lane.key_error(error) from None
+                raise batcher.key_error(error) from None
         except QueryableStateError as error:
             return self._failed(error)
-        future: asyncio.Future[list[KvState | None]] = lane.new_future()
+        future: asyncio.Future[list[KvState | None]] = batcher.new_future()
         if not encoded:
             future.set_result([])
             return future
         collection = Collection(future, len(encoded))
-        lane.gather_all(encoded, OutcomeWaiters(collection, range(len(encoded))))
+        batcher.gather_all(encoded, OutcomeResults(collection, range(len(encoded))))
         return future
 
     def multi_get(
@@ -135,13 +135,13 @@ class KeyLookups(ClientBase):
         raised. The other arguments as of `get_kv_state`.
         """
         try:
-            lane = self._lane(job, state_name, options)
+            batcher = self._batcher(job, state_name, options)
         except QueryableStateError as error:
             return self._failed(error)
         asked = list(keys)
         if one_cut:
-            return self._run(self._multi_get_of_one_cut(lane, asked))
-        return self._run(self._gathered(lane, asked, gather(lane, asked)))
+            return self._run(self._multi_get_of_one_cut(batcher, asked))
+        return self._run(self._gathered(batcher, asked, gather(batcher, asked)))
 
     def get_map_entry(
         self, job: Job, state_name: str, key: Any, map_key: Any, **options: Unpack[ReadOptions]
@@ -178,43 +178,47 @@ class KeyLookups(ClientBase):
         return self._ask(job, state_name, key, SIZE, options)
 
     def _ask(
-        self, job: Job, state_name: str, key: Any, question: Question, options: ReadOptions
+        self, job: Job, state_name: str, key: Any, operation: Operation, options: ReadOptions
     ) -> asyncio.Future[Any]:
         """Asks for one key together with whatever else is asked for in this turn of the loop."""
         try:
-            lane = self._lane(job, state_name, options, question)
+            batcher = self._batcher(job, state_name, options, operation)
         except QueryableStateError as error:
             return self._failed(error)
-        future = lane.new_future()
-        encode = lane.encode
+        future = batcher.new_future()
+        encode = batcher.encode
         try:
-            lane.gather(key if encode is None else encode(key), future)
+            batcher.gather(key if encode is None else encode(key), future)
         except QueryableStateError as error:
-            future.set_exception(lane.key_error(error))
+            future.set_exception(batcher.key_error(error))
         return future
 
     def _run(self, work: Coroutine[Any, Any, _Result]) -> asyncio.Task[_Result]:
         assert self._loop is not None
         return self._loop.create_task(work)
 
-    def _deadline(self, lane: Lane) -> float:
+    def _deadline(self, batcher: KeyBatcher) -> float:
         assert self._loop is not None
-        return self._loop.time() + lane.options.timeout_s
+        return self._loop.time() + batcher.options.timeout_s
 
-    async def _gathered(self, lane: Lane, keys: list[Any], gathering: Gathering) -> MultiGet:
+    async def _gathered(
+        self, batcher: KeyBatcher, keys: list[Any], gathering: Gathering
+    ) -> MultiGet:
         await gathering.future
-        raise_if_refused(lane, gathering)
+        raise_if_refused(batcher, gathering)
         return MultiGet(keys, gathering.whole())
 
-    async def _of_one_cut(self, lane: Lane, keys: list[Any]) -> Gathering:
-        check_cut(lane.options.consistency.wire)
-        return await read_one_cut(lane, keys, self._deadline(lane))
+    async def _of_one_cut(self, batcher: KeyBatcher, keys: list[Any]) -> Gathering:
+        check_cut(batcher.options.consistency.wire)
+        return await read_one_cut(batcher, keys, self._deadline(batcher))
 
-    async def _multi_get_of_one_cut(self, lane: Lane, keys: list[Any]) -> MultiGet:
-        return MultiGet(keys, (await self._of_one_cut(lane, keys)).whole())
+    async def _multi_get_of_one_cut(self, batcher: KeyBatcher, keys: list[Any]) -> MultiGet:
+        return MultiGet(keys, (await self._of_one_cut(batcher, keys)).whole())
 
-    async def _states_of_one_cut(self, lane: Lane, keys: list[Any]) -> list[KvState | None]:
-        gathering = await self._of_one_cut(lane, keys)
+    async def _states_of_one_cut(
+        self, batcher: KeyBatcher, keys: list[Any]
+    ) -> list[KvState | None]:
+        gathering = await self._of_one_cut(batcher, keys)
         for failure in gathering.failures():
             raise afresh(failure)
         return [known if isinstance(known, KvState) else None for known in gathering.outcomes]

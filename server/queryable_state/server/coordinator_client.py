@@ -1,6 +1,6 @@
 """The way of a state server or proxy to the coordinator.
 
-`CoordinatorLink` adds the secret and a deadline to every call and turns what
+`CoordinatorClient` adds the secret and a deadline to every call and turns what
 comes back into messages and errors of ours; it neither caches nor retries.
 """
 
@@ -78,7 +78,7 @@ class CoordinatorSlowError(QueryTimeoutError):
     """The coordinator did not answer in time; the text names its address: for operators."""
 
 
-class CoordinatorLink:
+class CoordinatorClient:
     """An asyncio client of the `Coordinator` service, one channel.
 
     Each method is one RPC and raises the coordinator's own refusal, or

@@ -154,7 +154,7 @@ class StateServerSettings:
     strict_determinism: bool = False
     """Refuse a second seal of a batch with another fingerprint, instead of logging an error."""
 
-    fold_chunk_records: int = 300
+    compact_chunk_records: int = 300
     """Records folded into the base at once; a chunk holds the interpreter for its whole length."""
 
     default_deadline_ms: int = 10_000

@@ -54,9 +54,9 @@ async def _get(options: argparse.Namespace, client: QueryableStateClient, shown:
         entry = (_map_key(options.map_key, shown),)
         asked["map_key"] = shown.map_key(entry[0])
     where = (options.job, options.state, key)
-    reading = read_options(options)
+    context = read_options(options)
     if options.exists:
-        presence = await client.contains(*where, *entry, **reading)
+        presence = await client.contains(*where, *entry, **context)
         asked["status"] = "found" if presence else "missing"
         answer = "true" if presence else "false"
         _print(options, asked, presence.is_present, presence.info, [answer])
@@ -65,16 +65,16 @@ async def _get(options: argparse.Namespace, client: QueryableStateClient, shown:
     looked_in: ReadInfo | None = None
     try:
         if options.size:
-            size = await client.size(*where, **reading)
+            size = await client.size(*where, **context)
             figures = {"elements": size.elements, "value_bytes": size.value_bytes}
             lines = table(list(figures), [[str(figure) for figure in figures.values()]])
             _print(options, asked, figures, size.info, lines)
             return 0
         if entry:
-            found: KvState = await client.get_map_entry(*where, *entry, **reading)
+            found: KvState = await client.get_map_entry(*where, *entry, **context)
         else:
             # As of many: where there is nothing, their answer says of which batch.
-            [result] = await client.multi_get(options.job, options.state, [key], **reading)
+            [result] = await client.multi_get(options.job, options.state, [key], **context)
             looked_in = result.info
             found = result.get()
     except UnknownKeyOrNamespaceError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from queryable_state.client._reading.decode_context import Reading
+from queryable_state.client._reading.decode_context import DecodeContext
 from queryable_state.client._reading.operation import EntryKey
 from queryable_state.client._reading.states import states_of
 from queryable_state.v1 import query_pb2
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Iterable, Sequence
 
-    from queryable_state.client._connection.server_connection import Peer
-    from queryable_state.client._reading.pending_results import Waiters
-    from queryable_state.client._routing.key_batcher import Lane
+    from queryable_state.client._connection.server_connection import ServerConnection
+    from queryable_state.client._reading.pending_results import PendingResults
+    from queryable_state.client._routing.key_batcher import KeyBatcher
     from queryable_state.wire.values.records import StateCodecs
 
 Failure = tuple[list[int], QueryableStateError]
@@ -39,33 +39,33 @@ class Batch:
 
     __slots__ = (
         "attempts",
+        "batcher",
         "codecs",
         "deadline",
         "done",
         "failure",
         "keys",
-        "lane",
-        "peer",
         "pending",
         "query_id",
+        "results",
         "sent_at",
+        "server",
         "timer",
-        "waiters",
         "widens",
     )
 
     def __init__(
         self,
-        lane: Lane,
+        batcher: KeyBatcher,
         codecs: StateCodecs | None,
         keys: list[bytes],
-        waiters: Waiters,
+        results: PendingResults,
         deadline: float,
     ) -> None:
-        self.lane = lane
+        self.batcher = batcher
         self.codecs = codecs
         self.keys = keys
-        self.waiters = waiters
+        self.results = results
         self.deadline = deadline
         """On the loop's clock."""
         self.attempts = 0
@@ -74,19 +74,19 @@ class Batch:
         """Why they were refused last."""
         self.pending: set[int] | None = None
         """Positions without an answer, where some have one already."""
-        self.peer: Peer | None = None
+        self.server: ServerConnection | None = None
         self.query_id = 0
-        """Its query in flight at `peer`; 0: none."""
+        """Its query in flight at `server`; 0: none."""
         self.sent_at = 0.0
         self.widens = False
-        """Whether it makes room for one more batch in flight at `peer`."""
+        """Whether it makes room for one more batch in flight at `server`."""
         self.timer: asyncio.TimerHandle | None = None
         self.done = False
 
     def takes(self, other: Batch, most_keys: int) -> bool:
         """Takes the keys of another batch that waits behind this one, if they are alike."""
         if (
-            self.lane is not other.lane
+            self.batcher is not other.batcher
             or self.codecs is not other.codecs
             or self.done
             or self.pending is not None
@@ -97,21 +97,21 @@ class Batch:
         ):
             return False
         self.keys.extend(other.keys)
-        self.waiters = self.waiters.joined(other.waiters)
+        self.results = self.results.joined(other.results)
         return True
 
     def request(self, query_id: int, placement_version: int, state_id: int, now: float) -> bytes:
         """The frame that asks for the keys."""
-        lane = self.lane
+        batcher = self.batcher
         request = query_pb2.StreamKvStateRequest()
         query = request.query
         query.id = query_id
         query.state_id = state_id
         query.placement_version = placement_version
-        query.read = lane.read_kind
+        query.read = batcher.read_kind
         query.deadline_ms = max(1, int((self.deadline - now) * 1000))
         query.keys.extend(self.keys)
-        if not lane.is_plain:
+        if not batcher.is_plain:
             self._specify(query)
         return request.SerializeToString()
 
@@ -122,8 +122,8 @@ class Batch:
         """
         values = answer.values
         if self.pending is None and len(values) == len(self.keys) and not answer.indexes:
-            reading = self._reading(answer)
-            self.waiters.found_all(states_of(self.lane.answer_type, list(values), reading))
+            context = self._context(answer)
+            self.results.found_all(states_of(self.batcher.answer_type, list(values), context))
             return ()
         return self._settle_part(answer)
 
@@ -133,22 +133,22 @@ class Batch:
 
     def fail(self, positions: Iterable[int], error: QueryableStateError) -> None:
         """Ends the wait for some keys."""
-        self.waiters.fail(positions, error)
+        self.results.fail(positions, error)
 
     def timeout_error(self) -> QueryableStateError:
         """Why time ran out: the last refusal, where there was one."""
         if self.failure is not None:
             return self.failure
-        where = "" if self.peer is None else f", asked of {self.peer.address}"
+        where = "" if self.server is None else f", asked of {self.server.address}"
         return QueryTimeoutError(
-            f"no answer for {self.lane.describe()} within "
-            f"{self.lane.options.timeout_s:g} s{where}: allow more time (timeout_s), or find out "
+            f"no answer for {self.batcher.describe()} within "
+            f"{self.batcher.options.timeout_s:g} s{where}: allow more time (timeout_s), or find out "
             "why the server is slow"
         )
 
     def _specify(self, query: query_pb2.Query) -> None:
         """Says what goes beyond keys and the kind of read."""
-        options = self.lane.options
+        options = self.batcher.options
         consistency = options.consistency
         query.consistency = consistency.wire
         query.min_version = consistency.min_version
@@ -157,7 +157,7 @@ class Batch:
         query.allow_incomplete = options.allow_incomplete
         if options.at_version is not None:
             query.at_version = options.at_version
-        if options.question.of_entries:
+        if options.operation.of_entries:
             query.elements.extend([key.element for key in self.keys if isinstance(key, EntryKey)])
 
     def _settle_part(self, answer: query_pb2.Answer) -> Sequence[Failure]:
@@ -184,19 +184,19 @@ class Batch:
             settled.extend(positions)
         if len(indexes) != len(answer.values) or not pending.issuperset(settled):
             raise CorruptDataError(
-                f"an answer for {self.lane.describe()} contradicts itself: {len(answer.values)} "
+                f"an answer for {self.batcher.describe()} contradicts itself: {len(answer.values)} "
                 f"values for {len(indexes)} positions of {len(self.keys)} keys"
             )
         pending.difference_update(settled)
-        reading = self._reading(answer)
-        answer_type = self.lane.answer_type
+        context = self._context(answer)
+        answer_type = self.batcher.answer_type
         for position, value in zip(indexes, answer.values, strict=True):
-            self.waiters.found(position, answer_type(value, reading))
-        codecs, text = reading.codecs, self.lane.missing_text_of
+            self.results.found(position, answer_type(value, context))
+        codecs, text = context.codecs, self.batcher.missing_text_of
         for position in missing:
-            self.waiters.missing(position, reading, partial(text, self.keys[position], codecs))
+            self.results.missing(position, context, partial(text, self.keys[position], codecs))
         return failures
 
-    def _reading(self, answer: query_pb2.Answer) -> Reading:
+    def _context(self, answer: query_pb2.Answer) -> DecodeContext:
         assert self.codecs is not None
-        return Reading(self.codecs, answer.info)
+        return DecodeContext(self.codecs, answer.info)

@@ -96,7 +96,7 @@ class Connection:
 
     def send(self, batch: Batch) -> None:
         """Sends a batch of a located state."""
-        located = batch.lane.handle.located
+        located = batch.batcher.handle.located
         stream = self._stream
         assert located is not None
         assert stream is not None

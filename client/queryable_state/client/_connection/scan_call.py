@@ -13,17 +13,19 @@ from queryable_state.wire.errors import QueryTimeoutError, RetryLaterError
 from queryable_state.wire.frames.grpc_stream import is_being_cancelled
 
 if TYPE_CHECKING:
-    from queryable_state.client._connection.server_connection import Peer
-    from queryable_state.client._routing.connection_pool import Peers
+    from queryable_state.client._connection.server_connection import ServerConnection
+    from queryable_state.client._routing.connection_pool import ConnectionPool
 
 
 class ScanCall:
     """The messages of one `ScanKvState`, which the server sends as they are taken."""
 
-    def __init__(self, peers: Peers, peer: Peer, request: query_pb2.ScanKvStateRequest) -> None:
-        self._peers = peers
-        self._peer = peer
-        self._call = peer.stub.ScanKvState(request)
+    def __init__(
+        self, pool: ConnectionPool, server: ServerConnection, request: query_pb2.ScanKvStateRequest
+    ) -> None:
+        self._pool = pool
+        self._server = server
+        self._call = server.stub.ScanKvState(request)
 
     async def next(self, timeout_s: float) -> query_pb2.ScanKvStateResponse:
         """The next message; raises the server's refusal, or that none comes."""
@@ -32,13 +34,13 @@ class ScanCall:
                 message = await self._call.read()
         except TimeoutError:
             raise QueryTimeoutError(
-                f"{self._peer.address} did not go on with a scan within {timeout_s:g} s: allow "
+                f"{self._server.address} did not go on with a scan within {timeout_s:g} s: allow "
                 "more time (timeout_s), or find out why it is slow"
             ) from None
         except grpc.aio.AioRpcError as refused:
-            raise self._peers.refusal(refused, self._peer, timeout_s) from refused
+            raise self._pool.refusal(refused, self._server, timeout_s) from refused
         except asyncio.CancelledError:
-            self._peers.raise_if_closed()
+            self._pool.raise_if_closed()
             if self._call.cancelled() and not is_being_cancelled():
                 raise ClientClosedError(
                     "the scan was closed while this page was waited for: open another"
@@ -47,7 +49,7 @@ class ScanCall:
         if isinstance(message, query_pb2.ScanKvStateResponse):
             return message
         raise RetryLaterError(
-            f"{self._peer.address} ended a scan before its last key", retry_after_ms=100
+            f"{self._server.address} ended a scan before its last key", retry_after_ms=100
         )
 
     def cancel(self) -> None:

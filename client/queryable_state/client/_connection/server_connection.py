@@ -31,7 +31,7 @@ _CONNECT_TIMEOUT_S = 2.0
 _FIRST_BACKOFF_S = 0.05
 
 
-class Peer:
+class ServerConnection:
     """A server by its address and, where one is expected there, its id.
 
     `ask` sends a batch at once while fewer than four are in flight, and keeps it
@@ -120,16 +120,16 @@ class Peer:
         """Takes a batch; False where it was joined to one that waits, and is no batch any more."""
         connection = self._connection
         if connection is not None:
-            if batch.lane.may_wait:
-                batch.peer = self
+            if batch.batcher.may_wait:
+                batch.server = self
                 self._waiting.add_patient(batch)
                 self._waiting.pump_patient(connection)
                 return True
             if connection.has_room:
-                batch.peer = self
+                batch.server = self
                 connection.send(batch)
                 return True
-        batch.peer = self
+        batch.server = self
         if not self._waiting.add(batch, self.batch_keys):
             return False
         if connection is None:
@@ -248,8 +248,8 @@ class Peer:
             self._waiting.pump(self._connection)
 
     def _send_or_reroute(self, connection: Connection, batch: Batch) -> None:
-        if batch.codecs is batch.lane.handle.codecs:
-            batch.peer = self
+        if batch.codecs is batch.batcher.handle.codecs:
+            batch.server = self
             connection.send(batch)
         else:
             # The state was made anew since; its keys may have another form.

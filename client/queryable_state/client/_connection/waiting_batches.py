@@ -50,7 +50,7 @@ class WaitingBatches:
             batch = queue.popleft()
             if batch.done:
                 continue
-            if batch.lane.may_wait:
+            if batch.batcher.may_wait:
                 self._patient.append(batch)
             else:
                 self._send(connection, batch)

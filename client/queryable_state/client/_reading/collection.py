@@ -10,7 +10,7 @@ from queryable_state.client._reading.outcomes import Outcomes
 if TYPE_CHECKING:
     import asyncio
 
-    from queryable_state.client._reading.decode_context import Reading
+    from queryable_state.client._reading.decode_context import DecodeContext
     from queryable_state.client._reading.states import KvState
     from queryable_state.wire.errors import QueryableStateError
 
@@ -24,7 +24,7 @@ class Collection(Outcomes):
         super().__init__(count)
         self.future = future
 
-    def missing(self, position: int, reading: Reading) -> None:
+    def missing(self, position: int, context: DecodeContext) -> None:
         self.put(position, None)
 
     def fail(self, position: int, error: QueryableStateError) -> None:

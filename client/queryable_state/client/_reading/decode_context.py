@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from queryable_state.wire.values.records import StateCodecs
 
 
-class Reading:
+class DecodeContext:
     """How the states of an answer are decoded, and their info."""
 
     __slots__ = ("_info", "codecs", "proto")
@@ -31,7 +31,7 @@ class Reading:
         return self._info
 
 
-class RefusedReading(Reading):
+class RefusedContext(DecodeContext):
     """The reading of one state that is there and was not answered."""
 
     __slots__ = ("_refusal",)

@@ -8,7 +8,7 @@ from queryable_state.client._reading.states import KvState
 from queryable_state.v1 import query_pb2
 
 if TYPE_CHECKING:
-    from queryable_state.client._reading.decode_context import Reading
+    from queryable_state.client._reading.decode_context import DecodeContext
     from queryable_state.client._reading.info import ReadInfo
 
 
@@ -26,17 +26,17 @@ class MapEntry(KvState):
 class Presence:
     """Whether something is stored; true or false as a condition."""
 
-    __slots__ = ("_reading", "is_present")
+    __slots__ = ("_context", "is_present")
 
-    def __init__(self, data: bytes | None, reading: Reading) -> None:
+    def __init__(self, data: bytes | None, context: DecodeContext) -> None:
         """`data` is None where nothing is stored."""
         self.is_present = data is not None
-        self._reading = reading
+        self._context = context
 
     @property
     def info(self) -> ReadInfo:
         """The batch it was looked for in, its clocks, and who answered."""
-        return self._reading.info
+        return self._context.info
 
     def __bool__(self) -> bool:
         return self.is_present
@@ -54,20 +54,20 @@ class Presence:
 class Size:
     """How much is stored under one key and namespace."""
 
-    __slots__ = ("_reading", "elements", "value_bytes")
+    __slots__ = ("_context", "elements", "value_bytes")
 
-    def __init__(self, data: bytes, reading: Reading) -> None:
+    def __init__(self, data: bytes, context: DecodeContext) -> None:
         size = query_pb2.Size.FromString(data)
         self.elements: int = size.elements
         """Entries of a map, elements of a list; 1 for the other kinds."""
         self.value_bytes: int = size.value_bytes
         """Bytes of the stored values."""
-        self._reading = reading
+        self._context = context
 
     @property
     def info(self) -> ReadInfo:
         """The batch it was measured in, its clocks, and who answered."""
-        return self._reading.info
+        return self._context.info
 
     def __repr__(self) -> str:
         return (

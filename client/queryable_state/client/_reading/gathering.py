@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.client._errors import ClientClosedError, afresh
-from queryable_state.client._reading.decode_context import Reading
-from queryable_state.client._reading.outcomes import Outcomes, OutcomeWaiters
+from queryable_state.client._reading.decode_context import DecodeContext
+from queryable_state.client._reading.outcomes import OutcomeResults, Outcomes
 from queryable_state.client._reading.states import KvState
 from queryable_state.wire.errors import (
     AmbiguousJobError,
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Iterable, Sequence
 
-    from queryable_state.client._routing.key_batcher import Lane
+    from queryable_state.client._routing.key_batcher import KeyBatcher
 
-Outcome = KvState | Reading | QueryableStateError
+Outcome = KvState | DecodeContext | QueryableStateError
 """Of one key: its state; the reading that found none; why it could not be read."""
 
 # These are of the call, not of a key.
@@ -49,8 +49,8 @@ class Gathering(Outcomes):
         if not count:
             future.set_result(None)
 
-    def missing(self, position: int, reading: Reading) -> None:
-        self.put(position, reading)
+    def missing(self, position: int, context: DecodeContext) -> None:
+        self.put(position, context)
 
     def fail(self, position: int, error: QueryableStateError) -> None:
         self.put(position, error)
@@ -72,31 +72,31 @@ class Gathering(Outcomes):
         return {
             position: known.info.version
             for position, known in enumerate(self.outcomes)
-            if isinstance(known, KvState | Reading)
+            if isinstance(known, KvState | DecodeContext)
         }
 
 
-def gather(lane: Lane, keys: Sequence[Any], deadline: float | None = None) -> Gathering:
+def gather(batcher: KeyBatcher, keys: Sequence[Any], deadline: float | None = None) -> Gathering:
     """Asks for keys as the caller gave them; the outcomes gather.
 
     Without a deadline, together with what else is asked for in this turn of the loop.
     """
-    gathering = Gathering(lane.new_future(), len(keys))
+    gathering = Gathering(batcher.new_future(), len(keys))
     positions: Sequence[int] = range(len(keys))
     try:
-        encoded = list(keys) if lane.encode_all is None else lane.encode_all(keys)
+        encoded = list(keys) if batcher.encode_all is None else batcher.encode_all(keys)
     except QueryableStateError:
-        encoded, positions = _encodable(lane, keys, gathering)
+        encoded, positions = _encodable(batcher, keys, gathering)
     if encoded:
-        lane.gather_all(encoded, OutcomeWaiters(gathering, positions), deadline)
+        batcher.gather_all(encoded, OutcomeResults(gathering, positions), deadline)
     return gathering
 
 
 def _encodable(
-    lane: Lane, keys: Sequence[Any], gathering: Gathering
+    batcher: KeyBatcher, keys: Sequence[Any], gathering: Gathering
 ) -> tuple[list[Any], Sequence[int]]:
     """The wire keys of those that can be asked for, and their positions; the others fail."""
-    encode = lane.encode
+    encode = batcher.encode
     assert encode is not None
     encoded, positions = [], []
     for position, key in enumerate(keys):
@@ -104,13 +104,13 @@ def _encodable(
             encoded.append(encode(key))
             positions.append(position)
         except QueryableStateError as error:
-            gathering.fail(position, lane.key_error(error))
+            gathering.fail(position, batcher.key_error(error))
     return encoded, positions
 
 
-def raise_if_refused(lane: Lane, gathering: Gathering) -> None:
+def raise_if_refused(batcher: KeyBatcher, gathering: Gathering) -> None:
     """Raises what holds for the whole call, where there is such a refusal."""
-    lane.check()
+    batcher.check()
     for failure in gathering.failures():
         if isinstance(failure, _OF_THE_CALL):
             raise afresh(failure)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, overload
 
 from queryable_state.client._errors import afresh
-from queryable_state.client._reading.decode_context import Reading
+from queryable_state.client._reading.decode_context import DecodeContext
 from queryable_state.client._reading.states import KvState
 from queryable_state.wire.errors import QueryableStateError, UnknownKeyOrNamespaceError
 
@@ -78,7 +78,7 @@ class MultiGet(Sequence[KeyResult]):
         return [
             key
             for key, outcome in zip(self._keys, self._outcomes, strict=True)
-            if isinstance(outcome, Reading)
+            if isinstance(outcome, DecodeContext)
         ]
 
     @property
@@ -140,6 +140,6 @@ class MultiGet(Sequence[KeyResult]):
         key, outcome = self._keys[position], self._outcomes[position]
         if isinstance(outcome, KvState):
             return KeyResult(key, KeyStatus.FOUND, state=outcome, info=outcome.info)
-        if isinstance(outcome, Reading):
+        if isinstance(outcome, DecodeContext):
             return KeyResult(key, KeyStatus.MISSING, info=outcome.info)
         return KeyResult(key, KeyStatus.FAILED, error=outcome)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.client._reading.elements import MapEntry, Presence, Size
-from queryable_state.client._reading.pending_results import FutureWaiters, PresenceWaiters
+from queryable_state.client._reading.pending_results import FutureResults, PresenceResults
 from queryable_state.client._reading.states import STATE_TYPES
 from queryable_state.v1 import query_pb2, registration_pb2
 from queryable_state.wire.errors import InvalidRequestError, Reason
@@ -14,7 +14,7 @@ from queryable_state.wire.errors import InvalidRequestError, Reason
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from queryable_state.client._reading.decode_context import Reading
+    from queryable_state.client._reading.decode_context import DecodeContext
     from queryable_state.wire.located_state import LocatedState
     from queryable_state.wire.values.records import StateCodecs
 
@@ -29,26 +29,26 @@ class EntryKey(bytes):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Question:
+class Operation:
     """One kind of query. Those there are stand below, and are told apart by identity."""
 
     read: query_pb2.ReadKind.ValueType | None
     """None: the whole value, as a state of its kind is read."""
 
-    answer: Callable[[bytes, Reading], Any] | None
+    answer: Callable[[bytes, DecodeContext], Any] | None
     """Makes what the caller gets of one value; None: the state of the registered kind."""
 
     of_entries: bool = False
     """Its keys are pairs of key and map key; as wire keys `EntryKey`."""
 
-    waiters: type[FutureWaiters] = FutureWaiters
+    results: type[FutureResults] = FutureResults
     """Of single queries."""
 
     def read_kind(self, located: LocatedState) -> query_pb2.ReadKind.ValueType:
         """How it is asked of a state."""
         return located.read_kind if self.read is None else self.read
 
-    def answer_type(self, located: LocatedState) -> Callable[[bytes, Reading], Any]:
+    def answer_type(self, located: LocatedState) -> Callable[[bytes, DecodeContext], Any]:
         """What makes an answer of one value of a state."""
         return STATE_TYPES[located.registration.kind] if self.answer is None else self.answer
 
@@ -94,8 +94,8 @@ class Question:
         return f"entry {asked[1]!r} of key {asked[0]!r}" if self.of_entries else f"key {asked!r}"
 
 
-VALUE = Question(None, None)
-ENTRY = Question(query_pb2.ENTRY, MapEntry, of_entries=True)
-EXISTS = Question(query_pb2.EXISTS, Presence, waiters=PresenceWaiters)
-ENTRY_EXISTS = Question(query_pb2.EXISTS, Presence, of_entries=True, waiters=PresenceWaiters)
-SIZE = Question(query_pb2.SIZE, Size)
+VALUE = Operation(None, None)
+ENTRY = Operation(query_pb2.ENTRY, MapEntry, of_entries=True)
+EXISTS = Operation(query_pb2.EXISTS, Presence, results=PresenceResults)
+ENTRY_EXISTS = Operation(query_pb2.EXISTS, Presence, of_entries=True, results=PresenceResults)
+SIZE = Operation(query_pb2.SIZE, Size)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from queryable_state.client._reading.pending_results import Waiters, picked
+from queryable_state.client._reading.pending_results import PendingResults, picked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from queryable_state.client._reading.decode_context import Reading
+    from queryable_state.client._reading.decode_context import DecodeContext
     from queryable_state.wire.errors import QueryableStateError
 
 
@@ -38,7 +38,7 @@ class Outcomes(ABC):
             self._complete()
 
     @abstractmethod
-    def missing(self, position: int, reading: Reading) -> None:
+    def missing(self, position: int, context: DecodeContext) -> None:
         """One key has no value."""
 
     @abstractmethod
@@ -50,7 +50,7 @@ class Outcomes(ABC):
         """Every key is settled."""
 
 
-class OutcomeWaiters(Waiters):
+class OutcomeResults(PendingResults):
     """The keys of a call, by their positions among its outcomes."""
 
     __slots__ = ("_outcomes", "_positions")
@@ -71,15 +71,15 @@ class OutcomeWaiters(Waiters):
     def found(self, position: int, state: Any) -> None:
         self._outcomes.put(self._positions[position], state)
 
-    def missing(self, position: int, reading: Reading, text: Callable[[], str]) -> None:
-        self._outcomes.missing(self._positions[position], reading)
+    def missing(self, position: int, context: DecodeContext, text: Callable[[], str]) -> None:
+        self._outcomes.missing(self._positions[position], context)
 
     def fail(self, positions: Iterable[int], error: QueryableStateError) -> None:
         for position in positions:
             self._outcomes.fail(self._positions[position], error)
 
-    def pick(self, positions: Sequence[int]) -> OutcomeWaiters:
-        return OutcomeWaiters(self._outcomes, picked(self._positions, positions))
+    def pick(self, positions: Sequence[int]) -> OutcomeResults:
+        return OutcomeResults(self._outcomes, picked(self._positions, positions))
 
     def __len__(self) -> int:
         return len(self._positions)

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterable, Sequence
 
-    from queryable_state.client._reading.decode_context import Reading
+    from queryable_state.client._reading.decode_context import DecodeContext
     from queryable_state.wire.errors import QueryableStateError
 
 
-class Waiters(ABC):
+class PendingResults(ABC):
     """Those who wait for the keys of one batch, by position.
 
     Who waits no longer (a cancelled await) is passed over.
@@ -36,7 +36,7 @@ class Waiters(ABC):
         """One key has a value."""
 
     @abstractmethod
-    def missing(self, position: int, reading: Reading, text: Callable[[], str]) -> None:
+    def missing(self, position: int, context: DecodeContext, text: Callable[[], str]) -> None:
         """One key has none; `text` words the error that a single query raises then."""
 
     @abstractmethod
@@ -44,19 +44,19 @@ class Waiters(ABC):
         """Some keys could not be read."""
 
     @abstractmethod
-    def pick(self, positions: Sequence[int]) -> Waiters:
+    def pick(self, positions: Sequence[int]) -> PendingResults:
         """Those at some positions, as the positions 0, 1, ... of a new batch."""
 
     @abstractmethod
     def __len__(self) -> int:
         """For how many keys they wait."""
 
-    def joined(self, others: Waiters) -> Waiters:
+    def joined(self, others: PendingResults) -> PendingResults:
         """Those of a batch that has the keys of others behind these; these may be part of it."""
-        return JoinedWaiters([self, others])
+        return JoinedResults([self, others])
 
 
-class FutureWaiters(Waiters):
+class FutureResults(PendingResults):
     """One future a key."""
 
     __slots__ = ("futures",)
@@ -75,7 +75,7 @@ class FutureWaiters(Waiters):
         if not future.done():
             future.set_result(state)
 
-    def missing(self, position: int, reading: Reading, text: Callable[[], str]) -> None:
+    def missing(self, position: int, context: DecodeContext, text: Callable[[], str]) -> None:
         future = self.futures[position]
         if not future.done():
             future.set_exception(UnknownKeyOrNamespaceError.worded_later(text))
@@ -86,36 +86,36 @@ class FutureWaiters(Waiters):
             if not future.done():
                 future.set_exception(afresh(error))
 
-    def pick(self, positions: Sequence[int]) -> FutureWaiters:
+    def pick(self, positions: Sequence[int]) -> FutureResults:
         return type(self)(list(map(self.futures.__getitem__, positions)))
 
     def __len__(self) -> int:
         return len(self.futures)
 
-    def joined(self, others: Waiters) -> Waiters:
-        if not isinstance(others, FutureWaiters):
+    def joined(self, others: PendingResults) -> PendingResults:
+        if not isinstance(others, FutureResults):
             return super().joined(others)
         self.futures.extend(others.futures)
         return self
 
 
-class PresenceWaiters(FutureWaiters):
+class PresenceResults(FutureResults):
     """One future a key, of whether there is something; that there is nothing is an answer."""
 
     __slots__ = ()
 
-    def missing(self, position: int, reading: Reading, text: Callable[[], str]) -> None:
-        self.found(position, Presence(None, reading))
+    def missing(self, position: int, context: DecodeContext, text: Callable[[], str]) -> None:
+        self.found(position, Presence(None, context))
 
 
-class JoinedWaiters(Waiters):
+class JoinedResults(PendingResults):
     """Those of several calls whose keys stand one behind the other in a batch."""
 
     __slots__ = ("_groups", "_starts")
     each_alone = True
 
-    def __init__(self, groups: Iterable[Waiters]) -> None:
-        self._groups: list[Waiters] = []
+    def __init__(self, groups: Iterable[PendingResults]) -> None:
+        self._groups: list[PendingResults] = []
         # Where each group's keys begin, and behind the last one where they end.
         self._starts = [0]
         for group in groups:
@@ -130,34 +130,34 @@ class JoinedWaiters(Waiters):
         group, start = self._group(position)
         group.found(position - start, state)
 
-    def missing(self, position: int, reading: Reading, text: Callable[[], str]) -> None:
+    def missing(self, position: int, context: DecodeContext, text: Callable[[], str]) -> None:
         group, start = self._group(position)
-        group.missing(position - start, reading, text)
+        group.missing(position - start, context, text)
 
     def fail(self, positions: Iterable[int], error: QueryableStateError) -> None:
         for position in positions:
             group, start = self._group(position)
             group.fail((position - start,), error)
 
-    def pick(self, positions: Sequence[int]) -> Waiters:
-        own: list[tuple[Waiters, list[int]]] = []
+    def pick(self, positions: Sequence[int]) -> PendingResults:
+        own: list[tuple[PendingResults, list[int]]] = []
         for position in positions:
             group, start = self._group(position)
             if not own or own[-1][0] is not group:
                 own.append((group, []))
             own[-1][1].append(position - start)
         picks = [group.pick(within) for group, within in own]
-        return picks[0] if len(picks) == 1 else JoinedWaiters(picks)
+        return picks[0] if len(picks) == 1 else JoinedResults(picks)
 
     def __len__(self) -> int:
         return self._starts[-1]
 
-    def joined(self, others: Waiters) -> JoinedWaiters:
+    def joined(self, others: PendingResults) -> JoinedResults:
         self._groups.append(others)
         self._starts.append(self._starts[-1] + len(others))
         return self
 
-    def _group(self, position: int) -> tuple[Waiters, int]:
+    def _group(self, position: int) -> tuple[PendingResults, int]:
         """Whose key stands at a position, and where that group's keys begin."""
         at = bisect_right(self._starts, position) - 1
         return self._groups[at], self._starts[at]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
-from queryable_state.client._reading.decode_context import RefusedReading
+from queryable_state.client._reading.decode_context import RefusedContext
 from queryable_state.v1 import query_pb2, registration_pb2
 from queryable_state.wire.errors import (
     CorruptDataError,
@@ -17,7 +17,7 @@ from queryable_state.wire.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, ItemsView, Iterator, KeysView, ValuesView
 
-    from queryable_state.client._reading.decode_context import Reading
+    from queryable_state.client._reading.decode_context import DecodeContext
     from queryable_state.client._reading.info import ReadInfo
 
 _NOT_DECODED: Any = object()
@@ -31,19 +31,19 @@ class KvState:
     raises `InvalidRequestError`. Values are decoded when first asked for.
     """
 
-    __slots__ = ("_data", "_decoded", "_reading")
+    __slots__ = ("_context", "_data", "_decoded")
 
     kind: ClassVar[str] = "state"
 
-    def __init__(self, data: bytes, reading: Reading, decoded: Any = _NOT_DECODED) -> None:
+    def __init__(self, data: bytes, context: DecodeContext, decoded: Any = _NOT_DECODED) -> None:
         self._data = data
-        self._reading = reading
+        self._context = context
         self._decoded = decoded
 
     @property
     def info(self) -> ReadInfo:
         """The batch the state was read at, its clocks, and who answered."""
-        return self._reading.info
+        return self._context.info
 
     def value(self) -> Any:
         """The value of a value state."""
@@ -112,7 +112,7 @@ class KvState:
 
     def _decode(self) -> Any:
         if self._decoded is _NOT_DECODED:
-            self._decoded = self._reading.codecs.value.decode(self._data)
+            self._decoded = self._context.codecs.value.decode(self._data)
         return self._decoded
 
     def _has_no(self, method: str) -> NoReturn:
@@ -174,7 +174,7 @@ class _RecordsState(KvState):
     def _decode(self) -> Any:
         if self._decoded is _NOT_DECODED:
             records = query_pb2.Records.FromString(self._data)
-            self._decoded = self._reading.codecs.decode_records(records.elements, records.values)
+            self._decoded = self._context.codecs.decode_records(records.elements, records.values)
         return self._decoded
 
 
@@ -243,14 +243,14 @@ class MapState(_RecordsState):
         return key in self._decode()
 
 
-def states_of(answer: Callable[..., Any], values: list[bytes], reading: Reading) -> list[Any]:
+def states_of(answer: Callable[..., Any], values: list[bytes], context: DecodeContext) -> list[Any]:
     """What `answer` makes of each value; states of one value decoded, where that pays at once."""
     decoded = None
     if answer in _OF_ONE_VALUE:
-        decoded = reading.codecs.value.decode_all(values)
+        decoded = context.codecs.value.decode_all(values)
     if decoded is None:
-        return list(map(answer, values, repeat(reading)))
-    return list(map(answer, values, repeat(reading), decoded))
+        return list(map(answer, values, repeat(context)))
+    return list(map(answer, values, repeat(context), decoded))
 
 
 _OF_ONE_VALUE: frozenset[object] = frozenset((ValueState, ReducingState, AggregatingState))
@@ -265,25 +265,27 @@ STATE_TYPES: dict[registration_pb2.StateKind.ValueType, type[KvState]] = {
 
 
 def scanned_state(
-    kind: registration_pb2.StateKind.ValueType, scanned: query_pb2.ScannedKey, reading: Reading
+    kind: registration_pb2.StateKind.ValueType,
+    scanned: query_pb2.ScannedKey,
+    context: DecodeContext,
 ) -> KvState:
     """The state of one key of a scan; where it was not answered, its methods raise why."""
     if scanned.HasField("error"):
         refusal = QueryableStateError.from_proto(scanned.error)
-        return STATE_TYPES[kind](b"", RefusedReading(refusal, reading.proto))
-    return state_of(kind, scanned.records, reading)
+        return STATE_TYPES[kind](b"", RefusedContext(refusal, context.proto))
+    return state_of(kind, scanned.records, context)
 
 
 def state_of(
-    kind: registration_pb2.StateKind.ValueType, records: query_pb2.Records, reading: Reading
+    kind: registration_pb2.StateKind.ValueType, records: query_pb2.Records, context: DecodeContext
 ) -> KvState:
     """The state that has these records, as scans answer them; at least one."""
     state_type = STATE_TYPES[kind]
     if issubclass(state_type, _RecordsState):
-        return state_type(records.SerializeToString(), reading)
+        return state_type(records.SerializeToString(), context)
     if not records.values:
         raise CorruptDataError(f"a {state_type.kind} was answered without a record")
-    return state_type(records.values[0], reading)
+    return state_type(records.values[0], context)
 
 
 def _takes_no_key(state: KvState, key: Any) -> None:

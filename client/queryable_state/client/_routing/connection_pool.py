@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import grpc.aio
 
 from queryable_state.client._connection.scan_call import ScanCall
-from queryable_state.client._connection.server_connection import Peer
+from queryable_state.client._connection.server_connection import ServerConnection
 from queryable_state.client._errors import ClientClosedError
 from queryable_state.client._routing.retries import delay_s, is_transient
 from queryable_state.wire.errors import QueryableStateError, QueryTimeoutError, RetryLaterError
@@ -33,7 +33,7 @@ _HOME_BACKOFF_S = 0.5
 _Response = TypeVar("_Response")
 
 
-class Peers:
+class ConnectionPool:
     """Every server by its address.
 
     The home server, whose address the client was given, answers for all keys
@@ -46,7 +46,7 @@ class Peers:
         self._client = client
         self._direct = direct
         self._frame_ports = FramePorts()
-        self._home = Peer(
+        self._home = ServerConnection(
             dispatcher,
             home,
             client,
@@ -56,16 +56,16 @@ class Peers:
         self._by_address = {home: self._home}
         self._closed = False
 
-    def of(self, owner: Owner) -> Peer:
+    def of(self, owner: Owner) -> ServerConnection:
         """Whom to ask for the keys of an owner."""
         if not self._direct or not owner.address:
             return self._home
-        peer = self._by_address.get(owner.address)
-        if peer is None or peer.server_id not in ("", owner.server_id):
-            if peer is not None:
+        server = self._by_address.get(owner.address)
+        if server is None or server.server_id not in ("", owner.server_id):
+            if server is not None:
                 # Another server listens there now, or did when this one was found.
-                peer.retire()
-            peer = Peer(
+                server.retire()
+            server = ServerConnection(
                 self._dispatcher,
                 owner.address,
                 self._client,
@@ -73,23 +73,23 @@ class Peers:
                 frame_ports=self._frame_ports,
                 server_id=owner.server_id,
             )
-            self._by_address[owner.address] = peer
-        if peer.is_ready:
-            return peer
-        peer.connect()
+            self._by_address[owner.address] = server
+        if server.is_ready:
+            return server
+        server.connect()
         return self._home
 
     def connections(self) -> tuple[ConnectionInfo, ...]:
         """How look-ups go to each server now; home comes first."""
-        return tuple(peer.info for peer in self._by_address.values())
+        return tuple(server.info for server in self._by_address.values())
 
     async def settled(self, timeout_s: float) -> None:
         """Waits for attempts to connect that are under way, at most so long."""
         self._home.connect()
-        peers = tuple(self._by_address.values())
+        pool = tuple(self._by_address.values())
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                await asyncio.gather(*(peer.connected() for peer in peers))
+                await asyncio.gather(*(server.connected() for server in pool))
 
     def keep(self, handles: Iterable[StateHandle]) -> None:
         """Closes the connections to those who own nothing of these states any more."""
@@ -100,63 +100,65 @@ class Peers:
             for owner in handle.located.owners
         }
         for address in [*self._by_address]:
-            peer = self._by_address[address]
-            if address not in owners and peer is not self._home:
+            server = self._by_address[address]
+            if address not in owners and server is not self._home:
                 del self._by_address[address]
-                peer.retire()
+                server.retire()
 
     async def locate_state(
         self, request: query_pb2.LocateStateRequest, *, timeout_s: float
     ) -> query_pb2.LocateStateResponse:
         """Where a state is, as one of the servers knows; asks each once."""
-        return await self._ask_each(lambda peer: peer.stub.LocateState, request, timeout_s)
+        return await self._ask_each(lambda server: server.stub.LocateState, request, timeout_s)
 
     async def list_jobs(
         self, request: query_pb2.ListJobsRequest, *, timeout_s: float
     ) -> query_pb2.ListJobsResponse:
         """The jobs; asked again until somebody answers or time runs out."""
-        return await self._insist(lambda peer: peer.stub.ListJobs, request, timeout_s)
+        return await self._insist(lambda server: server.stub.ListJobs, request, timeout_s)
 
     async def list_states(
         self, request: query_pb2.ListStatesRequest, *, timeout_s: float
     ) -> query_pb2.ListStatesResponse:
         """The states; asked again until somebody answers or time runs out."""
-        return await self._insist(lambda peer: peer.stub.ListStates, request, timeout_s)
+        return await self._insist(lambda server: server.stub.ListStates, request, timeout_s)
 
     async def measure_state(
         self, request: query_pb2.MeasureStateRequest, *, timeout_s: float
     ) -> query_pb2.MeasureStateResponse:
         """About how much a state holds, as the home server finds: an owner knows its part alone."""
         return await self._insist(
-            lambda peer: peer.stub.MeasureState, request, timeout_s, home_only=True
+            lambda server: server.stub.MeasureState, request, timeout_s, home_only=True
         )
 
     async def explain(
-        self, peer: Peer, request: query_pb2.GetKvStateRequest, *, timeout_s: float
+        self, server: ServerConnection, request: query_pb2.GetKvStateRequest, *, timeout_s: float
     ) -> query_pb2.ExplainKvStateResponse:
         """One look-up and how it came about; one attempt."""
-        return await self._ask(lambda peer: peer.stub.ExplainKvState, peer, request, timeout_s)
+        return await self._ask(
+            lambda server: server.stub.ExplainKvState, server, request, timeout_s
+        )
 
     def scan(self, request: query_pb2.ScanKvStateRequest) -> ScanCall:
         """A scan by the home server, of any length."""
         return ScanCall(self, self._home, request)
 
     def refusal(
-        self, refused: grpc.aio.AioRpcError, peer: Peer, timeout_s: float
+        self, refused: grpc.aio.AioRpcError, server: ServerConnection, timeout_s: float
     ) -> QueryableStateError:
         """What the end of a call means to its caller."""
         if self._closed:
             return _closed_error()
         if any(key == ERROR_METADATA for key, _ in refused.trailing_metadata() or ()):
-            return error_from_call(refused, peer.address)
+            return error_from_call(refused, server.address)
         if refused.code() == grpc.StatusCode.UNAVAILABLE:
-            return peer.unreachable(str(refused.details()))
+            return server.unreachable(str(refused.details()))
         if refused.code() == grpc.StatusCode.DEADLINE_EXCEEDED:
             return QueryTimeoutError(
-                f"{peer.address} did not answer within {timeout_s:g} s: allow more time, or find "
+                f"{server.address} did not answer within {timeout_s:g} s: allow more time, or find "
                 "out why it is slow"
             )
-        return error_from_call(refused, peer.address)
+        return error_from_call(refused, server.address)
 
     def raise_if_closed(self) -> None:
         """Raises where the client was closed, and not the task cancelled: closing a channel
@@ -167,12 +169,12 @@ class Peers:
     async def aclose(self) -> None:
         """Closes every connection; idempotent."""
         self._closed = True
-        peers = tuple(self._by_address.values())
-        await asyncio.gather(*(peer.aclose() for peer in peers))
+        pool = tuple(self._by_address.values())
+        await asyncio.gather(*(server.aclose() for server in pool))
 
     async def _insist(
         self,
-        rpc: Callable[[Peer], Callable[..., Awaitable[_Response]]],
+        rpc: Callable[[ServerConnection], Callable[..., Awaitable[_Response]]],
         request: Any,
         timeout_s: float,
         *,
@@ -196,20 +198,22 @@ class Peers:
 
     async def _ask_each(
         self,
-        rpc: Callable[[Peer], Callable[..., Awaitable[_Response]]],
+        rpc: Callable[[ServerConnection], Callable[..., Awaitable[_Response]]],
         request: Any,
         timeout_s: float,
     ) -> _Response:
         others = [
-            peer for peer in self._by_address.values() if peer.is_ready and peer is not self._home
+            server
+            for server in self._by_address.values()
+            if server.is_ready and server is not self._home
         ]
         # Everybody knows the same; home is asked first while it is well.
-        peers = [self._home, *others] if self._home.may_connect() else [*others, self._home]
+        pool = [self._home, *others] if self._home.may_connect() else [*others, self._home]
         failure: QueryableStateError | None = None
-        for number, peer in enumerate(peers):
+        for number, server in enumerate(pool):
             started = asyncio.get_running_loop().time()
             try:
-                return await self._ask(rpc, peer, request, timeout_s / (len(peers) - number))
+                return await self._ask(rpc, server, request, timeout_s / (len(pool) - number))
             except QueryableStateError as refusal:
                 if not is_transient(refusal) and not isinstance(refusal, QueryTimeoutError):
                     raise
@@ -220,15 +224,15 @@ class Peers:
 
     async def _ask(
         self,
-        rpc: Callable[[Peer], Callable[..., Awaitable[_Response]]],
-        peer: Peer,
+        rpc: Callable[[ServerConnection], Callable[..., Awaitable[_Response]]],
+        server: ServerConnection,
         request: Any,
         timeout_s: float,
     ) -> _Response:
         try:
-            return await rpc(peer)(request, timeout=timeout_s)
+            return await rpc(server)(request, timeout=timeout_s)
         except grpc.aio.AioRpcError as refused:
-            raise self.refusal(refused, peer, timeout_s) from refused
+            raise self.refusal(refused, server, timeout_s) from refused
         except asyncio.CancelledError:
             self.raise_if_closed()
             raise

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from queryable_state.client._connection.batch import Batch
 from queryable_state.client._errors import closed_while_waiting
-from queryable_state.client._routing.connection_pool import Peers
+from queryable_state.client._routing.connection_pool import ConnectionPool
 from queryable_state.client._routing.locator import Locator
 from queryable_state.client._routing.retries import delay_s, is_transient, wants_placement
 from queryable_state.client._routing.wire_keys import wire_keys
@@ -21,9 +21,9 @@ from queryable_state.wire.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
-    from queryable_state.client._connection.server_connection import Peer
-    from queryable_state.client._reading.pending_results import Waiters
-    from queryable_state.client._routing.key_batcher import Lane
+    from queryable_state.client._connection.server_connection import ServerConnection
+    from queryable_state.client._reading.pending_results import PendingResults
+    from queryable_state.client._routing.key_batcher import KeyBatcher
     from queryable_state.client._routing.state_handle import StateHandle
     from queryable_state.v1 import query_pb2
     from queryable_state.wire.values.records import StateCodecs
@@ -38,16 +38,16 @@ class Dispatcher:
 
     def __init__(self, address: str, *, client: str, unpickle: bool, direct: bool) -> None:
         self._loop = asyncio.get_running_loop()
-        self._peers = Peers(self, address, client, direct=direct)
-        self._locator = Locator(self._peers, unpickle=unpickle)
+        self._pool = ConnectionPool(self, address, client, direct=direct)
+        self._locator = Locator(self._pool, unpickle=unpickle)
         self._batches: set[Batch] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
 
     @property
-    def peers(self) -> Peers:
+    def pool(self) -> ConnectionPool:
         """The servers talked to."""
-        return self._peers
+        return self._pool
 
     @property
     def locator(self) -> Locator:
@@ -70,24 +70,28 @@ class Dispatcher:
         return self._loop.create_future()
 
     def submit(
-        self, lane: Lane, keys: list[Any], waiters: Waiters, deadline: float | None = None
+        self,
+        batcher: KeyBatcher,
+        keys: list[Any],
+        results: PendingResults,
+        deadline: float | None = None,
     ) -> None:
         """Sends keys: wire keys where the lane's state is located, else as the caller gave them.
 
         `deadline` is on the loop's clock; None: what the lane's options allow, from now.
         """
         if deadline is None:
-            deadline = self._loop.time() + lane.options.timeout_s
+            deadline = self._loop.time() + batcher.options.timeout_s
         elif self._closed:
-            waiters.fail(range(len(keys)), closed_while_waiting())
+            results.fail(range(len(keys)), closed_while_waiting())
             return
-        codecs = lane.handle.codecs
+        codecs = batcher.handle.codecs
         if codecs is None:
-            batch = Batch(lane, None, keys, waiters, deadline)
+            batch = Batch(batcher, None, keys, results, deadline)
             self._admit(batch)
             self._park(batch)
         else:
-            self._route(lane, codecs, keys, waiters, deadline, 0, None)
+            self._route(batcher, codecs, keys, results, deadline, 0, None)
 
     def answered(self, batch: Batch, answer: query_pb2.Answer) -> None:
         """Takes an answer, or a part of one."""
@@ -97,16 +101,16 @@ class Dispatcher:
             self._discharge(batch)
             batch.fail(batch.left(), problem)
             return
-        batch.lane.flush_soon()
+        batch.batcher.flush_soon()
         for positions, error in failures:
             self.failed(batch, positions, error)
         if answer.last:
             self._discharge(batch)
             if batch.pending:
-                peer = batch.peer.address if batch.peer else "the server"
+                server = batch.server.address if batch.server else "the server"
                 batch.fail(
                     batch.left(),
-                    InternalError(f"{peer} left keys of {batch.lane.describe()} unanswered"),
+                    InternalError(f"{server} left keys of {batch.batcher.describe()} unanswered"),
                 )
 
     def failed(
@@ -127,15 +131,15 @@ class Dispatcher:
             batch.fail(positions, error)
             return
         again = Batch(
-            batch.lane,
+            batch.batcher,
             batch.codecs,
             [batch.keys[position] for position in positions],
-            batch.waiters.pick(positions),
+            batch.results.pick(positions),
             batch.deadline,
         )
         again.attempts = batch.attempts + 1
         again.failure = error
-        again.peer = batch.peer
+        again.server = batch.server
         self._admit(again)
         self.run(self._ask_again(again, delay, wants_placement(error) or state_is_gone))
 
@@ -144,8 +148,8 @@ class Dispatcher:
         self._closed = True
         error = closed_while_waiting()
         for handle in self._locator.handles():
-            for lane in handle.lanes():
-                lane.flush()
+            for batcher in handle.batchers():
+                batcher.flush()
         for batch in tuple(self._batches):
             self._discharge(batch)
             batch.fail(batch.left(), error)
@@ -154,7 +158,7 @@ class Dispatcher:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._peers.aclose()
+        await self._pool.aclose()
 
     def _admit(self, batch: Batch) -> None:
         self._batches.add(batch)
@@ -171,48 +175,48 @@ class Dispatcher:
             return
         self._discharge(batch)
         batch.fail(batch.left(), batch.timeout_error())
-        if batch.peer is not None:
-            batch.peer.forget(batch)
+        if batch.server is not None:
+            batch.server.forget(batch)
 
     def _route(
         self,
-        lane: Lane,
+        batcher: KeyBatcher,
         codecs: StateCodecs,
         keys: list[bytes],
-        waiters: Waiters,
+        results: PendingResults,
         deadline: float,
         attempts: int,
         failure: QueryableStateError | None,
     ) -> None:
         """Puts keys into batches, each for one server."""
-        located = lane.handle.located
+        located = batcher.handle.located
         assert located is not None
-        parts: dict[Peer, list[int]] = {}
+        parts: dict[ServerConnection, list[int]] = {}
         if len(located.owners) > 1:
             for owner, positions in located.split(keys).items():
-                parts.setdefault(self._peers.of(owner), []).extend(positions)
+                parts.setdefault(self._pool.of(owner), []).extend(positions)
         else:
-            parts[self._peers.of(located.owners[0])] = []
+            parts[self._pool.of(located.owners[0])] = []
         whole = len(parts) == 1
-        for peer, positions in parts.items():
+        for server, positions in parts.items():
             count = len(keys) if whole else len(positions)
-            step = peer.portion(count) if waiters.each_alone else peer.batch_keys
+            step = server.portion(count) if results.each_alone else server.batch_keys
             for start in range(0, count, step):
                 if whole and count <= step:
-                    batch = Batch(lane, codecs, keys, waiters, deadline)
+                    batch = Batch(batcher, codecs, keys, results, deadline)
                 else:
                     end = min(count, start + step)
                     chunk = range(start, end) if whole else positions[start:end]
                     batch = Batch(
-                        lane,
+                        batcher,
                         codecs,
                         list(map(keys.__getitem__, chunk)),
-                        waiters.pick(chunk),
+                        results.pick(chunk),
                         deadline,
                     )
                 batch.attempts = attempts
                 batch.failure = failure
-                if peer.ask(batch):
+                if server.ask(batch):
                     self._admit(batch)
 
     def halve(self, batch: Batch) -> None:
@@ -226,25 +230,27 @@ class Dispatcher:
             keys = [batch.keys[position] for position in half]
             # Counted as an attempt, so that it is not joined to others again.
             self._route(
-                batch.lane, codecs, keys, batch.waiters.pick(half), batch.deadline,
+                batch.batcher, codecs, keys, batch.results.pick(half), batch.deadline,
                 batch.attempts + 1, batch.failure,
             )  # fmt: skip
 
     def reroute(self, batch: Batch) -> None:
         """Takes a batch that was not asked yet anew, under the placement known now."""
         self._discharge(batch)
-        lane = batch.lane
-        if lane.refusal is not None:
-            batch.fail(batch.left(), lane.refusal)
+        batcher = batch.batcher
+        if batcher.refusal is not None:
+            batch.fail(batch.left(), batcher.refusal)
             return
-        codecs = lane.handle.codecs
+        codecs = batcher.handle.codecs
         assert codecs is not None
-        keys, waiters = wire_keys(batch, codecs)
+        keys, results = wire_keys(batch, codecs)
         if keys:
-            self._route(lane, codecs, keys, waiters, batch.deadline, batch.attempts, batch.failure)
+            self._route(
+                batcher, codecs, keys, results, batch.deadline, batch.attempts, batch.failure
+            )
 
     def _park(self, batch: Batch) -> None:
-        handle = batch.lane.handle
+        handle = batch.batcher.handle
         handle.parked.append(batch)
         if handle.locating is None and not self._closed:
             handle.locating = self.run(self._locate_parked(handle))
@@ -281,7 +287,7 @@ class Dispatcher:
                 batch.fail(batch.left(), error)
 
     async def _ask_again(self, batch: Batch, delay: float, refresh: bool) -> None:
-        handle = batch.lane.handle
+        handle = batch.batcher.handle
         known = handle.located
         if refresh and known is not None:
             try:

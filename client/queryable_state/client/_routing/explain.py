@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any
 
-from queryable_state.client._reading.decode_context import Reading
+from queryable_state.client._reading.decode_context import DecodeContext
 from queryable_state.client._reading.explanation import ExplainStep, Explanation
 from queryable_state.client._reading.info import Role
 from queryable_state.client._reading.states import state_of
@@ -18,9 +18,9 @@ from queryable_state.wire.errors import (
 )
 
 if TYPE_CHECKING:
-    from queryable_state.client._connection.server_connection import Peer
+    from queryable_state.client._connection.server_connection import ServerConnection
     from queryable_state.client._routing.dispatcher import Dispatcher
-    from queryable_state.client._routing.key_batcher import Lane
+    from queryable_state.client._routing.key_batcher import KeyBatcher
     from queryable_state.wire.located_state import LocatedState
 
 _CONNECTED_WITHIN_S = 1.0
@@ -29,9 +29,9 @@ _CONNECTED_WITHIN_S = 1.0
 class ExplainedLookup:
     """One look-up of one key, asked of whom a query for it would be asked, and the way to it."""
 
-    def __init__(self, dispatcher: Dispatcher, lane: Lane, key: Any) -> None:
+    def __init__(self, dispatcher: Dispatcher, batcher: KeyBatcher, key: Any) -> None:
         self._dispatcher = dispatcher
-        self._lane = lane
+        self._batcher = batcher
         self._key = key
         self._steps: list[ExplainStep] = []
         self._begun_ns = time.perf_counter_ns()
@@ -39,22 +39,22 @@ class ExplainedLookup:
     async def explain(self) -> Explanation:
         """Raises as a query for the key, but where a server has answered what was refused."""
         loop = asyncio.get_running_loop()
-        lane, locator = self._lane, self._dispatcher.locator
-        deadline = loop.time() + lane.options.timeout_s
+        batcher, locator = self._batcher, self._dispatcher.locator
+        deadline = loop.time() + batcher.options.timeout_s
         attempts = 0
         while True:
             located = await self._locate(deadline)
-            lane.check()
-            assert lane.encode is not None
+            batcher.check()
+            assert batcher.encode is not None
             try:
-                wire_key = lane.encode(self._key)
+                wire_key = batcher.encode(self._key)
             except QueryableStateError as error:
-                raise lane.key_error(error) from None
+                raise batcher.key_error(error) from None
             owner = located.by_key_group[wire_key[0] << 8 | wire_key[1]]
-            peer = self._dispatcher.peers.of(owner)
+            server = self._dispatcher.pool.of(owner)
             begun_us = self._us()
             try:
-                answer = await self._ask(peer, wire_key, deadline - loop.time())
+                answer = await self._ask(server, wire_key, deadline - loop.time())
                 refusal = _refusal_of(answer)
             except QueryableStateError as error:
                 answer, refusal = None, error
@@ -65,7 +65,7 @@ class ExplainedLookup:
             self._step(
                 "client to server",
                 begun_us,
-                peer.address if refusal is None else f"{peer.address}: {refusal.message}",
+                server.address if refusal is None else f"{server.address}: {refusal.message}",
                 retried=retried,
             )
             if refusal is None or not retried:
@@ -74,7 +74,7 @@ class ExplainedLookup:
                     raise refusal
                 total_us = self._us()
                 # A client that was just made is still about to connect to those it will ask.
-                await self._dispatcher.peers.settled(
+                await self._dispatcher.pool.settled(
                     max(0.0, min(_CONNECTED_WITHIN_S, deadline - loop.time()))
                 )
                 return self._explanation(answer, refusal, total_us)
@@ -83,14 +83,14 @@ class ExplainedLookup:
             if wants_placement(refusal):
                 begun_us = self._us()
                 try:
-                    await locator.relocate(lane.handle, located)
+                    await locator.relocate(batcher.handle, located)
                 except QueryableStateError as error:
                     self._step("locate", begun_us, error.message, retried=True)
                 else:
                     self._step("locate", begun_us, f"placement {self._placement()}")
 
     async def _locate(self, deadline: float) -> LocatedState:
-        handle, begun_us = self._lane.handle, self._us()
+        handle, begun_us = self._batcher.handle, self._us()
         known = handle.located is not None
         located = await self._dispatcher.locator.located(handle, deadline)
         if not self._steps:
@@ -99,9 +99,9 @@ class ExplainedLookup:
         return located
 
     async def _ask(
-        self, peer: Peer, wire_key: bytes, timeout_s: float
+        self, server: ServerConnection, wire_key: bytes, timeout_s: float
     ) -> query_pb2.ExplainKvStateResponse:
-        handle, options = self._lane.handle, self._lane.options
+        handle, options = self._batcher.handle, self._batcher.options
         consistency = options.consistency
         request = query_pb2.GetKvStateRequest(
             job=handle.job,
@@ -113,7 +113,7 @@ class ExplainedLookup:
             min_version=consistency.min_version,
             max_staleness_ms=consistency.max_staleness_ms,
         )
-        return await self._dispatcher.peers.explain(peer, request, timeout_s=max(0.0, timeout_s))
+        return await self._dispatcher.pool.explain(server, request, timeout_s=max(0.0, timeout_s))
 
     def _explanation(
         self,
@@ -121,17 +121,17 @@ class ExplainedLookup:
         refusal: QueryableStateError | None,
         total_us: int,
     ) -> Explanation:
-        handle = self._lane.handle
+        handle = self._batcher.handle
         located, codecs = handle.located, handle.codecs
         assert located is not None
         assert codecs is not None
         state = None
         if refusal is None:
             response = answer.response
-            reading = Reading(codecs, response.info)
-            state = state_of(located.registration.kind, response.records, reading)
+            context = DecodeContext(codecs, response.info)
+            state = state_of(located.registration.kind, response.records, context)
         elif isinstance(refusal, UnknownKeyOrNamespaceError):
-            refusal = UnknownKeyOrNamespaceError(self._lane.missing_text(self._key))
+            refusal = UnknownKeyOrNamespaceError(self._batcher.missing_text(self._key))
         return Explanation(
             key=self._key,
             state=state,
@@ -144,13 +144,13 @@ class ExplainedLookup:
             owner_address=answer.owner_address,
             placement_version=answer.placement_version,
             steps=(*self._steps, *(ExplainStep.from_proto(step) for step in answer.steps)),
-            connections=self._dispatcher.peers.connections(),
+            connections=self._dispatcher.pool.connections(),
             server_us=answer.total_us,
             total_us=total_us,
         )
 
     def _placement(self) -> int:
-        located = self._lane.handle.located
+        located = self._batcher.handle.located
         return located.placement_version if located is not None else 0
 
     def _us(self) -> int:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from queryable_state.client._consistency import Consistency
 from queryable_state.client._errors import afresh
-from queryable_state.client._reading.operation import VALUE, Question
-from queryable_state.client._reading.pending_results import JoinedWaiters
+from queryable_state.client._reading.operation import VALUE, Operation
+from queryable_state.client._reading.pending_results import JoinedResults
 from queryable_state.client._reading.states import KvState
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import QueryableStateError
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from queryable_state.client._expectation import Expectation
-    from queryable_state.client._reading.decode_context import Reading
-    from queryable_state.client._reading.pending_results import Waiters
+    from queryable_state.client._reading.decode_context import DecodeContext
+    from queryable_state.client._reading.pending_results import PendingResults
     from queryable_state.client._routing.dispatcher import Dispatcher
     from queryable_state.client._routing.state_handle import StateHandle
     from queryable_state.wire.values.records import StateCodecs
@@ -37,7 +37,7 @@ class QueryOptions:
     allow_incomplete: bool = False
     expectation: Expectation | None = None
     """What the caller says of the state's types."""
-    question: Question = VALUE
+    operation: Operation = VALUE
     at_version: int | None = None
     """As of exactly this committed batch; None: the newest one."""
 
@@ -48,12 +48,12 @@ class QueryOptions:
             self.namespace
             or self.allow_incomplete
             or self.at_version is not None
-            or self.question.of_entries
+            or self.operation.of_entries
             or self.consistency != Consistency.COMMITTED
         )
 
 
-class Lane:
+class KeyBatcher:
     """Gathers the keys asked for in one turn of the loop; sends them at its end.
 
     `encode` makes the wire key of a key, `encode_all` those of many; they are None while the
@@ -88,12 +88,12 @@ class Lane:
         """Whether its answers may take their time: a commit, or a look into an older batch."""
         self.keys: list[Any] = []
         self.futures: list[asyncio.Future[Any]] = []
-        self.groups: list[tuple[list[Any], Waiters]] = []
+        self.groups: list[tuple[list[Any], PendingResults]] = []
         """The keys of calls for many, with who waits for them."""
         self.scheduled = False
         self.encode: Callable[[Any], bytes] | None = None
         self.encode_all: Callable[[Sequence[Any]], list[bytes]] | None = None
-        self.answer_type: Callable[[bytes, Reading], Any] = KvState
+        self.answer_type: Callable[[bytes, DecodeContext], Any] = KvState
         self.read_kind: query_pb2.ReadKind.ValueType = query_pb2.POINT
         self.refusal: QueryableStateError | None = None
         self.adopt()
@@ -103,15 +103,15 @@ class Lane:
         located, codecs = self.handle.located, self.handle.codecs
         if located is None or codecs is None:
             return
-        question = self.options.question
-        self.answer_type = question.answer_type(located)
-        self.read_kind = question.read_kind(located)
+        operation = self.options.operation
+        self.answer_type = operation.answer_type(located)
+        self.read_kind = operation.read_kind(located)
         self.refusal = None
         try:
             if self.options.expectation is not None:
                 self.options.expectation.check(located)
-            self.encode = question.encoder(codecs, located)
-            self.encode_all = question.encoder_of_many(codecs, self.encode)
+            self.encode = operation.encoder(codecs, located)
+            self.encode_all = operation.encoder_of_many(codecs, self.encode)
         except QueryableStateError as refusal:
             self.refusal = refusal
             self.encode = self.encode_all = self._refuse
@@ -122,12 +122,14 @@ class Lane:
         self.futures.append(future)
         self.flush_soon()
 
-    def gather_all(self, keys: list[Any], waiters: Waiters, deadline: float | None = None) -> None:
+    def gather_all(
+        self, keys: list[Any], results: PendingResults, deadline: float | None = None
+    ) -> None:
         """Takes the keys of one call, sent at the end of this turn too; at once with a deadline."""
         if deadline is not None:
-            self._dispatcher.submit(self, keys, waiters, deadline)
+            self._dispatcher.submit(self, keys, results, deadline)
             return
-        self.groups.append((keys, waiters))
+        self.groups.append((keys, results))
         self.flush_soon()
 
     def flush_soon(self) -> None:
@@ -147,28 +149,28 @@ class Lane:
         if self.groups:
             self._flush_groups()
         elif keys:
-            waiters = self.options.question.waiters(self.futures)
+            results = self.options.operation.results(self.futures)
             self.keys = []
             self.futures = []
-            self._dispatcher.submit(self, keys, waiters)
+            self._dispatcher.submit(self, keys, results)
 
     def _flush_groups(self) -> None:
         groups, self.groups = self.groups, []
         if self.keys:
             # In front: who waits for one key does not wait for the many of others.
-            groups.insert(0, (self.keys, self.options.question.waiters(self.futures)))
+            groups.insert(0, (self.keys, self.options.operation.results(self.futures)))
             self.keys = []
             self.futures = []
-        keys, waiters = groups[0]
+        keys, results = groups[0]
         if len(groups) > 1:
             keys = [key for each, _ in groups for key in each]
-            waiters = JoinedWaiters(each for _, each in groups)
-        self._dispatcher.submit(self, keys, waiters)
+            results = JoinedResults(each for _, each in groups)
+        self._dispatcher.submit(self, keys, results)
 
-    def at(self, version: int) -> Lane:
+    def at(self, version: int) -> KeyBatcher:
         """The lane that asks the same as of one committed batch."""
         options = replace(self.options, consistency=Consistency.COMMITTED, at_version=version)
-        return self.handle.lane(self._dispatcher, options)
+        return self.handle.batcher(self._dispatcher, options)
 
     def new_future(self) -> asyncio.Future[Any]:
         """A future of the lane's loop."""
@@ -194,13 +196,13 @@ class Lane:
         namespace = self.options.namespace
         where = "" if namespace in (b"", VOID_NAMESPACE) else f" in namespace {namespace.hex()}"
         return (
-            f"nothing is stored under {self.options.question.describe(asked)}{where} of "
+            f"nothing is stored under {self.options.operation.describe(asked)}{where} of "
             f"{self.describe()}"
         )
 
     def missing_text_of(self, key: bytes, codecs: StateCodecs) -> str:
         """The same for a wire key that `codecs` made."""
-        return self.missing_text(self.options.question.decoded(key, codecs))
+        return self.missing_text(self.options.operation.decoded(key, codecs))
 
     def _refuse(self, key: object) -> NoReturn:
         assert self.refusal is not None

@@ -14,7 +14,7 @@ from queryable_state.wire.located_state import LocatedState
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from queryable_state.client._routing.connection_pool import Peers
+    from queryable_state.client._routing.connection_pool import ConnectionPool
 
 _LOCATE_TIMEOUT_S = 5.0
 
@@ -22,8 +22,8 @@ _LOCATE_TIMEOUT_S = 5.0
 class Locator:
     """The handles of the states a client asked for, and their places. On one event loop."""
 
-    def __init__(self, peers: Peers, *, unpickle: bool) -> None:
-        self._peers = peers
+    def __init__(self, pool: ConnectionPool, *, unpickle: bool) -> None:
+        self._pool = pool
         self._unpickle = unpickle
         self._handles: dict[tuple[str, str], StateHandle] = {}
 
@@ -44,7 +44,7 @@ class Locator:
         request = query_pb2.LocateStateRequest(
             job=handle.job, state_name=handle.state_name, newer_than=newer_than
         )
-        response = await self._peers.locate_state(request, timeout_s=_LOCATE_TIMEOUT_S)
+        response = await self._pool.locate_state(request, timeout_s=_LOCATE_TIMEOUT_S)
         return LocatedState.of(response.location)
 
     async def relocate(self, handle: StateHandle, known: LocatedState) -> None:
@@ -82,4 +82,4 @@ class Locator:
     def place(self, handle: StateHandle, located: LocatedState) -> None:
         """Takes over a placement; closes the connections nobody needs any more."""
         handle.place(located)
-        self._peers.keep(self._handles.values())
+        self._pool.keep(self._handles.values())

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from queryable_state.client._reading.gathering import Gathering
-    from queryable_state.client._routing.key_batcher import Lane
+    from queryable_state.client._routing.key_batcher import KeyBatcher
 
 
-async def read_one_cut(lane: Lane, keys: Sequence[Any], deadline: float) -> Gathering:
+async def read_one_cut(batcher: KeyBatcher, keys: Sequence[Any], deadline: float) -> Gathering:
     """What became of keys; all that was read is of one batch.
 
     Keys whose answers are of a newer batch than others' are asked for again as of
@@ -27,18 +27,20 @@ async def read_one_cut(lane: Lane, keys: Sequence[Any], deadline: float) -> Gath
     loop = asyncio.get_running_loop()
     attempts = 0
     while True:
-        gathering = gather(lane, keys, deadline)
+        gathering = gather(batcher, keys, deadline)
         await gathering.future
-        raise_if_refused(lane, gathering)
+        raise_if_refused(batcher, gathering)
         versions = gathering.versions()
         if not versions:
             return gathering
         cut = cut_of(versions)
         if not cut.again:
             return gathering
-        older = gather(lane.at(cut.version), [keys[position] for position in cut.again], deadline)
+        older = gather(
+            batcher.at(cut.version), [keys[position] for position in cut.again], deadline
+        )
         await older.future
-        raise_if_refused(lane, older)
+        raise_if_refused(batcher, older)
         for position, outcome in zip(cut.again, older.outcomes, strict=True):
             gathering.outcomes[position] = outcome
         gone = [known for known in older.failures() if isinstance(known, VersionGoneError)]

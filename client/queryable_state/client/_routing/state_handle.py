@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
-from queryable_state.client._routing.key_batcher import Lane
+from queryable_state.client._routing.key_batcher import KeyBatcher
 from queryable_state.wire.values.records import StateCodecs
 
 if TYPE_CHECKING:
@@ -32,18 +32,18 @@ class StateHandle:
         self._unpickle = unpickle
         # A lane lives as long as somebody asks through it: time outs and windows without end
         # must not add up.
-        self._lanes: WeakValueDictionary[QueryOptions, Lane] = WeakValueDictionary()
+        self._batchers: WeakValueDictionary[QueryOptions, KeyBatcher] = WeakValueDictionary()
 
-    def lane(self, dispatcher: Dispatcher, options: QueryOptions) -> Lane:
+    def batcher(self, dispatcher: Dispatcher, options: QueryOptions) -> KeyBatcher:
         """The lane of these options."""
-        lane = self._lanes.get(options)
-        if lane is None:
-            lane = self._lanes[options] = Lane(dispatcher, self, options)
-        return lane
+        batcher = self._batchers.get(options)
+        if batcher is None:
+            batcher = self._batchers[options] = KeyBatcher(dispatcher, self, options)
+        return batcher
 
-    def lanes(self) -> tuple[Lane, ...]:
+    def batchers(self) -> tuple[KeyBatcher, ...]:
         """All lanes there are."""
-        return tuple(self._lanes.values())
+        return tuple(self._batchers.values())
 
     def place(self, located: LocatedState) -> None:
         """Takes a placement that is not older than the known one.
@@ -51,14 +51,14 @@ class StateHandle:
         What the lanes have gathered is sent first, as it was encoded by the
         codecs there were.
         """
-        for lane in self.lanes():
-            lane.flush()
+        for batcher in self.batchers():
+            batcher.flush()
         before = self.located
         if before is None or before.registration != located.registration:
             self.codecs = StateCodecs(located.registration, unpickle=self._unpickle)
         self.located = located
-        for lane in self.lanes():
-            lane.adopt()
+        for batcher in self.batchers():
+            batcher.adopt()
 
     def relocated(self, task: asyncio.Task[LocatedState]) -> None:
         """Ends `relocating`; who waited for it sees to the outcome."""

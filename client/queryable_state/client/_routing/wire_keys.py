@@ -8,20 +8,20 @@ from queryable_state.wire.errors import QueryableStateError
 
 if TYPE_CHECKING:
     from queryable_state.client._connection.batch import Batch
-    from queryable_state.client._reading.pending_results import Waiters
+    from queryable_state.client._reading.pending_results import PendingResults
     from queryable_state.wire.values.records import StateCodecs
 
 
-def wire_keys(batch: Batch, codecs: StateCodecs) -> tuple[list[bytes], Waiters]:
+def wire_keys(batch: Batch, codecs: StateCodecs) -> tuple[list[bytes], PendingResults]:
     """The keys, and who waits for them; fails those that are not of the type there is now.
 
     A batch has its keys as the caller gave them while its state is not located, and encoded for
     another type where the state was registered anew since.
     """
-    encoded, waiters = batch.codecs, batch.waiters
+    encoded, results = batch.codecs, batch.results
     if encoded is codecs:
-        return batch.keys, waiters
-    encode, decode = batch.lane.encode, batch.lane.options.question.decoded
+        return batch.keys, results
+    encode, decode = batch.batcher.encode, batch.batcher.options.operation.decoded
     assert encode is not None
     keys: list[bytes] = []
     positions: list[int] = []
@@ -30,7 +30,7 @@ def wire_keys(batch: Batch, codecs: StateCodecs) -> tuple[list[bytes], Waiters]:
             keys.append(encode(key if encoded is None else decode(key, encoded)))
             positions.append(position)
         except QueryableStateError as error:
-            waiters.fail([position], batch.lane.key_error(error))
+            results.fail([position], batch.batcher.key_error(error))
     if len(keys) < len(batch.keys):
-        waiters = waiters.pick(positions)
-    return keys, waiters
+        results = results.pick(positions)
+    return keys, results

@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any, Self
 
-from queryable_state.client._reading.decode_context import Reading
+from queryable_state.client._reading.decode_context import DecodeContext
 from queryable_state.client._reading.info import ReadInfo
 from queryable_state.client._reading.states import scanned_state
 from queryable_state.client._routing.retries import delay_s, is_transient
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from queryable_state.client._connection.scan_call import ScanCall
     from queryable_state.client._reading.states import KvState
     from queryable_state.client._routing.dispatcher import Dispatcher
-    from queryable_state.client._routing.key_batcher import Lane
+    from queryable_state.client._routing.key_batcher import KeyBatcher
     from queryable_state.client._scans.scan_range import ScanRange
 
     Entry = tuple[Any, KvState | None]
@@ -45,9 +45,9 @@ class Scan:
     go on with another scan that has its `page_token` and `allow_newer`.
     """
 
-    def __init__(self, dispatcher: Dispatcher, lane: Lane, keys: ScanRange) -> None:
+    def __init__(self, dispatcher: Dispatcher, batcher: KeyBatcher, keys: ScanRange) -> None:
         self._dispatcher = dispatcher
-        self._lane = lane
+        self._batcher = batcher
         self._range = keys
         self._token = keys.page_token
         self._taken = 0
@@ -114,7 +114,7 @@ class Scan:
 
     async def _next_page(self) -> Page | None:
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._lane.options.timeout_s
+        deadline = loop.time() + self._batcher.options.timeout_s
         attempts = 0
         while not self._ended:
             try:
@@ -165,19 +165,19 @@ class Scan:
 
     def __repr__(self) -> str:
         state = "ended" if self._ended else "not begun" if self._info is None else "under way"
-        return f"<{type(self).__name__} of {self._lane.describe()}, {state}>"
+        return f"<{type(self).__name__} of {self._batcher.describe()}, {state}>"
 
     async def _read(self, deadline: float) -> Page:
         loop = asyncio.get_running_loop()
         if self._call is None:
-            self._call = self._dispatcher.peers.scan(await self._request(deadline))
+            self._call = self._dispatcher.pool.scan(await self._request(deadline))
         return self._take(await self._call.next(max(0.0, deadline - loop.time())))
 
     async def _request(self, deadline: float) -> query_pb2.ScanKvStateRequest:
-        lane = self._lane
-        handle, options = lane.handle, lane.options
+        batcher = self._batcher
+        handle, options = batcher.handle, batcher.options
         await self._dispatcher.locator.located(handle, deadline)
-        lane.check()
+        batcher.check()
         assert handle.codecs is not None
         consistency = options.consistency
         request = query_pb2.ScanKvStateRequest(
@@ -198,12 +198,12 @@ class Scan:
         try:
             self._range.ask(request, handle.codecs.key_groups)
         except QueryableStateError as error:
-            raise lane.key_error(error) from None
+            raise batcher.key_error(error) from None
         return request
 
     def _take(self, message: query_pb2.ScanKvStateResponse) -> Page:
-        lane = self._lane
-        codecs, located = lane.handle.codecs, lane.handle.located
+        batcher = self._batcher
+        codecs, located = batcher.handle.codecs, batcher.handle.located
         assert codecs is not None
         assert located is not None
         self._info = message.info
@@ -214,11 +214,11 @@ class Scan:
             self._ended = True
             self._complete = message.complete
             self._drop_call()
-        reading = Reading(codecs, message.info)
+        context = DecodeContext(codecs, message.info)
         kind, keys_only = located.registration.kind, self._range.keys_only
         decode_key = codecs.key_groups.decode_key
         return [
-            (decode_key(each.key), None if keys_only else scanned_state(kind, each, reading))
+            (decode_key(each.key), None if keys_only else scanned_state(kind, each, context))
             for each in message.keys
         ]
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from queryable_state.server.checkpoint_server.loading import PLACEMENT_VERSION
 from queryable_state.server.query.explained import Explained
 from queryable_state.server.state_server.base.lease import Lease
-from queryable_state.server.state_server.queries.requested_version import AskedVersion
-from queryable_state.server.state_server.queries.state_reader import QueryEngine
+from queryable_state.server.state_server.queries.requested_version import RequestedVersion
+from queryable_state.server.state_server.queries.state_reader import StateReader
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import InvalidRequestError
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from queryable_state.server.checkpoint.completed import Completed
     from queryable_state.server.query.scan_query import ScanQuery
     from queryable_state.server.settings import Limits
-    from queryable_state.server.state_server.base.bulk_thread import BulkThread
+    from queryable_state.server.state_server.base.bulk_thread import BackgroundThread
     from queryable_state.server.state_server.stores.store_table import StoreTable
 
 # Nobody else can ever own what a checkpoint has.
 _LEASE_MS = 1 << 50
 
 
-class CheckpointEngine:
-    """A `QueryEngine` over the stores of one checkpoint.
+class CheckpointReader:
+    """A `StateReader` over the stores of one checkpoint.
 
     Expiry is judged as of the commit of its batch: an answer is what the job would have answered
     then. A query that wants a newer batch is refused for good, for it would wait in vain.
@@ -38,7 +38,7 @@ class CheckpointEngine:
         table: StoreTable,
         completed: Completed,
         limits: Limits,
-        bulk: BulkThread,
+        background: BackgroundThread,
         *,
         server_id: str,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
@@ -48,8 +48,8 @@ class CheckpointEngine:
         lease = Lease()
         lease.renew(lease.now_s(), _LEASE_MS, PLACEMENT_VERSION)
         commit_time_ms = completed.metadata.commit_time_ms
-        self._engine = QueryEngine(
-            table, lease, limits, bulk, server_id=server_id, now_ms=lambda: commit_time_ms
+        self._engine = StateReader(
+            table, lease, limits, background, server_id=server_id, now_ms=lambda: commit_time_ms
         )
 
     def answer(self, query: query_pb2.Query) -> query_pb2.Answer | None:
@@ -62,7 +62,7 @@ class CheckpointEngine:
 
     def scan(self, query: ScanQuery) -> AsyncGenerator[query_pb2.ScanKvStateResponse, None]:
         """The keys of a range."""
-        refusal = self._refusal(AskedVersion.of_scan(query))
+        refusal = self._refusal(RequestedVersion.of_scan(query))
         if refusal is not None:
             raise refusal
         return self._engine.scan(query)
@@ -82,14 +82,14 @@ class CheckpointEngine:
         """The answer to a query of a batch that never comes; None: it may be answered."""
         if query.min_version or query.max_staleness_ms or query.HasField("at_version"):
             try:
-                refusal = self._refusal(AskedVersion.of(query))
+                refusal = self._refusal(RequestedVersion.of(query))
             except InvalidRequestError as contradiction:
                 refusal = contradiction
             if refusal is not None:
                 return query_pb2.Answer(id=query.id, last=True, error=refusal.to_proto())
         return None
 
-    def _refusal(self, asked: AskedVersion) -> InvalidRequestError | None:
+    def _refusal(self, asked: RequestedVersion) -> InvalidRequestError | None:
         metadata, uri = self._completed.metadata, self._completed.uri
         wanted = asked.min_version if asked.at_version is None else asked.at_version
         if wanted > metadata.version:

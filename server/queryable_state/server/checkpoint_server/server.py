@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from queryable_state.server.checkpoint.completed import find
 from queryable_state.server.checkpoint.file_systems.storage import storage_of
 from queryable_state.server.checkpoint_server.catalog import CheckpointCatalog
-from queryable_state.server.checkpoint_server.engine import CheckpointEngine
+from queryable_state.server.checkpoint_server.engine import CheckpointReader
 from queryable_state.server.checkpoint_server.loading import CheckpointLoader
 from queryable_state.server.query.local_router import LocalRouter
 from queryable_state.server.query.router import ServiceInfo
-from queryable_state.server.serving.graceful_shutdown import Ending, be_lame_duck
+from queryable_state.server.serving.graceful_shutdown import GracefulShutdown, be_lame_duck
 from queryable_state.server.serving.ports import PortSpec, frame_ports
 from queryable_state.server.serving.query_server import QueryServer
-from queryable_state.server.state_server.base.bulk_thread import BulkThread
+from queryable_state.server.state_server.base.bulk_thread import BackgroundThread
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import CheckpointError, InvalidRequestError
 
@@ -44,10 +44,12 @@ class CheckpointServer:
     elsewhere.
     """
 
-    def __init__(self, settings: CheckpointServerSettings, *, ending: Ending | None = None) -> None:
+    def __init__(
+        self, settings: CheckpointServerSettings, *, ending: GracefulShutdown | None = None
+    ) -> None:
         self.settings = settings
         self.server_id = f"checkpoint-{uuid.uuid4().hex[:12]}"
-        self.ending = Ending() if ending is None else ending
+        self.ending = GracefulShutdown() if ending is None else ending
         self._stack = contextlib.AsyncExitStack()
         self._started: tuple[str, Completed] | None = None
 
@@ -76,10 +78,10 @@ class CheckpointServer:
             directory = await asyncio.to_thread(self._folder)
             stack.push_async_callback(asyncio.to_thread, directory.cleanup)
             completed, table = await self._unless_stopped(self._load(stack, Path(directory.name)))
-            bulk = BulkThread()
-            stack.push_async_callback(bulk.aclose)
-            engine = CheckpointEngine(
-                table, completed, settings.limits, bulk, server_id=self.server_id
+            background = BackgroundThread()
+            stack.push_async_callback(background.aclose)
+            engine = CheckpointReader(
+                table, completed, settings.limits, background, server_id=self.server_id
             )
             catalog = CheckpointCatalog(completed, server_id=self.server_id)
             router = LocalRouter(engine, catalog)

@@ -19,7 +19,7 @@ from queryable_state.server.settings import COORDINATOR_PORT, ProxySettings
 if TYPE_CHECKING:
     import argparse
 
-    from queryable_state.server.serving.graceful_shutdown import Ending
+    from queryable_state.server.serving.graceful_shutdown import GracefulShutdown
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -64,7 +64,7 @@ def _settings(options: argparse.Namespace) -> ProxySettings:
 def _serve(settings: ProxySettings, log_level: str) -> int:
     from queryable_state.server.query.proxy.proxy_server import ProxyServer
 
-    async def serve(ending: Ending) -> None:
+    async def serve(ending: GracefulShutdown) -> None:
         async with ProxyServer(settings, ending=ending) as proxy:
             # For whoever started it; the log says it, too.
             print(f"proxy at {proxy.address}", flush=True)

@@ -94,9 +94,9 @@ async def _trigger(
     timeout_s: float,
 ) -> coordinator_pb2.TriggerSavepointResponse:
     # Importing grpc takes a while: not for `--help`.
-    from queryable_state.server.coordinator_client import CoordinatorLink
+    from queryable_state.server.coordinator_client import CoordinatorClient
 
-    async with CoordinatorLink(coordinator, secret) as link:
+    async with CoordinatorClient(coordinator, secret) as link:
         return await link.trigger_savepoint(request, timeout_s=timeout_s)
 
 

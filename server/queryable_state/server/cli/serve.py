@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import argparse
 
     from queryable_state.server.checkpoint_server.settings import CheckpointServerSettings
-    from queryable_state.server.serving.graceful_shutdown import Ending
+    from queryable_state.server.serving.graceful_shutdown import GracefulShutdown
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -80,7 +80,7 @@ def _run(options: argparse.Namespace) -> int:
 def _serve(settings: CheckpointServerSettings, log_level: str) -> int:
     from queryable_state.server.checkpoint_server.server import CheckpointServer
 
-    async def serve(ending: Ending) -> None:
+    async def serve(ending: GracefulShutdown) -> None:
         async with CheckpointServer(settings, ending=ending) as server:
             metadata = server.completed.metadata
             # For whoever started it; the log says it, too.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from queryable_state.server.serving.graceful_shutdown import Ending
+    from queryable_state.server.serving.graceful_shutdown import GracefulShutdown
 
 
 def tune() -> None:
@@ -34,7 +34,7 @@ def settle() -> None:
 
 
 def run_until_stopped(
-    what: str, serve: Callable[[Ending], Awaitable[None]], *, log_level: str
+    what: str, serve: Callable[[GracefulShutdown], Awaitable[None]], *, log_level: str
 ) -> int:
     """Runs `serve(ending)`, which signals bring to its end. Returns the exit code.
 
@@ -45,12 +45,12 @@ def run_until_stopped(
     from queryable_state.server.process.logs import log_to_stderr
     from queryable_state.server.process.loop_watchdog import LoopWatchdog
     from queryable_state.server.process.memory import MemoryTrimmer
-    from queryable_state.server.serving.graceful_shutdown import Ending
+    from queryable_state.server.serving.graceful_shutdown import GracefulShutdown
 
     log_to_stderr(log_level)
 
     async def run() -> None:
-        ending = Ending()
+        ending = GracefulShutdown()
         ending.on_signals()
         with MemoryTrimmer():
             async with LoopWatchdog(what):

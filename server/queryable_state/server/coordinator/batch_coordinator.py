@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from queryable_state.internal.v1 import checkpoint_pb2
     from queryable_state.server.coordinator.batches.batches import Batches
     from queryable_state.server.coordinator.batches.catalog import Catalog
-    from queryable_state.server.coordinator.batches.commit_publisher import Announcer
+    from queryable_state.server.coordinator.batches.commit_publisher import CommitPublisher
     from queryable_state.server.coordinator.model.engine import BatchClocks, Engine, QueryInfo
     from queryable_state.server.coordinator.recovery.batch_commits import BatchCommits
     from queryable_state.server.coordinator.recovery.restore_plans import RestorePlans
-    from queryable_state.server.coordinator.recovery.run_binder import Recovery
+    from queryable_state.server.coordinator.recovery.run_binder import RunBinder
     from queryable_state.server.coordinator.roots.fencing import Fencing
     from queryable_state.server.coordinator.roots.job_roots import JobRoot, JobRoots
     from queryable_state.server.coordinator.servers.subtasks import Subtasks
@@ -42,13 +42,13 @@ _MANIFEST_S = 3.0
 _RETRY_MS = 100
 
 
-class Authority:
+class BatchCoordinator:
     """Asks the engine first, without any lock, and then changes the books. Thread-safe."""
 
     def __init__(
         self,
         engine: Engine,
-        recovery: Recovery,
+        run_binder: RunBinder,
         fencing: Fencing,
         roots: JobRoots,
         plans: RestorePlans,
@@ -56,12 +56,12 @@ class Authority:
         batches: Batches,
         commits: BatchCommits,
         catalog: Catalog,
-        announcer: Announcer,
+        publisher: CommitPublisher,
         *,
         settle_timeout_s: float,
     ) -> None:
         self._engine = engine
-        self._recovery = recovery
+        self._run_binder = run_binder
         self._fencing = fencing
         self._roots = roots
         self._plans = plans
@@ -69,7 +69,7 @@ class Authority:
         self._batches = batches
         self._commits = commits
         self._catalog = catalog
-        self._announcer = announcer
+        self._publisher = publisher
         self._settle_timeout_s = settle_timeout_s
         self._executors_lock = threading.Lock()
         self._executors = (0, 0.0)
@@ -138,13 +138,13 @@ class Authority:
         _check_batch(batch_id)
         info = self._query(query_id)
         _check_run(info, request)
-        if not self._recovery.is_bound(query_id, request.run_id):
+        if not self._run_binder.is_bound(query_id, request.run_id):
             self._commits.bind(request, info, lambda: _check_run(self._query(query_id), request))
         self._fencing.check_batch(query_id, batch_id)
         clocks = self._clocks(query_id, info, batch_id)
         self._batches.begin(request, info, clocks)
-        self._announcer.announce(query_id)
-        epoch, storage = self._recovery.run(query_id, request.run_id)
+        self._publisher.announce(query_id)
+        epoch, storage = self._run_binder.run(query_id, request.run_id)
         if storage.root:
             self._await_manifest(query_id, batch_id - 1)
         else:

@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 from queryable_state.server.checkpoint.file_systems.object_storage import MemoryObjectStore
-from queryable_state.server.coordinator.batch_coordinator import Authority
+from queryable_state.server.coordinator.batch_coordinator import BatchCoordinator
 from queryable_state.server.coordinator.batches.batches import Batches
 from queryable_state.server.coordinator.batches.catalog import Catalog
-from queryable_state.server.coordinator.batches.commit_publisher import Announcer
+from queryable_state.server.coordinator.batches.commit_publisher import CommitPublisher
 from queryable_state.server.coordinator.batches.completeness import Completeness
 from queryable_state.server.coordinator.batches.manifests import Manifests
 from queryable_state.server.coordinator.batches.run_operators import RunOperators, RunStart
@@ -20,19 +20,19 @@ from queryable_state.server.coordinator.checkpoints.checkpointing import Checkpo
 from queryable_state.server.coordinator.model import clock
 from queryable_state.server.coordinator.model.epochs import Epochs
 from queryable_state.server.coordinator.model.job_config import JobConfigs
-from queryable_state.server.coordinator.model.state import Books
+from queryable_state.server.coordinator.model.state import CoordinatorState
 from queryable_state.server.coordinator.port import CoordinatorPort
 from queryable_state.server.coordinator.recovery.batch_commits import BatchCommits
-from queryable_state.server.coordinator.recovery.idle_restorer import Reopening
+from queryable_state.server.coordinator.recovery.idle_restorer import IdleRestorer
 from queryable_state.server.coordinator.recovery.restore_plans import RestorePlans
-from queryable_state.server.coordinator.recovery.run_binder import Recovery
+from queryable_state.server.coordinator.recovery.run_binder import RunBinder
 from queryable_state.server.coordinator.recovery.watcher import Watcher
 from queryable_state.server.coordinator.roots.fencing import Fencing
 from queryable_state.server.coordinator.roots.job_roots import JobRoots
 from queryable_state.server.coordinator.secret import SecretFile
 from queryable_state.server.coordinator.servers.leases import Leases
-from queryable_state.server.coordinator.servers.shutdown import see_off
-from queryable_state.server.coordinator.servers.state_server_clients import BackendLinks
+from queryable_state.server.coordinator.servers.shutdown import shutdown_servers
+from queryable_state.server.coordinator.servers.state_server_clients import StateServerClients
 from queryable_state.server.coordinator.servers.subtasks import Subtasks
 from queryable_state.server.coordinator.service import CoordinatorService
 from queryable_state.wire.errors import RetryLaterError
@@ -70,20 +70,20 @@ class Coordinator:
         if not settings.secret:
             settings = replace(settings, secret=secrets.token_urlsafe(32))
         self._settings = settings
-        self._books = Books(settings, clock_ms=clock_ms, wall_ms=wall_ms)
+        self._state = CoordinatorState(settings, clock_ms=clock_ms, wall_ms=wall_ms)
         self._configs = JobConfigs()
-        self._leases = Leases(self._books)
-        self._catalog = Catalog(self._books)
-        batches = Batches(self._books)
-        self._links = BackendLinks(settings.secret, timeout_ms=settings.push_timeout_ms)
+        self._leases = Leases(self._state)
+        self._catalog = Catalog(self._state)
+        batches = Batches(self._state)
+        self._links = StateServerClients(settings.secret, timeout_ms=settings.push_timeout_ms)
         self._roots = JobRoots()
         self._objects = MemoryObjectStore()
         self._fencing = Fencing(
-            engine, self._books, self._roots, self._links, look_s=settings.heartbeat_s
+            engine, self._state, self._roots, self._links, look_s=settings.heartbeat_s
         )
-        self._recovery = Recovery(
+        self._run_binder = RunBinder(
             engine,
-            self._books,
+            self._state,
             self._configs,
             self._roots,
             Epochs(),
@@ -92,10 +92,10 @@ class Coordinator:
             strict=settings.strict,
         )
         self._engine = engine
-        self._operators = RunOperators(self._books)
-        self._plans = RestorePlans(engine, self._books, self._roots)
+        self._operators = RunOperators(self._state)
+        self._plans = RestorePlans(engine, self._state, self._roots)
         settled = threading.Event()
-        self._announcer = Announcer(
+        self._publisher = CommitPublisher(
             batches,
             Manifests(engine, batches, self._operators, self._roots, self._fencing),
             self._links,
@@ -108,40 +108,40 @@ class Coordinator:
             manifest_timeout_s=settings.manifest_timeout_ms / 1000,
         )
         self._commits = BatchCommits(
-            engine, self._recovery, batches, self._operators, self._announcer
+            engine, self._run_binder, batches, self._operators, self._publisher
         )
-        self._authority = Authority(
+        self._batch_coordinator = BatchCoordinator(
             engine,
-            self._recovery,
+            self._run_binder,
             self._fencing,
             self._roots,
             self._plans,
-            Subtasks(self._books),
+            Subtasks(self._state),
             batches,
             self._commits,
             self._catalog,
-            self._announcer,
+            self._publisher,
             settle_timeout_s=settings.push_timeout_ms / 1000,
         )
-        self._reopening = Reopening(
+        self._idle_restorer = IdleRestorer(
             engine,
-            self._books,
+            self._state,
             self._roots,
-            self._recovery,
+            self._run_binder,
             self._plans,
             self._commits,
             self._links,
             look_s=settings.reopen_after_ms / 1000,
         )
         self._checkpointing = Checkpointing(
-            engine, self._books, self._roots, self._links, self._commits, settled
+            engine, self._state, self._roots, self._links, self._commits, settled
         )
         self._watcher = Watcher(
             engine,
             self._leases,
             batches,
             self._catalog,
-            self._announcer,
+            self._publisher,
             self._links,
             forget=self._forget,
             retained_finished_jobs=settings.retained_finished_jobs,
@@ -230,11 +230,11 @@ class Coordinator:
 
     def recover(self, query_id: bytes, config_id: str, operators: Sequence[OperatorLayout]) -> bool:
         """Has durable state of a query's newest run opened; whether there is any. Waits not."""
-        return self._reopening.keep_open(query_id, config_id, operators)
+        return self._idle_restorer.keep_open(query_id, config_id, operators)
 
     def await_recovered(self, query_id: bytes, timeout_s: float) -> bool:
         """Waits until that is open, or left to the next batch; False: not in time."""
-        return self._reopening.await_open(query_id, timeout_s)
+        return self._idle_restorer.await_open(query_id, timeout_s)
 
     def jobs(self) -> list[JobView]:
         """Every job known, by first contact."""
@@ -306,7 +306,7 @@ class Coordinator:
         self._leases.tick()
 
     def _forget(self, query_id: bytes) -> None:
-        self._recovery.forget(query_id)
+        self._run_binder.forget(query_id)
         self._plans.forget(query_id)
 
     def _open(self, stack: ExitStack) -> None:
@@ -314,7 +314,7 @@ class Coordinator:
         port = CoordinatorPort(
             CoordinatorService(
                 self._leases,
-                self._authority,
+                self._batch_coordinator,
                 self._catalog,
                 self._watcher,
                 self._objects,
@@ -330,12 +330,12 @@ class Coordinator:
         # Ended in the opposite order: servers drain while they are still answered.
         stack.callback(port.release)
         stack.callback(self._links.close)
-        stack.callback(self._announcer.close)
+        stack.callback(self._publisher.close)
         stack.callback(port.close)
         stack.callback(self._watcher.close)
-        stack.callback(see_off, self._leases, self._links, settings.stop_timeout_s)
+        stack.callback(shutdown_servers, self._leases, self._links, settings.stop_timeout_s)
         stack.callback(self._checkpointing.close)
-        stack.callback(self._reopening.close)
+        stack.callback(self._idle_restorer.close)
         stack.callback(self._fencing.close)
         port.start()
         self._watcher.start()

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from queryable_state.internal.v1 import checkpoint_pb2
     from queryable_state.server.checkpoint.file_systems.storage import ObjectStore
-    from queryable_state.server.coordinator.batch_coordinator import Authority
+    from queryable_state.server.coordinator.batch_coordinator import BatchCoordinator
     from queryable_state.server.coordinator.batches.catalog import Catalog
     from queryable_state.server.coordinator.checkpoints.savepoints import Savepoints
     from queryable_state.server.coordinator.recovery.watcher import Watcher
@@ -50,7 +50,7 @@ class CoordinatorService(coordinator_pb2_grpc.CoordinatorServicer):
     def __init__(
         self,
         leases: Leases,
-        authority: Authority,
+        batch_coordinator: BatchCoordinator,
         catalog: Catalog,
         watcher: Watcher,
         objects: ObjectStore,
@@ -59,7 +59,7 @@ class CoordinatorService(coordinator_pb2_grpc.CoordinatorServicer):
         waiting: int,
     ) -> None:
         self._leases = leases
-        self._authority = authority
+        self._batch_coordinator = batch_coordinator
         self._catalog = catalog
         self._watcher = watcher
         self._objects = objects
@@ -98,29 +98,29 @@ class CoordinatorService(coordinator_pb2_grpc.CoordinatorServicer):
     def AssignSubtask(
         self, request: coordinator_pb2.AssignSubtaskRequest, context: grpc.ServicerContext
     ) -> backend_pb2.LocateSubtaskResponse:
-        return _answer(self._authority.assign_subtask, request, context)
+        return _answer(self._batch_coordinator.assign_subtask, request, context)
 
     def PlanRestore(
         self, request: coordinator_pb2.PlanRestoreRequest, context: grpc.ServicerContext
     ) -> checkpoint_pb2.RestorePlan:
-        return _answer(self._in_turn(self._authority.plan_restore), request, context)
+        return _answer(self._in_turn(self._batch_coordinator.plan_restore), request, context)
 
     def OpenSubtask(
         self, request: coordinator_pb2.OpenSubtaskRequest, context: grpc.ServicerContext
     ) -> coordinator_pb2.OpenSubtaskResponse:
-        return _answer(self._authority.open_subtask, request, context)
+        return _answer(self._batch_coordinator.open_subtask, request, context)
 
     def BeginBatch(
         self, request: coordinator_pb2.BeginBatchRequest, context: grpc.ServicerContext
     ) -> coordinator_pb2.BeginBatchResponse:
-        response = _answer(self._in_turn(self._authority.begin_batch), request, context)
+        response = _answer(self._in_turn(self._batch_coordinator.begin_batch), request, context)
         self._watcher.wake()
         return response
 
     def RegisterStates(
         self, request: coordinator_pb2.RegisterStatesRequest, context: grpc.ServicerContext
     ) -> coordinator_pb2.RegisterStatesResponse:
-        return _answer(self._in_turn(self._authority.register_states), request, context)
+        return _answer(self._in_turn(self._batch_coordinator.register_states), request, context)
 
     def LocateState(
         self, request: query_pb2.LocateStateRequest, context: grpc.ServicerContext

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from queryable_state.server.grpc_core.server_call import Metadata
-    from queryable_state.server.serving.large_request_queue import Turns
+    from queryable_state.server.serving.large_request_queue import LargeRequestQueue
 
 _refusals = RateLimitedLog(logging.getLogger(__name__))
 
@@ -59,7 +59,7 @@ class GrpcServer:
         """`budgets`: of the process; None: some of its own. `endless`: full names of methods whose
         calls nobody waits for when the server stops."""
         budgets = budgets or ClientBudgets(_ANSWER_BYTES)
-        self._turns = budgets.turns
+        self._large_requests = budgets.large_requests
         self._server: Any = cygrpc.Server(tuple(options), False)
         self._completions = Completions()
         self._server.register_completion_queue(self._completions.queue)
@@ -201,7 +201,7 @@ class GrpcServer:
             )
             call.end(*TAKES_TOO_LITTLE)
             return
-        task = call.task = self._loop.create_task(_answer(call, self._turns))
+        task = call.task = self._loop.create_task(_answer(call, self._large_requests))
         self._calls.add(task)
         task.add_done_callback(self._calls.discard)
         if call.method in self._endless:
@@ -211,7 +211,7 @@ class GrpcServer:
         self._loop.call_soon(call.watch)
 
 
-async def _answer(call: ServerCall, turns: Turns) -> None:
+async def _answer(call: ServerCall, large_requests: LargeRequestQueue) -> None:
     """Never raises but for cancellation: what goes wrong is the call's status."""
     handler = call.handler
     if handler is None:
@@ -220,7 +220,7 @@ async def _answer(call: ServerCall, turns: Turns) -> None:
     servicer = _servicer(handler)
     try:
         if len(call.request) > LARGE_BYTES:
-            await turns.next()
+            await large_requests.next()
             # Other answers to its client may have been made meanwhile, and not been read.
             if not call.may_be_answered():
                 call.end(*TAKES_TOO_LITTLE)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Engine(Protocol):
-    """The state of one process, read on its event loop; `QueryEngine` is one.
+    """The state of one process, read on its event loop; `StateReader` is one.
 
     An answer carries the query's id, part 0 and `last`. What a query can cause
     is never raised: a refusal stands in the answer, as `error` for all keys or

@@ -28,7 +28,7 @@ from queryable_state.server.query.request_limits import (
     most_fields,
     parser,
 )
-from queryable_state.server.serving.error_boundary import EndingWithStatus
+from queryable_state.server.serving.error_boundary import ErrorBoundary
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import RetryLaterError
 from queryable_state.wire.located_state import location_answer
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from queryable_state.server.query.frames.open_streams import OpenStreams
     from queryable_state.server.query.router import Router, ServiceInfo
     from queryable_state.server.serving.error_boundary import Context
-    from queryable_state.server.serving.large_request_queue import Turns
+    from queryable_state.server.serving.large_request_queue import LargeRequestQueue
     from queryable_state.wire.located_state import LocatedState
 
 _SERVICE = "queryable_state.v1.QueryableState"
@@ -57,10 +57,14 @@ class QueryableStateService:
     """
 
     def __init__(
-        self, router: Router, info: ServiceInfo, streams: OpenStreams, turns: Turns
+        self,
+        router: Router,
+        info: ServiceInfo,
+        streams: OpenStreams,
+        large_requests: LargeRequestQueue,
     ) -> None:
         self._router = router
-        self._turns = turns
+        self._large_requests = large_requests
         self._info = info
         self._streams = streams
         self._answering = f"the answer of server {info.server_id}"
@@ -96,7 +100,7 @@ class QueryableStateService:
     async def GetKvState(
         self, request: query_pb2.GetKvStateRequest, context: Context
     ) -> query_pb2.GetKvStateResponse:
-        async with EndingWithStatus(context, self._answering):
+        async with ErrorBoundary(context, self._answering):
             limits = self._info.limits
             read = PointRead.of(request, await self._locate(request), limits)
             self._admit(read.query, context)
@@ -105,7 +109,7 @@ class QueryableStateService:
     async def BatchGetKvState(
         self, request: query_pb2.BatchGetKvStateRequest, context: Context
     ) -> query_pb2.BatchGetKvStateResponse:
-        async with EndingWithStatus(context, self._answering):
+        async with ErrorBoundary(context, self._answering):
             limits = self._info.limits
             read = await BatchRead.of(request, await self._locate(request), limits)
             self._admit(read.query, context)
@@ -117,7 +121,7 @@ class QueryableStateService:
         self, request: query_pb2.GetKvStateRequest, context: Context
     ) -> query_pb2.ExplainKvStateResponse:
         arrived_ns = time.perf_counter_ns()
-        async with EndingWithStatus(context, self._answering):
+        async with ErrorBoundary(context, self._answering):
             located_by(request, self._info.limits)
             named = query_pb2.LocateStateRequest(job=request.job, state_name=request.state_name)
             cache_hit = self._router.known(named) is not None
@@ -141,7 +145,7 @@ class QueryableStateService:
             return await explained_response(read, explained, located, arrived_ns)
 
     async def ScanKvState(self, request: query_pb2.ScanKvStateRequest, context: Context) -> None:
-        async with EndingWithStatus(context, self._answering), self._streams.scan():
+        async with ErrorBoundary(context, self._answering), self._streams.scan():
             located = await self._locate(request)
             most_ms = request.page_timeout_ms or self._info.default_deadline_ms
             page_timeout_ms = _time_ms(context, most_ms)
@@ -158,7 +162,7 @@ class QueryableStateService:
     async def MeasureState(
         self, request: query_pb2.MeasureStateRequest, context: Context
     ) -> query_pb2.MeasureStateResponse:
-        async with EndingWithStatus(context, self._answering):
+        async with ErrorBoundary(context, self._answering):
             located = await self._locate(request)
             timeout_ms = _time_ms(context, self._info.default_deadline_ms)
             return await self._router.measure(
@@ -166,9 +170,9 @@ class QueryableStateService:
             )
 
     async def StreamKvState(self, _requests: object, context: Context) -> None:
-        async with EndingWithStatus(context, self._answering):
+        async with ErrorBoundary(context, self._answering):
             stream = AnswerStream(
-                context, self._router, self._info, self._turns, frame_port=self.frame_port
+                context, self._router, self._info, self._large_requests, frame_port=self.frame_port
             )
             self._streams.add(stream)
             try:
@@ -179,7 +183,7 @@ class QueryableStateService:
     async def LocateState(
         self, request: query_pb2.LocateStateRequest, context: Context
     ) -> query_pb2.LocateStateResponse:
-        async with EndingWithStatus(context, self._answering):
+        async with ErrorBoundary(context, self._answering):
             located_by(request, self._info.limits)
             located = await self._router.locate(request)
             return location_answer(request, located.location)
@@ -187,13 +191,13 @@ class QueryableStateService:
     async def ListJobs(
         self, request: query_pb2.ListJobsRequest, context: Context
     ) -> query_pb2.ListJobsResponse:
-        async with EndingWithStatus(context, self._answering):
+        async with ErrorBoundary(context, self._answering):
             return await self._router.list_jobs(request)
 
     async def ListStates(
         self, request: query_pb2.ListStatesRequest, context: Context
     ) -> query_pb2.ListStatesResponse:
-        async with EndingWithStatus(context, self._answering):
+        async with ErrorBoundary(context, self._answering):
             check_name("job", request.job, self._info.limits)
             return await self._router.list_states(request)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from queryable_state.server.serving.large_request_queue import Turns
+from queryable_state.server.serving.large_request_queue import LargeRequestQueue
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,5 +71,5 @@ class ClientBudgets:
         """Requests that are incomplete, or not answered."""
         self.answers = ByteBudget(most_bytes)
         """Answers that clients have not taken."""
-        self.turns = Turns()
+        self.large_requests = LargeRequestQueue()
         """On the event loop."""

@@ -19,7 +19,7 @@ _defects = RateLimitedLog(logging.getLogger(__name__))
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
-class EndingWithStatus:
+class ErrorBoundary:
     """Ends a call with the status of the refusal that its block raises.
 
     A defect is told as one: `what` failed. A class, because `asynccontextmanager`
@@ -43,10 +43,10 @@ class EndingWithStatus:
     ) -> None:
         if not isinstance(error, Exception) or isinstance(error, grpc.aio.BaseError):
             return
-        await end_with_status(self._context, told(error, self._what))
+        await end_with_status(self._context, to_refusal(error, self._what))
 
 
-def told(error: Exception, what: str) -> QueryableStateError:
+def to_refusal(error: Exception, what: str) -> QueryableStateError:
     """The refusal to tell of an error; a defect is logged, and told as one: `what` failed."""
     if isinstance(error, QueryableStateError):
         return error

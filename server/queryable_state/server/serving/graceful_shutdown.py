@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-class Ending:
+class GracefulShutdown:
     """How a server is asked to end. Every step may be the first, and leads on to the next.
 
     `leave`: it is a lame duck. Health is NOT_SERVING, streams are told to go elsewhere, and
@@ -76,7 +76,9 @@ class Ending:
             first_step()
 
 
-async def be_lame_duck(ending: Ending, servers: Iterable[QueryServer], grace_s: float) -> None:
+async def be_lame_duck(
+    ending: GracefulShutdown, servers: Iterable[QueryServer], grace_s: float
+) -> None:
     """Waits until the process is to leave, then sees to the grace time and has it stop."""
     await ending.leaving.wait()
     if ending.stopping.is_set():

@@ -48,14 +48,14 @@ class HealthService(health_pb2_grpc.HealthServicer):
 
     async def Watch(self, request: health_pb2.HealthCheckRequest, context: Context) -> None:
         """The status now and whenever it has changed; what comes too fast is left out."""
-        told = None
+        to_refusal = None
         while True:
             changed = self._changed
             known = request.service in self._services
             status = self._status() if known else _Status.SERVICE_UNKNOWN
-            if status != told:
+            if status != to_refusal:
                 await context.write(health_pb2.HealthCheckResponse(status=status))
-                told = status
+                to_refusal = status
             else:
                 await changed.wait()
 

@@ -19,7 +19,7 @@ LARGE_ANSWER_BYTES = 64 * 1024
 _TURN_S = 0.005
 
 
-class Turns:
+class LargeRequestQueue:
     """Runs work in the order it came, some milliseconds of it in each turn of the loop.
 
     The loop looks at every connection in a turn: without this, as many large answers as there are

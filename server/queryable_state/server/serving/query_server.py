@@ -20,7 +20,7 @@ from queryable_state.wire.addresses import join_address
 
 if TYPE_CHECKING:
     from queryable_state.server.query.router import Router, ServiceInfo
-    from queryable_state.server.serving.graceful_shutdown import Ending
+    from queryable_state.server.serving.graceful_shutdown import GracefulShutdown
     from queryable_state.server.settings import Limits
 
 _SERVICE = "queryable_state.v1.QueryableState"
@@ -87,7 +87,7 @@ class QueryServer:
         )
         self._streams = OpenStreams(info)
         self._frames = FrameServer(router, info, self._streams, budgets)
-        self._service = QueryableStateService(router, info, self._streams, budgets.turns)
+        self._service = QueryableStateService(router, info, self._streams, budgets.large_requests)
         self._service.add_to(self._server)
         self._serving = self._left = False
         self._what = self._address = ""
@@ -143,7 +143,7 @@ class QueryServer:
         self.end_health()
         self._streams.send_away()
 
-    async def aclose(self, ending: Ending, drain_timeout_s: float = 0) -> None:
+    async def aclose(self, ending: GracefulShutdown, drain_timeout_s: float = 0) -> None:
         """Gives up its ports, answers what it has read for at most so long, ends. Idempotent."""
         self.end_health()
         self._frames.close_port()

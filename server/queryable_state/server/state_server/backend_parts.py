@@ -12,18 +12,18 @@ from queryable_state.server.state_server.base.driver_objects import DriverObject
 from queryable_state.server.state_server.base.job_files import FileSystems
 from queryable_state.server.state_server.base.local_copies import LocalCopies
 from queryable_state.server.state_server.base.server_directory import ServerDirectory
-from queryable_state.server.state_server.batches.attempt_starter import BatchOpener
+from queryable_state.server.state_server.batches.attempt_starter import AttemptStarter
 from queryable_state.server.state_server.batches.changelog_writer import ChangelogWriter
 from queryable_state.server.state_server.batches.staging import Staging
-from queryable_state.server.state_server.owned_stores import Holdings
+from queryable_state.server.state_server.owned_stores import OwnedStores
 from queryable_state.server.state_server.restore.restorer import Restorer
 from queryable_state.server.state_server.snapshots.snapshots import Snapshots
-from queryable_state.server.state_server.stores.compactor import Folder
+from queryable_state.server.state_server.stores.compactor import Compactor
 from queryable_state.server.state_server.stores.owner_table import OwnerTable
 from queryable_state.server.state_server.stores.store_factory import StoreFactory
 
 if TYPE_CHECKING:
-    from queryable_state.server.coordinator_client import CoordinatorLink
+    from queryable_state.server.coordinator_client import CoordinatorClient
     from queryable_state.server.settings import StateServerSettings
     from queryable_state.server.state_server.base.lease import Lease
     from queryable_state.server.state_server.base.thread_pool import ServerThreads
@@ -50,7 +50,7 @@ class BackendParts:
     def __init__(
         self,
         settings: StateServerSettings,
-        link: CoordinatorLink,
+        link: CoordinatorClient,
         table: StoreTable,
         lease: Lease,
         threads: ServerThreads,
@@ -60,30 +60,32 @@ class BackendParts:
         backend_address: str,
         stop: asyncio.Event,
     ) -> None:
-        factory, copies, bulk = stores.factory, stores.copies, threads.bulk
+        factory, copies, background = stores.factory, stores.copies, threads.background
         file_systems = FileSystems(
             threads.storing, threads.transfers, DriverObjects(link, asyncio.get_running_loop())
         )
-        self.folder = Folder(table, bulk, chunk_records=settings.fold_chunk_records)
+        self.folder = Compactor(table, background, chunk_records=settings.compact_chunk_records)
         self._owners = OwnerTable(
             link, table, lease, server_id=server_id, backend_address=backend_address
         )
-        self._opener = BatchOpener(
+        self._opener = AttemptStarter(
             link,
             table,
             lease,
-            bulk,
+            background,
             factory,
             Restorer(factory, file_systems, copies, threads.loading, stores.scratch),
             file_systems,
             self.folder,
             server_id=server_id,
         )
-        self.holdings = Holdings(table, bulk, self.folder, self._opener, self._owners, copies)
+        self.owned_stores = OwnedStores(
+            table, background, self.folder, self._opener, self._owners, copies
+        )
         self.staging = Staging(
             table,
             lease,
-            bulk,
+            background,
             ChangelogWriter(threads.storing),
             settings.limits,
             server_id=server_id,
@@ -92,7 +94,7 @@ class BackendParts:
         snapshots = Snapshots(
             table,
             lease,
-            bulk,
+            background,
             self.folder,
             factory,
             file_systems,
@@ -102,11 +104,17 @@ class BackendParts:
             server_id=server_id,
         )
         self.service = BackendService(
-            self._owners, self._opener, self.staging, self.holdings, snapshots, bulk, stop=stop
+            self._owners,
+            self._opener,
+            self.staging,
+            self.owned_stores,
+            snapshots,
+            background,
+            stop=stop,
         )
 
     async def aclose(self) -> None:
         """Cancels what is asked of others, then lets go of all that is held."""
         await self._opener.aclose()
         await self._owners.aclose()
-        await self.holdings.aclose()
+        await self.owned_stores.aclose()

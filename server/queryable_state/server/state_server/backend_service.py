@@ -7,7 +7,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from queryable_state.internal.v1 import backend_pb2, backend_pb2_grpc
-from queryable_state.server.serving.error_boundary import EndingWithStatus
+from queryable_state.server.serving.error_boundary import ErrorBoundary
 from queryable_state.server.state_server.batches.fetches import read_fetches
 
 if TYPE_CHECKING:
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from queryable_state.server.serving.error_boundary import Context
-    from queryable_state.server.state_server.base.bulk_thread import BulkThread
-    from queryable_state.server.state_server.batches.attempt_starter import BatchOpener
+    from queryable_state.server.state_server.base.bulk_thread import BackgroundThread
+    from queryable_state.server.state_server.batches.attempt_starter import AttemptStarter
     from queryable_state.server.state_server.batches.staging import Staging
-    from queryable_state.server.state_server.owned_stores import Holdings
+    from queryable_state.server.state_server.owned_stores import OwnedStores
     from queryable_state.server.state_server.snapshots.snapshots import Snapshots
     from queryable_state.server.state_server.stores.owner_table import OwnerTable
 
@@ -31,47 +31,47 @@ class BackendService(backend_pb2_grpc.StateBackendServicer):
     def __init__(
         self,
         owners: OwnerTable,
-        opener: BatchOpener,
+        opener: AttemptStarter,
         staging: Staging,
-        holdings: Holdings,
+        owned_stores: OwnedStores,
         snapshots: Snapshots,
-        bulk: BulkThread,
+        background: BackgroundThread,
         *,
         stop: asyncio.Event,
     ) -> None:
         self._owners = owners
         self._opener = opener
         self._staging = staging
-        self._holdings = holdings
+        self._owned_stores = owned_stores
         self._snapshots = snapshots
-        self._bulk = bulk
+        self._background = background
         self._stop = stop
 
     async def LocateSubtask(
         self, request: backend_pb2.LocateSubtaskRequest, context: Context
     ) -> backend_pb2.LocateSubtaskResponse:
-        async with EndingWithStatus(context, "LocateSubtask"):
+        async with ErrorBoundary(context, "LocateSubtask"):
             return await self._owners.locate(request)
 
     async def OpenSubtasks(
         self, request: backend_pb2.OpenSubtasksRequest, context: Context
     ) -> backend_pb2.OpenSubtasksResponse:
-        async with EndingWithStatus(context, "OpenSubtasks"):
+        async with ErrorBoundary(context, "OpenSubtasks"):
             await self._opener.open_subtasks(request)
             return backend_pb2.OpenSubtasksResponse()
 
     async def Begin(
         self, request: backend_pb2.BeginRequest, context: Context
     ) -> backend_pb2.BeginResponse:
-        async with EndingWithStatus(context, "Begin"):
+        async with ErrorBoundary(context, "Begin"):
             return await self._opener.begin(request)
 
     async def Fetch(
         self, request: backend_pb2.FetchRequest, context: Context
     ) -> backend_pb2.FetchResponse:
-        async with EndingWithStatus(context, "Fetch"):
+        async with ErrorBoundary(context, "Fetch"):
             _, subtask = self._staging.begun(request.subtask, request.batch_id, request.token)
-            return await self._bulk.run(
+            return await self._background.run(
                 read_fetches,
                 subtask.store,
                 request.batch_id - 1,
@@ -82,26 +82,26 @@ class BackendService(backend_pb2_grpc.StateBackendServicer):
     async def Prepare(
         self, request_iterator: AsyncIterator[backend_pb2.PrepareRequest], context: Context
     ) -> backend_pb2.PrepareResponse:
-        async with EndingWithStatus(context, "Prepare"):
+        async with ErrorBoundary(context, "Prepare"):
             return await self._staging.prepare(aiter(request_iterator))
 
     async def ReportSeals(
         self, request: backend_pb2.ReportSealsRequest, context: Context
     ) -> backend_pb2.ReportSealsResponse:
-        async with EndingWithStatus(context, "ReportSeals"):
-            sealed = self._holdings.sealed(request.query_id, request.version)
+        async with ErrorBoundary(context, "ReportSeals"):
+            sealed = self._owned_stores.sealed(request.query_id, request.version)
             return backend_pb2.ReportSealsResponse(sealed=sealed)
 
     async def Commit(
         self, request: backend_pb2.CommitRequest, context: Context
     ) -> backend_pb2.CommitResponse:
-        async with EndingWithStatus(context, "Commit"):
-            return backend_pb2.CommitResponse(sealed=self._holdings.commit(request))
+        async with ErrorBoundary(context, "Commit"):
+            return backend_pb2.CommitResponse(sealed=self._owned_stores.commit(request))
 
     async def Snapshot(
         self, request: backend_pb2.SnapshotRequest, context: Context
     ) -> AsyncIterator[backend_pb2.SnapshotEvent]:
-        async with EndingWithStatus(context, "Snapshot"):
+        async with ErrorBoundary(context, "Snapshot"):
             events = self._snapshots.write(request)
             async with aclosing(events):
                 async for event in events:
@@ -110,14 +110,14 @@ class BackendService(backend_pb2_grpc.StateBackendServicer):
     async def DropQuery(
         self, request: backend_pb2.DropQueryRequest, context: Context
     ) -> backend_pb2.DropQueryResponse:
-        async with EndingWithStatus(context, "DropQuery"):
-            await self._holdings.drop_job(request.query_id)
+        async with ErrorBoundary(context, "DropQuery"):
+            await self._owned_stores.drop_job(request.query_id)
             return backend_pb2.DropQueryResponse()
 
     async def Shutdown(
         self, request: backend_pb2.ShutdownRequest, context: Context
     ) -> backend_pb2.ShutdownResponse:
-        async with EndingWithStatus(context, "Shutdown"):
+        async with ErrorBoundary(context, "Shutdown"):
             _log.info("the coordinator asks this server to stop")
             self._stop.set()
             return backend_pb2.ShutdownResponse()

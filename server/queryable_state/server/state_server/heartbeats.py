@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from queryable_state.server.state_server.base.lease import Lease
     from queryable_state.server.state_server.lease_calls import LeaseCalls
-    from queryable_state.server.state_server.owned_stores import Holdings
+    from queryable_state.server.state_server.owned_stores import OwnedStores
     from queryable_state.server.state_server.stores.store_table import StoreTable
 
 _log = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ class Heartbeats:
         calls: LeaseCalls,
         lease: Lease,
         table: StoreTable,
-        holdings: Holdings,
+        owned_stores: OwnedStores,
         registration: coordinator_pb2.RegisterServerRequest,
         *,
         stop: asyncio.Event,
@@ -62,7 +62,7 @@ class Heartbeats:
         self._calls = calls
         self._lease = lease
         self._table = table
-        self._holdings = holdings
+        self._owned_stores = owned_stores
         self._registration = registration
         self._stop = stop
         self._orphan_timeout_s = orphan_timeout_s
@@ -221,7 +221,7 @@ class Heartbeats:
     def _take(self, asked_at_s: float, lease: coordinator_pb2.Lease, *, anew: bool) -> bool:
         # What is lost leaves the table in the turn that renews the lease: nothing is answered
         # from it any more.
-        dropped = self._holdings.take_lease(lease, anew=anew)
+        dropped = self._owned_stores.take_lease(lease, anew=anew)
         self._lease.renew(asked_at_s, lease.duration_ms, lease.placement_version)
         self._taken_version = lease.placement_version
         return dropped

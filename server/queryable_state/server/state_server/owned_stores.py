@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable
 
     from queryable_state.internal.v1 import backend_pb2, coordinator_pb2
-    from queryable_state.server.state_server.base.bulk_thread import BulkThread
+    from queryable_state.server.state_server.base.bulk_thread import BackgroundThread
     from queryable_state.server.state_server.base.local_copies import LocalCopies
-    from queryable_state.server.state_server.batches.attempt_starter import BatchOpener
-    from queryable_state.server.state_server.stores.compactor import Folder
+    from queryable_state.server.state_server.batches.attempt_starter import AttemptStarter
+    from queryable_state.server.state_server.stores.compactor import Compactor
     from queryable_state.server.state_server.stores.job_stores import JobStores
     from queryable_state.server.state_server.stores.owned_subtask import OwnedSubtask
     from queryable_state.server.state_server.stores.owner_table import OwnerTable
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-class Holdings:
+class OwnedStores:
     """Commits jobs and lets go of subtasks. Event loop only; stores close on the bulk thread."""
 
     def __init__(
         self,
         table: StoreTable,
-        bulk: BulkThread,
-        folder: Folder,
-        opener: BatchOpener,
+        background: BackgroundThread,
+        folder: Compactor,
+        opener: AttemptStarter,
         owners: OwnerTable,
         copies: LocalCopies,
     ) -> None:
         self._table = table
-        self._bulk = bulk
+        self._background = background
         self._folder = folder
         self._opener = opener
         self._owners = owners
@@ -75,7 +75,7 @@ class Holdings:
             _log.info("dropped job %s with %d subtasks", query_id.hex(), len(subtasks))
         for closing in self._close(subtasks):
             await closing
-        await self._bulk.run(self._copies.forget_job, query_id)
+        await self._background.run(self._copies.forget_job, query_id)
 
     def take_lease(self, lease: coordinator_pb2.Lease, *, anew: bool) -> bool:
         """Commits what the coordinator knows to be committed, drops what it gave to others.
@@ -116,4 +116,4 @@ class Holdings:
 
     def _close(self, subtasks: Iterable[OwnedSubtask]) -> list[Awaitable[None]]:
         """Hands the closing of stores over, behind the jobs that still read them."""
-        return [self._bulk.run(subtask.store.destroy) for subtask in subtasks]
+        return [self._background.run(subtask.store.destroy) for subtask in subtasks]

@@ -15,9 +15,9 @@ from queryable_state.server.process.logs import log_to_file
 from queryable_state.server.process.loop_watchdog import LoopWatchdog
 from queryable_state.server.process.memory import MemoryTrimmer
 from queryable_state.server.process.open_files import allow_many_files
-from queryable_state.server.serving.graceful_shutdown import Ending
+from queryable_state.server.serving.graceful_shutdown import GracefulShutdown
 from queryable_state.server.settings import StateServerSettings
-from queryable_state.server.state_server.base.parent_process import WatchedProcess
+from queryable_state.server.state_server.base.parent_process import ParentProcess
 from queryable_state.server.state_server.base.server_directory import (
     UNUSABLE_SETTINGS,
     ServerDirectory,
@@ -72,12 +72,12 @@ def _tune() -> None:
 
 
 async def _run(settings: StateServerSettings, directory: ServerDirectory) -> None:
-    ending = Ending()
+    ending = GracefulShutdown()
     ending.on_signals()
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(directory.withdraw)
         if settings.watched_pid:
-            watched = WatchedProcess(settings.watched_pid, settings.watched_start_ticks)
+            watched = ParentProcess(settings.watched_pid, settings.watched_start_ticks)
             stack.callback(watched.close)
             watching = asyncio.create_task(_stop_after(watched, ending))
             stack.push_async_callback(asyncio.wait, [watching])
@@ -95,7 +95,7 @@ async def _run(settings: StateServerSettings, directory: ServerDirectory) -> Non
             await server.wait_stopped()
 
 
-async def _stop_after(watched: WatchedProcess, ending: Ending) -> None:
+async def _stop_after(watched: ParentProcess, ending: GracefulShutdown) -> None:
     await watched.wait()
     _log.info("process %d ended: this server ends with it", watched.pid)
     ending.stop()

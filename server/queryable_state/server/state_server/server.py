@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Self
 import grpc.aio
 
 from queryable_state.internal.v1 import backend_pb2_grpc, coordinator_pb2
-from queryable_state.server.coordinator_client import CoordinatorLink
+from queryable_state.server.coordinator_client import CoordinatorClient
 from queryable_state.server.lease_clock import lease_s
 from queryable_state.server.query.local_router import LocalRouter
 from queryable_state.server.query.proxy.location_table import LocationTable
 from queryable_state.server.query.proxy.proxy_router import ProxyRouter
 from queryable_state.server.query.router import ServiceInfo
 from queryable_state.server.serving.byte_budget import ClientBudgets
-from queryable_state.server.serving.graceful_shutdown import Ending, be_lame_duck
+from queryable_state.server.serving.graceful_shutdown import GracefulShutdown, be_lame_duck
 from queryable_state.server.serving.ports import SETTING_PREFIX, bind, frame_ports
 from queryable_state.server.serving.query_server import QueryServer, server_options
 from queryable_state.server.state_server.backend_parts import BackendParts, StoreFolders
@@ -29,7 +29,7 @@ from queryable_state.server.state_server.base.stated_ports import stated_ports
 from queryable_state.server.state_server.base.thread_pool import ServerThreads
 from queryable_state.server.state_server.heartbeats import Heartbeats
 from queryable_state.server.state_server.lease_calls import CoordinatorLeaseCalls
-from queryable_state.server.state_server.queries.state_reader import QueryEngine
+from queryable_state.server.state_server.queries.state_reader import StateReader
 from queryable_state.server.state_server.secret_interceptor import SecretInterceptor
 from queryable_state.server.state_server.stores.store_table import StoreTable
 from queryable_state.v1 import query_pb2
@@ -60,7 +60,7 @@ class StateServer:
         self,
         settings: StateServerSettings,
         *,
-        ending: Ending | None = None,
+        ending: GracefulShutdown | None = None,
         clock: Callable[[], float] = lease_s,
     ) -> None:
         self.settings = settings
@@ -68,15 +68,15 @@ class StateServer:
         self.lease = Lease(clock=clock)
         self.table = StoreTable(self.server_id)
         self._threads = ServerThreads()
-        self.engine = QueryEngine(
+        self.engine = StateReader(
             self.table,
             self.lease,
             settings.limits,
-            self._threads.bulk,
+            self._threads.background,
             server_id=self.server_id,
             default_deadline_ms=settings.default_deadline_ms,
         )
-        self.ending = Ending() if ending is None else ending
+        self.ending = GracefulShutdown() if ending is None else ending
         self._killed = False
         self._main: asyncio.Task[None] | None = None
         self._addresses: ServerAddresses | None = None
@@ -141,7 +141,7 @@ class StateServer:
             stores = StoreFolders(settings)
             stack.callback(stores.factory.remove_all)
             stack.push_async_callback(self._threads.aclose)
-            link = CoordinatorLink(settings.coordinator_address, settings.secret)
+            link = CoordinatorClient(settings.coordinator_address, settings.secret)
             stack.push_async_callback(link.aclose)
 
             backend = grpc.aio.server(
@@ -170,7 +170,7 @@ class StateServer:
                 calls,
                 self.lease,
                 self.table,
-                parts.holdings,
+                parts.owned_stores,
                 coordinator_pb2.RegisterServerRequest(
                     server_id=self.server_id,
                     executor_id=settings.executor_id,
@@ -210,7 +210,7 @@ class StateServer:
         _log.info("stopped")
 
     def _bind(
-        self, stack: contextlib.AsyncExitStack, link: CoordinatorLink, backend: grpc.aio.Server
+        self, stack: contextlib.AsyncExitStack, link: CoordinatorClient, backend: grpc.aio.Server
     ) -> tuple[ServerAddresses, list[QueryServer]]:
         """Takes the ports; returns where they are and the two public servers."""
         settings = self.settings
@@ -279,10 +279,10 @@ class StateServer:
             await backend.stop(drain_timeout_s)
         await backend.stop(None)
 
-    async def _leave(self, link: CoordinatorLink) -> None:
+    async def _leave(self, link: CoordinatorClient) -> None:
         """Tells the coordinator that the ranges are free; it learns so by the lease otherwise."""
         self.lease.end()
-        self.table.wake_parked()
+        self.table.wake_waiting()
         if self._killed:
             return
         try:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from queryable_state.server.storage.bulk_load import BulkLoad
     from queryable_state.server.storage.layered.overlay import StateOverlay
-    from queryable_state.server.storage.snapshot import StoreCut
+    from queryable_state.server.storage.snapshot import StoreSnapshot
 
 
 class RecordSource(ABC):
@@ -87,7 +87,7 @@ class StateBase(ABC):
         version: int,
         directory: Path,
         operator_states: Mapping[int, tuple[bytes, ...]],
-    ) -> StoreCut:
+    ) -> StoreSnapshot:
         """Put the files of the base as it is into a directory that is not there."""
         raise NotImplementedError
 

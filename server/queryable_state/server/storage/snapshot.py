@@ -37,7 +37,7 @@ class RecordWriter(Protocol):
         """All records of one state, in key order. States come in the order of their ids."""
 
 
-class StoreCut(ABC):
+class StoreSnapshot(ABC):
     """The whole of one committed version, whatever is sealed, committed and folded after.
 
     Made on the bulk thread; everything else may be called on any one thread beside

@@ -4,7 +4,7 @@ A store is a base and a stack of overlays, one overlay a version. Committing
 moves a pointer; folding moves the oldest overlays into the base afterwards.
 
 Threads: `seal`, `commit`, `discard_staged`, `get`, `reader` and `prefix` belong
-to the event loop's thread. `view` and everything on a view, `fold`,
+to the event loop's thread. `view` and everything on a view, `compact`,
 `approximate_size` and `add_state` belong to one bulk thread; `add_state` may
 also be called before the store is shared. `close` may come from either and
 waits for the bulk call under way. A read sees whole versions whatever fold or
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from queryable_state.server.storage.bulk_load import BulkLoad
     from queryable_state.server.storage.layered.overlay import Overlay
-    from queryable_state.server.storage.snapshot import StoreCut
+    from queryable_state.server.storage.snapshot import StoreSnapshot
 
 Token = tuple[int, int]
 """(run epoch, task attempt): the order of attempts at one batch."""
@@ -151,7 +151,7 @@ class StateStore(ABC):
         """
 
     @abstractmethod
-    def fold(self, up_to: int, max_records: int) -> bool:
+    def compact(self, up_to: int, max_records: int) -> bool:
         """Move about `max_records` records of committed overlays <= `up_to` into the base.
 
         True when there is more to do. Views opened before keep their version;
@@ -217,7 +217,7 @@ class StateStore(ABC):
         """
 
     @abstractmethod
-    def cut(self, version: int, directory: Path | None = None) -> StoreCut:
+    def cut(self, version: int, directory: Path | None = None) -> StoreSnapshot:
         """Hold a committed version still, to write it down.
 
         With a directory, which must not exist and lies on the store's file

@@ -23,7 +23,7 @@ IN_DRIVER: Final = "driver:"
 
 
 @dataclass(frozen=True, kw_only=True)
-class StatePlace:
+class StatePaths:
     """Where one job keeps what it needs to go on."""
 
     state_root: str = ""
@@ -56,7 +56,7 @@ def place_of(
     checkpointing_enabled: bool,
     restarts: bool,
     scratch: Callable[[], str],
-) -> StatePlace:
+) -> StatePaths:
     """The place of a job started by `execute`.
 
     `session_location` is where Spark puts checkpoints of queries that name none, `scratch` makes
@@ -68,28 +68,28 @@ def place_of(
     if isinstance(backend, StateBackend):
         directory = backend.checkpoint_directory or directory
     if settings.changelog == "off":
-        return StatePlace(spark_location=given or (scratch() if restarts else None))
+        return StatePaths(spark_location=given or (scratch() if restarts else None))
     if directory:
         root = root_of(absolute(directory), job_name)
         if given is not None:
-            return StatePlace(state_root=root, spark_location=given)
-        return StatePlace(state_root=root, spark_location=spark_folder(root), owned=True)
+            return StatePaths(state_root=root, spark_location=given)
+        return StatePaths(state_root=root, spark_location=spark_folder(root), owned=True)
     if keeps_in_driver(settings, backend):
-        return StatePlace(
+        return StatePaths(
             state_root=driver_root(job_name, given or ""), spark_location=given or scratch()
         )
     if given is not None:
-        return StatePlace(spark_location=given)
+        return StatePaths(spark_location=given)
     if session_location:
-        return StatePlace()
+        return StatePaths()
     if settings.changelog == "on":
         raise InvalidRequestError(
             f"changelog is `on`, and job {job_name!r} has no lasting place for its state: set "
             "state.checkpoints.dir, or give execute a checkpoint_location"
         )
     if checkpointing_enabled:
-        return StatePlace(state_root=driver_root(job_name), spark_location=scratch())
-    return StatePlace(spark_location=scratch() if restarts else None)
+        return StatePaths(state_root=driver_root(job_name), spark_location=scratch())
+    return StatePaths(spark_location=scratch() if restarts else None)
 
 
 def keeps_in_driver(settings: DurabilitySettings, backend: StateBackend | Backend) -> bool:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from queryable_state.server.coordinator.checkpoints.history import CheckpointReport
     from queryable_state.server.coordinator.model.job_config import JobConfig
     from queryable_state.streaming.config.restart_strategy import RestartDecision
-    from queryable_state.streaming.config.state_paths import StatePlace
+    from queryable_state.streaming.config.state_paths import StatePaths
     from queryable_state.streaming.spark.application import SparkApplication
 
 _SETTLE_TIMEOUT_S = 5.0
@@ -49,7 +49,7 @@ class JobClient:
         name: str,
         runs: JobRuns,
         *,
-        place: StatePlace,
+        place: StatePaths,
         config: JobConfig,
     ) -> None:
         self._application = application
@@ -67,7 +67,7 @@ class JobClient:
         start: Callable[[], StreamingQuery],
         decision: RestartDecision,
         *,
-        place: StatePlace,
+        place: StatePaths,
         config: JobConfig,
     ) -> JobClient:
         """Starts a job."""

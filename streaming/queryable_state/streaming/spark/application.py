@@ -19,7 +19,7 @@ from queryable_state.server.settings import (
 )
 from queryable_state.streaming.config.job_configuration import server_backend
 from queryable_state.streaming.spark.queries.listener import CommitListener
-from queryable_state.streaming.spark.queries.spark_adapter import SparkEngine, live_executors
+from queryable_state.streaming.spark.queries.spark_adapter import SparkAdapter, live_executors
 from queryable_state.streaming.spark.queries.stored_state import StoredState
 from queryable_state.streaming.spark.scratch_folder import ScratchFolder
 from queryable_state.streaming.spark.server_start import ServerStart
@@ -67,7 +67,7 @@ class SparkApplication:
         advertised = settings.coordinator_host or (
             "" if local else self._context.getConf().get("spark.driver.host", "")
         )
-        self.engine = SparkEngine(spark, ServerStart(self).begin)
+        self.engine = SparkAdapter(spark, ServerStart(self).begin)
         self.coordinator = Coordinator(
             self.engine,
             CoordinatorSettings(

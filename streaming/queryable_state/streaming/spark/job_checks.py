@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from queryable_state.internal.v1.checkpoint_pb2 import RootRegistrations
     from queryable_state.server.coordinator.model.job_config import JobConfig
-    from queryable_state.streaming.config.state_paths import StatePlace
+    from queryable_state.streaming.config.state_paths import StatePaths
     from queryable_state.streaming.spark.declarations import OperatorDeclaration
 
 _log = logging.getLogger("queryable_state.streaming")
@@ -33,7 +33,7 @@ _log = logging.getLogger("queryable_state.streaming")
 
 def check_place(
     context: SparkContext,
-    place: StatePlace,
+    place: StatePaths,
     config: JobConfig,
     job_name: str,
     operators: Sequence[OperatorDeclaration],
@@ -86,7 +86,7 @@ def query_id_of(files: SparkFiles) -> bytes | None:
         ) from problem
 
 
-def _check_same_job(record: RootRegistrations, files: SparkFiles, place: StatePlace) -> None:
+def _check_same_job(record: RootRegistrations, files: SparkFiles, place: StatePaths) -> None:
     query_id = query_id_of(files)
     if query_id == record.job_id:
         return
@@ -99,7 +99,7 @@ def _check_same_job(record: RootRegistrations, files: SparkFiles, place: StatePl
 
 
 def _check_key_groups(
-    record: RootRegistrations, operators: Sequence[OperatorDeclaration], place: StatePlace
+    record: RootRegistrations, operators: Sequence[OperatorDeclaration], place: StatePaths
 ) -> None:
     max_parallelisms = {operator.uid: operator.max_parallelism for operator in operators}
     for state in record.states:

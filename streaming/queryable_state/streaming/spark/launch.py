@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from queryable_state.streaming.config.restart_strategy import RestartStrategyConfiguration
     from queryable_state.streaming.config.settings import EnvironmentSettings
     from queryable_state.streaming.config.state_backend import StateBackend
-    from queryable_state.streaming.config.state_paths import StatePlace
+    from queryable_state.streaming.config.state_paths import StatePaths
     from queryable_state.streaming.jobs.graph import OperatorNode
     from queryable_state.streaming.spark.application import SparkApplication
     from queryable_state.streaming.spark.declarations import OperatorDeclaration
@@ -91,7 +91,7 @@ class JobLaunch:
         self._check(place, config)
         return self._started(place, config, decision)
 
-    def _placed(self, *, restarts: bool) -> tuple[StatePlace, JobConfig]:
+    def _placed(self, *, restarts: bool) -> tuple[StatePaths, JobConfig]:
         """Where the job's state is kept, and how."""
         backend = backend_of(self.settings, self.backend)
         place = place_of(
@@ -112,7 +112,7 @@ class JobLaunch:
             declared=[state for each in self._declarations for state in each.states or ()],
         )
 
-    def _from_savepoint(self, place: StatePlace, config: JobConfig) -> None:
+    def _from_savepoint(self, place: StatePaths, config: JobConfig) -> None:
         """Makes the job begin behind the savepoint, unless it did so before."""
         location = place.spark_location
         lasts = bool(place.state_root) or not is_temporary(location or "")
@@ -135,12 +135,12 @@ class JobLaunch:
             operators=self._declarations,
         )
 
-    def _check(self, place: StatePlace, config: JobConfig) -> None:
+    def _check(self, place: StatePaths, config: JobConfig) -> None:
         context = self._session.sparkContext
         check_place(context, place, config, self.job_name, self._declarations)
 
     def _started(
-        self, place: StatePlace, config: JobConfig, decision: RestartDecision
+        self, place: StatePaths, config: JobConfig, decision: RestartDecision
     ) -> JobClient:
         identity = config_id(config)
         self.application.coordinator.configure(identity, config)
@@ -170,7 +170,7 @@ class JobLaunch:
             self.application, self.job_name, start, decision, place=place, config=config
         )
 
-    def _location(self, place: StatePlace) -> str | None:
+    def _location(self, place: StatePaths) -> str | None:
         """Spark's checkpoint location; never one of its temporary ones, which goes when the query
         stops: a savepoint the job is stopped with is made after that."""
         if place.spark_location is None and not default_location(self._session):

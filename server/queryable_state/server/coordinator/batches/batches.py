@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
     from queryable_state.internal.v1 import backend_pb2
     from queryable_state.internal.v1.checkpoint_pb2 import ChangelogFile, JobStorage
-    from queryable_state.server.coordinator.batches.checks import Finding
+    from queryable_state.server.coordinator.batches.checks import BatchAnomaly
     from queryable_state.server.coordinator.model.commits import CommitRound
     from queryable_state.server.coordinator.model.engine import BatchClocks, QueryInfo
     from queryable_state.server.coordinator.model.jobs import Job
-    from queryable_state.server.coordinator.model.state import Books
+    from queryable_state.server.coordinator.model.state import CoordinatorState
     from queryable_state.wire.errors import QueryableStateError
 
 # Watermarks handed out with a begin. Servers may ask before every operator has registered, so at
@@ -44,13 +44,13 @@ class InFlight:
 class Batches:
     """Begins and commits batches. Thread-safe, no I/O."""
 
-    def __init__(self, books: Books) -> None:
-        self._books = books
+    def __init__(self, state: CoordinatorState) -> None:
+        self._state = state
 
     def missing_clocks(self, query_id: bytes, info: QueryInfo, batch_id: int) -> list[int]:
         """The batches whose clocks a begin needs and nobody asked for yet, newest first."""
-        with self._books.changed:
-            job = self._books.enter(query_id, info)
+        with self._state.changed:
+            job = self._state.enter(query_id, info)
             oldest = max(0, batch_id - self._depth(job) + 1)
             return [b for b in range(batch_id, oldest - 1, -1) if b not in job.clocks]
 
@@ -61,28 +61,28 @@ class Batches:
         clocks: Mapping[int, BatchClocks],
     ) -> None:
         """A batch begins, which proves the one before it committed."""
-        books = self._books
-        with books.changed:
-            job = books.enter(request.query_id, info)
+        state = self._state
+        with state.changed:
+            job = state.enter(request.query_id, info)
             self._check_run(job, request)
             if job.refusal is not None:
                 raise job.refusal.with_traceback(None)
-            books.contact(job, request.batch_id)
+            state.contact(job, request.batch_id)
             for batch_id, known in clocks.items():
                 job.keep_clocks(batch_id, known, self._depth(job))
             if job.first_batch_of_run is None:
                 job.first_batch_of_run = request.batch_id
             if request.batch_id > job.begun:
                 job.begun = request.batch_id
-            books.advance_commit(job, request.batch_id - 1)
+            state.advance_commit(job, request.batch_id - 1)
 
     def begun(
         self, request: coordinator_pb2.BeginBatchRequest, epoch: int, storage: JobStorage
     ) -> coordinator_pb2.BeginBatchResponse:
         """The answer to a begin."""
-        books = self._books
-        with books.changed:
-            job = books.jobs.find(request.query_id)
+        state = self._state
+        with state.changed:
+            job = state.jobs.find(request.query_id)
             if job is None:
                 raise UnknownJobError(f"query {request.query_id.hex()} was dropped")
             self._check_run(job, request)
@@ -98,59 +98,59 @@ class Batches:
                 run_epoch=epoch,
                 batch_timestamp_ms=clocks.timestamp_ms,
                 watermarks_ms=watermarks,
-                committed=books.commits.told(request.query_id),
+                committed=state.commits.told(request.query_id),
                 offsets_digest=clocks.offsets_digest,
                 storage=storage,
             )
 
     def commit(self, query_id: bytes, batch_id: int) -> None:
         """The batch, and every one before it, is committed; of a query not known: nothing."""
-        with self._books.changed:
-            job = self._books.jobs.find(query_id)
+        with self._state.changed:
+            job = self._state.jobs.find(query_id)
             if job is not None and job.refusal is None:
-                self._books.advance_commit(job, batch_id)
+                self._state.advance_commit(job, batch_id)
 
     def was_begun(self, query_id: bytes, batch_id: int) -> bool:
         """Whether this run has begun the batch."""
-        with self._books.changed:
-            job = self._books.jobs.find(query_id)
+        with self._state.changed:
+            job = self._state.jobs.find(query_id)
             return job is not None and batch_id <= job.begun
 
     def committed(self, query_id: bytes) -> int:
         """Newest committed batch; -1: none."""
-        with self._books.changed:
-            return self._books.commits.version(query_id)
+        with self._state.changed:
+            return self._state.commits.version(query_id)
 
     def in_flight(self) -> list[InFlight]:
         """The batches whose commit is to be found out."""
-        books = self._books
-        with books.changed:
+        state = self._state
+        with state.changed:
             return [
                 InFlight(job.query_id, job.begun)
-                for job in books.jobs
-                if job.status == RUNNING and job.begun > books.commits.version(job.query_id)
+                for job in state.jobs
+                if job.status == RUNNING and job.begun > state.commits.version(job.query_id)
             ]
 
     def next_round(self, query_id: bytes) -> CommitRound | None:
         """The push that is due; it must be ended by `end_round`."""
-        with self._books.changed:
-            job = self._books.jobs.find(query_id)
+        with self._state.changed:
+            job = self._state.jobs.find(query_id)
             if job is None or job.refusal is not None or job.fenced:
                 return None
-            holders = self._books.holders(query_id)
-            return self._books.commits.begin_round(query_id, job.run_id, holders)
+            holders = self._state.holders(query_id)
+            return self._state.commits.begin_round(query_id, job.run_id, holders)
 
     def holders(self, query_id: bytes) -> dict[str, str]:
         """The servers that hold state of a query: HOST:PORT of `StateBackend` by id."""
-        with self._books.changed:
-            self._books.now_ms()
-            return self._books.holders(query_id)
+        with self._state.changed:
+            self._state.now_ms()
+            return self._state.holders(query_id)
 
     def facts(self, query_id: bytes, batch_id: int) -> BatchFacts | None:
         """What is known of a batch; None where the job was dropped."""
-        books = self._books
-        with books.changed:
-            job = books.jobs.find(query_id)
+        state = self._state
+        with state.changed:
+            job = state.jobs.find(query_id)
             if job is None:
                 return None
             clocks = job.clocks.get(batch_id)
@@ -162,7 +162,7 @@ class Batches:
                 first_of_run=first is None or batch_id <= first,
                 parallelisms={
                     operator.uid: (operator.parallelism, operator.max_parallelism)
-                    for operator in books.placement.operators(query_id)
+                    for operator in state.placement.operators(query_id)
                 },
             )
 
@@ -170,19 +170,19 @@ class Batches:
         self, query_id: bytes, answered: Container[str], unreported: Sequence[ChangelogFile]
     ) -> dict[str, str]:
         """The servers that lack changelogs of a committed batch: HOST:PORT of backend by id."""
-        books = self._books
-        with books.changed:
-            holders = books.holders(query_id)
+        state = self._state
+        with state.changed:
+            holders = state.holders(query_id)
             return {
                 server_id: holders[server_id]
-                for server_id in behind(books.placement, query_id, answered, unreported)
+                for server_id in behind(state.placement, query_id, answered, unreported)
                 if server_id in holders
             }
 
     def close_stores(self, query_id: bytes, server_ids: Container[str]) -> None:
         """These servers have dropped all they held of a query: they must open it anew."""
-        placement = self._books.placement
-        with self._books.changed:
+        placement = self._state.placement
+        with self._state.changed:
             for operator in placement.operators(query_id):
                 for index, ownership in operator.subtasks.items():
                     if ownership.opened and ownership.server_id in server_ids:
@@ -190,74 +190,74 @@ class Batches:
 
     def refuse(self, query_id: bytes, error: QueryableStateError) -> bool:
         """The newest run of a query may begin and commit no batch any more; False: it is so."""
-        with self._books.changed:
-            job = self._books.jobs.find(query_id)
+        with self._state.changed:
+            job = self._state.jobs.find(query_id)
             if job is None or job.refusal is not None:
                 return False
             job.refusal = error
             job.partial_batches += 1
-            self._books.commits.withdraw(query_id)
-            self._books.changed.notify_all()
+            self._state.commits.withdraw(query_id)
+            self._state.changed.notify_all()
             return True
 
     def count_incomplete(self, query_id: bytes) -> None:
         """A batch that an operator missed is taken as it is."""
-        with self._books.changed:
-            job = self._books.jobs.find(query_id)
+        with self._state.changed:
+            job = self._state.jobs.find(query_id)
             if job is not None:
                 job.partial_batches += 1
 
     def check_not_refused(self, query_id: bytes) -> None:
         """Raises why the newest run of a query may not go on, if so."""
-        with self._books.changed:
-            job = self._books.jobs.find(query_id)
+        with self._state.changed:
+            job = self._state.jobs.find(query_id)
             if job is not None and job.refusal is not None:
                 raise job.refusal.with_traceback(None)
 
     def abandon_round(self, commit_round: CommitRound) -> None:
         """A push is over, and what had to be written of it is not: it is due again."""
-        with self._books.changed:
-            self._books.commits.abandon_round(commit_round)
-            self._books.changed.notify_all()
+        with self._state.changed:
+            self._state.commits.abandon_round(commit_round)
+            self._state.changed.notify_all()
 
     def end_round(
         self,
         commit_round: CommitRound,
         seals: Mapping[str, Sequence[backend_pb2.SealedSubtask]],
-    ) -> list[Finding]:
+    ) -> list[BatchAnomaly]:
         """A push is over, `seals` by server that answered; answers what is wrong with the job."""
-        books = self._books
+        state = self._state
         query_id = commit_round.query_id
-        with books.changed:
-            job = books.jobs.find(query_id)
+        with state.changed:
+            job = state.jobs.find(query_id)
             # Before anybody goes on behind the batch.
-            lost = close_lost(books.placement, commit_round, seals)
-            books.commits.end_round(commit_round)
-            books.changed.notify_all()
+            lost = close_lost(state.placement, commit_round, seals)
+            state.commits.end_round(commit_round)
+            state.changed.notify_all()
             if job is None:
                 return []
             for server_id in seals:
-                books.commits.confirm(query_id, server_id, commit_round.commit.version)
-            books.refresh_stable(query_id)
-            findings = check_determinism(
+                state.commits.confirm(query_id, server_id, commit_round.commit.version)
+            state.refresh_stable(query_id)
+            anomalies = check_determinism(
                 seals.values(),
                 commit_round.commit.version,
-                lambda uid: books.states.operator_name(query_id, uid),
+                lambda uid: state.states.operator_name(query_id, uid),
                 job.label,
             )
-            job.non_deterministic_batches += len(findings)
+            job.non_deterministic_batches += len(anomalies)
             return [
-                *findings,
+                *anomalies,
                 *(
-                    lost_finding(job.label, books.states.operator_name(query_id, op.uid), op, index)
+                    lost_finding(job.label, state.states.operator_name(query_id, op.uid), op, index)
                     for op, index in lost
                 ),
             ]
 
     def is_settled(self, query_id: bytes) -> bool:
         """Whether no push is due; one may be under way."""
-        with self._books.changed:
-            commits = self._books.commits
+        with self._state.changed:
+            commits = self._state.commits
             return commits.settled(query_id, commits.version(query_id))
 
     def wait_settled(self, query_id: bytes, version: int, timeout_s: float) -> bool:
@@ -265,21 +265,21 @@ class Batches:
 
         Raises why the query may not go on, once that is known.
         """
-        books = self._books
+        state = self._state
 
         def is_over() -> bool:
-            job = books.jobs.find(query_id)
+            job = state.jobs.find(query_id)
             if job is not None:
-                books.check_not_fenced(job)
+                state.check_not_fenced(job)
                 if job.refusal is not None:
                     raise job.refusal.with_traceback(None)
-            return books.commits.settled(query_id, version)
+            return state.commits.settled(query_id, version)
 
-        with books.changed:
-            return books.changed.wait_for(is_over, timeout_s)
+        with state.changed:
+            return state.changed.wait_for(is_over, timeout_s)
 
     def _depth(self, job: Job) -> int:
-        return max(_WATERMARKS, self._books.states.deepest(job.query_id) + 1)
+        return max(_WATERMARKS, self._state.states.deepest(job.query_id) + 1)
 
     def _check_run(self, job: Job, request: coordinator_pb2.BeginBatchRequest) -> None:
         if job.run_id != request.run_id:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from queryable_state.internal.v1 import coordinator_pb2
     from queryable_state.server.coordinator.model.engine import QueryInfo
     from queryable_state.server.coordinator.model.jobs import Job
-    from queryable_state.server.coordinator.model.state import Books
+    from queryable_state.server.coordinator.model.state import CoordinatorState
     from queryable_state.server.coordinator.roots.job_roots import JobRoot
 
 _RETRY_MS = 100
@@ -55,8 +55,8 @@ class JobView:
 class Catalog:
     """Registers, finds, lists and forgets jobs and states. Thread-safe; only `keep` does I/O."""
 
-    def __init__(self, books: Books) -> None:
-        self._books = books
+    def __init__(self, state: CoordinatorState) -> None:
+        self._state = state
         # By state id, until anything of it changes: thousands of owners, and every proxy asks.
         self._locations: dict[int, registration_pb2.StateLocation] = {}
 
@@ -64,8 +64,8 @@ class Catalog:
         self, request: coordinator_pb2.RegisterStatesRequest, info: QueryInfo
     ) -> list[registration_pb2.StateRegistration]:
         """Gives ids to an operator's states, or refuses all of them."""
-        with self._books.changed:
-            job = self._books.enter(request.subtask.query_id, info)
+        with self._state.changed:
+            job = self._state.enter(request.subtask.query_id, info)
             operator = OperatorClaim(
                 job_id=job.query_id,
                 job_name=job.name,
@@ -74,25 +74,25 @@ class Catalog:
                 depth=request.operator_depth,
                 max_parallelism=request.subtask.max_parallelism,
             )
-            return self._books.states.register(operator, request.states)
+            return self._state.states.register(operator, request.states)
 
     def keep(self, root: JobRoot) -> None:
         """Writes the states of a job to its root, where they are not there yet. I/O."""
-        keep_registrations(self._books, root)
+        keep_registrations(self._state, root)
 
     def locate(self, job_text: str, state_name: str) -> registration_pb2.StateLocation:
         """A state's registration and the owners of all its key groups; not to be changed."""
-        books = self._books
-        with books.changed:
-            books.now_ms()
+        state = self._state
+        with state.changed:
+            state.now_ms()
             job = self._job_of(job_text, state_name)
-            books.check_not_fenced(job)
-            states = books.states.queryable(job.query_id)
+            state.check_not_fenced(job)
+            states = state.states.queryable(job.query_id)
             if state_name not in states:
                 _check_known([job])
                 raise _unknown_state(state_name, f"job {job.label}", list(states))
             registration = states[state_name]
-            version = books.placement.version
+            version = state.placement.version
             known = self._locations.get(registration.state_id)
             if (
                 known is None
@@ -110,16 +110,16 @@ class Catalog:
 
     def list_jobs(self) -> list[JobView]:
         """Every job, by first contact."""
-        with self._books.changed:
-            return [self._view(job) for job in self._books.jobs]
+        with self._state.changed:
+            return [self._view(job) for job in self._state.jobs]
 
     def list_states(self, job_text: str) -> list[registration_pb2.StateRegistration]:
         """The queryable states of a job, or of all, by job and queryable name."""
-        books = self._books
-        with books.changed:
-            jobs = [books.jobs.resolve(job_text)] if job_text else list(books.jobs)
+        state = self._state
+        with state.changed:
+            jobs = [state.jobs.resolve(job_text)] if job_text else list(state.jobs)
             return [
-                state for job in jobs for state in books.states.queryable(job.query_id).values()
+                state for job in jobs for state in state.states.queryable(job.query_id).values()
             ]
 
     def running(self) -> list[bytes]:
@@ -131,47 +131,47 @@ class Catalog:
         return self._in_status(FINISHED)
 
     def _in_status(self, status: registration_pb2.JobStatus.ValueType) -> list[bytes]:
-        with self._books.changed:
-            return [job.query_id for job in self._books.jobs if job.status == status]
+        with self._state.changed:
+            return [job.query_id for job in self._state.jobs if job.status == status]
 
     def observe(self, observed: Mapping[bytes, QueryInfo | None]) -> None:
         """Takes what the engine says of queries."""
-        with self._books.changed:
+        with self._state.changed:
             for query_id, info in observed.items():
-                job = self._books.jobs.find(query_id)
+                job = self._state.jobs.find(query_id)
                 if job is not None:
-                    self._books.jobs.observe(job, info)
+                    self._state.jobs.observe(job, info)
 
     def drop(self, query_id: bytes) -> Sequence[str]:
         """Forgets an ended job; answers the servers to tell, as HOST:PORT of `StateBackend`."""
-        with self._books.changed:
-            job = self._books.jobs.resolve(query_id.hex())
+        with self._state.changed:
+            job = self._state.jobs.resolve(query_id.hex())
             if job.status == RUNNING:
                 raise InvalidRequestError(f"job {job.label} is running: stop it before its state")
             return self._dropped(job)
 
     def drop_beyond(self, retained: int) -> dict[bytes, Sequence[str]]:
         """Forgets the oldest ended jobs; answers the servers to tell, by query."""
-        with self._books.changed:
-            beyond = self._books.jobs.beyond(retained)
+        with self._state.changed:
+            beyond = self._state.jobs.beyond(retained)
             return {job.query_id: self._dropped(job) for job in beyond}
 
     def _dropped(self, job: Job) -> Sequence[str]:
         self._locations.clear()
-        return list(self._books.drop(job).values())
+        return list(self._state.drop(job).values())
 
     def _job_of(self, job_text: str, state_name: str) -> Job:
-        jobs = self._books.jobs
+        jobs = self._state.jobs
         if job_text:
             return jobs.resolve(job_text)
-        having = set(self._books.states.jobs_with(state_name))
+        having = set(self._state.states.jobs_with(state_name))
         found = [job for job in jobs if job.query_id in having]
         running = [job for job in found if job.status == RUNNING]
         # What has ended stays readable under its id; whoever names no job means the one that runs.
         chosen = running or found
         if not chosen:
             _check_known(jobs)
-            names = sorted({n for job in jobs for n in self._books.states.queryable(job.query_id)})
+            names = sorted({n for job in jobs for n in self._state.states.queryable(job.query_id)})
             raise _unknown_state(state_name, "any job", names)
         if len(chosen) > 1:
             labels = [job.label for job in chosen]
@@ -184,7 +184,7 @@ class Catalog:
     def _owners(
         self, registration: registration_pb2.StateRegistration
     ) -> list[registration_pb2.RangeOwner]:
-        placement = self._books.placement
+        placement = self._state.placement
         operator = placement.operator(registration.job_id, registration.operator_uid)
         if operator is None:
             last = registration.max_parallelism - 1
@@ -211,8 +211,8 @@ class Catalog:
             status=registration_pb2.JobStatus.Name(job.status),
             error=job.error,
             started_at_ms=job.started_at_ms,
-            committed_batch=self._books.commits.version(job.query_id),
-            states=tuple(self._books.states.queryable(job.query_id)),
+            committed_batch=self._state.commits.version(job.query_id),
+            states=tuple(self._state.states.queryable(job.query_id)),
             partial_batches=job.partial_batches,
             non_deterministic_batches=job.non_deterministic_batches,
         )

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Finding:
+class BatchAnomaly:
     """Something a committed batch shows to be wrong with its job."""
 
     batch_id: int
@@ -27,7 +27,7 @@ def check_determinism(
     version: int,
     label: Callable[[str], str],
     job: str,
-) -> list[Finding]:
+) -> list[BatchAnomaly]:
     """The subtasks that ran several times on different input, in batches up to a version.
 
     `seals` are the reports of each server; `label` names an operator for people.
@@ -35,7 +35,7 @@ def check_determinism(
     reports = [report for reported in seals for report in reported if report.batch_id <= version]
     reports.sort(key=lambda report: (report.operator_uid, report.batch_id, report.subtask))
     return [
-        Finding(
+        BatchAnomaly(
             report.batch_id,
             _non_deterministic(
                 f"job {job}, operator {label(report.operator_uid)}, batch {report.batch_id}", report

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from queryable_state.internal.v1 import backend_pb2
     from queryable_state.internal.v1.checkpoint_pb2 import ChangelogFile
     from queryable_state.server.coordinator.batches.batches import Batches
-    from queryable_state.server.coordinator.batches.checks import Finding
+    from queryable_state.server.coordinator.batches.checks import BatchAnomaly
     from queryable_state.server.coordinator.batches.completeness import Completeness
     from queryable_state.server.coordinator.batches.manifests import Manifests
     from queryable_state.server.coordinator.batches.missed import IncompleteBatchError
     from queryable_state.server.coordinator.model.commits import CommitRound
     from queryable_state.server.coordinator.model.engine import Engine
     from queryable_state.server.coordinator.roots.fencing import Fencing
-    from queryable_state.server.coordinator.servers.state_server_clients import BackendLinks
+    from queryable_state.server.coordinator.servers.state_server_clients import StateServerClients
 
 _log = logging.getLogger(__name__)
 
@@ -40,14 +40,14 @@ _FIRST_RETRY_S = 0.1
 _LONGEST_RETRY_S = 2.0
 
 
-class Announcer:
+class CommitPublisher:
     """Pushes commits, one round a query at a time, on threads of its own."""
 
     def __init__(
         self,
         batches: Batches,
         manifests: Manifests,
-        links: BackendLinks,
+        links: StateServerClients,
         engine: Engine,
         completeness: Completeness,
         fencing: Fencing,
@@ -126,10 +126,10 @@ class Announcer:
                         self._batches.abandon_round(commit_round)
                 if not over:
                     return
-                findings = self._batches.end_round(commit_round, seals)
+                anomalies = self._batches.end_round(commit_round, seals)
                 self._settled.set()
-                for finding in findings:
-                    self._tell(query_id, finding)
+                for anomaly in anomalies:
+                    self._tell(query_id, anomaly)
         except Exception:  # noqa: BLE001 - nobody waits for the outcome of this thread
             _log.exception("commits of query %s are not pushed", query_id.hex())
 
@@ -232,12 +232,12 @@ class Announcer:
         if len(told) < len(behind):
             raise RetryLaterError("a server that must load its state anew does not answer")
 
-    def _tell(self, query_id: bytes, finding: Finding) -> None:
+    def _tell(self, query_id: bytes, anomaly: BatchAnomaly) -> None:
         # What is only lost does not get better by an end.
-        if self._strict_determinism and isinstance(finding.error, JobError):
-            self._stop(query_id, finding.error)
+        if self._strict_determinism and isinstance(anomaly.error, JobError):
+            self._stop(query_id, anomaly.error)
         else:
-            _log.error("%s: %s", finding.error.reason_name, finding.error)
+            _log.error("%s: %s", anomaly.error.reason_name, anomaly.error)
 
     def _stop(self, query_id: bytes, error: QueryableStateError) -> None:
         _log.error("%s: %s", error.reason_name, error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from queryable_state.server.coordinator.batches.checks import Finding
+from queryable_state.server.coordinator.batches.checks import BatchAnomaly
 from queryable_state.wire.errors import StateLostError
 from queryable_state.wire.keys.key_groups import key_group_range
 
@@ -73,11 +73,11 @@ def behind(
     return servers
 
 
-def lost_finding(job: str, label: str, operator: Operator, index: int) -> Finding:
+def lost_finding(job: str, label: str, operator: Operator, index: int) -> BatchAnomaly:
     """What is told of a subtask that `close_lost` closed."""
     batch_id = operator.subtasks[index].opened_batch
     first, last = key_group_range(index, operator.parallelism, operator.max_parallelism)
-    return Finding(
+    return BatchAnomaly(
         batch_id,
         StateLostError(
             f"job {job}, operator {label}, subtask {index} (key groups {first} to {last}): batch "

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from queryable_state.server.coordinator.model.engine import QueryInfo
     from queryable_state.server.coordinator.model.jobs import Job
     from queryable_state.server.coordinator.model.operators import OperatorLayout
-    from queryable_state.server.coordinator.model.state import Books
+    from queryable_state.server.coordinator.model.state import CoordinatorState
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,20 +34,20 @@ class RunStart:
 class RunOperators:
     """What runs are known to consist of. Thread-safe, no I/O."""
 
-    def __init__(self, books: Books) -> None:
-        self._books = books
+    def __init__(self, state: CoordinatorState) -> None:
+        self._state = state
 
     def started(self, query_id: bytes, info: QueryInfo, start: RunStart) -> None:
         """The newest run of a query has started; what was told first of it counts."""
-        with self._books.changed:
-            job = self._books.enter(query_id, info)
+        with self._state.changed:
+            job = self._state.enter(query_id, info)
             if job.run_id == info.run_id and job.start is None:
                 job.start = start
 
     def start(self, query_id: bytes) -> RunStart | None:
         """What is known of the newest run of a query; None: nothing."""
-        with self._books.changed:
-            job = self._books.jobs.find(query_id)
+        with self._state.changed:
+            job = self._state.jobs.find(query_id)
             return None if job is None else job.start
 
     def have_sealed(
@@ -77,8 +77,8 @@ class RunOperators:
         `sealed` are the uids of operators that did, which count where nothing is known of the
         start of the run.
         """
-        with self._books.changed:
-            job = self._books.jobs.find(query_id)
+        with self._state.changed:
+            job = self._state.jobs.find(query_id)
             return [] if job is None else list(self._expected(job, batch_id, sealed))
 
     def missed(
@@ -88,21 +88,21 @@ class RunOperators:
         seals: Mapping[str, Sequence[backend_pb2.SealedSubtask]],
     ) -> list[MissedOperator]:
         """The operators of which a batch is not known to have all seals; `seals` by server."""
-        books = self._books
+        state = self._state
         sealed: defaultdict[str, set[int]] = defaultdict(set)
         for reports in seals.values():
             for report in reports:
                 if report.batch_id == batch_id:
                     sealed[report.operator_uid].add(report.subtask)
         found = []
-        with books.changed:
-            job = books.jobs.find(query_id)
+        with state.changed:
+            job = state.jobs.find(query_id)
             if job is None:
                 return []
             for layout in self._expected(job, batch_id, sealed):
                 missing = [i for i in range(layout.parallelism) if i not in sealed[layout.uid]]
                 if missing:
-                    operator = books.placement.operator(query_id, layout.uid)
+                    operator = state.placement.operator(query_id, layout.uid)
                     found.append(
                         MissedOperator(
                             batch_id=batch_id,
@@ -116,8 +116,8 @@ class RunOperators:
 
     def unbegun(self, query_id: bytes, batch_id: int) -> list[MissedOperator]:
         """All operators of the newest run of a query, of which no task has begun the batch."""
-        with self._books.changed:
-            job = self._books.jobs.find(query_id)
+        with self._state.changed:
+            job = self._state.jobs.find(query_id)
             if job is None or job.start is None:
                 return []
             return [
@@ -141,7 +141,7 @@ class RunOperators:
             yield from started
             return
         layouts = {layout.uid: layout for layout in started}
-        for operator in self._books.placement.operators(job.query_id):
+        for operator in self._state.placement.operators(job.query_id):
             first = operator.first_opened
             if first is None or first > batch_id:
                 continue
@@ -152,4 +152,4 @@ class RunOperators:
                 yield operator.layout
 
     def _where(self, job: Job, uid: str) -> str:
-        return f"job {job.label}, operator {self._books.states.operator_name(job.query_id, uid)}"
+        return f"job {job.label}, operator {self._state.states.operator_name(job.query_id, uid)}"

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     import threading
 
     from queryable_state.server.coordinator.model.engine import Engine
-    from queryable_state.server.coordinator.model.state import Books
+    from queryable_state.server.coordinator.model.state import CoordinatorState
     from queryable_state.server.coordinator.recovery.batch_commits import BatchCommits
     from queryable_state.server.coordinator.roots.job_roots import JobRoots
-    from queryable_state.server.coordinator.servers.state_server_clients import BackendLinks
+    from queryable_state.server.coordinator.servers.state_server_clients import StateServerClients
 
 
 class Checkpointing:
@@ -31,21 +31,21 @@ class Checkpointing:
     def __init__(
         self,
         engine: Engine,
-        books: Books,
+        state: CoordinatorState,
         roots: JobRoots,
-        links: BackendLinks,
+        links: StateServerClients,
         commits: BatchCommits,
         settled: threading.Event,
     ) -> None:
-        snapshots = Snapshots(books, roots)
+        snapshots = Snapshots(state, roots)
         writer = SnapshotWriter(engine, snapshots, links)
         self.history = CheckpointHistory()
         self.checkpointer = Checkpointer(
-            engine, roots, snapshots, writer, self.history, settled, wall_ms=books.wall_ms
+            engine, roots, snapshots, writer, self.history, settled, wall_ms=state.wall_ms
         )
         self.ends = JobEnds(engine, commits, roots, snapshots, writer)
         self.savepoints = Savepoints(
-            engine, roots, snapshots, writer, self.history, self.ends, wall_ms=books.wall_ms
+            engine, roots, snapshots, writer, self.history, self.ends, wall_ms=state.wall_ms
         )
 
     def start(self) -> None:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from queryable_state.server.coordinator.checkpoints.snapshot_plan import SnapshotPlan
     from queryable_state.server.coordinator.checkpoints.snapshots import Snapshots
     from queryable_state.server.coordinator.servers.state_server_clients import (
-        BackendLinks,
         SnapshotCall,
+        StateServerClients,
     )
 
 _LOOK_S = 0.25
@@ -62,7 +62,11 @@ class SnapshotRound:
     """
 
     def __init__(
-        self, links: BackendLinks, snapshots: Snapshots, plan: SnapshotPlan, target: SnapshotTarget
+        self,
+        links: StateServerClients,
+        snapshots: Snapshots,
+        plan: SnapshotPlan,
+        target: SnapshotTarget,
     ) -> None:
         self._links = links
         self._snapshots = snapshots

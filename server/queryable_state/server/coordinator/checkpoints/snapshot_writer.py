@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from queryable_state.server.coordinator.checkpoints.snapshot_round import SnapshotTarget
     from queryable_state.server.coordinator.checkpoints.snapshots import Snapshots
     from queryable_state.server.coordinator.model.engine import BatchClocks, Engine
-    from queryable_state.server.coordinator.servers.state_server_clients import BackendLinks
+    from queryable_state.server.coordinator.servers.state_server_clients import StateServerClients
 
 _T = TypeVar("_T")
 
@@ -51,7 +51,7 @@ class _Slot:
 class SnapshotWriter:
     """Has the servers write snapshots. Blocking, on the caller's thread; thread-safe."""
 
-    def __init__(self, engine: Engine, snapshots: Snapshots, links: BackendLinks) -> None:
+    def __init__(self, engine: Engine, snapshots: Snapshots, links: StateServerClients) -> None:
         self._engine = engine
         self._snapshots = snapshots
         self._links = links

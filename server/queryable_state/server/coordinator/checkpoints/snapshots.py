@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from queryable_state.server.coordinator.model.jobs import Job
     from queryable_state.server.coordinator.model.operators import Operator, Ownership
-    from queryable_state.server.coordinator.model.state import Books
+    from queryable_state.server.coordinator.model.state import CoordinatorState
     from queryable_state.server.coordinator.roots.job_roots import JobRoot, JobRoots
 
 _LOOK_S = 0.02
@@ -32,16 +32,16 @@ _LOOK_S = 0.02
 class Snapshots:
     """Plans snapshots, and holds what they need held. Thread-safe; only `keep_states` does I/O."""
 
-    def __init__(self, books: Books, roots: JobRoots) -> None:
-        self._books = books
+    def __init__(self, state: CoordinatorState, roots: JobRoots) -> None:
+        self._state = state
         self._roots = roots
 
     def resolve(self, job_text: str) -> bytes:
         """The query of a job's id or name; of an empty one the only job that runs."""
-        with self._books.changed:
+        with self._state.changed:
             if job_text:
-                return self._books.jobs.resolve(job_text).query_id
-            running = [job for job in self._books.jobs if job.status == RUNNING]
+                return self._state.jobs.resolve(job_text).query_id
+            running = [job for job in self._state.jobs if job.status == RUNNING]
             if len(running) != 1:
                 labels = [job.label for job in running]
                 what = f"{len(labels)} jobs run: name one of {', '.join(labels)}"
@@ -50,38 +50,38 @@ class Snapshots:
 
     def label(self, query_id: bytes) -> str:
         """The job for people."""
-        with self._books.changed:
-            job = self._books.jobs.find(query_id)
+        with self._state.changed:
+            job = self._state.jobs.find(query_id)
             return job.label if job else query_id.hex()
 
     def committed(self, query_id: bytes) -> int | None:
         """The committed batch a snapshot of a running job would be of; None: it does not run."""
-        with self._books.changed:
-            job = self._books.jobs.find(query_id)
+        with self._state.changed:
+            job = self._state.jobs.find(query_id)
             if job is None or job.status != RUNNING:
                 return None
-            return self._books.commits.settled_commit(query_id).version
+            return self._state.commits.settled_commit(query_id).version
 
     def newest_commit(self, query_id: bytes) -> int:
         """Newest batch that is known to be committed, told to all servers or not; -1: none."""
-        with self._books.changed:
-            return self._books.commits.version(query_id)
+        with self._state.changed:
+            return self._state.commits.version(query_id)
 
     @contextmanager
     def pinned(self, query_id: bytes) -> Iterator[None]:
         """Keeps a job and its state from being forgotten, though it may end."""
-        with self._books.changed:
+        with self._state.changed:
             job = self._job(query_id)
             job.pins += 1
         try:
             yield
         finally:
-            with self._books.changed:
+            with self._state.changed:
                 job.pins -= 1
 
     def keep_states(self, root: JobRoot) -> None:
         """Writes the states of a job to its root before files have their ids. I/O."""
-        keep_registrations(self._books, root)
+        keep_registrations(self._state, root)
 
     @contextmanager
     def planned(self, query_id: bytes) -> Iterator[SnapshotPlan]:
@@ -89,7 +89,7 @@ class Snapshots:
 
         DeclinedError where nothing is committed or a subtask is not open.
         """
-        with self._books.changed:
+        with self._state.changed:
             plan = self._plan(self._job(query_id))
         try:
             yield plan
@@ -98,44 +98,44 @@ class Snapshots:
 
     def lift(self, plan: SnapshotPlan) -> None:
         """Every store is cut, or never will be: newer versions may be folded. May be repeated."""
-        books = self._books
-        with books.changed:
-            books.commits.lift_cap(plan.cap)
-            books.refresh_stable(plan.query_id)
+        state = self._state
+        with state.changed:
+            state.commits.lift_cap(plan.cap)
+            state.refresh_stable(plan.query_id)
 
     def await_settled(self, query_id: bytes, timeout_s: float) -> None:
         """Waits until all servers were told of the newest commit, or the time is over."""
-        commits = self._books.commits
-        with self._books.changed:
-            self._books.changed.wait_for(
+        commits = self._state.commits
+        with self._state.changed:
+            self._state.changed.wait_for(
                 lambda: commits.settled(query_id, commits.version(query_id)), timeout_s
             )
 
     def await_stable(self, plan: SnapshotPlan, timeout_s: float) -> None:
         """Waits until every server has the version, so that all may fold up to it."""
-        books = self._books
+        state = self._state
         deadline_s = time.monotonic() + timeout_s
-        with books.changed:
+        with state.changed:
             while True:
-                books.refresh_stable(plan.query_id)
-                if books.commits.stable(plan.query_id) >= plan.version:
+                state.refresh_stable(plan.query_id)
+                if state.commits.stable(plan.query_id) >= plan.version:
                     return
                 if time.monotonic() >= deadline_s:
                     raise DeclinedError(
                         f"job {plan.label}: not every state server has confirmed batch "
                         f"{plan.version} within {timeout_s:g} s"
                     )
-                books.changed.wait(_LOOK_S)
+                state.changed.wait(_LOOK_S)
 
     def moved(self, plan: SnapshotPlan, server_ids: Collection[str]) -> str:
         """Which of these servers has not the stores of the plan any more, for people; or empty."""
-        books = self._books
-        with books.changed:
-            books.now_ms()
+        state = self._state
+        with state.changed:
+            state.now_ms()
             for server_id in server_ids:
                 planned = plan.servers[server_id]
                 for subtask, opened in zip(planned.subtasks, planned.opened, strict=True):
-                    operator = books.placement.operator(plan.query_id, subtask.operator_uid)
+                    operator = state.placement.operator(plan.query_id, subtask.operator_uid)
                     owned = operator.subtasks.get(subtask.index) if operator else None
                     if (
                         operator is None
@@ -143,7 +143,7 @@ class Snapshots:
                         or not _is_open(owned)
                         or owned.server_id != server_id
                         or owned.opened_batch != opened
-                        or books.placement.owner(operator, subtask.index) is None
+                        or state.placement.owner(operator, subtask.index) is None
                     ):
                         return (
                             f"state server {server_id} at {planned.address} lost subtask "
@@ -153,9 +153,9 @@ class Snapshots:
 
     def is_restoring(self, query_id: bytes) -> bool:
         """Whether a server may be reading files of the job's root, to open a subtask."""
-        with self._books.changed:
-            self._books.now_ms()
-            placement = self._books.placement
+        with self._state.changed:
+            self._state.now_ms()
+            placement = self._state.placement
             return any(
                 owned.restoring and placement.owner(operator, index) is not None
                 for operator in placement.operators(query_id)
@@ -163,26 +163,26 @@ class Snapshots:
             )
 
     def _job(self, query_id: bytes) -> Job:
-        job = self._books.jobs.find(query_id)
+        job = self._state.jobs.find(query_id)
         if job is None:
             raise UnknownJobError(f"no job {query_id.hex()} is known")
         return job
 
     def _plan(self, job: Job) -> SnapshotPlan:
-        books = self._books
-        books.check_not_fenced(job)
-        books.now_ms()
-        operators = list(books.placement.operators(job.query_id))
+        state = self._state
+        state.check_not_fenced(job)
+        state.now_ms()
+        operators = list(state.placement.operators(job.query_id))
         if not operators:
             raise DeclinedError(f"job {job.label} has no stateful operator that has run")
         closed = next(filter(None, map(self._closed, operators)), "")
         if closed:
             raise DeclinedError(f"job {job.label}: {closed} is not open on any state server")
-        cap = books.commits.cap_stable(job.query_id)
+        cap = state.commits.cap_stable(job.query_id)
         if cap is None:
             raise DeclinedError(f"job {job.label} has not committed a batch")
         try:
-            newest = books.commits.settled_commit(job.query_id)
+            newest = state.commits.settled_commit(job.query_id)
             root, first = self._roots.of(job.query_id), job.first_batch_of_run
             if root is not None:
                 ran_whole = first is not None and cap.version >= first
@@ -208,18 +208,18 @@ class Snapshots:
                 ),
             )
         except BaseException:
-            books.commits.lift_cap(cap)
+            state.commits.lift_cap(cap)
             raise
 
     def _closed(self, operator: Operator) -> str:
         for index in range(operator.parallelism):
             owned = operator.subtasks.get(index)
-            if not _is_open(owned) or self._books.placement.owner(operator, index) is None:
+            if not _is_open(owned) or self._state.placement.owner(operator, index) is None:
                 return f"subtask {index} of operator {operator.uid!r}"
         return ""
 
     def _operator(self, operator: Operator) -> PlannedOperator:
-        states = self._books.states.of_operator(operator.query_id, operator.uid)
+        states = self._state.states.of_operator(operator.query_id, operator.uid)
         return PlannedOperator(
             uid=operator.uid,
             name=states[0].operator_name if states else "",
@@ -241,7 +241,7 @@ class Snapshots:
                     max_parallelism=operator.max_parallelism,
                 )
                 subtasks.setdefault(owned.server_id, []).append((subtask, owned.opened_batch))
-        addresses = self._books.holders(operators[0].query_id)
+        addresses = self._state.holders(operators[0].query_id)
         return {
             server_id: PlannedServer(
                 address=addresses[server_id],

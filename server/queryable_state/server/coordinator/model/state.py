@@ -32,7 +32,7 @@ _STALL_MS = 1_000
 _CHECK_MS = 50
 
 
-class Books:
+class CoordinatorState:
     """The tables of the coordinator, and the rules that span them.
 
     `Leases`, `Subtasks`, `Batches` and `Catalog` read and write them, always

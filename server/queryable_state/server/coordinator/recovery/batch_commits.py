@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from queryable_state.server.coordinator.batches.batches import Batches
-    from queryable_state.server.coordinator.batches.commit_publisher import Announcer
+    from queryable_state.server.coordinator.batches.commit_publisher import CommitPublisher
     from queryable_state.server.coordinator.batches.run_operators import RunOperators
     from queryable_state.server.coordinator.model.engine import Engine, QueryInfo
     from queryable_state.server.coordinator.model.operators import OperatorLayout
-    from queryable_state.server.coordinator.recovery.run_binder import Recovery
+    from queryable_state.server.coordinator.recovery.run_binder import RunBinder
 
 _log = logging.getLogger(__name__)
 
@@ -28,16 +28,16 @@ class BatchCommits:
     def __init__(
         self,
         engine: Engine,
-        recovery: Recovery,
+        run_binder: RunBinder,
         batches: Batches,
         operators: RunOperators,
-        announcer: Announcer,
+        publisher: CommitPublisher,
     ) -> None:
         self._engine = engine
-        self._recovery = recovery
+        self._run_binder = run_binder
         self._batches = batches
         self._operators = operators
-        self._announcer = announcer
+        self._publisher = publisher
 
     def bind(
         self,
@@ -45,12 +45,12 @@ class BatchCommits:
         info: QueryInfo,
         still_newest: Callable[[], None],
     ) -> None:
-        """As `Recovery.bind`; a run whose newest batch is incomplete is refused, and the engine's
+        """As `RunBinder.bind`; a run whose newest batch is incomplete is refused, and the engine's
         commit of that batch is withdrawn."""
         try:
-            self._recovery.bind(request, info, still_newest)
+            self._run_binder.bind(request, info, still_newest)
         except IncompleteBatchError as error:
-            self._announcer.refuse(request.query_id, request.run_id, error)
+            self._publisher.refuse(request.query_id, request.run_id, error)
             raise
 
     def batch_committed(self, query_id: bytes, batch_id: int) -> None:
@@ -69,14 +69,14 @@ class BatchCommits:
             _log.info("commit of batch %d of %s: %s", batch_id, query_id.hex(), failure)
             return
         self._batches.commit(query_id, batch_id)
-        self._announcer.announce(query_id)
+        self._publisher.announce(query_id)
 
     def _check_unbegun(self, query_id: bytes, batch_id: int) -> None:
         """Refuses a batch that is committed in a run of which no task has begun any batch."""
         start, info = self._operators.start(query_id), self._engine.query(query_id)
-        if start is None or info is None or self._recovery.is_bound(query_id, info.run_id):
+        if start is None or info is None or self._run_binder.is_bound(query_id, info.run_id):
             return
-        if start.after >= 0 and self._recovery.is_durable(start.config_id, info):
+        if start.after >= 0 and self._run_binder.is_durable(start.config_id, info):
             # An earlier run may have sealed the batch: the root tells.
             first = coordinator_pb2.BeginBatchRequest(
                 query_id=query_id,
@@ -89,14 +89,14 @@ class BatchCommits:
         for batch in range(start.after + 1, batch_id + 1):
             for missed in self._operators.unbegun(query_id, batch):
                 if self._engine.has_input(query_id, batch, missed.layout.sources):
-                    self._announcer.missed(query_id, info.run_id, missed.error(missed.missing))
+                    self._publisher.missed(query_id, info.run_id, missed.error(missed.missing))
                     return
 
     def is_sealed(
         self, query_id: bytes, batch_id: int, operators: Iterable[OperatorLayout]
     ) -> bool:
         """Whether servers report seals of all subtasks of a batch that is not committed yet."""
-        seals = self._announcer.sealed(query_id, batch_id)
+        seals = self._publisher.sealed(query_id, batch_id)
         return self._operators.have_sealed(batch_id, operators, seals.values())
 
     def settle(self, query_id: bytes, batch_id: int, timeout_s: float) -> bool:

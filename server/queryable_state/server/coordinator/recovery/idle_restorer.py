@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from queryable_state.internal.v1 import backend_pb2, coordinator_pb2
-from queryable_state.server.coordinator.recovery.reopened_run import ReopenedRun
+from queryable_state.server.coordinator.recovery.reopened_run import IdleRun
 from queryable_state.wire.errors import (
     PlacementError,
     QueryableStateError,
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from queryable_state.server.coordinator.model.engine import Engine, QueryInfo
     from queryable_state.server.coordinator.model.operators import Operator, OperatorLayout
     from queryable_state.server.coordinator.model.servers import Server
-    from queryable_state.server.coordinator.model.state import Books
+    from queryable_state.server.coordinator.model.state import CoordinatorState
     from queryable_state.server.coordinator.recovery.batch_commits import BatchCommits
     from queryable_state.server.coordinator.recovery.restore_plans import RestorePlans
-    from queryable_state.server.coordinator.recovery.run_binder import Recovery
+    from queryable_state.server.coordinator.recovery.run_binder import RunBinder
     from queryable_state.server.coordinator.roots.job_roots import JobRoot, JobRoots
-    from queryable_state.server.coordinator.servers.state_server_clients import BackendLinks
+    from queryable_state.server.coordinator.servers.state_server_clients import StateServerClients
 
 _log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ _SETTLED_S = 3.0
 _OPEN_S = 2.0
 
 
-class Reopening:
+class IdleRestorer:
     """Has the state of durable jobs opened when they start, and when a server is lost while idle.
 
     As of the newest batch that is committed: the next one finds the stores open, and what it
@@ -50,20 +50,20 @@ class Reopening:
     def __init__(
         self,
         engine: Engine,
-        books: Books,
+        state: CoordinatorState,
         roots: JobRoots,
-        recovery: Recovery,
+        run_binder: RunBinder,
         plans: RestorePlans,
         commits: BatchCommits,
-        links: BackendLinks,
+        links: StateServerClients,
         *,
         look_s: float,
     ) -> None:
         """`look_s`: so long a lost subtask waits for a batch, which knows better where to."""
         self._engine = engine
-        self._books = books
+        self._state = state
         self._roots = roots
-        self._recovery = recovery
+        self._run_binder = run_binder
         self._plans = plans
         self._commits = commits
         self._links = links
@@ -80,9 +80,9 @@ class Reopening:
         Answers whether the run goes on from state that is stored.
         """
         info = self._engine.query(query_id)
-        if info is None or not self._recovery.is_durable(config_id, info):
+        if info is None or not self._run_binder.is_durable(config_id, info):
             return False
-        run = ReopenedRun(
+        run = IdleRun(
             query_id=query_id,
             run_id=info.run_id,
             config_id=config_id,
@@ -98,8 +98,8 @@ class Reopening:
         with self._lock:
             if self._stopping.is_set():
                 return False
-            with self._books.changed:
-                job = self._books.enter(query_id, info)
+            with self._state.changed:
+                job = self._state.enter(query_id, info)
                 job.reopening = stored and job.run_id == info.run_id
             self._threads = [known for known in self._threads if known.is_alive()]
             self._threads.append(thread)
@@ -108,25 +108,25 @@ class Reopening:
 
     def await_open(self, query_id: bytes, timeout_s: float) -> bool:
         """Waits until what was stored is open, or is left to the next batch."""
-        books = self._books
+        state = self._state
 
         def is_over() -> bool:
-            job = books.jobs.find(query_id)
+            job = state.jobs.find(query_id)
             return job is None or not job.reopening
 
-        with books.changed:
-            return books.changed.wait_for(is_over, timeout_s)
+        with state.changed:
+            return state.changed.wait_for(is_over, timeout_s)
 
     def close(self) -> None:
         """Opens nothing more; may be repeated."""
         with self._lock:
             self._stopping.set()
-            with self._books.changed:
-                self._books.changed.notify_all()
+            with self._state.changed:
+                self._state.changed.notify_all()
         for thread in self._threads:
             thread.join()
 
-    def _keep_open(self, run: ReopenedRun) -> None:
+    def _keep_open(self, run: IdleRun) -> None:
         pause_s: float | None = 0.0
         departures = 0
         while pause_s is not None:
@@ -138,14 +138,14 @@ class Reopening:
 
     def _wait(self, pause_s: float, departures: int) -> int:
         """Waits until the next look: a server that says that it goes is not waited out."""
-        books = self._books
-        with books.changed:
-            books.changed.wait_for(
-                lambda: self._stopping.is_set() or books.departures != departures, pause_s
+        state = self._state
+        with state.changed:
+            state.changed.wait_for(
+                lambda: self._stopping.is_set() or state.departures != departures, pause_s
             )
-            return books.departures
+            return state.departures
 
-    def _look(self, run: ReopenedRun) -> float | None:
+    def _look(self, run: IdleRun) -> float | None:
         """Opens what is to be opened now; answers when to look again. None: never."""
         try:
             info = self._engine.query(run.query_id)
@@ -168,50 +168,50 @@ class Reopening:
         self._over(run)
         return self._look_s
 
-    def _fail(self, run: ReopenedRun, failure: QueryableStateError) -> None:
+    def _fail(self, run: IdleRun, failure: QueryableStateError) -> None:
         """Stops a query that cannot go on from what is stored: its next batch could only fail."""
-        with self._books.changed:
-            job = self._books.jobs.find(run.query_id)
+        with self._state.changed:
+            job = self._state.jobs.find(run.query_id)
             if job is not None and job.run_id == run.run_id and job.refusal is None:
                 job.refusal = failure
-                self._books.changed.notify_all()
+                self._state.changed.notify_all()
         try:
             self._engine.stop_query(run.query_id, failure)
         except QueryableStateError as problem:
             _log.error("query %s is not stopped: %s", run.query_id.hex(), problem)
 
-    def _over(self, run: ReopenedRun) -> None:
-        with self._books.changed:
-            job = self._books.jobs.find(run.query_id)
+    def _over(self, run: IdleRun) -> None:
+        with self._state.changed:
+            job = self._state.jobs.find(run.query_id)
             if job is not None and job.run_id == run.run_id and job.reopening:
                 job.reopening = False
-                self._books.changed.notify_all()
+                self._state.changed.notify_all()
 
-    def _is_missing(self, run: ReopenedRun) -> bool:
+    def _is_missing(self, run: IdleRun) -> bool:
         """Whether something of the run is to be opened, and none of its batches is doing that."""
-        if not self._recovery.is_bound(run.query_id, run.run_id):
+        if not self._run_binder.is_bound(run.query_id, run.run_id):
             return True
-        books = self._books
-        with books.changed:
-            books.now_ms()
-            job = books.jobs.find(run.query_id)
-            if job is not None and job.begun > books.commits.version(run.query_id):
+        state = self._state
+        with state.changed:
+            state.now_ms()
+            job = state.jobs.find(run.query_id)
+            if job is not None and job.begun > state.commits.version(run.query_id):
                 return False
             if not run.confirmed:
                 return True
             for wanted in run.operators:
-                operator = books.placement.operator(run.query_id, wanted.uid)
+                operator = state.placement.operator(run.query_id, wanted.uid)
                 if operator is None or operator.parallelism != wanted.parallelism:
                     return True
                 if any(not self._is_open(operator, index) for index in range(wanted.parallelism)):
                     return True
         return False
 
-    def _open(self, run: ReopenedRun, info: QueryInfo) -> None:
+    def _open(self, run: IdleRun, info: QueryInfo) -> None:
         version = self._engine.newest_commit(run.query_id)
         if version < 0:
             return
-        if not self._recovery.is_bound(run.query_id, run.run_id):
+        if not self._run_binder.is_bound(run.query_id, run.run_id):
             first = coordinator_pb2.BeginBatchRequest(
                 query_id=run.query_id,
                 run_id=run.run_id,
@@ -235,42 +235,42 @@ class Reopening:
             raise failures[0]
         run.confirmed = bool(requests)
 
-    def _ask_for_servers(self, run: ReopenedRun, executors: int) -> None:
+    def _ask_for_servers(self, run: IdleRun, executors: int) -> None:
         """Where an executor has no server, no task of a batch may come to start one."""
-        books = self._books
-        with books.changed:
-            holding = len(books.servers.holding(books.now_ms()))
+        state = self._state
+        with state.changed:
+            holding = len(state.servers.holding(state.now_ms()))
         now_s = time.monotonic()
         if holding < executors and now_s >= run.servers_asked_s + self._look_s:
             run.servers_asked_s = now_s
             self._engine.start_servers()
 
     def _requests(
-        self, run: ReopenedRun, info: QueryInfo, root: JobRoot, version: int, executors: int
+        self, run: IdleRun, info: QueryInfo, root: JobRoot, version: int, executors: int
     ) -> dict[str, backend_pb2.OpenSubtasksRequest]:
         """What each server has to open, by address; places what has no owner.
 
         Before they have confirmed it also what is noted as open: they leave that as it is.
         """
-        books, query_id = self._books, run.query_id
+        state, query_id = self._state, run.query_id
         requests: dict[str, backend_pb2.OpenSubtasksRequest] = {}
-        with books.changed:
-            now = books.now_ms()
-            job = books.enter(query_id, info)
+        with state.changed:
+            now = state.now_ms()
+            job = state.enter(query_id, info)
             if job.run_id != run.run_id:
                 raise SupersededError(f"job {job.label} has a newer run")
             if job.begun > version:
                 return {}
-            books.contact(job, version + 1)
+            state.contact(job, version + 1)
             if job.first_batch_of_run is None:
                 # What only an earlier run had is of no use to this one, nor to be waited for.
-                books.placement.drop_query(query_id, but=run.uids)
-                books.states.serve(query_id, run.uids)
-            committed = books.commits.told(query_id)
+                state.placement.drop_query(query_id, but=run.uids)
+                state.states.serve(query_id, run.uids)
+            committed = state.commits.told(query_id)
             if committed is None or committed.version != version:
                 raise RetryLaterError(f"job {job.label} is committing")
             for wanted in run.operators:
-                operator = books.placement.declare(
+                operator = state.placement.declare(
                     query_id,
                     wanted.uid,
                     wanted.parallelism,
@@ -303,21 +303,21 @@ class Reopening:
     def _is_open(self, operator: Operator, index: int) -> bool:
         owned = operator.subtasks.get(index)
         opened = owned is not None and owned.opened
-        return opened and self._books.placement.owner(operator, index) is not None
+        return opened and self._state.placement.owner(operator, index) is not None
 
     def _owner(self, operator: Operator, index: int, executors: int, now_ms: int) -> Server:
         """The server that owns a subtask; the least loaded one is made it where there is none."""
-        books = self._books
-        owner = books.placement.owner(operator, index)
+        state = self._state
+        owner = state.placement.owner(operator, index)
         if owner is not None:
             return owner
-        holding = books.servers.holding(now_ms)
+        holding = state.servers.holding(now_ms)
         if not holding:
             raise RetryLaterError("no state server holds a lease")
         asker = min(holding, key=lambda server: len(operator.owned_by(server.server_id)))
-        return books.placement.assign(operator, index, asker, executors, now_ms)
+        return state.placement.assign(operator, index, asker, executors, now_ms)
 
-    def _check_newest(self, run: ReopenedRun) -> None:
+    def _check_newest(self, run: IdleRun) -> None:
         info = self._engine.query(run.query_id)
         if info is None or info.run_id != run.run_id:
             raise SupersededError(f"query {run.query_id.hex()} has a newer run")

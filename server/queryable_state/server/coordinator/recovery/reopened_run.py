@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(kw_only=True)
-class ReopenedRun:
+class IdleRun:
     """What is to be open of one run, and how far that is known to be so."""
 
     query_id: bytes

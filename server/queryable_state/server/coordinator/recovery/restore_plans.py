@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         ChangelogFile,
     )
     from queryable_state.server.coordinator.model.engine import Engine, QueryInfo
-    from queryable_state.server.coordinator.model.state import Books
+    from queryable_state.server.coordinator.model.state import CoordinatorState
     from queryable_state.server.coordinator.roots.job_roots import JobRoot, JobRoots
     from queryable_state.v1 import registration_pb2
 
@@ -34,9 +34,9 @@ _RETRY_MS = 100
 class RestorePlans:
     """Makes plans from what the job's root has; only staged files are looked for in it."""
 
-    def __init__(self, engine: Engine, books: Books, roots: JobRoots) -> None:
+    def __init__(self, engine: Engine, state: CoordinatorState, roots: JobRoots) -> None:
         self._engine = engine
-        self._books = books
+        self._state = state
         self._roots = roots
         self._sealed = StagedFiles()
 
@@ -73,18 +73,18 @@ class RestorePlans:
         self, request: coordinator_pb2.PlanRestoreRequest, info: QueryInfo
     ) -> tuple[int, int]:
         """Placement versions at which the subtask was assigned, and now."""
-        books, subtask = self._books, request.subtask
-        with books.changed:
-            books.now_ms()
-            server = books.servers.get(request.server_id)
-            books.contact(books.enter(subtask.query_id, info), request.batch_id)
-            operator = books.operator_of(subtask, server.server_id)
-            ownership = books.placement.assigned(operator, subtask.index, server.server_id)
-            if books.commits.version(subtask.query_id) != request.batch_id - 1:
+        state, subtask = self._state, request.subtask
+        with state.changed:
+            state.now_ms()
+            server = state.servers.get(request.server_id)
+            state.contact(state.enter(subtask.query_id, info), request.batch_id)
+            operator = state.operator_of(subtask, server.server_id)
+            ownership = state.placement.assigned(operator, subtask.index, server.server_id)
+            if state.commits.version(subtask.query_id) != request.batch_id - 1:
                 raise RetryLaterError(
                     f"batch {request.batch_id} has not begun", retry_after_ms=_RETRY_MS
                 )
-            return ownership.assigned_version, books.placement.version
+            return ownership.assigned_version, state.placement.version
 
     def states(self, root: JobRoot, uid: str) -> list[registration_pb2.StateRegistration]:
         """An operator's states; those it takes over from a savepoint get their ids here."""
@@ -94,8 +94,8 @@ class RestorePlans:
             if operator.uid == uid
             for state in operator.states
         ]
-        with self._books.changed:
-            table = self._books.states
+        with self._state.changed:
+            table = self._state.states
             table.adopt_anew(root.query_id, root.registrations.job_name, stored)
             return [s for s in table.of_job(root.query_id) if s.operator_uid == uid]
 
@@ -123,8 +123,8 @@ class RestorePlans:
 
     def _is_planned(self, query_id: bytes, batch_id: int) -> bool:
         """Whether the batch has offsets, without which nothing that is sealed can be of it."""
-        with self._books.changed:
-            job = self._books.jobs.find(query_id)
+        with self._state.changed:
+            job = self._state.jobs.find(query_id)
             if job is not None and job.begun >= batch_id:
                 return True
         return self._engine.is_planned(query_id, batch_id)
@@ -132,12 +132,12 @@ class RestorePlans:
     def _note(
         self, request: coordinator_pb2.PlanRestoreRequest, staged: Iterable[ChangelogFile]
     ) -> None:
-        books, subtask = self._books, request.subtask
-        with books.changed:
-            operator = books.placement.operator(subtask.query_id, subtask.operator_uid)
+        state, subtask = self._state, request.subtask
+        with state.changed:
+            operator = state.placement.operator(subtask.query_id, subtask.operator_uid)
             if operator is None:
                 raise RetryLaterError("the query was dropped", retry_after_ms=_RETRY_MS)
-            ownership = books.placement.assigned(operator, subtask.index, request.server_id)
+            ownership = state.placement.assigned(operator, subtask.index, request.server_id)
             ownership.staged_files = frozenset(file.path for file in staged)
             # Before the plan is made: retention gives up files first, and looks for this then.
             ownership.restoring = True

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from queryable_state.server.coordinator.model.epochs import Epochs
     from queryable_state.server.coordinator.model.job_config import JobConfig, JobConfigs
     from queryable_state.server.coordinator.model.operators import OperatorLayout
-    from queryable_state.server.coordinator.model.state import Books
+    from queryable_state.server.coordinator.model.state import CoordinatorState
     from queryable_state.server.coordinator.roots.job_roots import JobRoots
-    from queryable_state.server.coordinator.servers.state_server_clients import BackendLinks
+    from queryable_state.server.coordinator.servers.state_server_clients import StateServerClients
 
 _log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ _LOADING_S = 3.0
 _RETRY_MS = 200
 
 
-class Recovery:
+class RunBinder:
     """Binds each run to its configuration, its epoch and its job's root. Thread-safe.
 
     One run is bound once, by its first begin; begins of it that come meanwhile wait a moment, and
@@ -46,12 +46,12 @@ class Recovery:
     def __init__(
         self,
         engine: Engine,
-        books: Books,
+        state: CoordinatorState,
         configs: JobConfigs,
         roots: JobRoots,
         epochs: Epochs,
         objects: ObjectStore,
-        links: BackendLinks | None = None,
+        links: StateServerClients | None = None,
         *,
         strict: bool = True,
     ) -> None:
@@ -59,7 +59,7 @@ class Recovery:
         that an operator missed are taken as they are."""
         self._engine = engine
         self._links = links
-        self._books = books
+        self._state = state
         self._configs = configs
         self._roots = roots
         self._epochs = epochs
@@ -163,12 +163,12 @@ class Recovery:
         anew: bool,
         complete_to: int = -1,
     ) -> None:
-        books, query_id = self._books, request.query_id
+        state, query_id = self._state, request.query_id
         if anew:
             self._empty_servers(query_id)
-        with books.changed:
-            job = books.enter(query_id, info)
-            if root is not None and not anew and books.commits.version(query_id) != complete_to:
+        with state.changed:
+            job = state.enter(query_id, info)
+            if root is not None and not anew and state.commits.version(query_id) != complete_to:
                 # Its manifest may be written to the root as the run before holds it.
                 raise RetryLaterError(
                     f"a batch after {complete_to} of query {query_id.hex()} was found to be "
@@ -176,12 +176,12 @@ class Recovery:
                     retry_after_ms=_RETRY_MS,
                 )
             if anew and job.first_batch is not None:
-                books.restart(job)
+                state.restart(job)
             if root is not None:
                 # What is not stored yet is in no file: only an id of another job can collide.
-                books.states.adopt(query_id, root.registrations.states)
-                books.states.declare(query_id, config.declared)
-                books.commits.enter(query_id, _committed(root, request.batch_id - 1))
+                state.states.adopt(query_id, root.registrations.states)
+                state.states.declare(query_id, config.declared)
+                state.commits.enter(query_id, _committed(root, request.batch_id - 1))
             self._roots.bind(query_id, request.run_id, config, root)
 
     def _check_claims(self, root: JobRoot, info: QueryInfo) -> None:
@@ -199,9 +199,9 @@ class Recovery:
 
     def _empty_servers(self, query_id: bytes) -> None:
         """What servers hold is not what the root has: a task must not find it before it is gone."""
-        with self._books.changed:
-            self._books.now_ms()
-            addresses = set(self._books.holders(query_id).values())
+        with self._state.changed:
+            self._state.now_ms()
+            addresses = set(self._state.holders(query_id).values())
         if not addresses or self._links is None:
             return
         staying = addresses - self._links.drop_query(query_id, addresses)
@@ -213,23 +213,23 @@ class Recovery:
             )
 
     def _operators(self, query_id: bytes) -> Sequence[OperatorLayout]:
-        with self._books.changed:
-            job = self._books.jobs.find(query_id)
+        with self._state.changed:
+            job = self._state.jobs.find(query_id)
             return () if job is None or job.start is None else job.start.operators
 
     def _committed(self, query_id: bytes) -> int:
-        with self._books.changed:
-            return self._books.commits.version(query_id)
+        with self._state.changed:
+            return self._state.commits.version(query_id)
 
     def _check_not_set_back(
         self, request: coordinator_pb2.BeginBatchRequest, info: QueryInfo
     ) -> None:
         """What the servers here have committed cannot be taken back: refused before any I/O."""
-        books = self._books
-        with books.changed:
-            job = books.enter(request.query_id, info)
+        state = self._state
+        with state.changed:
+            job = state.enter(request.query_id, info)
             if job.first_batch is not None:
-                books.contact(job, request.batch_id)
+                state.contact(job, request.batch_id)
 
     def _check_alone(self, request: coordinator_pb2.BeginBatchRequest, uri: str) -> None:
         """Refuses a run whose batch another one has committed, before it takes an epoch from it."""

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
     from queryable_state.server.coordinator.batches.batches import Batches, InFlight
     from queryable_state.server.coordinator.batches.catalog import Catalog
-    from queryable_state.server.coordinator.batches.commit_publisher import Announcer
+    from queryable_state.server.coordinator.batches.commit_publisher import CommitPublisher
     from queryable_state.server.coordinator.model.engine import Engine, QueryInfo
     from queryable_state.server.coordinator.servers.leases import Leases
-    from queryable_state.server.coordinator.servers.state_server_clients import BackendLinks
+    from queryable_state.server.coordinator.servers.state_server_clients import StateServerClients
 
 _log = logging.getLogger(__name__)
 
@@ -44,8 +44,8 @@ class Watcher:
         leases: Leases,
         batches: Batches,
         catalog: Catalog,
-        announcer: Announcer,
-        links: BackendLinks,
+        publisher: CommitPublisher,
+        links: StateServerClients,
         *,
         forget: Callable[[bytes], None],
         retained_finished_jobs: int,
@@ -54,7 +54,7 @@ class Watcher:
         self._leases = leases
         self._batches = batches
         self._catalog = catalog
-        self._announcer = announcer
+        self._publisher = publisher
         self._links = links
         self._forget = forget
         self._retained = retained_finished_jobs
@@ -138,7 +138,7 @@ class Watcher:
             return _IDLE_S
         if committed:
             self._batches.commit(batch.query_id, batch.batch_id)
-            self._announcer.announce(batch.query_id)
+            self._publisher.announce(batch.query_id)
             return _IDLE_S
         took_s = time.monotonic() - began_s
         return min(max(took_s * _PART_OF_TIME, _SHORTEST_S), _LONGEST_S)

@@ -11,9 +11,9 @@ from queryable_state.wire.errors import QueryableStateError, Reason, SupersededE
 
 if TYPE_CHECKING:
     from queryable_state.server.coordinator.model.engine import Engine
-    from queryable_state.server.coordinator.model.state import Books
+    from queryable_state.server.coordinator.model.state import CoordinatorState
     from queryable_state.server.coordinator.roots.job_roots import JobRoot, JobRoots
-    from queryable_state.server.coordinator.servers.state_server_clients import BackendLinks
+    from queryable_state.server.coordinator.servers.state_server_clients import StateServerClients
 
 _log = logging.getLogger(__name__)
 
@@ -30,11 +30,17 @@ class Fencing:
     """
 
     def __init__(
-        self, engine: Engine, books: Books, roots: JobRoots, links: BackendLinks, *, look_s: float
+        self,
+        engine: Engine,
+        state: CoordinatorState,
+        roots: JobRoots,
+        links: StateServerClients,
+        *,
+        look_s: float,
     ) -> None:
         """`look_s`: the heartbeat interval."""
         self._engine = engine
-        self._books = books
+        self._state = state
         self._roots = roots
         self._links = links
         self._look_s = look_s
@@ -52,7 +58,7 @@ class Fencing:
     def close(self) -> None:
         """Ends the thread; may be repeated."""
         self._stopping.set()
-        self._books.stalled.set()
+        self._state.stalled.set()
         if self._thread.is_alive():
             self._thread.join()
 
@@ -88,9 +94,9 @@ class Fencing:
         info = self._engine.query(root.query_id)
         if info is not None and info.run_id != root.run_id:
             return
-        books = self._books
-        with books.changed:
-            job = books.jobs.find(root.query_id)
+        state = self._state
+        with state.changed:
+            job = state.jobs.find(root.query_id)
             if job is None or job.run_id != root.run_id:
                 return
             error = SupersededError(
@@ -102,7 +108,7 @@ class Fencing:
                 reason=Reason.FENCED,
             )
             told = bool(job.fenced)
-            addresses = books.fence(job, error.message)
+            addresses = state.fence(job, error.message)
         if not told:
             _log.error("%s: %s", error.reason_name, error)
         try:
@@ -116,18 +122,18 @@ class Fencing:
         raise error
 
     def _run(self) -> None:
-        stalled = self._books.stalled
+        stalled = self._state.stalled
         while True:
-            with self._books.changed:
-                stalls = self._books.stalls
+            with self._state.changed:
+                stalls = self._state.stalls
                 stalled.clear()
             if self._stopping.is_set():
                 return
             outcomes = [self._look(root) for root in self._roots.all()]
             done = all(outcomes)
             if done:
-                with self._books.changed:
-                    self._books.checked_stalls = stalls
+                with self._state.changed:
+                    self._state.checked_stalls = stalls
             stalled.wait(self._look_s if done else _RETRY_S)
 
     def _look(self, root: JobRoot) -> bool:

@@ -11,16 +11,16 @@ from queryable_state.wire.errors import RestoreMismatchError
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from queryable_state.server.coordinator.model.state import Books
+    from queryable_state.server.coordinator.model.state import CoordinatorState
     from queryable_state.server.coordinator.roots.job_roots import JobRoot
     from queryable_state.v1.registration_pb2 import StateRegistration
 
 
-def keep_registrations(books: Books, root: JobRoot) -> None:
+def keep_registrations(state: CoordinatorState, root: JobRoot) -> None:
     """Writes the states of a job to its root, where they are not as written last. I/O."""
     with root.registering:
-        with books.changed:
-            states = books.states.of_job(root.query_id)
+        with state.changed:
+            states = state.states.of_job(root.query_id)
         written, given_up = root.registrations, root.stored.given_up
         if list(written.states) == states and list(written.given_up) == given_up:
             return

@@ -10,88 +10,88 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from queryable_state.server.coordinator.model.servers import Server
-    from queryable_state.server.coordinator.model.state import Books
+    from queryable_state.server.coordinator.model.state import CoordinatorState
 
 
 class Leases:
     """Gives, renews and ends leases. Thread-safe, no I/O."""
 
-    def __init__(self, books: Books) -> None:
-        self._books = books
+    def __init__(self, state: CoordinatorState) -> None:
+        self._state = state
 
     def register(self, request: coordinator_pb2.RegisterServerRequest) -> coordinator_pb2.Lease:
         """Gives a first lease, and frees what servers it proves gone did own."""
-        books = self._books
-        with books.changed:
-            now = books.now_ms()
-            books.check_no_stall()
-            server, gone = books.servers.register(request, now)
+        state = self._state
+        with state.changed:
+            now = state.now_ms()
+            state.check_no_stall()
+            server, gone = state.servers.register(request, now)
             for old in gone:
-                books.forget_server(old.server_id)
-            books.sweep(now)
+                state.forget_server(old.server_id)
+            state.sweep(now)
             return self._lease(server)
 
     def heartbeat(self, request: coordinator_pb2.HeartbeatRequest) -> coordinator_pb2.Lease:
         """Renews a lease, and takes what the server has committed."""
-        books = self._books
-        with books.changed:
-            now = books.now_ms()
-            books.check_no_stall()
-            server = books.servers.renew(request.server_id, now)
+        state = self._state
+        with state.changed:
+            now = state.now_ms()
+            state.check_no_stall()
+            server = state.servers.renew(request.server_id, now)
             server.taken_version = max(server.taken_version, request.placement_version)
-            books.sweep(now)
+            state.sweep(now)
             for known in request.committed:
-                books.commits.confirm(known.query_id, server.server_id, known.version)
-                books.refresh_stable(known.query_id)
+                state.commits.confirm(known.query_id, server.server_id, known.version)
+                state.refresh_stable(known.query_id)
             return self._lease(server)
 
     def deregister(self, server_id: str) -> None:
         """Frees what a drained server owns; a server not known owns nothing."""
-        books = self._books
-        with books.changed:
-            books.now_ms()
-            if books.servers.remove(server_id):
-                books.departures += 1
-                books.forget_server(server_id)
+        state = self._state
+        with state.changed:
+            state.now_ms()
+            if state.servers.remove(server_id):
+                state.departures += 1
+                state.forget_server(server_id)
 
     def tick(self) -> None:
         """Lets time pass: called often, also while nobody asks."""
-        books = self._books
-        with books.changed:
-            for gone in books.servers.remove_long_lapsed(books.now_ms()):
-                books.forget_server(gone.server_id)
+        state = self._state
+        with state.changed:
+            for gone in state.servers.remove_long_lapsed(state.now_ms()):
+                state.forget_server(gone.server_id)
 
     def backend_addresses(self) -> set[str]:
         """HOST:PORT of `StateBackend` of every server known."""
-        with self._books.changed:
-            return {server.backend_address for server in self._books.servers}
+        with self._state.changed:
+            return {server.backend_address for server in self._state.servers}
 
     def proxy_addresses(self) -> list[str]:
         """HOST:PORT of the proxies of the servers that hold a lease."""
-        books = self._books
-        with books.changed:
-            holding = books.servers.holding(books.now_ms())
+        state = self._state
+        with state.changed:
+            holding = state.servers.holding(state.now_ms())
             return [server.proxy_address for server in holding if server.proxy_address]
 
     def wait_until_left(self, backend_addresses: Collection[str], timeout_s: float) -> set[str]:
         """Waits for servers to deregister; answers those that have not in time."""
-        books = self._books
+        state = self._state
 
         def staying() -> set[str]:
-            return {s.backend_address for s in books.servers} & set(backend_addresses)
+            return {s.backend_address for s in state.servers} & set(backend_addresses)
 
-        with books.changed:
-            books.changed.wait_for(lambda: not staying(), timeout_s)
+        with state.changed:
+            state.changed.wait_for(lambda: not staying(), timeout_s)
             return staying()
 
     def _lease(self, server: Server) -> coordinator_pb2.Lease:
-        books = self._books
-        owned = list(books.placement.opened_by(server.server_id))
+        state = self._state
+        owned = list(state.placement.opened_by(server.server_id))
         queries = dict.fromkeys(operator.query_id for operator, _ in owned)
-        told = (books.commits.told(query_id) for query_id in queries)
+        told = (state.commits.told(query_id) for query_id in queries)
         return coordinator_pb2.Lease(
-            duration_ms=books.servers.lease_ms,
-            placement_version=books.placement.version,
+            duration_ms=state.servers.lease_ms,
+            placement_version=state.placement.version,
             committed=[version for version in told if version],
             owned=[
                 backend_pb2.Subtask(

@@ -39,7 +39,7 @@ class UnreachableError(RetryLaterError):
     """The call ended without a word of the server: it is gone, or the call was cancelled."""
 
 
-class BackendLinks:
+class StateServerClients:
     """Channels to the `StateBackend` of each state server, one an address. Thread-safe.
 
     Every method calls all servers at once and waits for them, at most for the
@@ -202,10 +202,10 @@ class BackendLinks:
 class SnapshotCall:
     """What one server says of a snapshot it writes, in the order it says it."""
 
-    def __init__(self, loop: CallLoop, call: Any, peer: str) -> None:
+    def __init__(self, loop: CallLoop, call: Any, server: str) -> None:
         self._loop = loop
         self._call = call
-        self._peer = peer
+        self._server = server
 
     def __iter__(self) -> Iterator[backend_pb2.SnapshotEvent]:
         """The events; raises the server's refusal, or UnreachableError where it said nothing."""
@@ -220,12 +220,12 @@ class SnapshotCall:
         try:
             event = await self._call.read()
         except grpc.aio.AioRpcError as failure:
-            error = error_from_call(failure, self._peer)
+            error = error_from_call(failure, self._server)
             if is_refusal(failure):
                 raise error from None
             raise UnreachableError(str(error), reason=error.reason) from None
         except asyncio.CancelledError:
-            raise UnreachableError(f"{self._peer}: cancelled") from None
+            raise UnreachableError(f"{self._server}: cancelled") from None
         return None if event is grpc.aio.EOF else event
 
 

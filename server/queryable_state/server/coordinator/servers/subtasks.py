@@ -10,52 +10,52 @@ if TYPE_CHECKING:
     from queryable_state.server.coordinator.model.engine import QueryInfo
     from queryable_state.server.coordinator.model.operators import Opening
     from queryable_state.server.coordinator.model.servers import Server
-    from queryable_state.server.coordinator.model.state import Books
+    from queryable_state.server.coordinator.model.state import CoordinatorState
 
 
 class Subtasks:
     """Assigns subtasks and records that their owners opened them. Thread-safe, no I/O."""
 
-    def __init__(self, books: Books) -> None:
-        self._books = books
+    def __init__(self, state: CoordinatorState) -> None:
+        self._state = state
 
     def settled(
         self, request: coordinator_pb2.AssignSubtaskRequest
     ) -> backend_pb2.LocateSubtaskResponse | None:
         """The owner to go to; None where one must be assigned, with what the engine says."""
-        books = self._books
+        state = self._state
         subtask = request.subtask
-        with books.changed:
-            now = books.now_ms()
-            operator = books.placement.operator(subtask.query_id, subtask.operator_uid)
+        with state.changed:
+            now = state.now_ms()
+            operator = state.placement.operator(subtask.query_id, subtask.operator_uid)
             if operator is None or (operator.parallelism, operator.max_parallelism) != (
                 subtask.parallelism,
                 subtask.max_parallelism,
             ):
                 return None
-            server = books.placement.settled(operator, subtask.index, request.not_server_id, now)
+            server = state.placement.settled(operator, subtask.index, request.not_server_id, now)
             return None if server is None else self._located(server)
 
     def assign(
         self, request: coordinator_pb2.AssignSubtaskRequest, info: QueryInfo, executors: int
     ) -> backend_pb2.LocateSubtaskResponse:
         """The owner, assigned where there is none."""
-        books = self._books
+        state = self._state
         subtask = request.subtask
-        with books.changed:
-            now = books.now_ms()
-            asker = books.servers.get(request.server_id)
-            job = books.enter(subtask.query_id, info)
-            operator = books.placement.declare(
+        with state.changed:
+            now = state.now_ms()
+            asker = state.servers.get(request.server_id)
+            job = state.enter(subtask.query_id, info)
+            operator = state.placement.declare(
                 subtask.query_id,
                 subtask.operator_uid,
                 subtask.parallelism,
                 subtask.max_parallelism,
                 job.run_id,
             )
-            server = books.placement.settled(operator, subtask.index, request.not_server_id, now)
+            server = state.placement.settled(operator, subtask.index, request.not_server_id, now)
             if server is None:
-                server = books.placement.assign(operator, subtask.index, asker, executors, now)
+                server = state.placement.assign(operator, subtask.index, asker, executors, now)
             return self._located(server)
 
     def open(
@@ -69,39 +69,39 @@ class Subtasks:
         `durable_since` is the batch since which the job's root has all; None: it has no root, and
         the store is empty.
         """
-        books = self._books
+        state = self._state
         subtask, batch_id = request.subtask, request.batch_id
-        with books.changed:
-            books.now_ms()
-            server = books.servers.get(request.server_id)
-            job = books.enter(subtask.query_id, info)
-            operator = books.operator_of(subtask, server.server_id)
-            first_batch = books.contact(job, batch_id)
+        with state.changed:
+            state.now_ms()
+            server = state.servers.get(request.server_id)
+            job = state.enter(subtask.query_id, info)
+            operator = state.operator_of(subtask, server.server_id)
+            first_batch = state.contact(job, batch_id)
             at = (operator, subtask.index, server.server_id, batch_id)
             if durable_since is None:
-                opening = books.placement.open_empty(*at, first_batch)
+                opening = state.placement.open_empty(*at, first_batch)
             else:
-                opening = books.placement.open_restored(*at, durable_since)
+                opening = state.placement.open_restored(*at, durable_since)
             # A store that is opened stands at the version before the batch.
-            books.commits.confirm(job.query_id, server.server_id, batch_id - 1)
+            state.commits.confirm(job.query_id, server.server_id, batch_id - 1)
             response = coordinator_pb2.OpenSubtaskResponse(
-                placement_version=books.placement.version,
+                placement_version=state.placement.version,
                 complete_since_batch=opening.complete_since,
             )
             return response, opening
 
     def describe(self, subtask: backend_pb2.Subtask) -> str:
         """A subtask for people: job, operator, index."""
-        books = self._books
-        with books.changed:
-            job = books.jobs.find(subtask.query_id)
-            operator = books.states.operator_name(subtask.query_id, subtask.operator_uid)
+        state = self._state
+        with state.changed:
+            job = state.jobs.find(subtask.query_id)
+            operator = state.states.operator_name(subtask.query_id, subtask.operator_uid)
             label = job.label if job else subtask.query_id.hex()
             return f"job {label}, operator {operator}, subtask {subtask.index}"
 
     def _located(self, server: Server) -> backend_pb2.LocateSubtaskResponse:
         return backend_pb2.LocateSubtaskResponse(
-            placement_version=self._books.placement.version,
+            placement_version=self._state.placement.version,
             server_id=server.server_id,
             address=server.backend_address,
         )

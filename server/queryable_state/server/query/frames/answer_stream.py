@@ -10,12 +10,12 @@ import grpc
 import grpc.aio
 
 from queryable_state.server.query.frames.open_streams import stopping
-from queryable_state.server.query.frames.stream_session import StreamDialog
+from queryable_state.server.query.frames.stream_session import StreamSession
 from queryable_state.server.serving.large_request_queue import LARGE_ANSWER_BYTES, LARGE_BYTES
 
 if TYPE_CHECKING:
     from queryable_state.server.query.router import Router, ServiceInfo
-    from queryable_state.server.serving.large_request_queue import Turns
+    from queryable_state.server.serving.large_request_queue import LargeRequestQueue
 
 
 # Answers a client has not taken. Beyond it nothing more is read from the client, so that one
@@ -35,14 +35,14 @@ class AnswerStream:
         context: grpc.aio.ServicerContext[Any, Any],
         router: Router,
         info: ServiceInfo,
-        turns: Turns,
+        large_requests: LargeRequestQueue,
         *,
         frame_port: int = 0,
     ) -> None:
         self._context = context
         self._info = info
-        self._turns = turns
-        self._dialog = StreamDialog(router, info, self._deliver, frame_port=frame_port)
+        self._large_requests = large_requests
+        self._stream_session = StreamSession(router, info, self._deliver, frame_port=frame_port)
         self._outbox: deque[bytes] = deque()
         self._unsent_bytes = 0
         self._writing = False
@@ -53,17 +53,17 @@ class AnswerStream:
 
     async def run(self) -> None:
         """Serves until the client ends its side; raises what refuses the whole stream."""
-        read, dialog = self._context.read, self._dialog
+        read, stream_session = self._context.read, self._stream_session
         self._reader = asyncio.current_task()
         try:
             first = await read()
-            await self._write(dialog.greet(b"" if first is grpc.aio.EOF else first))
+            await self._write(stream_session.greet(b"" if first is grpc.aio.EOF else first))
             self._greeted = True
             asks_for_much = False
             while (frame := await read()) is not grpc.aio.EOF:
                 if asks_for_much or len(frame) > LARGE_BYTES:
-                    await self._turns.next()
-                answer = dialog.answer(frame)
+                    await self._large_requests.next()
+                answer = stream_session.answer(frame)
                 if answer is not None:
                     asks_for_much = len(answer) > LARGE_ANSWER_BYTES
                     await self._write(answer)
@@ -80,16 +80,16 @@ class AnswerStream:
             self._reader = None
             if self._writer is not None:
                 self._writer.cancel()
-            await dialog.aclose()
+            await stream_session.aclose()
 
     def send_away(self) -> None:
         """Tells the client to ask another server, unless its hello is still to be answered."""
         if self._greeted:
-            self._deliver(0, self._dialog.go_away(), False)
+            self._deliver(0, self._stream_session.go_away(), False)
 
     async def drain(self) -> None:
         """Returns once every query read is answered; refuses those that come later."""
-        await self._dialog.drain()
+        await self._stream_session.drain()
         await self._written()
 
     def end(self) -> None:

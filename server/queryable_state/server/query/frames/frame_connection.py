@@ -12,8 +12,8 @@ from queryable_state.server.query.frames.client_timer import ClientTimer
 from queryable_state.server.query.frames.closed_transport import ClosedTransport
 from queryable_state.server.query.frames.connection_memory import ConnectionMemory
 from queryable_state.server.query.frames.open_streams import stopping
-from queryable_state.server.query.frames.stream_session import StreamDialog
-from queryable_state.server.serving.error_boundary import told
+from queryable_state.server.query.frames.stream_session import StreamSession
+from queryable_state.server.serving.error_boundary import to_refusal
 from queryable_state.server.serving.large_request_queue import LARGE_ANSWER_BYTES, LARGE_BYTES
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import CorruptDataError, InvalidRequestError, QueryableStateError
@@ -52,10 +52,10 @@ class FrameConnection(asyncio.Protocol):
     ) -> None:
         self._info = info
         self._streams = streams
-        self._turns = budgets.turns
+        self._large_requests = budgets.large_requests
         self._memory = ConnectionMemory(budgets)
         self._connections = connections
-        self._dialog = StreamDialog(router, info, self._deliver)
+        self._stream_session = StreamSession(router, info, self._deliver)
         self._frames = FrameReader(refusals.HELLO_BYTES)
         self._preamble = b""
         self._greeted = False
@@ -121,17 +121,17 @@ class FrameConnection(asyncio.Protocol):
             self._closed.set_result(None)
         # Whoever holds the one of connection, transport and dialog must not hold the others: what
         # stands in a cycle waits for the garbage collector, which hardly ever comes.
-        self._closing = self._loop.create_task(self._dialog.aclose())
+        self._closing = self._loop.create_task(self._stream_session.aclose())
         self._transport = ClosedTransport()
 
     def send_away(self) -> None:
         """Tells the client to ask another server."""
         if not self._transport.is_closing():
-            self._write(self._dialog.go_away())
+            self._write(self._stream_session.go_away())
 
     async def drain(self) -> None:
         """Returns once every query read is answered, and the answers are on their way."""
-        await self._dialog.drain()
+        await self._stream_session.drain()
         await self._writable.wait()
 
     def end(self) -> None:
@@ -159,14 +159,14 @@ class FrameConnection(asyncio.Protocol):
                     break
                 within_turn = False
                 self._taken_frames += 1
-                answer = self._dialog.answer(frame) if self._greeted else self._greet(frame)
+                answer = self._stream_session.answer(frame) if self._greeted else self._greet(frame)
                 if answer is not None:
                     # Sent at once, so that who asked goes on while the next one is answered.
                     self._write(answer)
             else:
                 self._schedule()
         except Exception as failure:  # noqa: BLE001 - the boundary: a defect ends the stream
-            self._refuse(told(failure, f"the answer of server {self._info.server_id}"))
+            self._refuse(to_refusal(failure, f"the answer of server {self._info.server_id}"))
         self._account()
 
     def _has_enough(self) -> bool:
@@ -174,7 +174,7 @@ class FrameConnection(asyncio.Protocol):
 
         An owner answers what it was asked, read or not.
         """
-        return self._asks_for_much and self._dialog.unanswered >= _MUCH_AT_ONCE
+        return self._asks_for_much and self._stream_session.unanswered >= _MUCH_AT_ONCE
 
     def _waits_for_turn(self, within_turn: bool) -> bool:
         """Has a large frame, or one after a large answer, wait until others had theirs."""
@@ -184,7 +184,7 @@ class FrameConnection(asyncio.Protocol):
             return False
         if not self._scheduled:
             self._scheduled = True
-            self._turns.run(self._take_turn)
+            self._large_requests.run(self._take_turn)
         return True
 
     def _take_turn(self) -> None:
@@ -198,7 +198,7 @@ class FrameConnection(asyncio.Protocol):
             raise refusals.too_long(problem) from None
 
     def _greet(self, frame: bytes) -> bytes:
-        hello = self._dialog.greet(frame)
+        hello = self._stream_session.greet(frame)
         self._streams.add(self)
         self._greeted = True
         self._frames.most_bytes = self._info.limits.frame_bytes
@@ -238,7 +238,7 @@ class FrameConnection(asyncio.Protocol):
         """Counts what is held for the client, and reads on where there is room for more."""
         if self._closed.done():
             return
-        held_bytes = self._frames.held_bytes + self._dialog.unanswered_bytes
+        held_bytes = self._frames.held_bytes + self._stream_session.unanswered_bytes
         unsent_bytes = 0 if self._writable.is_set() else self._transport.get_write_buffer_size()
         self._memory.count(held_bytes, unsent_bytes)
         if held_bytes:

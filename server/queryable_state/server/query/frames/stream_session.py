@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from queryable_state.server.query.router import Deliver, QuerySession, Router, ServiceInfo
 
 
-class StreamDialog:
+class StreamSession:
     """Hello, then an answer to each query: at once where `answer` returns it, else by `deliver`.
 
     The connection's: when frames are read, and how they are written. What refuses

@@ -20,7 +20,7 @@ from queryable_state.wire.located_state import LocatedState
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from queryable_state.server.coordinator_client import CoordinatorLink
+    from queryable_state.server.coordinator_client import CoordinatorClient
 
 # A job's name may move to another job, and a name that was unique may become
 # ambiguous: what a name stands for is asked again after this time.
@@ -46,7 +46,7 @@ class LocationTable:
     The link stays the caller's to close.
     """
 
-    def __init__(self, link: CoordinatorLink) -> None:
+    def __init__(self, link: CoordinatorClient) -> None:
         self._link = link
         self._by_name: dict[tuple[str, str], _Named] = {}
         self._by_id: dict[int, LocatedState] = {}

@@ -15,7 +15,7 @@ from queryable_state.wire.frames.stream_hello import response_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from queryable_state.server.query.proxy.proxied_query import Part
+    from queryable_state.server.query.proxy.proxied_query import SubQuery
     from queryable_state.v1 import query_pb2
     from queryable_state.wire.frames.query_stream import QueryStream
     from queryable_state.wire.located_state import Owner
@@ -52,7 +52,7 @@ class Channels:
             await self._channels.pop(address).close()
 
 
-class Upstream:
+class OwnerStream:
     """The stream to one owner for the queries of one asker.
 
     Opened with the first query. `on_answer` gets each answer to a part with its
@@ -67,12 +67,12 @@ class Upstream:
         channels: Channels,
         *,
         server_id: str,
-        on_leave: Callable[[Upstream], None],
-        on_answer: Callable[[Part, query_pb2.Answer, bytes], None],
-        on_end: Callable[[Upstream, QueryableStateError], None],
+        on_leave: Callable[[OwnerStream], None],
+        on_answer: Callable[[SubQuery, query_pb2.Answer, bytes], None],
+        on_end: Callable[[OwnerStream, QueryableStateError], None],
     ) -> None:
         self.address, self.owner_id = owner.address, owner.server_id
-        self.asked: dict[int, Part] = {}
+        self.asked: dict[int, SubQuery] = {}
         self._channels = channels
         self._client = f"proxy {server_id}"
         self._on_answer = on_answer
@@ -87,7 +87,7 @@ class Upstream:
             self._open(channels.take(owner.address))
         )
 
-    def ask(self, query_id: int, frame: bytes, part: Part) -> None:
+    def ask(self, query_id: int, frame: bytes, part: SubQuery) -> None:
         """Sends a query whose answers are to `part`."""
         self.asked[query_id] = part
         if self._stream is not None:
@@ -145,7 +145,7 @@ class Upstream:
             self._on_end(self, error)
 
 
-class Upstreams:
+class OwnerStreams:
     """The streams of one asker, one an address, opened when they are needed."""
 
     def __init__(
@@ -153,26 +153,26 @@ class Upstreams:
         channels: Channels,
         *,
         server_id: str,
-        on_answer: Callable[[Part, query_pb2.Answer, bytes], None],
-        on_end: Callable[[Upstream, QueryableStateError], None],
+        on_answer: Callable[[SubQuery, query_pb2.Answer, bytes], None],
+        on_end: Callable[[OwnerStream, QueryableStateError], None],
     ) -> None:
         self._channels = channels
         self._server_id = server_id
         self._on_answer = on_answer
         self._on_end = on_end
-        self._by_address: dict[str, Upstream] = {}
-        self._left: set[Upstream] = set()
+        self._by_address: dict[str, OwnerStream] = {}
+        self._left: set[OwnerStream] = set()
         self._closing: set[asyncio.Task[None]] = set()
 
-    def to(self, owner: Owner) -> Upstream:
+    def to(self, owner: Owner) -> OwnerStream:
         """The stream to an owner."""
-        upstream = self._by_address.get(owner.address)
-        if upstream is not None and upstream.owner_id != owner.server_id:
-            upstream.left = True
-            self._leave(upstream)
-            upstream = None
-        if upstream is None:
-            upstream = self._by_address[owner.address] = Upstream(
+        owner_stream = self._by_address.get(owner.address)
+        if owner_stream is not None and owner_stream.owner_id != owner.server_id:
+            owner_stream.left = True
+            self._leave(owner_stream)
+            owner_stream = None
+        if owner_stream is None:
+            owner_stream = self._by_address[owner.address] = OwnerStream(
                 owner,
                 self._channels,
                 server_id=self._server_id,
@@ -180,38 +180,38 @@ class Upstreams:
                 on_answer=self._on_answer,
                 on_end=self._on_end,
             )
-        return upstream
+        return owner_stream
 
-    def forget(self, upstream: Upstream) -> None:
+    def forget(self, owner_stream: OwnerStream) -> None:
         """The next query to its address opens another one; closing it is the caller's."""
-        self._left.discard(upstream)
-        if self._by_address.get(upstream.address) is upstream:
-            del self._by_address[upstream.address]
+        self._left.discard(owner_stream)
+        if self._by_address.get(owner_stream.address) is owner_stream:
+            del self._by_address[owner_stream.address]
 
     async def aclose(self) -> None:
         """Closes them all; nothing of the asker is kept."""
-        upstreams = (*self._by_address.values(), *self._left)
+        owner_streams = (*self._by_address.values(), *self._left)
         self._by_address.clear()
         self._left.clear()
         self._on_answer, self._on_end = _ignore_answer, _ignore_end
-        for upstream in upstreams:
-            await upstream.aclose()
+        for owner_stream in owner_streams:
+            await owner_stream.aclose()
         await asyncio.gather(*self._closing)
 
-    def _leave(self, upstream: Upstream) -> None:
+    def _leave(self, owner_stream: OwnerStream) -> None:
         """Asks others from here on, and closes it with the last answer."""
-        self.forget(upstream)
-        if upstream.asked:
-            self._left.add(upstream)
+        self.forget(owner_stream)
+        if owner_stream.asked:
+            self._left.add(owner_stream)
             return
-        closing = asyncio.get_running_loop().create_task(upstream.aclose())
+        closing = asyncio.get_running_loop().create_task(owner_stream.aclose())
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
 
 
-def _ignore_answer(_part: Part, _answer: query_pb2.Answer, _frame: bytes) -> None:
+def _ignore_answer(_part: SubQuery, _answer: query_pb2.Answer, _frame: bytes) -> None:
     """Takes what an asker that is gone would have."""
 
 
-def _ignore_end(_upstream: Upstream, _error: QueryableStateError) -> None:
+def _ignore_end(_owner_stream: OwnerStream, _error: QueryableStateError) -> None:
     """Takes what an asker that is gone would have."""

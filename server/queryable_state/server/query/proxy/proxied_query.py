@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Refused = tuple[list[int], errors_pb2.Error]
 
 
-class Part:
+class SubQuery:
     """Keys of one query that are asked of one owner, or wait to be asked again."""
 
     __slots__ = ("positions", "query")
@@ -46,16 +46,16 @@ class ProxiedQuery:
         self.keys: Sequence[bytes] = query.keys
         self.deadline = deadline
         """On the loop's clock; a little before the asker gives up, who thus learns why."""
-        self.parts: set[Part] = set()
+        self.parts: set[SubQuery] = set()
         self.sent = 0
         """Parts of the answer delivered."""
         self.attempts = 0
         self.failure: errors_pb2.Error | None = None
         """Why keys were refused last."""
 
-    def part(self, positions: Sequence[int] | None) -> Part:
+    def part(self, positions: Sequence[int] | None) -> SubQuery:
         """Opens a part."""
-        part = Part(self, positions)
+        part = SubQuery(self, positions)
         self.parts.add(part)
         return part
 
@@ -83,7 +83,7 @@ class ProxiedQuery:
             query.at_version = whole.at_version
         return query
 
-    def take(self, part: Part, answer: query_pb2.Answer) -> list[Refused]:
+    def take(self, part: SubQuery, answer: query_pb2.Answer) -> list[Refused]:
         """Makes an answer to a part one to the query, in place.
 
         Keys that are to be asked for again are taken out of it and returned.

@@ -13,7 +13,7 @@ from queryable_state.server.query.proxy.scan_merge import MergedScan
 from queryable_state.server.query.proxy.scan_owners import ScanOwners
 from queryable_state.server.query.proxy.size_estimate import measured_by_owners
 from queryable_state.server.query.router import Router
-from queryable_state.server.serving.large_request_queue import LARGE_BYTES, Turns
+from queryable_state.server.serving.large_request_queue import LARGE_BYTES, LargeRequestQueue
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import InvalidRequestError
 
@@ -56,7 +56,7 @@ class ProxyRouter(Router):
         self._sessions: set[ProxySession] = set()
         self._unary: dict[bool, ProxySession] = {}
         """Of calls outside of streams; those that may wait for a commit stand in no others' way."""
-        self._turns = Turns()
+        self._turns = LargeRequestQueue()
         self._large = {may_wait: asyncio.Semaphore(_LARGE_AT_ONCE) for may_wait in (False, True)}
         self._waiting: dict[int, tuple[list[query_pb2.Answer], asyncio.Future[None]]] = {}
         self._last_id = 0

@@ -8,11 +8,11 @@ import logging
 import uuid
 from typing import TYPE_CHECKING, Self
 
-from queryable_state.server.coordinator_client import CoordinatorLink
+from queryable_state.server.coordinator_client import CoordinatorClient
 from queryable_state.server.query.proxy.location_table import LocationTable
 from queryable_state.server.query.proxy.proxy_router import ProxyRouter
 from queryable_state.server.query.router import ServiceInfo
-from queryable_state.server.serving.graceful_shutdown import Ending, be_lame_duck
+from queryable_state.server.serving.graceful_shutdown import GracefulShutdown, be_lame_duck
 from queryable_state.server.serving.ports import PortSpec, frame_ports
 from queryable_state.server.serving.query_server import QueryServer
 from queryable_state.v1 import query_pb2
@@ -37,10 +37,10 @@ class ProxyServer:
     may be given to end it from elsewhere.
     """
 
-    def __init__(self, settings: ProxySettings, *, ending: Ending | None = None) -> None:
+    def __init__(self, settings: ProxySettings, *, ending: GracefulShutdown | None = None) -> None:
         self.settings = settings
         self.server_id = f"proxy-{uuid.uuid4().hex[:12]}"
-        self.ending = Ending() if ending is None else ending
+        self.ending = GracefulShutdown() if ending is None else ending
         self._stack = contextlib.AsyncExitStack()
         self._address: str | None = None
 
@@ -63,7 +63,7 @@ class ProxyServer:
     async def __aenter__(self) -> Self:
         settings = self.settings
         async with contextlib.AsyncExitStack() as stack:
-            link = CoordinatorLink(settings.coordinator_address, settings.secret)
+            link = CoordinatorClient(settings.coordinator_address, settings.secret)
             stack.push_async_callback(link.aclose)
             await link.list_jobs(query_pb2.ListJobsRequest())
             locations = LocationTable(link)
@@ -107,7 +107,7 @@ class ProxyServer:
         await self.aclose()
 
 
-async def _follow_coordinator(link: CoordinatorLink, server: QueryServer) -> None:
+async def _follow_coordinator(link: CoordinatorClient, server: QueryServer) -> None:
     """Keeps the health of a proxy that of its way to the coordinator."""
     said = ""
     while True:

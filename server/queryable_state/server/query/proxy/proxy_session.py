@@ -6,8 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.server.query.frames.answer_frames import frame_of, refusal_of
-from queryable_state.server.query.proxy.owner_streams import Upstreams
-from queryable_state.server.query.proxy.proxied_query import Part, ProxiedQuery
+from queryable_state.server.query.proxy.owner_streams import OwnerStreams
+from queryable_state.server.query.proxy.proxied_query import ProxiedQuery, SubQuery
 from queryable_state.server.query.retries import delay_s, is_retried, is_settled, no_owner
 from queryable_state.server.query.router import QuerySession
 from queryable_state.v1 import errors_pb2, query_pb2
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
     from queryable_state.server.query.proxy.location_table import LocationTable
-    from queryable_state.server.query.proxy.owner_streams import Channels, Upstream
+    from queryable_state.server.query.proxy.owner_streams import Channels, OwnerStream
     from queryable_state.server.query.router import Deliver, Engine
     from queryable_state.wire.located_state import LocatedState, Owner
 
@@ -58,7 +58,7 @@ class ProxySession(QuerySession):
         self._default_deadline_ms = default_deadline_ms
         self._loop = asyncio.get_running_loop()
         self._queries: dict[int, ProxiedQuery] = {}
-        self._upstreams = Upstreams(
+        self._owner_streams = OwnerStreams(
             channels, server_id=server_id, on_answer=self._on_answer, on_end=self._on_end
         )
         self._last_part_id = _PART_IDS
@@ -122,7 +122,7 @@ class ProxySession(QuerySession):
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._upstreams.aclose()
+        await self._owner_streams.aclose()
         self._on_closed(self)
 
     def _own_answer(self, query: query_pb2.Query, owner: Owner) -> query_pb2.Answer | None:
@@ -132,10 +132,12 @@ class ProxySession(QuerySession):
         answer = self._engine.answer(query)
         return answer if answer is not None and is_settled(answer) else None
 
-    async def _own_answer_later(self, engine: Engine, part: Part, query: query_pb2.Query) -> None:
+    async def _own_answer_later(
+        self, engine: Engine, part: SubQuery, query: query_pb2.Query
+    ) -> None:
         self._on_answer(part, await engine.answer_later(query), None)
 
-    def _route(self, part: Part, located: LocatedState) -> None:
+    def _route(self, part: SubQuery, located: LocatedState) -> None:
         """Asks the owners of a part's keys, as they are known now."""
         query = part.query
         keys = query.keys
@@ -149,16 +151,16 @@ class ProxySession(QuerySession):
             self._ask_owners(part, located, by_owner)
 
     def _ask_owners(
-        self, part: Part, located: LocatedState, by_owner: dict[Owner, list[int]]
+        self, part: SubQuery, located: LocatedState, by_owner: dict[Owner, list[int]]
     ) -> None:
         query = part.query
         if len(by_owner) == 1 and part.positions is None:
             owner = next(iter(by_owner))
             if owner.server_id != self._server_id and owner.address:
-                self._upstreams.to(owner).ask(query.query.id, query.frame, part)
+                self._owner_streams.to(owner).ask(query.query.id, query.frame, part)
                 return
         # Every part is open before the first is answered: with the last one the answer ends.
-        parts: list[tuple[Owner, Part]] = []
+        parts: list[tuple[Owner, SubQuery]] = []
         for owner, within in by_owner.items():
             positions = within if part.positions is None else [part.positions[at] for at in within]
             parts.append((owner, query.part(positions)))
@@ -166,7 +168,7 @@ class ProxySession(QuerySession):
         for owner, piece in parts:
             self._ask_owner(piece, owner, located)
 
-    def _ask_owner(self, part: Part, owner: Owner, located: LocatedState) -> None:
+    def _ask_owner(self, part: SubQuery, owner: Owner, located: LocatedState) -> None:
         assert part.positions is not None
         self._last_part_id += 1
         query = part.query.sub_query(self._last_part_id, part.positions, self._loop.time())
@@ -181,9 +183,9 @@ class ProxySession(QuerySession):
             part.query.parts.discard(part)
         else:
             frame = query_pb2.StreamKvStateRequest(query=query).SerializeToString()
-            self._upstreams.to(owner).ask(query.id, frame, part)
+            self._owner_streams.to(owner).ask(query.id, frame, part)
 
-    def _on_answer(self, part: Part, answer: query_pb2.Answer, frame: bytes | None) -> None:
+    def _on_answer(self, part: SubQuery, answer: query_pb2.Answer, frame: bytes | None) -> None:
         query = part.query
         if self._closed or part not in query.parts:
             # Its time ran out before the answer came.
@@ -217,12 +219,12 @@ class ProxySession(QuerySession):
         if rewritten is not None:
             self._deliver(query.query.id, rewritten, last)
 
-    def _on_end(self, upstream: Upstream, error: QueryableStateError) -> None:
+    def _on_end(self, owner_stream: OwnerStream, error: QueryableStateError) -> None:
         """An owner is gone: what it was asked is asked anew, of whoever owns the keys then."""
-        self._upstreams.forget(upstream)
-        self._run(upstream.aclose())
+        self._owner_streams.forget(owner_stream)
+        self._run(owner_stream.aclose())
         refusal = error.to_proto()
-        for part in upstream.asked.values():
+        for part in owner_stream.asked.values():
             query = part.query
             if part not in query.parts:
                 continue
@@ -248,7 +250,7 @@ class ProxySession(QuerySession):
         known = located.placement_version if located is not None else 0
         self._run(self._ask_again(part, delay, known))
 
-    async def _ask_again(self, part: Part, delay: float, known: int | None) -> None:
+    async def _ask_again(self, part: SubQuery, delay: float, known: int | None) -> None:
         """Asks with a placement newer than `known`, if there is one by then."""
         query = part.query
         state_id = query.query.state_id
@@ -267,7 +269,7 @@ class ProxySession(QuerySession):
         if part in query.parts:
             self._route(part, located)
 
-    def _give_up(self, part: Part, error: errors_pb2.Error) -> None:
+    def _give_up(self, part: SubQuery, error: errors_pb2.Error) -> None:
         query = part.query
         if self._closed or part not in query.parts:
             return

@@ -13,7 +13,7 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
-class BulkThread:
+class BackgroundThread:
     """Runs jobs one after the other, in the order they were handed over.
 
     A store is closed by a job as well: jobs handed over before see it open, and nobody hands

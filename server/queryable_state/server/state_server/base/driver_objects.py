@@ -10,7 +10,7 @@ from queryable_state.internal.v1 import coordinator_pb2
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from queryable_state.server.coordinator_client import CoordinatorLink
+    from queryable_state.server.coordinator_client import CoordinatorClient
 
 _T = TypeVar("_T")
 
@@ -23,7 +23,7 @@ class DriverObjects:
     Called on any thread but the loop's, which makes the calls.
     """
 
-    def __init__(self, link: CoordinatorLink, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, link: CoordinatorClient, loop: asyncio.AbstractEventLoop) -> None:
         self._link = link
         self._loop = loop
 

@@ -18,7 +18,7 @@ def start_ticks(pid: int) -> int:
     return int(stat.rpartition(")")[2].split()[19])
 
 
-class WatchedProcess:
+class ParentProcess:
     """Waits for the end of a process by its pidfd: a reused pid or a zombie does not deceive it."""
 
     def __init__(self, pid: int, expected_start_ticks: int = 0) -> None:

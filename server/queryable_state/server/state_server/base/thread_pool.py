@@ -6,7 +6,7 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from queryable_state.server.state_server.base.bulk_thread import BulkThread
+from queryable_state.server.state_server.base.bulk_thread import BackgroundThread
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -44,12 +44,12 @@ class ServerThreads:
     """The threads of one server: what holds one kind of work up never holds up another."""
 
     def __init__(self) -> None:
-        self.bulk = BulkThread()
+        self.background = BackgroundThread()
         self.storing = ThreadPool("storing", _STORING_THREADS)
         self.transfers = ThreadPool("transfer", _TRANSFER_THREADS)
         self.loading = ThreadPool("loading", _LOADING_THREADS)
 
     async def aclose(self) -> None:
         """Waits for the jobs that were begun and ends all threads."""
-        for threads in (self.loading, self.transfers, self.storing, self.bulk):
+        for threads in (self.loading, self.transfers, self.storing, self.background):
             await threads.aclose()

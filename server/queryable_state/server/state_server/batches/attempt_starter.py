@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from queryable_state.internal.v1 import backend_pb2, changes_pb2, coordinator_pb2
 from queryable_state.server.state_server.base.shared_calls import SharedCalls
-from queryable_state.server.state_server.batches.store_opener import Opening, SubtaskOpener
+from queryable_state.server.state_server.batches.store_opener import Opening, StoreOpener
 from queryable_state.server.state_server.stores.job_stores import OperatorStates
 from queryable_state.server.state_server.stores.owned_subtask import OwnedSubtask, SubtaskId
 from queryable_state.wire.errors import InvalidRequestError, PlacementError
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from queryable_state.internal.v1.checkpoint_pb2 import JobStorage
-    from queryable_state.server.coordinator_client import CoordinatorLink
-    from queryable_state.server.state_server.base.bulk_thread import BulkThread
+    from queryable_state.server.coordinator_client import CoordinatorClient
+    from queryable_state.server.state_server.base.bulk_thread import BackgroundThread
     from queryable_state.server.state_server.base.job_files import FileSystems, JobFiles
     from queryable_state.server.state_server.base.lease import Lease
     from queryable_state.server.state_server.restore.restorer import Restorer
-    from queryable_state.server.state_server.stores.compactor import Folder
+    from queryable_state.server.state_server.stores.compactor import Compactor
     from queryable_state.server.state_server.stores.job_stores import JobStores
     from queryable_state.server.state_server.stores.store_factory import StoreFactory
     from queryable_state.server.state_server.stores.store_table import StoreTable
     from queryable_state.v1 import registration_pb2
 
 
-class BatchOpener:
+class AttemptStarter:
     """Answers `Begin` and `OpenSubtasks`. It reads, and learns what the coordinator knows; it
     destroys nothing.
 
@@ -38,31 +38,31 @@ class BatchOpener:
 
     def __init__(
         self,
-        link: CoordinatorLink,
+        link: CoordinatorClient,
         table: StoreTable,
         lease: Lease,
-        bulk: BulkThread,
+        background: BackgroundThread,
         stores: StoreFactory,
         restorer: Restorer,
         file_systems: FileSystems,
-        folder: Folder,
+        folder: Compactor,
         *,
         server_id: str,
     ) -> None:
         self._link = link
         self._table = table
         self._lease = lease
-        self._bulk = bulk
+        self._background = background
         self._file_systems = file_systems
         self._folder = folder
         self._server_id = server_id
         self._batches: dict[bytes, _Batch] = {}
         self._newest: dict[bytes, int] = {}
-        self._opener = SubtaskOpener(
+        self._opener = StoreOpener(
             link,
             table,
             lease,
-            bulk,
+            background,
             stores,
             restorer,
             server_id=server_id,
@@ -238,7 +238,7 @@ class BatchOpener:
             job.registrations[uid] = OperatorStates(declared, states)
         for state in states:
             if subtask.states.get(state.state_id) != state:
-                await self._bulk.run(subtask.store.add_state, state.state_id)
+                await self._background.run(subtask.store.add_state, state.state_id)
                 if self._table.subtask(subtask.id) is subtask:
                     self._table.add_state(subtask, state)
         return states

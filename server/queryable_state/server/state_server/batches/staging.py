@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from queryable_state.internal.v1 import checkpoint_pb2
     from queryable_state.server.settings import Limits
-    from queryable_state.server.state_server.base.bulk_thread import BulkThread
+    from queryable_state.server.state_server.base.bulk_thread import BackgroundThread
     from queryable_state.server.state_server.base.lease import Lease
     from queryable_state.server.state_server.batches.changelog_writer import ChangelogWriter
     from queryable_state.server.state_server.stores.job_stores import JobStores
@@ -55,7 +55,7 @@ class Staging:
         self,
         table: StoreTable,
         lease: Lease,
-        bulk: BulkThread,
+        background: BackgroundThread,
         changelogs: ChangelogWriter,
         limits: Limits,
         *,
@@ -64,7 +64,7 @@ class Staging:
     ) -> None:
         self._table = table
         self._lease = lease
-        self._bulk = bulk
+        self._background = background
         self._changelogs = changelogs
         self._limits = limits
         self._server_id = server_id
@@ -118,7 +118,7 @@ class Staging:
                     more_bytes = len(data) * (1 if attempt.blocks is None else 2)
                     self._check_room(subtask, attempt.held_bytes + more_bytes, more_bytes)
                     self._hold(attempt, more_bytes)
-                    await self._bulk.run(self._add, attempt, subtask, data)
+                    await self._background.run(self._add, attempt, subtask, data)
                 elif kind == "seal":
                     if frame.seal.token != opening.token:
                         raise InvalidRequestError(
@@ -170,7 +170,7 @@ class Staging:
     async def _seal(self, attempt: _Attempt, seal: changes_pb2.Seal) -> backend_pb2.PrepareResponse:
         opening = attempt.opening
         batch_id = opening.batch_id
-        overlay = await self._bulk.run(attempt.builder.build)
+        overlay = await self._background.run(attempt.builder.build)
         # Refused before it is written, if it would be after: a file tells of an attempt.
         self._admit(opening, seal)
         changelog = await self._written(attempt, seal)

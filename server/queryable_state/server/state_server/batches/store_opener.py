@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from queryable_state.internal.v1.checkpoint_pb2 import JobStorage
-    from queryable_state.server.coordinator_client import CoordinatorLink
-    from queryable_state.server.state_server.base.bulk_thread import BulkThread
+    from queryable_state.server.coordinator_client import CoordinatorClient
+    from queryable_state.server.state_server.base.bulk_thread import BackgroundThread
     from queryable_state.server.state_server.base.job_files import JobFiles
     from queryable_state.server.state_server.base.lease import Lease
     from queryable_state.server.state_server.restore.restorer import Restorer
@@ -39,7 +39,7 @@ class Opening(NamedTuple):
     """The job's durable copy; None: it has none."""
 
 
-class SubtaskOpener:
+class StoreOpener:
     """Makes a store, fills it from the job's durable copy, and puts it into the table.
 
     Restoring may take longer than the call that asked for it: it goes on without the caller,
@@ -49,10 +49,10 @@ class SubtaskOpener:
 
     def __init__(
         self,
-        link: CoordinatorLink,
+        link: CoordinatorClient,
         table: StoreTable,
         lease: Lease,
-        bulk: BulkThread,
+        background: BackgroundThread,
         stores: StoreFactory,
         restorer: Restorer,
         *,
@@ -63,7 +63,7 @@ class SubtaskOpener:
         self._link = link
         self._table = table
         self._lease = lease
-        self._bulk = bulk
+        self._background = background
         self._stores = stores
         self._restorer = restorer
         self._server_id = server_id
@@ -104,12 +104,12 @@ class SubtaskOpener:
             job = self._table.job_or_new(subtask_id.query_id)
             retired = job.superseded_by(subtask)
         except BaseException:
-            self._bulk.run(restored.store.destroy)
+            self._background.run(restored.store.destroy)
             raise
         for former in retired:
             _log.warning("%s is dropped: its operator runs at another parallelism", former.id)
             self._table.remove(former)
-            self._bulk.run(former.store.destroy)
+            self._background.run(former.store.destroy)
         if restored.staged_offsets:
             subtask.offsets[opening.batch_id] = restored.staged_offsets
         if restored.staged is not None:
@@ -165,7 +165,7 @@ class SubtaskOpener:
                 return await self._restorer.restore(
                     subtask_id, plan, opening.batch_id, opening.files
                 )
-        store = await self._bulk.run(
+        store = await self._background.run(
             self._stores.new, subtask_id, opening.batch_id - 1, opening.storage
         )
         return Restored(store=store)

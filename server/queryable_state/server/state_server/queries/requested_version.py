@@ -27,7 +27,7 @@ _PARKED_PART = 0.9
 _AFTER_S = 0.001
 
 
-class AskedVersion(NamedTuple):
+class RequestedVersion(NamedTuple):
     """What a query or a scan says of the version it wants."""
 
     state_id: int
@@ -75,7 +75,7 @@ class AskedVersion(NamedTuple):
         return self
 
 
-class AskedVersions:
+class RequestedVersions:
     """Finds the part of a state that is here, and waits for its version. Event loop only."""
 
     def __init__(
@@ -121,7 +121,7 @@ class AskedVersions:
                 info.commit_time_ms = 0
         return info
 
-    def behind(self, route: StateRoute, asked: AskedVersion) -> RetryLaterError | None:
+    def behind(self, route: StateRoute, asked: RequestedVersion) -> RetryLaterError | None:
         """Why the asked version is not there yet; None: it is, or is not any more."""
         server_id = self._server_id
         wanted = asked.min_version if asked.at_version is None else asked.at_version
@@ -149,7 +149,7 @@ class AskedVersions:
         return asyncio.get_running_loop().time() + wait_ms / 1000
 
     async def wait(
-        self, route: StateRoute, asked: AskedVersion, behind: RetryLaterError, deadline_s: float
+        self, route: StateRoute, asked: RequestedVersion, behind: RetryLaterError, deadline_s: float
     ) -> None:
         """Parks a query until its version may be there; raises `behind` once time is over.
 
@@ -159,7 +159,7 @@ class AskedVersions:
         if left_s <= 0:
             raise behind
         wanted = asked.min_version if asked.at_version is None else asked.at_version
-        await route.job.parked.park(
+        await route.job.waiting.park(
             max(wanted, route.job.committed_version + 1),
             min(left_s, self._lease.remaining_s + _AFTER_S),
         )

@@ -8,17 +8,19 @@ from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import QueryableStateError
 
 if TYPE_CHECKING:
-    from queryable_state.server.state_server.base.bulk_thread import BulkThread
+    from queryable_state.server.state_server.base.bulk_thread import BackgroundThread
     from queryable_state.server.state_server.stores.owned_subtask import OwnedSubtask
     from queryable_state.server.state_server.stores.store_table import StateRoute
 
 
-async def measured(route: StateRoute, state_id: int, bulk: BulkThread) -> list[query_pb2.StatePart]:
+async def measured(
+    route: StateRoute, state_id: int, background: BackgroundThread
+) -> list[query_pb2.StatePart]:
     """A part each subtask of the route, by key group; each store is a job of its own."""
     info = route.job.info
     subtasks = sorted(route.subtasks, key=lambda subtask: subtask.first_key_group)
     # All handed over in this turn of the loop: a store that is dropped is closed behind them.
-    handed_over = [bulk.run(_measure, subtask, state_id, info) for subtask in subtasks]
+    handed_over = [background.run(_measure, subtask, state_id, info) for subtask in subtasks]
     return [await part for part in handed_over]
 
 

@@ -19,8 +19,8 @@ from queryable_state.server.state_server.queries.key_reads import (
 )
 from queryable_state.server.state_server.queries.open_scans import OpenScans
 from queryable_state.server.state_server.queries.requested_version import (
-    AskedVersion,
-    AskedVersions,
+    RequestedVersion,
+    RequestedVersions,
     copy_of,
 )
 from queryable_state.server.state_server.queries.size_estimate import measured
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from queryable_state.server.query.explained import Explained
     from queryable_state.server.query.scan_query import ScanQuery
     from queryable_state.server.settings import Limits
-    from queryable_state.server.state_server.base.bulk_thread import BulkThread
+    from queryable_state.server.state_server.base.bulk_thread import BackgroundThread
     from queryable_state.server.state_server.base.lease import Lease
     from queryable_state.server.state_server.queries.key_reads import Readers
     from queryable_state.server.state_server.stores.store_table import StateRoute, StoreTable
@@ -53,7 +53,7 @@ _defects = RateLimitedLog(logging.getLogger(__name__))
 _RECORDS_AT_ONCE = 2048
 
 
-class QueryEngine:
+class StateReader:
     """Reads committed (or staged) state on the event loop, older versions on the bulk thread.
 
     The service in front has checked the number and the length of the keys.
@@ -67,7 +67,7 @@ class QueryEngine:
         table: StoreTable,
         lease: Lease,
         limits: Limits,
-        bulk: BulkThread,
+        background: BackgroundThread,
         *,
         server_id: str,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
@@ -77,9 +77,9 @@ class QueryEngine:
         self.limits = limits
         self._table = table
         self._lease = lease
-        self._bulk = bulk
+        self._background = background
         self._now_ms = now_ms
-        self._versions = AskedVersions(
+        self._versions = RequestedVersions(
             table,
             lease,
             server_id=server_id,
@@ -110,7 +110,7 @@ class QueryEngine:
             self._table,
             self._versions,
             self._lease,
-            self._bulk,
+            self._background,
             self.limits,
             self._scans,
             server_id=self.server_id,
@@ -119,7 +119,7 @@ class QueryEngine:
 
     async def measure(self, state_id: int) -> list[query_pb2.StatePart]:
         """About how much there is of a state here."""
-        return await measured(self._versions.route(state_id), state_id, self._bulk)
+        return await measured(self._versions.route(state_id), state_id, self._background)
 
     async def explain(self, query: query_pb2.Query, arrived_ns: int) -> Explained:
         """Answers a query of one key, and says how."""
@@ -136,7 +136,7 @@ class QueryEngine:
                     explained.begin()
                 answer = self._answer(query)
                 if answer is None:
-                    route, asked = self._versions.route(query.state_id), AskedVersion.of(query)
+                    route, asked = self._versions.route(query.state_id), RequestedVersion.of(query)
                     behind = self._versions.behind(route, asked)
                     if behind is not None:
                         await self._versions.wait(route, asked, behind, deadline_s)
@@ -178,7 +178,7 @@ class QueryEngine:
         # Where there is none, the second look-up says so.
         route = self._table.route(query.state_id) or self._versions.route(query.state_id)
         if query.min_version or query.max_staleness_ms or query.HasField("at_version"):
-            asked = AskedVersion.of(query)
+            asked = RequestedVersion.of(query)
             if self._versions.behind(route, asked) is not None or (
                 asked.at_version is not None and asked.at_version < route.job.committed_version
             ):
@@ -211,7 +211,9 @@ class QueryEngine:
             info = copy_of(self._versions.info(route, query.consistency))
             versions = [_newest(each.store, query.consistency) for each in held.subtasks]
         # Handed over in the turn in which the stores were found: they are closed behind it.
-        answer = await self._bulk.run(self._read_views, held, versions, query, info, self._now_ms())
+        answer = await self._background.run(
+            self._read_views, held, versions, query, info, self._now_ms()
+        )
         self._lease.check()
         return answer
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.server.state_server.queries.answer_failures import not_here, state_lost
-from queryable_state.server.state_server.queries.requested_version import AskedVersion, copy_of
+from queryable_state.server.state_server.queries.requested_version import RequestedVersion, copy_of
 from queryable_state.server.state_server.queries.scanned_keys import ScannedKeys, record_ranges
 from queryable_state.server.state_server.queries.version_reads import held_still, view_at
 from queryable_state.server.state_server.stores.store_table import NOT_HERE
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
     from queryable_state.server.query.scan_query import ScanQuery
     from queryable_state.server.settings import Limits
-    from queryable_state.server.state_server.base.bulk_thread import BulkThread
+    from queryable_state.server.state_server.base.bulk_thread import BackgroundThread
     from queryable_state.server.state_server.base.lease import Lease
     from queryable_state.server.state_server.queries.open_scans import OpenScans
-    from queryable_state.server.state_server.queries.requested_version import AskedVersions
+    from queryable_state.server.state_server.queries.requested_version import RequestedVersions
     from queryable_state.server.state_server.queries.scanned_keys import Page
     from queryable_state.server.state_server.stores.owned_subtask import OwnedSubtask
     from queryable_state.server.state_server.stores.store_table import StateRoute, StoreTable
@@ -47,9 +47,9 @@ class StateScan:
         self,
         query: ScanQuery,
         table: StoreTable,
-        versions: AskedVersions,
+        versions: RequestedVersions,
         lease: Lease,
-        bulk: BulkThread,
+        background: BackgroundThread,
         limits: Limits,
         scans: OpenScans,
         *,
@@ -57,11 +57,11 @@ class StateScan:
         now_ms: Callable[[], int],
     ) -> None:
         self._query = query
-        self._asked = AskedVersion.of_scan(query)
+        self._asked = RequestedVersion.of_scan(query)
         self._table = table
         self._versions = versions
         self._lease = lease
-        self._bulk = bulk
+        self._background = background
         self._limits = limits
         self._scans = scans
         self._server_id = server_id
@@ -108,7 +108,7 @@ class StateScan:
             pinned = self._pinned(held, slots, info.version)
             self._subtasks = [held.subtasks[slot] for slot in slots]
             try:
-                await self._bulk.run(self._open_views, held, pinned)
+                await self._background.run(self._open_views, held, pinned)
             except VersionGoneError:
                 if asked.at_version is not None:
                     raise
@@ -171,7 +171,7 @@ class StateScan:
         return slots
 
     def _next_page(self) -> asyncio.Future[Page]:
-        page = asyncio.ensure_future(self._bulk.run(self._read_page))
+        page = asyncio.ensure_future(self._background.run(self._read_page))
         # Its failure is nobody's when the scan is closed meanwhile.
         page.add_done_callback(_forget)
         return page
@@ -216,7 +216,7 @@ class StateScan:
     def _let_go(self) -> None:
         # The thread ends after the stores, which close their views.
         with suppress(RuntimeError):
-            asyncio.ensure_future(self._bulk.run(self._close)).add_done_callback(_forget)
+            asyncio.ensure_future(self._background.run(self._close)).add_done_callback(_forget)
 
     # From here on: jobs of the bulk thread.
 

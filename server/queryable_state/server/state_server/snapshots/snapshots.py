@@ -13,7 +13,11 @@ from weakref import WeakKeyDictionary
 
 from queryable_state.internal.v1 import backend_pb2, checkpoint_pb2
 from queryable_state.server.checkpoint.file_systems.storage import join
-from queryable_state.server.state_server.snapshots.upload import Content, CutSubtask, SnapshotUpload
+from queryable_state.server.state_server.snapshots.upload import (
+    Content,
+    SnapshotUpload,
+    SubtaskSnapshot,
+)
 from queryable_state.server.state_server.stores.owned_subtask import OwnedSubtask, SubtaskId
 from queryable_state.wire.errors import (
     LimitExceededError,
@@ -27,16 +31,16 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator, Sequence
     from pathlib import Path
 
-    from queryable_state.server.state_server.base.bulk_thread import BulkThread
+    from queryable_state.server.state_server.base.bulk_thread import BackgroundThread
     from queryable_state.server.state_server.base.job_files import FileSystems, JobFiles
     from queryable_state.server.state_server.base.lease import Lease
     from queryable_state.server.state_server.base.local_copies import LocalCopies
     from queryable_state.server.state_server.base.thread_pool import ThreadPool
-    from queryable_state.server.state_server.stores.compactor import Folder
+    from queryable_state.server.state_server.stores.compactor import Compactor
     from queryable_state.server.state_server.stores.job_stores import JobStores
     from queryable_state.server.state_server.stores.store_factory import StoreFactory
     from queryable_state.server.state_server.stores.store_table import StoreTable
-    from queryable_state.server.storage.snapshot import StoreCut
+    from queryable_state.server.storage.snapshot import StoreSnapshot
     from queryable_state.server.storage.store import StateStore
 
 _log = logging.getLogger(__name__)
@@ -56,8 +60,8 @@ class Snapshots:
         self,
         table: StoreTable,
         lease: Lease,
-        bulk: BulkThread,
-        folder: Folder,
+        background: BackgroundThread,
+        folder: Compactor,
         stores: StoreFactory,
         file_systems: FileSystems,
         copies: LocalCopies,
@@ -68,7 +72,7 @@ class Snapshots:
     ) -> None:
         self._table = table
         self._lease = lease
-        self._bulk = bulk
+        self._background = background
         self._folder = folder
         self._stores = stores
         self._file_systems = file_systems
@@ -162,9 +166,9 @@ class Snapshots:
         request: backend_pb2.SnapshotRequest,
         subtask: OwnedSubtask,
         scratch: Path,
-    ) -> CutSubtask:
+    ) -> SubtaskSnapshot:
         native = request.format != checkpoint_pb2.CANONICAL
-        await self._folder.fold_to(subtask, request.version)
+        await self._folder.compact_to(subtask, request.version)
         if native:
             # Not on the bulk thread: most of a cut is writing memory out.
             await self._threads.run(subtask.store.flush)
@@ -176,12 +180,12 @@ class Snapshots:
         path = self._stores.cut_path(subtask.store) if native else None
         if path is not None:
             stack.push_async_callback(self._remove, path)
-        cut: StoreCut = await self._bulk.run(subtask.store.cut, request.version, path)
+        cut: StoreSnapshot = await self._background.run(subtask.store.cut, request.version, path)
         stack.push_async_callback(self._close, cut)
         folder = scratch / uuid.uuid4().hex
         await self._threads.run(folder.mkdir)
         known = self._known.setdefault(subtask.store, {})
-        return CutSubtask(subtask=subtask, cut=cut, folder=folder, known=known)
+        return SubtaskSnapshot(subtask=subtask, cut=cut, folder=folder, known=known)
 
     async def _shared(
         self, request: backend_pb2.SnapshotRequest, files: JobFiles
@@ -194,8 +198,8 @@ class Snapshots:
         )
         return {entry.path: entry.size_bytes for entry in entries}
 
-    async def _close(self, cut: StoreCut) -> None:
-        await self._bulk.run(cut.close)
+    async def _close(self, cut: StoreSnapshot) -> None:
+        await self._background.run(cut.close)
 
     async def _remove(self, folder: Path) -> None:
         await self._threads.run(shutil.rmtree, folder, ignore_errors=True)
@@ -218,7 +222,7 @@ def _held(job: JobStores, version: int) -> Iterator[None]:
 
 
 def _check_sizes(
-    request: backend_pb2.SnapshotRequest, cut: CutSubtask, max_state_bytes: int
+    request: backend_pb2.SnapshotRequest, cut: SubtaskSnapshot, max_state_bytes: int
 ) -> None:
     if not (max_state_bytes and request.checkpoint_id):
         return

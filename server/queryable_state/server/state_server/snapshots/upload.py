@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from queryable_state.server.state_server.base.job_files import JobFiles
     from queryable_state.server.state_server.base.local_copies import LocalCopies
     from queryable_state.server.state_server.stores.owned_subtask import OwnedSubtask
-    from queryable_state.server.storage.snapshot import LocalFile, StoreCut
+    from queryable_state.server.storage.snapshot import LocalFile, StoreSnapshot
 
     _T = TypeVar("_T")
 
@@ -29,11 +29,11 @@ Content = tuple[bytes, int]
 
 
 @dataclass(eq=False, kw_only=True)
-class CutSubtask:
+class SubtaskSnapshot:
     """A subtask whose store is held still."""
 
     subtask: OwnedSubtask
-    cut: StoreCut
+    cut: StoreSnapshot
     folder: Path
     """For files that are written of the cut; exists."""
 
@@ -69,7 +69,7 @@ class SnapshotUpload:
         self.kept: list[Content] = []
         """The files that stand in the root, of all subtasks written."""
 
-    async def write(self, cut: CutSubtask) -> checkpoint_pb2.RangeSnapshot:
+    async def write(self, cut: SubtaskSnapshot) -> checkpoint_pb2.RangeSnapshot:
         """Writes one subtask; returns when all of it is there."""
         subtask, held = cut.subtask, cut.cut
         named = held.files()
@@ -122,7 +122,7 @@ class SnapshotUpload:
             raise RetryLaterError("the snapshot was given up")
         return job(*args)
 
-    def _write_file(self, cut: CutSubtask, file: LocalFile) -> _Written:
+    def _write_file(self, cut: SubtaskSnapshot, file: LocalFile) -> _Written:
         request, storage = self._request, self._files.storage
         content = cut.known.get(file.name) if file.shared else None
         if content is None:
@@ -157,7 +157,7 @@ class SnapshotUpload:
         return _Written(stored, new_bytes)
 
 
-def _write_canonical(cut: StoreCut, folder: Path) -> LocalFile:
+def _write_canonical(cut: StoreSnapshot, folder: Path) -> LocalFile:
     from queryable_state.server.storage.snapshot import LocalFile
 
     path = folder / FILE_NAME

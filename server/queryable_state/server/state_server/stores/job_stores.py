@@ -6,7 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from queryable_state.internal.v1.checkpoint_pb2 import JobStorage
-from queryable_state.server.state_server.stores.waiting_queries import ParkedQueries
+from queryable_state.server.state_server.stores.waiting_queries import WaitingQueries
 from queryable_state.server.storage.store import NOTHING_COMMITTED
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import PlacementError, Reason, SupersededError
@@ -60,7 +60,7 @@ class JobStores:
         self.records: dict[int, RecordCache] = {}
         """What queries read of the committed version, by state; whoever adds or takes away a
         store of a state clears it."""
-        self.parked = ParkedQueries()
+        self.waiting = WaitingQueries()
         """Queries that wait for a commit."""
         self._infos: deque[query_pb2.ReadInfo] = deque((self.info,), maxlen=_INFOS_KEPT)
         # Bounded: where the coordinator never asks, the oldest reports are of no more use.
@@ -115,8 +115,8 @@ class JobStores:
             self._reports.extend(subtask.forget_up_to(version))
         self.info = info
         self._infos.append(info)
-        if self.parked:
-            self.parked.committed(version)
+        if self.waiting:
+            self.waiting.committed(version)
         return True
 
     def info_at(self, version: int) -> query_pb2.ReadInfo:

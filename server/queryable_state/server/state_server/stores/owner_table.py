@@ -9,7 +9,7 @@ from queryable_state.server.state_server.base.shared_calls import SharedCalls
 from queryable_state.server.state_server.stores.owned_subtask import SubtaskId
 
 if TYPE_CHECKING:
-    from queryable_state.server.coordinator_client import CoordinatorLink
+    from queryable_state.server.coordinator_client import CoordinatorClient
     from queryable_state.server.state_server.base.lease import Lease
     from queryable_state.server.state_server.stores.store_table import StoreTable
 
@@ -22,7 +22,7 @@ class OwnerTable:
 
     def __init__(
         self,
-        link: CoordinatorLink,
+        link: CoordinatorClient,
         table: StoreTable,
         lease: Lease,
         *,

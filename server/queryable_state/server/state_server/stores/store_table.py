@@ -87,10 +87,10 @@ class StoreTable:
         for job in self._jobs.values():
             yield from job.subtasks.values()
 
-    def wake_parked(self) -> None:
+    def wake_waiting(self) -> None:
         """Lets every parked query look again whether this server may still answer it."""
         for job in self._jobs.values():
-            job.parked.wake()
+            job.waiting.wake()
 
     def staged_bytes(self) -> int:
         """Bytes sealed and not committed."""
@@ -134,7 +134,7 @@ class StoreTable:
                 del self._routes[state_id]
                 del job.records[state_id]
         # What waits for state of it is somebody else's to answer.
-        job.parked.wake()
+        job.waiting.wake()
 
     def remove_job(self, query_id: bytes) -> list[OwnedSubtask]:
         """Forgets a job; returns the subtasks whose stores are to be closed."""

@@ -9,7 +9,7 @@ from queryable_state.wire.errors import Reason, RetryLaterError
 _MOST_PARKED = 65_536
 
 
-class ParkedQueries:
+class WaitingQueries:
     """Who waits for a job to commit a batch. Event loop only.
 
     What is woken looks again at whatever it waits for: it is woken by the batch, but

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from queryable_state.internal.v1.checkpoint_pb2 import SnapshotFormat
-from queryable_state.server.storage.snapshot import LocalFile, StateRecords, StoreCut
+from queryable_state.server.storage.snapshot import LocalFile, StateRecords, StoreSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from queryable_state.server.storage.layered.stack_view import StackView
 
 
-class CanonicalCut(StoreCut):
+class CanonicalSnapshot(StoreSnapshot):
     """Copies nothing: what a fold replaces is kept for as long as the cut is open."""
 
     format = SnapshotFormat.CANONICAL

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from queryable_state.server.storage.base import BaseImage, StateBase
     from queryable_state.server.storage.layered.overlay import Overlay
 
-FOLD_CHUNK_RECORDS = 256
+COMPACT_CHUNK_RECORDS = 256
 """Records of one write to the base: a backend may hold the interpreter for the whole of it."""
 
 
-class Folding:
+class Compaction:
     """An overlay on its way into the base.
 
     The overlay stays in front of the base until `advance` has returned False,
@@ -57,14 +57,14 @@ def _steps(overlay: Overlay, base: StateBase, image: BaseImage | None) -> Iterat
         for prefix in changes.cleared:
             yield from _clear(base, state_id, prefix, image)
         records = iter(changes.records.items())
-        while chunk := dict(sorted(islice(records, FOLD_CHUNK_RECORDS))):
+        while chunk := dict(sorted(islice(records, COMPACT_CHUNK_RECORDS))):
             base.apply(state_id, chunk, image)
             yield len(chunk)
 
 
 def _clear(base: StateBase, state_id: int, prefix: bytes, image: BaseImage | None) -> Iterator[int]:
     start, end = prefix, prefix_end(prefix)
-    while found := base.source(state_id).chunk(start, end, FOLD_CHUNK_RECORDS):
+    while found := base.source(state_id).chunk(start, end, COMPACT_CHUNK_RECORDS):
         base.apply(state_id, dict.fromkeys(key for key, _ in found), image)
         yield len(found)
         start = key_after(found[-1][0])

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from queryable_state.server.storage.base import BaseImage, RecordSource, StateBase
 
 
-class Epoch:
+class CompactionGeneration:
     """The time between two folds of one base.
 
     Epochs point forward only: the images no view needs go with their epoch.
@@ -24,23 +24,23 @@ class Epoch:
 
     def __init__(self) -> None:
         self.image: BaseImage | None = None
-        self.next: Epoch | None = None
+        self.next: CompactionGeneration | None = None
 
-    def end(self, image: BaseImage | None) -> Epoch:
+    def end(self, image: BaseImage | None) -> CompactionGeneration:
         """The epoch that begins as a fold does; without an image no open view needs one."""
         self.image = image
-        self.next = Epoch()
+        self.next = CompactionGeneration()
         return self.next
 
     def resolve(self, base: StateBase, state_id: int) -> tuple[list[StateOverlay], RecordSource]:
         """The state as it was in this epoch: undoing layers, newest first, over a source."""
         undoing: list[StateOverlay] = []
-        epoch: Epoch | None = self
-        while epoch is not None:
-            kept = epoch.image.of(state_id) if epoch.image is not None else None
+        generation: CompactionGeneration | None = self
+        while generation is not None:
+            kept = generation.image.of(state_id) if generation.image is not None else None
             if isinstance(kept, StateOverlay):
                 undoing.append(kept)
             elif kept is not None:
                 return undoing, kept
-            epoch = epoch.next
+            generation = generation.next
         return undoing, base.source(state_id)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _SAMPLE = 1024
 
 
-def unfolded_size(overlays: Iterable[StateOverlay], source: RecordSource) -> tuple[int, int]:
+def overlay_size(overlays: Iterable[StateOverlay], source: RecordSource) -> tuple[int, int]:
     """(records, bytes) beyond those of the base, negative where overlays take more than they add.
 
     `overlays` newest first. Judged by a sample of the changed keys, by all of them where they are

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from threading import RLock
 
     from queryable_state.server.storage.base import RecordSource, StateBase
-    from queryable_state.server.storage.layered.compaction_generation import Epoch
+    from queryable_state.server.storage.layered.compaction_generation import CompactionGeneration
     from queryable_state.server.storage.layered.overlay import Overlay, StateOverlay
     from queryable_state.server.storage.layered.readers import Readers
 
@@ -29,7 +29,7 @@ class StackView(StateView):
         version: int,
         readers: Readers,
         base: StateBase,
-        epoch: Epoch,
+        generation: CompactionGeneration,
         bulk_lock: RLock,
         on_close: Callable[[StackView], None],
     ) -> None:
@@ -37,7 +37,7 @@ class StackView(StateView):
         self._overlays = readers.overlays
         self._operator_states = readers.operator_states()
         self._base = base
-        self._epoch: Epoch | None = epoch
+        self._generation: CompactionGeneration | None = generation
         self._bulk_lock = bulk_lock
         self._on_close = on_close
 
@@ -77,8 +77,8 @@ class StackView(StateView):
 
     def close(self) -> None:
         with self._bulk_lock:
-            if self._epoch is not None:
-                self._epoch = None
+            if self._generation is not None:
+                self._generation = None
                 self._overlays = ()
                 self._operator_states = {}
                 self._on_close(self)
@@ -92,13 +92,13 @@ class StackView(StateView):
             return stack.chunk(layers, source, start, end, stack.CHUNK_RECORDS)
 
     def _resolve(self, state_id: int) -> tuple[list[StateOverlay], RecordSource]:
-        if self._epoch is None:
+        if self._generation is None:
             raise RetryLaterError(f"the view of version {self.version} is closed: open another one")
         layers = [
             overlay.states[state_id] for overlay in self._overlays if state_id in overlay.states
         ]
         try:
-            undoing, source = self._epoch.resolve(self._base, state_id)
+            undoing, source = self._generation.resolve(self._base, state_id)
         except KeyError:
             raise unknown_state(state_id) from None
         return layers + undoing, source

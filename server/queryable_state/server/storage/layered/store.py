@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from queryable_state.server.storage.layered import layers as stack
-from queryable_state.server.storage.layered.canonical_snapshot import CanonicalCut
-from queryable_state.server.storage.layered.compaction import Folding
-from queryable_state.server.storage.layered.compaction_generation import Epoch
-from queryable_state.server.storage.layered.overlay_size import unfolded_size
+from queryable_state.server.storage.layered.canonical_snapshot import CanonicalSnapshot
+from queryable_state.server.storage.layered.compaction import Compaction
+from queryable_state.server.storage.layered.compaction_generation import CompactionGeneration
+from queryable_state.server.storage.layered.overlay_size import overlay_size
 from queryable_state.server.storage.layered.readers import store_closed
 from queryable_state.server.storage.layered.stack_view import StackView, unknown_state
 from queryable_state.server.storage.layered.versions import Versions
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from queryable_state.server.storage.base import StateBase
     from queryable_state.server.storage.bulk_load import BulkLoad
     from queryable_state.server.storage.layered.overlay import Overlay
-    from queryable_state.server.storage.snapshot import StoreCut
+    from queryable_state.server.storage.snapshot import StoreSnapshot
 
 _LOAD_RECORDS = 1 << 40
 
@@ -48,8 +48,8 @@ class LayeredStore(StateStore):
         self._versions = Versions(base, committed_version)
         self._bulk_lock = RLock()
         self._flush_lock = Lock()
-        self._epoch = Epoch()
-        self._folding: Folding | None = None
+        self._generation = CompactionGeneration()
+        self._compaction: Compaction | None = None
         self._views: WeakSet[StackView] = WeakSet()
         self._state_ids = frozenset(base.state_ids())
         self._closed = False
@@ -100,16 +100,18 @@ class LayeredStore(StateStore):
         self._check_open()
         return self._versions.commit(version)
 
-    def fold(self, up_to: int, max_records: int) -> bool:
+    def compact(self, up_to: int, max_records: int) -> bool:
         with self._bulk_lock:
             self._check_open()
-            while max_records > 0 and (folding := self._folding or self._begin_folding(up_to)):
-                done, more = folding.advance(max_records)
+            while max_records > 0 and (
+                compaction := self._compaction or self._begin_compaction(up_to)
+            ):
+                done, more = compaction.advance(max_records)
                 max_records -= done
                 if not more:
-                    self._folding = None
-                    self._versions.folded(folding.overlay)
-            if self._folding is not None or self._versions.oldest(up_to) is not None:
+                    self._compaction = None
+                    self._versions.compacted(compaction.overlay)
+            if self._compaction is not None or self._versions.oldest(up_to) is not None:
                 return True
             self._versions.pass_empty(up_to)
             return False
@@ -144,7 +146,7 @@ class LayeredStore(StateStore):
             self._check_open()
             wanted, readers = self._versions.readers_at(version)
             view = StackView(
-                wanted, readers, self._base, self._epoch, self._bulk_lock, self._views.discard
+                wanted, readers, self._base, self._generation, self._bulk_lock, self._views.discard
             )
             self._views.add(view)
             return view
@@ -154,7 +156,7 @@ class LayeredStore(StateStore):
             self._check_open()
             self._base.flush()
 
-    def cut(self, version: int, directory: Path | None = None) -> StoreCut:
+    def cut(self, version: int, directory: Path | None = None) -> StoreSnapshot:
         with self._bulk_lock:
             self._check_open()
             if version > self.committed_version:
@@ -165,9 +167,9 @@ class LayeredStore(StateStore):
                 )
             view = self.view(version)
             if directory is None or not self._base.has_files:
-                return CanonicalCut(view, self._base.sizes())
+                return CanonicalSnapshot(view, self._base.sizes())
             with view:
-                if self._folding is not None or version > self.base_version:
+                if self._compaction is not None or version > self.base_version:
                     raise RetryLaterError(
                         f"version {version} is not folded: fold up to it before a native cut",
                         reason=Reason.BEHIND,
@@ -201,7 +203,7 @@ class LayeredStore(StateStore):
                     f"{self.committed_version} already",
                     reason=Reason.ALREADY_COMMITTED,
                 )
-            Folding(overlay, self._base, None).advance(_LOAD_RECORDS)
+            Compaction(overlay, self._base, None).advance(_LOAD_RECORDS)
             self._versions.loaded(version, overlay.operator_states)
 
     def approximate_size(self, state_id: int) -> tuple[int, int]:
@@ -213,9 +215,7 @@ class LayeredStore(StateStore):
             except KeyError:
                 raise unknown_state(state_id) from None
             overlays = [each.overlay.states.get(state_id) for each in self._versions.sealed]
-            more, more_bytes = unfolded_size(
-                (each for each in overlays if each is not None), source
-            )
+            more, more_bytes = overlay_size((each for each in overlays if each is not None), source)
             return max(0, records + more), max(0, size_bytes + more_bytes)
 
     def close(self) -> None:
@@ -224,17 +224,17 @@ class LayeredStore(StateStore):
                 return
             self._closed = True
             self._versions.close()
-            self._folding = None
+            self._compaction = None
             for view in list(self._views):
                 view.close()
-            self._epoch = Epoch()
+            self._generation = CompactionGeneration()
             self._base.close()
 
     def destroy(self) -> None:
         self.close()
         self._base.destroy()
 
-    def _begin_folding(self, up_to: int) -> Folding | None:
+    def _begin_compaction(self, up_to: int) -> Compaction | None:
         """Start on the oldest overlay up to this version, if there is one."""
         oldest = self._versions.oldest(up_to)
         if oldest is None:
@@ -242,10 +242,10 @@ class LayeredStore(StateStore):
         overlay = oldest.overlay
         needed = any(view.needs_image_before(overlay) for view in list(self._views))
         image = self._base.preserve(overlay.states.keys()) if needed else None
-        self._epoch = self._epoch.end(image)
+        self._generation = self._generation.end(image)
         self._versions.base_version = oldest.version
-        self._folding = Folding(overlay, self._base, image)
-        return self._folding
+        self._compaction = Compaction(overlay, self._base, image)
+        return self._compaction
 
     def _check_open(self) -> None:
         if self._closed:

@@ -114,7 +114,7 @@ class Versions:
         sealed = self.sealed
         return sealed[-1] if sealed and sealed[-1].version <= up_to else None
 
-    def folded(self, overlay: Overlay) -> None:
+    def compacted(self, overlay: Overlay) -> None:
         """The base answers for the oldest overlay from here on."""
         with self._lock:
             self.sealed = self.sealed[:-1]

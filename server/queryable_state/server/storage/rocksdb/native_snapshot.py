@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from queryable_state.internal.v1.checkpoint_pb2 import SnapshotFormat
 from queryable_state.server.storage.rocksdb.errors import writing_files
 from queryable_state.server.storage.rocksdb.files import local_files, read_rocksdb_files
-from queryable_state.server.storage.snapshot import LocalFile, StateRecords, StoreCut
+from queryable_state.server.storage.snapshot import LocalFile, StateRecords, StoreSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _ALL_KEY_GROUPS = (0, 0xFFFF)
 
 
-class NativeCut(StoreCut):
+class NativeSnapshot(StoreSnapshot):
     """Holds nothing open: the directory is the cut, and the caller's."""
 
     format = SnapshotFormat.ROCKSDB

@@ -11,7 +11,7 @@ from queryable_state.server.storage.layered.store import LayeredStore
 from queryable_state.server.storage.rocksdb.errors import reading_files, translating
 from queryable_state.server.storage.rocksdb.files import DEFAULT_FAMILY, place_files
 from queryable_state.server.storage.rocksdb.load import RocksDBLoad
-from queryable_state.server.storage.rocksdb.native_snapshot import NativeCut
+from queryable_state.server.storage.rocksdb.native_snapshot import NativeSnapshot
 from queryable_state.server.storage.rocksdb.options import database_options, write_options
 from queryable_state.server.storage.rocksdb.records import (
     IteratedRecords,
@@ -162,11 +162,11 @@ class RocksDBBase(StateBase):
         version: int,
         directory: Path,
         operator_states: Mapping[int, tuple[bytes, ...]],
-    ) -> NativeCut:
+    ) -> NativeSnapshot:
         with translating(f"cut version {version} into {directory}"):
             # Flushes every memtable; nothing else refers to it, so that it goes at once.
             Checkpoint(self._database).create_checkpoint(str(directory))
-        return NativeCut(version, directory, operator_states, self.sizes())
+        return NativeSnapshot(version, directory, operator_states, self.sizes())
 
     def approximate_size(self, state_id: int) -> tuple[int, int]:
         family = self._states[state_id].family

@@ -24,7 +24,7 @@ from queryable_state.wire.errors import InvalidRequestError, JobError, Reason
 if TYPE_CHECKING:
     from queryable_state.streaming.descriptors import StateDescriptor
     from queryable_state.streaming.runtime.states.cached_state import CachedState
-    from queryable_state.streaming.runtime.states.cursor import Cursor
+    from queryable_state.streaming.runtime.states.cursor import CurrentKey
     from queryable_state.streaming.runtime.states.key_table import KeyTable
 
 _State = TypeVar("_State", bound="CachedState")
@@ -127,15 +127,15 @@ class ElementContext(Context):
     """Given with each element of a task; one object for all of them."""
 
     def __init__(
-        self, cursor: Cursor, keys: KeyTable, batch_timestamp_ms: int, watermark_ms: int
+        self, current_key: CurrentKey, keys: KeyTable, batch_timestamp_ms: int, watermark_ms: int
     ) -> None:
-        self._cursor = cursor
+        self._current_key = current_key
         self._keys = keys.keys
         self._batch_timestamp_ms = batch_timestamp_ms
         self._watermark_ms = watermark_ms
 
     def get_current_key(self) -> Any:
-        return self._keys[self._cursor.slot]
+        return self._keys[self._current_key.slot]
 
     def timestamp(self) -> int:
         return self._batch_timestamp_ms

@@ -78,9 +78,9 @@ def _process(
 ) -> Generator[pa.RecordBatch, None, None]:
     outputs = Outputs(spec, owned.where)
     read = element_reader(spec)
-    cursor = owned.cursor
+    current_key = owned.current_key
     element_context = ElementContext(
-        cursor, owned.keys, owned.batch_timestamp_ms, owned.watermark_ms
+        current_key, owned.keys, owned.batch_timestamp_ms, owned.watermark_ms
     )
     process = function.process_element
     for batch in gathered(batches, spec.settings.chunk_rows):
@@ -95,7 +95,7 @@ def _process(
                 for slot, element in zip(  # noqa: B905
                     slots[start : start + _PIECE_ROWS], elements
                 ):
-                    cursor.slot = slot
+                    current_key.slot = slot
                     result = process(element, element_context)
                     if result is not None:
                         if result.__class__ in _NO_ITERABLES_OF_OUTPUTS:
@@ -148,7 +148,7 @@ def _reduce(
     outputs = Outputs(spec, owned.where)
     read = element_reader(spec)
     reduced, held, give = state.reduced, state.held, state.give
-    cursor = owned.cursor
+    current_key = owned.current_key
     for batch in gathered(batches, spec.settings.chunk_rows):
         slots = owned.start_chunk(batch).tolist()
         cells = state.load_chunk()
@@ -156,7 +156,7 @@ def _reduce(
         emitted = outputs.rows.append if emit else _drop
         try:
             for slot, element in zip(slots, read(batch), strict=True):
-                cursor.slot = slot
+                current_key.slot = slot
                 cell = cells[slot] = held(slot, reduced(cells[slot], element))
                 emitted(give(cell))
         except QueryableStateError as error:
@@ -187,4 +187,4 @@ def _name_element(error: QueryableStateError, spec: OperatorSpec, owned: TaskSta
 
 
 def _current_key(spec: OperatorSpec, owned: TaskStates) -> str:
-    return shown_key(owned.keys.keys[owned.cursor.slot], spec.key_type)
+    return shown_key(owned.keys.keys[owned.current_key.slot], spec.key_type)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from queryable_state.internal.v1.backend_pb2 import StateFetch
-from queryable_state.streaming.runtime.states.cursor import Cursor, NoElement
+from queryable_state.streaming.runtime.states.cursor import CurrentKey, NoCurrentKeyError
 from queryable_state.streaming.runtime.states.key_table import shown_key
 from queryable_state.v1.query_pb2 import ReadKind
 from queryable_state.v1.registration_pb2 import StateKind
@@ -38,7 +38,7 @@ UNSEEN: Final = Unseen()
 class StateLink:
     """What ties the states of a task to its keys and its owner."""
 
-    cursor: Cursor
+    current_key: CurrentKey
     keys: KeyTable
     key_type: TypeInfo
     settings: RuntimeSettings
@@ -65,7 +65,7 @@ class CachedState(ABC):
         self.was_read = False
         """Whether a chunk read the state, so that later chunks fetch it ahead."""
         self.state_id = 0
-        self._cursor: Cursor = NoElement(descriptor.name)
+        self._current_key: CurrentKey = NoCurrentKeyError(descriptor.name)
         self._link: StateLink
 
     def bind(self, registration: StateRegistration, link: StateLink) -> None:
@@ -75,11 +75,11 @@ class CachedState(ABC):
 
     def enter(self) -> None:
         """Elements follow: the cursor says whose."""
-        self._cursor = self._link.cursor
+        self._current_key = self._link.current_key
 
     def leave(self) -> None:
         """No element is being processed any more."""
-        self._cursor = NoElement(self.descriptor.name)
+        self._current_key = NoCurrentKeyError(self.descriptor.name)
 
     @abstractmethod
     def grow(self, slots: int) -> None:
@@ -128,7 +128,7 @@ class CachedState(ABC):
     def _null_refused(self, method: str) -> SerializationError:
         """The error of a null given to a state that takes none."""
         return SerializationError(
-            f"{self._described(self._cursor.slot)}: {method} was given None, and a "
+            f"{self._described(self._current_key.slot)}: {method} was given None, and a "
             f"{StateKind.Name(self.descriptor.kind)} state takes no null: leave the element out, "
             "or call clear() to remove what is stored"
         )

@@ -7,7 +7,7 @@ from typing import NoReturn
 from queryable_state.wire.errors import JobError, Reason
 
 
-class Cursor:
+class CurrentKey:
     """The slot of the current element's key, shared by a task's states."""
 
     __slots__ = ("slot",)
@@ -16,7 +16,7 @@ class Cursor:
         self.slot = 0
 
 
-class NoElement(Cursor):
+class NoCurrentKeyError(CurrentKey):
     """Stands in where no element is being processed."""
 
     __slots__ = ("_state_name",)

@@ -78,7 +78,7 @@ class CachedList(CachedState, ListState[Any]):
             )
 
     def get(self) -> list[Any]:
-        slot = self._cursor.slot
+        slot = self._current_key.slot
         elements = self._of(slot)
         if elements.stored is None:
             self._load_chunk()
@@ -90,19 +90,19 @@ class CachedList(CachedState, ListState[Any]):
     def add(self, value: Any) -> None:
         if value is None:
             raise self._null_refused("add")
-        slot = self._cursor.slot
+        slot = self._current_key.slot
         held = self._held(slot, value)
         self._of(slot).appended.append(held)
         self._dirty.add(slot)
 
     def add_all(self, values: Iterable[Any]) -> None:
-        slot = self._cursor.slot
+        slot = self._current_key.slot
         held = self._all_held(slot, values, "add_all")
         self._of(slot).appended.extend(held)
         self._dirty.add(slot)
 
     def update(self, values: Iterable[Any]) -> None:
-        slot = self._cursor.slot
+        slot = self._current_key.slot
         held = self._all_held(slot, values, "update")
         elements = self._of(slot)
         elements.appended = held

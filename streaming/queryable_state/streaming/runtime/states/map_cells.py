@@ -99,7 +99,7 @@ class CachedMap(CachedState, MapState[Any, Any]):
         return self._find(key) is not None
 
     def put(self, key: Any, value: Any) -> None:
-        slot = self._cursor.slot
+        slot = self._current_key.slot
         self._put(slot, self._encoded_key(slot, key), self._held(slot, value))
 
     def _put(self, slot: int, encoded: bytes, held: Any) -> None:
@@ -110,7 +110,7 @@ class CachedMap(CachedState, MapState[Any, Any]):
         self._dirty.add(slot)
 
     def put_all(self, entries: Mapping[Any, Any]) -> None:
-        slot = self._cursor.slot
+        slot = self._current_key.slot
         # All of them or none: an entry that is refused leaves the state as it was.
         held = [
             (self._encoded_key(slot, key), self._held(slot, value))
@@ -120,7 +120,7 @@ class CachedMap(CachedState, MapState[Any, Any]):
             self._put(slot, encoded, value)
 
     def remove(self, key: Any) -> None:
-        slot = self._cursor.slot
+        slot = self._current_key.slot
         encoded = self._encoded_key(slot, key)
         cell = self._of(slot)
         cell.entries.pop(encoded, None)
@@ -143,7 +143,7 @@ class CachedMap(CachedState, MapState[Any, Any]):
         return not cell.entries and not self._whole().entries
 
     def clear(self) -> None:
-        slot = self._cursor.slot
+        slot = self._current_key.slot
         cell = self._maps[slot] = _Entries()
         cell.loaded = cell.complete = cell.cleared = True
         self._dirty.add(slot)
@@ -166,7 +166,7 @@ class CachedMap(CachedState, MapState[Any, Any]):
             )
 
     def _find(self, key: Any) -> tuple[Any, Any] | None:
-        slot = self._cursor.slot
+        slot = self._current_key.slot
         encoded = self._encoded_key(slot, key)
         cell = self._maps[slot]
         if cell is not None and (encoded in cell.entries or encoded in cell.absent):
@@ -214,7 +214,7 @@ class CachedMap(CachedState, MapState[Any, Any]):
         return data
 
     def _loaded(self) -> _Entries:
-        slot = self._cursor.slot
+        slot = self._current_key.slot
         cell = self._of(slot)
         if not cell.loaded:
             self._load_chunk()
@@ -223,7 +223,7 @@ class CachedMap(CachedState, MapState[Any, Any]):
     def _whole(self) -> _Entries:
         cell = self._loaded()
         if not cell.complete:
-            slot = self._cursor.slot
+            slot = self._current_key.slot
             answer = self._link.fetch(super().request((slot,)))
             self._merge(slot, answer.records[0], complete=True)
         return cell

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from queryable_state.streaming.runtime.states.cached_state import StateLink
-from queryable_state.streaming.runtime.states.cursor import Cursor
+from queryable_state.streaming.runtime.states.cursor import CurrentKey
 from queryable_state.streaming.runtime.states.key_table import KeyTable
 from queryable_state.wire.changes import BlockSums, ChangeBlockBuilder
 from queryable_state.wire.errors import (
@@ -62,7 +62,7 @@ class TaskStates:
         states: Sequence[CachedState],
     ) -> None:
         self.where = where(spec, task)
-        self.cursor = Cursor()
+        self.current_key = CurrentKey()
         self.keys = KeyTable(spec, task.subtask, self.where)
         self.batch_timestamp_ms = 0
         self.watermark_ms = 0
@@ -98,7 +98,7 @@ class TaskStates:
         self.batch_timestamp_ms = begun.batch_timestamp_ms
         self.watermark_ms = begun.watermark_ms
         link = StateLink(
-            cursor=self.cursor,
+            current_key=self.current_key,
             keys=self.keys,
             key_type=spec.key_type,
             settings=spec.settings,

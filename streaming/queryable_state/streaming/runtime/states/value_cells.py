@@ -109,13 +109,13 @@ class CellState(CachedState):
 
     def _read(self) -> Any:
         """The cell of the current key."""
-        cell = self.cells[self._cursor.slot]
+        cell = self.cells[self._current_key.slot]
         if cell is UNSEEN:
-            cell = self.load_chunk()[self._cursor.slot]
+            cell = self.load_chunk()[self._current_key.slot]
         return cell
 
     def _write(self, value: Any) -> None:
-        slot = self._cursor.slot
+        slot = self._current_key.slot
         try:
             self.cells[slot] = self._hold(value)
         except SerializationError as problem:
@@ -124,7 +124,7 @@ class CellState(CachedState):
 
     def clear(self) -> None:
         """Remove what is stored under the current key."""
-        slot = self._cursor.slot
+        slot = self._current_key.slot
         self.cells[slot] = None
         self.dirty.add(slot)
 
@@ -133,13 +133,13 @@ class CachedValue(CellState, ValueState[Any]):
     """Value state."""
 
     def value(self) -> Any:
-        cell = self.cells[self._cursor.slot]
+        cell = self.cells[self._current_key.slot]
         if cell is UNSEEN:
             cell = self._read()
         return None if cell is None else self.give(cell)
 
     def update(self, value: Any) -> None:
-        slot = self._cursor.slot
+        slot = self._current_key.slot
         try:
             self.cells[slot] = None if value is None else self._hold(value)
         except SerializationError as problem:
@@ -170,7 +170,7 @@ class CachedReducing(CellState, ReducingState[Any]):
         result = self._reduce(self.give(cell), value)
         if result is None:
             raise UserFunctionError(
-                f"{self._described(self._cursor.slot)}: the reduce function returned None; it "
+                f"{self._described(self._current_key.slot)}: the reduce function returned None; it "
                 "returns the combination of the two values it is given"
             )
         return result
@@ -200,7 +200,7 @@ class CachedAggregating(CellState, AggregatingState[Any, Any]):
         result = self._aggregate.get_result(self.give(cell))
         if result is None or self._results is None:
             return result
-        return self._results.give(self._held_result(self._cursor.slot, result, self._results))
+        return self._results.give(self._held_result(self._current_key.slot, result, self._results))
 
     def add(self, value: Any) -> None:
         if value is None:
@@ -211,7 +211,7 @@ class CachedAggregating(CellState, AggregatingState[Any, Any]):
             if created is None:
                 raise self._no_accumulator("create_accumulator")
             # As it would be read back, so that the first value is added to what all others are.
-            cell = self.held(self._cursor.slot, created)
+            cell = self.held(self._current_key.slot, created)
         accumulator = self._aggregate.add(value, self.give(cell))
         if accumulator is None:
             raise self._no_accumulator("add")
@@ -229,7 +229,7 @@ class CachedAggregating(CellState, AggregatingState[Any, Any]):
 
     def _no_accumulator(self, method: str) -> UserFunctionError:
         return UserFunctionError(
-            f"{self._described(self._cursor.slot)}: {method} of the aggregate function returned "
+            f"{self._described(self._current_key.slot)}: {method} of the aggregate function returned "
             "None; it returns the accumulator, also where it changed the one it was given"
         )
 

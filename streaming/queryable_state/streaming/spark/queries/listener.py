@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         QueryTerminatedEvent,
     )
 
-    from queryable_state.streaming.spark.queries.spark_adapter import SparkEngine
+    from queryable_state.streaming.spark.queries.spark_adapter import SparkAdapter
     from queryable_state.wire.errors import QueryableStateError
 
 _log = logging.getLogger("queryable_state.streaming")
@@ -47,7 +47,7 @@ class CommitListener(StreamingQueryListener):
 
     def __init__(
         self,
-        engine: SparkEngine,
+        engine: SparkAdapter,
         observer: QueryObserver,
         started: Callable[[bytes, str, str, Sequence[OperatorLayout]], None],
     ) -> None:

@@ -54,7 +54,7 @@ class _SeenQuery:
     """Spark's description of its sink."""
 
 
-class SparkEngine:
+class SparkAdapter:
     """The streaming queries of one SparkContext, whichever session started them.
 
     Asks the JVM's registry of active queries, which spans sessions; what has ended
