@@ -83,7 +83,7 @@ def test_only_the_streaming_part_knows_spark() -> None:
 
 @pytest.mark.parametrize(
     "module",
-    ["queryable_state.client", "queryable_state.client.blocking", "queryable_state.cli.asking"],
+    ["queryable_state.client", "queryable_state.client.blocking", "queryable_state.cli.arguments"],
 )
 def test_the_client_loads_nothing_heavy(module: str) -> None:
     """Importing the client loads no Spark, no store and no server."""

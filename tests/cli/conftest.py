@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from queryable_state.cli import parser
-from queryable_state.cli.asking import answer
+from queryable_state.cli.arguments import answer
 from queryable_state.client import Types
 from queryable_state.server.testing.cluster import InProcessCluster, declare
 from queryable_state.v1 import registration_pb2

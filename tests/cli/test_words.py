@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queryable_state.cli.words import key_of, keys_of_lines, prefix_of
+from queryable_state.cli.arguments import key_of, keys_of_lines, prefix_of
 from queryable_state.client import InvalidRequestError, KeyTypeError, Types
 from queryable_state.wire.keys.key_codec import KeyCodec
 

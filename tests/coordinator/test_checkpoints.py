@@ -12,8 +12,7 @@ from tests.coordinator.drivers import QUERY, driver, subtask_of
 from tests.coordinator.writers import LONG_S, WritingDriver, folders, until, writing_driver
 
 from queryable_state.internal.v1 import coordinator_pb2
-from queryable_state.server.checkpoint.completed import Completed
-from queryable_state.server.checkpoint.verification import problems_of
+from queryable_state.server.checkpoint.completed import Completed, problems_of
 from queryable_state.server.coordinator import JobConfig
 from queryable_state.server.coordinator.roots.job_roots import JobRoot
 from queryable_state.server.testing import FakeClock

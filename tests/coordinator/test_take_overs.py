@@ -9,9 +9,8 @@ import pytest
 from tests.coordinator.drivers import QUERY
 from tests.coordinator.writers import LONG_S, folders, until, writing_driver
 
-from queryable_state.server.checkpoint.completed import Completed
+from queryable_state.server.checkpoint.completed import Completed, problems_of
 from queryable_state.server.checkpoint.state_root import StateRoot
-from queryable_state.server.checkpoint.verification import problems_of
 from queryable_state.server.coordinator import JobConfig
 from queryable_state.server.coordinator.checkpoints.history import DeclinedError
 from queryable_state.wire.errors import (

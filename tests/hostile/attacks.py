@@ -21,7 +21,7 @@ import grpc
 from tests.hostile import raw_grpc
 
 from queryable_state.v1 import query_pb2, query_pb2_grpc
-from queryable_state.wire.frames.framing import PREAMBLE, FrameReader, framed
+from queryable_state.wire.frames.framed_stream import PREAMBLE, FrameReader, framed
 from queryable_state.wire.frames.stream_hello import client_hello
 from queryable_state.wire.keys.key_groups import KeyGroups
 from queryable_state.wire.schema.types import Types

@@ -21,7 +21,7 @@ from queryable_state.server.serving.byte_budget import ClientBudgets
 from queryable_state.server.settings import Limits
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import Reason
-from queryable_state.wire.frames.framing import PREAMBLE, framed
+from queryable_state.wire.frames.framed_stream import PREAMBLE, framed
 from queryable_state.wire.frames.stream_hello import client_hello
 
 if TYPE_CHECKING:

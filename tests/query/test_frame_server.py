@@ -19,7 +19,7 @@ from queryable_state.server.settings import Limits
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import QueryableStateError, Reason, RetryLaterError
 from queryable_state.wire.frames.frame_ports import FramePorts
-from queryable_state.wire.frames.framing import PREAMBLE, FrameReader, framed
+from queryable_state.wire.frames.framed_stream import PREAMBLE, FrameReader, framed
 from queryable_state.wire.frames.query_stream import QueryStream, open_query_stream
 from queryable_state.wire.frames.stream_hello import client_hello
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from queryable_state.cli import parser
-from queryable_state.cli.asking import answer
+from queryable_state.cli.arguments import answer
 from queryable_state.client import Consistency, InvalidRequestError, Role
 
 if TYPE_CHECKING:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from queryable_state.server.storage.rocksdb.predefined_options import (
+from queryable_state.server.storage.rocksdb.settings import (
     DEFAULT,
     FLASH_SSD_OPTIMIZED,
     PREDEFINED_OPTIONS,
     SPINNING_DISK_OPTIMIZED,
     SPINNING_DISK_OPTIMIZED_HIGH_MEM,
+    RocksDBSettings,
 )
-from queryable_state.server.storage.rocksdb.settings import RocksDBSettings
 from queryable_state.server.storage.rocksdb.store import RocksDBStateStore
 from queryable_state.wire.errors import InvalidRequestError
 
@@ -118,7 +118,7 @@ def test_settings_are_checked_without_rocksdict() -> None:
     """A driver checks them before any server is there."""
     script = (
         "import sys\n"
-        "import queryable_state.server.storage.rocksdb.predefined_options\n"
+        "import queryable_state.server.storage.rocksdb.settings\n"
         "import queryable_state.server.storage.rocksdb.settings\n"
         "sys.exit('rocksdict' in sys.modules)"
     )

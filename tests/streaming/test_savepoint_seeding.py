@@ -14,7 +14,7 @@ from queryable_state.internal.v1.checkpoint_pb2 import CheckpointMetadata
 from queryable_state.server.checkpoint.file_systems.storage import storage_of
 from queryable_state.server.checkpoint.framing import write_message
 from queryable_state.server.checkpoint.state_root import StateRoot
-from queryable_state.streaming.spark.savepoints.file_source_log import FileGoneError, cut_log
+from queryable_state.streaming.spark.savepoints.progress_export import FileGoneError, cut_log
 from queryable_state.streaming.spark.savepoints.savepoint import Savepoint
 from queryable_state.streaming.spark.savepoints.seeding import seed
 from queryable_state.streaming.spark.spark_files import SparkFiles

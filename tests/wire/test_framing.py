@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queryable_state.wire.errors import CorruptDataError
-from queryable_state.wire.frames.framing import FrameReader, framed
+from queryable_state.wire.frames.framed_stream import FrameReader, framed
 
 
 @given(st.lists(st.binary(max_size=300), max_size=20), st.lists(st.integers(1, 97), min_size=1))

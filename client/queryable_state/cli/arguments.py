@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import os
 import re
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from queryable_state.cli.shown_state import ShownState
+from queryable_state.client import QueryableStateClient
 from queryable_state.wire.errors import InvalidRequestError
+from queryable_state.wire.json_text import key_from_json
 from queryable_state.wire.keys.store_keys import window_namespace
+from queryable_state.wire.schema.type_model import Kind, TypeInfo
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from queryable_state.client import Consistency, ReadOptions
+
 
 SERVER_VARIABLE = "QUERYABLE_STATE_SERVER"
 
@@ -30,6 +36,52 @@ KEYS_EPILOG = (
     "date, a time or binary, the word itself will do: sensor_1, 2013-01-31. Behind -- a word may "
     "begin with a dash."
 )
+
+# What JSON writes in quotes, so that a word without them can be meant.
+_QUOTED = (Kind.STRING, Kind.BINARY, Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ)
+
+
+def key_of(word: str, key_type: TypeInfo) -> Any:
+    """The key a word says: its JSON, or the word itself where JSON would need quotes.
+
+    A word in quotes is JSON always. `InvalidRequestError` for what is no JSON,
+    `KeyTypeError` for what is of another type.
+    """
+    if key_type.kind in _QUOTED and not (len(word) > 1 and word[0] == word[-1] == '"'):
+        word = json.dumps(word)
+    return key_from_json(word, key_type)
+
+
+def prefix_of(word: str, key_type: TypeInfo) -> Any:
+    """The beginning of keys a word says: of a string, or an array of the first fields."""
+    if key_type.fields:
+        try:
+            given = json.loads(word)
+        except ValueError:
+            given = None
+        if isinstance(given, list) and len(given) < len(key_type.fields):
+            first = key_type.fields[: len(given)]
+            return key_from_json(word, TypeInfo(key_type.kind, fields=first)) if first else ()
+    return key_of(word, key_type)
+
+
+def keys_of_lines(lines: Iterable[str], key_type: TypeInfo) -> list[Any]:
+    """A key a line; empty lines are none."""
+    return [key_of(word, key_type) for line in lines if (word := line.rstrip("\r\n"))]
+
+
+async def answer(options: argparse.Namespace) -> int:
+    """Asks the command's question of the server that is named; answers the exit code."""
+    host, port = server_of(options)
+    async with QueryableStateClient(host, port, timeout_s=seconds_of(options)) as client:
+        exit_code: int
+        if options.of_state:
+            # Its types say how words are read and values shown.
+            state = await client.describe_state(options.job, options.state)
+            exit_code = await options.operation(options, client, ShownState(state))
+        else:
+            exit_code = await options.operation(options, client)
+        return exit_code
 
 
 def add_asking(
@@ -96,7 +148,7 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
 
 
 def _ask(options: argparse.Namespace) -> int:
-    from queryable_state.cli.asking import answer
+    from queryable_state.cli.arguments import answer
 
     return asyncio.run(answer(options))
 

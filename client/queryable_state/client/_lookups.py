@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from queryable_state.client._client_base import ClientBase
 from queryable_state.client._errors import afresh
-from queryable_state.client._reading.collection import Collection
 from queryable_state.client._reading.gathering import gather, raise_if_refused
 from queryable_state.client._reading.multi_get import MultiGet
 from queryable_state.client._reading.operation import ENTRY, ENTRY_EXISTS, EXISTS, SIZE
-from queryable_state.client._reading.outcomes import OutcomeResults
+from queryable_state.client._reading.outcomes import Collection, OutcomeResults
 from queryable_state.client._reading.states import KvState
 from queryable_state.client._routing.snapshot_read import read_one_cut
 from queryable_state.wire.consistent_snapshot import check_cut

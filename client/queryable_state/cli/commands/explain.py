@@ -10,11 +10,11 @@ from queryable_state.cli.arguments import (
     add_asking,
     add_reading,
     add_state,
+    key_of,
     read_options,
 )
 from queryable_state.cli.exit_codes import NOT_THERE, REFUSED
 from queryable_state.cli.tables import cell, table, us_text
-from queryable_state.cli.words import key_of
 from queryable_state.wire.errors import UnknownKeyOrNamespaceError
 
 if TYPE_CHECKING:

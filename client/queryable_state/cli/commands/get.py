@@ -10,11 +10,11 @@ from queryable_state.cli.arguments import (
     add_asking,
     add_reading,
     add_state,
+    key_of,
     read_options,
 )
 from queryable_state.cli.exit_codes import NOT_THERE
 from queryable_state.cli.tables import table
-from queryable_state.cli.words import key_of
 from queryable_state.wire.errors import InvalidRequestError, Reason, UnknownKeyOrNamespaceError
 
 if TYPE_CHECKING:

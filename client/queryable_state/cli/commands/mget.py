@@ -19,11 +19,12 @@ from queryable_state.cli.arguments import (
     add_asking,
     add_reading,
     add_state,
+    key_of,
+    keys_of_lines,
     read_options,
 )
 from queryable_state.cli.exit_codes import NOT_THERE, REFUSED
 from queryable_state.cli.tables import table
-from queryable_state.cli.words import key_of, keys_of_lines
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:

@@ -13,11 +13,12 @@ from queryable_state.cli.arguments import (
     add_asking,
     add_reading,
     add_state,
+    key_of,
+    prefix_of,
     read_options,
 )
 from queryable_state.cli.exit_codes import NOT_THERE
 from queryable_state.cli.tables import GrowingTable
-from queryable_state.cli.words import key_of, prefix_of
 from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from queryable_state.server.checkpoint import layout
+from queryable_state.server.checkpoint.completed import file_problem
 from queryable_state.server.checkpoint.file_systems.storage import join
 from queryable_state.server.checkpoint.state_root import read_savepoint, registrations_order
-from queryable_state.server.checkpoint.verification import file_problem
 from queryable_state.wire.errors import CheckpointError, CorruptDataError
 
 if TYPE_CHECKING:

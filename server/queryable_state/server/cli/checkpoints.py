@@ -75,8 +75,8 @@ def _report(
     *,
     checksums: bool,
 ) -> dict[str, Any]:
+    from queryable_state.server.checkpoint.completed import problems_of
     from queryable_state.server.checkpoint.root_verification import problems_of_root
-    from queryable_state.server.checkpoint.verification import problems_of
 
     report: dict[str, Any] = {"uri": uri}
     if found.root is not None:

@@ -31,8 +31,10 @@ from queryable_state.server.coordinator.roots.fencing import Fencing
 from queryable_state.server.coordinator.roots.job_roots import JobRoots
 from queryable_state.server.coordinator.secret import SecretFile
 from queryable_state.server.coordinator.servers.leases import Leases
-from queryable_state.server.coordinator.servers.shutdown import shutdown_servers
-from queryable_state.server.coordinator.servers.state_server_clients import StateServerClients
+from queryable_state.server.coordinator.servers.state_server_clients import (
+    StateServerClients,
+    shutdown_servers,
+)
 from queryable_state.server.coordinator.servers.subtasks import Subtasks
 from queryable_state.server.coordinator.service import CoordinatorService
 from queryable_state.wire.errors import RetryLaterError

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from queryable_state.server.state_server.backend_service import BackendService
-from queryable_state.server.state_server.base.driver_objects import DriverObjects
-from queryable_state.server.state_server.base.job_files import FileSystems
+from queryable_state.server.state_server.base.job_files import DriverObjects, FileSystems
 from queryable_state.server.state_server.base.local_copies import LocalCopies
 from queryable_state.server.state_server.base.server_directory import ServerDirectory
 from queryable_state.server.state_server.batches.attempt_starter import AttemptStarter

@@ -8,8 +8,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.server.coordinator.model.job_config import JobConfig
-from queryable_state.server.storage.rocksdb.predefined_options import PREDEFINED_OPTIONS
-from queryable_state.server.storage.rocksdb.settings import RocksDBSettings
+from queryable_state.server.storage.rocksdb.settings import PREDEFINED_OPTIONS, RocksDBSettings
 from queryable_state.streaming.config.checkpoint_config import ExternalizedCheckpointCleanup
 from queryable_state.streaming.config.durability_settings import FLINK_NAMES
 from queryable_state.streaming.config.rocksdb_state_backend import RocksDBStateBackend

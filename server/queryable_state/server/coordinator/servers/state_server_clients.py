@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from queryable_state.server.coordinator.model.commits import CommitRound
+    from queryable_state.server.coordinator.servers.leases import Leases
+
 
 _Response = TypeVar("_Response")
 
@@ -33,6 +35,15 @@ _OPTIONS = (
     ("grpc.max_reconnect_backoff_ms", 1000),
     ("grpc.enable_http_proxy", 0),
 )
+
+
+def shutdown_servers(leases: Leases, links: StateServerClients, timeout_s: float) -> None:
+    """Tells all state servers to drain and exit, and waits until they have left."""
+    # Who does not hear it is gone, or ends by itself when its lease does.
+    told = links.shutdown(leases.backend_addresses())
+    staying = leases.wait_until_left(told, timeout_s)
+    if staying:
+        _log.warning("state servers have not left within %g s: %s", timeout_s, ", ".join(staying))
 
 
 class UnreachableError(RetryLaterError):

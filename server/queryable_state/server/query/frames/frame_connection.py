@@ -17,7 +17,7 @@ from queryable_state.server.serving.error_boundary import to_refusal
 from queryable_state.server.serving.large_request_queue import LARGE_ANSWER_BYTES, LARGE_BYTES
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import CorruptDataError, InvalidRequestError, QueryableStateError
-from queryable_state.wire.frames.framing import PREAMBLE, FrameReader, framed
+from queryable_state.wire.frames.framed_stream import PREAMBLE, FrameReader, framed
 
 if TYPE_CHECKING:
     from queryable_state.server.query.frames.open_streams import OpenStreams

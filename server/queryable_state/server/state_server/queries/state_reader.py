@@ -17,14 +17,13 @@ from queryable_state.server.state_server.queries.key_reads import (
     read_points,
     read_prefixes,
 )
-from queryable_state.server.state_server.queries.open_scans import OpenScans
 from queryable_state.server.state_server.queries.requested_version import (
     RequestedVersion,
     RequestedVersions,
     copy_of,
 )
 from queryable_state.server.state_server.queries.size_estimate import measured
-from queryable_state.server.state_server.queries.state_scan import StateScan
+from queryable_state.server.state_server.queries.state_scan import OpenScans, StateScan
 from queryable_state.server.state_server.queries.version_reads import (
     ViewReaders,
     held_still,

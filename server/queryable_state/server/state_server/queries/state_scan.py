@@ -28,12 +28,37 @@ if TYPE_CHECKING:
     from queryable_state.server.settings import Limits
     from queryable_state.server.state_server.base.bulk_thread import BackgroundThread
     from queryable_state.server.state_server.base.lease import Lease
-    from queryable_state.server.state_server.queries.open_scans import OpenScans
     from queryable_state.server.state_server.queries.requested_version import RequestedVersions
     from queryable_state.server.state_server.queries.scanned_keys import Page
     from queryable_state.server.state_server.stores.owned_subtask import OwnedSubtask
     from queryable_state.server.state_server.stores.store_table import StateRoute, StoreTable
     from queryable_state.server.storage.store import StateView
+
+
+# Each keeps a version from going, whatever is committed meanwhile.
+_MOST_SCANS = 64
+
+
+class OpenScans:
+    """How many scans of one server have a version pinned."""
+
+    def __init__(self) -> None:
+        self.open = 0
+
+    def enter(self, server_id: str) -> None:
+        """OVERLOADED where there are as many as there may be."""
+        if self.open >= _MOST_SCANS:
+            raise RetryLaterError(
+                f"{self.open} scans are open on server {server_id}, as many as it takes: "
+                "scan again once one has ended",
+                reason=Reason.OVERLOADED,
+                retry_after_ms=200,
+            )
+        self.open += 1
+
+    def leave(self) -> None:
+        """One has ended."""
+        self.open -= 1
 
 
 class StateScan:

@@ -19,9 +19,37 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from queryable_state.internal.v1.changes_pb2 import ChangeBlock
+    from queryable_state.server.storage.base import RecordSource
+
 
 _RUN_KEYS = 4096
 _NONE: Mapping[int, tuple[bytes, ...]] = MappingProxyType({})
+
+_SAMPLE = 1024
+
+
+def overlay_size(overlays: Iterable[StateOverlay], source: RecordSource) -> tuple[int, int]:
+    """(records, bytes) beyond those of the base, negative where overlays take more than they add.
+
+    `overlays` newest first. Judged by a sample of the changed keys, by all of them where they are
+    few; what is cleared by prefix counts until it is folded.
+    """
+    changes: dict[bytes, bytes | None] = {}
+    for overlay in reversed(list(overlays)):
+        changes.update(overlay.records)
+    if not changes:
+        return 0, 0
+    keys = list(islice(changes, 0, None, -(-len(changes) // _SAMPLE)))
+    records = size_bytes = 0
+    for key, below in zip(keys, source.multi_get(keys), strict=True):
+        value = changes[key]
+        if value is not None:
+            records += 1
+            size_bytes += len(key) + len(value)
+        if below is not None:
+            records -= 1
+            size_bytes -= len(key) + len(below)
+    return records * len(changes) // len(keys), size_bytes * len(changes) // len(keys)
 
 
 class StateOverlay:

@@ -10,7 +10,7 @@ from queryable_state.server.storage.layered import layers as stack
 from queryable_state.server.storage.layered.canonical_snapshot import CanonicalSnapshot
 from queryable_state.server.storage.layered.compaction import Compaction
 from queryable_state.server.storage.layered.compaction_generation import CompactionGeneration
-from queryable_state.server.storage.layered.overlay_size import overlay_size
+from queryable_state.server.storage.layered.overlay import overlay_size
 from queryable_state.server.storage.layered.readers import store_closed
 from queryable_state.server.storage.layered.stack_view import StackView, unknown_state
 from queryable_state.server.storage.layered.versions import Versions

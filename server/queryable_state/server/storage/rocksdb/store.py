@@ -6,12 +6,17 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 from rocksdict import Checkpoint, Rdict, WriteBatch
 
+from queryable_state.internal.v1.checkpoint_pb2 import SnapshotFormat
 from queryable_state.server.storage.base import BaseImage, StateBase
 from queryable_state.server.storage.layered.store import LayeredStore
-from queryable_state.server.storage.rocksdb.errors import reading_files, translating
-from queryable_state.server.storage.rocksdb.files import DEFAULT_FAMILY, place_files
+from queryable_state.server.storage.rocksdb.errors import reading_files, translating, writing_files
+from queryable_state.server.storage.rocksdb.files import (
+    DEFAULT_FAMILY,
+    local_files,
+    place_files,
+    read_rocksdb_files,
+)
 from queryable_state.server.storage.rocksdb.load import RocksDBLoad
-from queryable_state.server.storage.rocksdb.native_snapshot import NativeSnapshot
 from queryable_state.server.storage.rocksdb.options import database_options, write_options
 from queryable_state.server.storage.rocksdb.records import (
     IteratedRecords,
@@ -20,11 +25,64 @@ from queryable_state.server.storage.rocksdb.records import (
 )
 from queryable_state.server.storage.rocksdb.settings import RocksDBSettings
 from queryable_state.server.storage.rocksdb.store_directory import StoreDirectory
+from queryable_state.server.storage.snapshot import LocalFile, StateRecords, StoreSnapshot
 from queryable_state.server.storage.store import NOTHING_COMMITTED
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from pathlib import Path
+
+
+_ALL_KEY_GROUPS = (0, 0xFFFF)
+
+
+class NativeSnapshot(StoreSnapshot):
+    """Holds nothing open: the directory is the cut, and the caller's."""
+
+    format = SnapshotFormat.ROCKSDB
+
+    def __init__(
+        self,
+        version: int,
+        directory: Path,
+        operator_states: Mapping[int, tuple[bytes, ...]],
+        sizes: Sequence[StateRecords],
+    ) -> None:
+        self.version = version
+        self.directory = directory
+        self._operator_states = operator_states
+        self._sizes = sizes
+        with writing_files(directory):
+            _remove_what_is_not_needed(directory)
+
+    def state_ids(self) -> list[int]:
+        return [size.state_id for size in self._sizes]
+
+    def records(self, state_id: int) -> Iterator[tuple[bytes, bytes]]:
+        files = {file.name: file.path for file in self.files()}
+        for _, records in read_rocksdb_files(
+            files, self.directory.parent, *_ALL_KEY_GROUPS, state_ids=(state_id,)
+        ):
+            yield from records
+
+    def files(self) -> list[LocalFile]:
+        return local_files(self.directory)
+
+    def operator_states(self) -> Mapping[int, tuple[bytes, ...]]:
+        return self._operator_states
+
+    def sizes(self) -> list[StateRecords]:
+        return list(self._sizes)
+
+    def close(self) -> None:
+        pass
+
+
+def _remove_what_is_not_needed(directory: Path) -> None:
+    """Options are given on opening, and there is no write-ahead log."""
+    for path in directory.iterdir():
+        if path.name.startswith("OPTIONS-") or path.suffix == ".log":
+            path.unlink()
 
 
 class RocksDBStateStore(LayeredStore):

@@ -5,18 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.streaming.functions import Function, UserFunctionError
+from queryable_state.streaming.runtime.columns.arrow_types import to_python
 from queryable_state.streaming.runtime.columns.batch_coalescing import gathered
 from queryable_state.streaming.runtime.operators.context import DeclaringContext, ElementContext
-from queryable_state.streaming.runtime.operators.elements import element_reader
 from queryable_state.streaming.runtime.operators.open_functions import OpenFunctions
 from queryable_state.streaming.runtime.operators.outputs import Outputs
 from queryable_state.streaming.runtime.states.key_table import shown_key
 from queryable_state.streaming.runtime.states.task_states import TaskStates, where
 from queryable_state.streaming.runtime.states.value_cells import CachedReducing
 from queryable_state.wire.errors import QueryableStateError
+from queryable_state.wire.rows import row_class
+from queryable_state.wire.schema.types import Kind, TypeInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
     import pyarrow as pa
 
@@ -25,9 +27,34 @@ if TYPE_CHECKING:
     from queryable_state.streaming.runtime.access import StateAccess
     from queryable_state.streaming.runtime.spec import OperatorSpec, TaskIdentity
 
+
 _NO_ITERABLES_OF_OUTPUTS = frozenset((str, bytes, dict))
 _PIECE_ROWS = 1024
 """Rows after which outputs may leave, so that many outputs a row do not pile up."""
+
+
+def element_reader(spec: OperatorSpec) -> Callable[[pa.RecordBatch], Iterator[Any]]:
+    """Reads the elements of a chunk: a `Row` of the value columns, or the one column's value."""
+    info = spec.value_type
+    if info.kind != Kind.ROW:
+        column = spec.value_columns[0]
+        return lambda batch: iter(to_python(batch.column(column), info))
+    return _row_reader(spec.value_columns, info)
+
+
+def _row_reader(
+    columns: tuple[str, ...], info: TypeInfo
+) -> Callable[[pa.RecordBatch], Iterator[Any]]:
+    make = row_class(tuple(field.name for field in info.fields))
+    types = [field.type for field in info.fields]
+
+    def read(batch: pa.RecordBatch) -> Iterator[Any]:
+        values = [
+            to_python(batch.column(name), of) for name, of in zip(columns, types, strict=True)
+        ]
+        return map(make, zip(*values, strict=True))
+
+    return read
 
 
 def run_process(

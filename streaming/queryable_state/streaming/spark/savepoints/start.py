@@ -8,22 +8,90 @@ from typing import TYPE_CHECKING
 
 from queryable_state.server.checkpoint.file_systems.storage import storage_of
 from queryable_state.server.checkpoint.state_root import StateRoot
-from queryable_state.streaming.spark.savepoints.checks import check_fits, non_restored
+from queryable_state.server.coordinator.model.registrations import operator_label
+from queryable_state.server.coordinator.model.state_evolution import check_evolution
 from queryable_state.streaming.spark.savepoints.savepoint import Savepoint
 from queryable_state.streaming.spark.savepoints.seeding import seed
 from queryable_state.streaming.spark.spark_files import SparkFiles
+from queryable_state.wire.errors import JobError, RestoreMismatchError
 
 if TYPE_CHECKING:
     import uuid
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from pyspark import SparkContext
 
+    from queryable_state.internal.v1.checkpoint_pb2 import CheckpointMetadata, OperatorSnapshot
     from queryable_state.server.coordinator import Coordinator
     from queryable_state.server.coordinator.model.job_config import JobConfig
     from queryable_state.streaming.spark.declarations import OperatorDeclaration
 
+
 _log = logging.getLogger("queryable_state.streaming")
+
+
+def check_fits(
+    savepoint: Savepoint,
+    operators: Sequence[OperatorDeclaration],
+    *,
+    allow_non_restored_state: bool,
+) -> None:
+    """RestoreMismatchError where the job cannot go on from the savepoint.
+
+    Operators the savepoint does not know start empty. Operators of the savepoint that the job
+    does not have are left behind, where that is allowed.
+    """
+    stored = {operator.uid: operator for operator in savepoint.metadata.operators}
+    known = {operator.uid: operator for operator in operators}
+    where = f"savepoint {savepoint.uri} of job {savepoint.metadata.job_name!r}"
+    if stored and not stored.keys() & known.keys():
+        raise RestoreMismatchError(
+            f"{where} has state of the operators {_labels(stored.values())}, and the job that is "
+            f"to start from it has the operators {_declared(operators)}: no uid is in both. Is it "
+            "a savepoint of another job? Operators that were renamed keep their state by keeping "
+            "their uid"
+        )
+    gone = [operator for uid, operator in stored.items() if uid not in known]
+    if gone and not allow_non_restored_state:
+        raise RestoreMismatchError(
+            f"{where} has state of operators that the job has not: {_labels(gone)}. Give them "
+            "back under these uids, or start with allow_non_restored_state=True, which leaves "
+            "their state behind"
+        )
+    for uid, operator in known.items():
+        if uid in stored:
+            _check_operator(where, stored[uid], operator)
+
+
+def _check_operator(where: str, stored: OperatorSnapshot, operator: OperatorDeclaration) -> None:
+    if stored.max_parallelism != operator.max_parallelism:
+        raise RestoreMismatchError(
+            f"operator {operator.label} has max parallelism {operator.max_parallelism}, and "
+            f"{stored.max_parallelism} in {where}: keys are stored by that many groups; set "
+            f"max_parallelism to {stored.max_parallelism}"
+        )
+    before = {state.state_name: state for state in stored.states}
+    for state in operator.states or ():
+        if state.state_name in before:
+            label = f"state {state.state_name!r} of operator {operator.label}"
+            try:
+                check_evolution(before[state.state_name], state, label)
+            except JobError as problem:
+                raise RestoreMismatchError(f"{where} does not fit the job: {problem}") from problem
+
+
+def _labels(operators: Iterable[OperatorSnapshot]) -> str:
+    return ", ".join(operator_label(operator.uid, operator.name) for operator in operators)
+
+
+def _declared(operators: Sequence[OperatorDeclaration]) -> str:
+    return ", ".join(operator.label for operator in operators) or "none"
+
+
+def non_restored(metadata: CheckpointMetadata, uids: Iterable[str]) -> list[str]:
+    """Uids of the operators whose state is left behind."""
+    known = set(uids)
+    return [operator.uid for operator in metadata.operators if operator.uid not in known]
 
 
 @dataclass(frozen=True, kw_only=True)
