@@ -1,17 +1,20 @@
-"""The architecture as imports: which part may know which."""
+"""The architecture as a test: which part may import which, and how large a part may be."""
 
 from __future__ import annotations
 
 import ast
+import functools
 import subprocess
 import sys
+from collections import Counter
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 _ROOT = Path(__file__).parent.parent
 
-# What may be imported of our own, by package.
+# The packages of ours that each package may import.
 _ALLOWED = {
     "v1": {"v1"},
     "internal": {"internal", "v1"},
@@ -22,8 +25,33 @@ _ALLOWED = {
     "streaming": {"streaming", "server", "client", "wire", "v1", "internal"},
 }
 
-# Commands are printed alike, whoever has them.
+# Server commands print their output like client commands.
 _ALLOWED_IN_COMMANDS = {"cli"}
+
+# The folders of each package, lowest first: a folder may import itself and the folders before it.
+# Modules directly in a package are its interfaces or its top, and only circles are refused there.
+_LAYERS = {
+    "wire": ("schema", "values", "keys", "frames"),
+    "client": ("_reading", "_connection", "_routing", "_scans", "blocking"),
+    "server": ("process", "serving"),
+    "server/storage": ("layered", "heap", "rocksdb"),
+    "server/coordinator": (
+        "model",
+        "servers",
+        "roots",
+        "batches",
+        "recovery",
+        "checkpoints",
+    ),
+    "server/state_server": ("base", "stores", "queries", "restore", "batches", "snapshots"),
+    "server/query": ("frames", "reads", "proxy"),
+    "streaming": ("config", "jobs", "runtime", "spark"),
+    "streaming/runtime": ("columns", "states", "operators"),
+    "streaming/spark": ("savepoints", "queries", "worker"),
+}
+
+_MAX_LINES = 300
+_MAX_FILES = 15
 
 _SPARK = {"pyspark", "py4j"}
 _HEAVY = ("pyspark", "py4j", "rocksdict", "pyarrow", "uvloop", "queryable_state.server")
@@ -63,6 +91,63 @@ def test_imports_go_one_way(path: Path) -> None:
         allowed = allowed | _ALLOWED_IN_COMMANDS
     own = {name.split(".")[1] for name in _imported(path) if name.startswith("queryable_state.")}
     assert own <= allowed, f"{path}: {sorted(own - allowed)} must not be known here"
+
+
+def _module(path: Path) -> str:
+    """The dotted name of a source file: `queryable_state.wire.errors`."""
+    parts = path.relative_to(_ROOT).with_suffix("").parts[1:]
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+@functools.cache
+def _import_graph() -> dict[str, set[str]]:
+    """The modules of ours that each module imports, at run time or for types only."""
+    paths = {_module(path): path for path in _sources()}
+    return {module: (_imported(path) & paths.keys()) - {module} for module, path in paths.items()}
+
+
+@pytest.mark.parametrize("package", _LAYERS)
+def test_folders_import_downwards(package: str) -> None:
+    """A folder imports itself and the folders below it, never one above it."""
+    layers = _LAYERS[package]
+    prefix = f"queryable_state.{package.replace('/', '.')}."
+
+    def layer(module: str) -> int | None:
+        folder, _, inner = module.removeprefix(prefix).partition(".")
+        within = module.startswith(prefix) and (inner or folder in layers)
+        return layers.index(folder) if within and folder in layers else None
+
+    upward = [
+        f"{module} -> {imported}"
+        for module, imports in _import_graph().items()
+        for imported in sorted(imports)
+        if (importing := layer(module)) is not None
+        and (other := layer(imported)) is not None
+        and other > importing
+    ]
+    assert not upward
+
+
+def test_no_modules_import_each_other() -> None:
+    """No circle of imports, not even one that only type checkers see."""
+    TopologicalSorter(_import_graph()).prepare()
+
+
+@pytest.mark.parametrize("top", ["client", "server", "streaming", "proto", "tests", "benchmarks"])
+def test_folders_and_files_stay_small(top: str) -> None:
+    """A folder fits on a screen, and a file holds one noun. Generated code is exempt."""
+    files = [path for path in (_ROOT / top).rglob("*.py") if "_pb2" not in path.name]
+    long = [
+        f"{path.relative_to(_ROOT)}: {lines} lines"
+        for path in files
+        if (lines := len(path.read_text().splitlines())) > _MAX_LINES
+    ]
+    crowded = [
+        f"{folder.relative_to(_ROOT)}: {count} files"
+        for folder, count in Counter(path.parent for path in files).items()
+        if count > _MAX_FILES
+    ]
+    assert not long + crowded
 
 
 def test_no_package_of_ours_ends_the_namespace() -> None:
