@@ -1,4 +1,4 @@
-"""Brings a store from the version it was loaded at to the batch that begins."""
+"""Replay of changelogs: from the version a store was loaded at to the batch that begins."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ if TYPE_CHECKING:
 
     Batch = list[tuple[ChangelogFile, Changelog]]
 
-# What is read before it is applied; one batch at least, however large.
+# Limits of reading ahead. The next batch is always read, however large it is.
 _BATCHES_AHEAD = 8
 _BYTES_AHEAD = 64 << 20
 _RETRY_MS = 200
 
 
 class ChangelogReplay:
-    """Applies the changelogs of batches to a store nobody shares yet, in their order.
+    """Applies the changelogs of batches, in order, to a store that is not shared yet.
 
-    Of each file what belongs to the subtask's key groups, within those the file counts for;
-    operator state follows the changes of parallelism on the way. The next batches are read
-    while one is applied.
+    Only records of the subtask's key groups are taken, and of each file only the key groups
+    it is valid for. Operator state is redistributed whenever the parallelism changes. The
+    next batches are read while one is applied.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class ChangelogReplay:
         self.read_bytes = 0
         """Bytes of the files read."""
         self.staged_offsets = b""
-        """Digest of the offsets that what was staged was made of; empty: nothing was."""
+        """Digest of the offsets of the staged batch; empty: nothing is staged."""
         self._id = subtask_id
         self._store = store
         self._lists = lists
@@ -69,9 +69,9 @@ class ChangelogReplay:
         )
 
     async def apply(self, changelogs: Iterable[ChangelogFile], after: int, up_to: int) -> None:
-        """Applies those of the batches after one, up to another, at which the store is then.
+        """Applies the batches above `after` up to `up_to`, the store's version afterwards.
 
-        Raises `BrokenFilesError` for files without which the state would not be whole.
+        Raises `BrokenFilesError` if a file is broken or missing.
         """
         wanted = sorted(
             (file for file in changelogs if after < file.batch_id <= up_to),
@@ -98,10 +98,10 @@ class ChangelogReplay:
         await self._threads.run(self._finish, up_to)
 
     async def stage(self, staged: Iterable[ChangelogFile], batch_id: int) -> SealMark | None:
-        """Seals what an attempt before had sealed of the batch that begins.
+        """Seals again what an earlier attempt had sealed of the batch that begins.
 
-        Answers the mark of the seal where it is one attempt's at just this subtask. Raises
-        `RetryLaterError` where a file is not what it was when the plan was made.
+        Returns the mark of the seal if a single attempt at this subtask wrote it, else None.
+        Raises `RetryLaterError` if a file has changed since the plan was made.
         """
         wanted = [file for file in staged if file.batch_id == batch_id]
         if not wanted:
@@ -110,8 +110,8 @@ class ChangelogReplay:
             batch = await self._read(wanted)
         except BrokenFilesError as failure:
             raise RetryLaterError(
-                f"{self._id}: what is sealed of batch {batch_id} has changed since its restore "
-                f"was planned: {failure}; begin again",
+                f"{self._id}: the sealed changelogs of batch {batch_id} have changed since the "
+                f"restore was planned: {failure}; begin the batch again",
                 retry_after_ms=_RETRY_MS,
             ) from failure
         token = max((file.token.run_epoch, file.token.task_attempt) for file in wanted)
@@ -149,7 +149,7 @@ class ChangelogReplay:
         except QueryableStateError as failure:
             raise _broken(uri, str(failure)) from failure
         if changelog.batch_id != file.batch_id:
-            raise _broken(uri, f"it is of batch {changelog.batch_id}, not of {file.batch_id}")
+            raise _broken(uri, f"it belongs to batch {changelog.batch_id}, not {file.batch_id}")
         return changelog
 
     def _load(self, batch: Batch) -> None:
@@ -161,7 +161,7 @@ class ChangelogReplay:
         self._store.load(batch[0][0].batch_id, overlay)
 
     def _finish(self, version: int) -> None:
-        """Operator state as the subtask starts with it, and versions that changed nothing."""
+        """Loads the subtask's operator state, and moves over batches without changes."""
         self._lists.run_at(self._id.parallelism)
         self._store.load(max(version, self._store.committed_version), OverlayBuilder().build())
         self._store.load_operator_states(self._lists.of(self._id.subtask))
@@ -181,7 +181,7 @@ class ChangelogReplay:
         return overlay
 
     def _overlaps(self, file: ChangelogFile) -> bool:
-        """Whether it is here for its keys, not for its operator state alone."""
+        """True if the file has key groups of this subtask, not only operator state."""
         first, last = self._range
         return file.first_key_group <= last and file.last_key_group >= first
 
@@ -199,7 +199,7 @@ class ChangelogReplay:
                 builder.add_clipped(block, first, last)
 
     def _add_lists(self, lists: OperatorLists, batch: Batch) -> bool:
-        """Follows the operator state of a batch; whether it has any."""
+        """Adds the operator state of a batch; False if the operator has none."""
         if not lists:
             return False
         ranges = [self._written_range(file) for file, _ in batch]
@@ -207,7 +207,7 @@ class ChangelogReplay:
             ranges, self._id.max_parallelism, self._id.parallelism
         )
         lists.run_at(parallelism)
-        # A file may stand in several entries, where others cover its middle: it counts once.
+        # A file has several entries if another file replaces its middle: it counts once.
         for state_id, index, elements in _operator_changes(
             batch, ranges, parallelism, self._id.max_parallelism
         ):
@@ -215,7 +215,7 @@ class ChangelogReplay:
         return True
 
     def _written_range(self, file: ChangelogFile) -> tuple[int, int]:
-        """The key groups of the subtask that wrote a file."""
+        """Returns the key groups of the subtask that wrote a file."""
         if file.parallelism:
             return key_group_range(file.index, file.parallelism, self._id.max_parallelism)
         path = parse_changelog_file(file.path)
@@ -227,7 +227,7 @@ class ChangelogReplay:
 def _operator_changes(
     batch: Batch, ranges: Sequence[tuple[int, int]], parallelism: int, max_parallelism: int
 ) -> Iterator[tuple[int, int, Sequence[bytes]]]:
-    """State id, subtask and elements of each change, in the order of the attempts."""
+    """Yields state id, subtask and elements of each change, in the order of the attempts."""
     ordered = sorted(
         zip(batch, ranges, strict=True),
         key=lambda each: (each[0][0].token.run_epoch, each[0][0].token.task_attempt),

@@ -1,4 +1,4 @@
-"""Operator state of all subtasks of an operator, followed over changes of parallelism."""
+"""Operator state of all subtasks of an operator, redistributed when the parallelism changes."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ OPERATOR_KINDS = frozenset(
 class OperatorLists:
     """The elements of each operator state, by subtask, as of one batch.
 
-    A batch at another parallelism starts from what the batch before had, shared out anew: that
-    is what its subtasks started from, and nothing of it is written down.
+    A batch at another parallelism starts from the redistributed lists of the batch before. Its
+    subtasks started from the same lists, and no file stores them.
     """
 
     def __init__(self, states: Mapping[int, registration_pb2.StateRegistration]) -> None:
@@ -37,11 +37,11 @@ class OperatorLists:
         self._lists: dict[int, dict[int, tuple[bytes, ...]]] = {}
 
     def __bool__(self) -> bool:
-        """Whether the operator has operator state at all."""
+        """True if the operator has operator state."""
         return bool(self._kinds)
 
     def run_at(self, parallelism: int) -> None:
-        """The operator runs at a parallelism from here on."""
+        """Redistributes the lists to a parallelism; later batches run at it."""
         if parallelism == self._parallelism:
             return
         self._parallelism = parallelism
@@ -56,7 +56,7 @@ class OperatorLists:
         }
 
     def set(self, state_id: int, index: int, elements: Iterable[bytes]) -> None:
-        """Replaces the list of one subtask; what is not an operator state here is left out."""
+        """Replaces the list of one subtask; ignores an id that is not an operator state."""
         if state_id in self._kinds:
             self._lists.setdefault(state_id, {})[index] = tuple(elements)
 
@@ -65,7 +65,7 @@ class OperatorLists:
         return {state_id: lists[index] for state_id, lists in self._lists.items() if index in lists}
 
     def copy(self) -> OperatorLists:
-        """The same, to be changed on its own."""
+        """Returns an independent copy."""
         made = OperatorLists({})
         made._kinds = self._kinds
         made._parallelism = self._parallelism
@@ -74,9 +74,9 @@ class OperatorLists:
 
 
 def parallelism_of(ranges: Sequence[tuple[int, int]], max_parallelism: int, likely: int) -> int:
-    """The parallelism at which subtasks have these ranges of key groups.
+    """Returns the parallelism at which subtasks have these ranges of key groups.
 
-    Of several that fit, `likely` if it is among them. `likely` where none fits.
+    If several fit, or none, `likely` is preferred.
     """
     fitting = [
         parallelism

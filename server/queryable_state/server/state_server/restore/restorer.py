@@ -1,4 +1,4 @@
-"""Fills the store of a subtask from the job's durable copy."""
+"""Restore of a subtask's store from the state root of its job."""
 
 from __future__ import annotations
 
@@ -39,29 +39,29 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Restored:
-    """A store nobody shares yet, and where its state is from."""
+    """A restored store that is not shared yet, and the source of its state."""
 
     store: StateStore
     planned: bool = False
-    """Whether it was loaded by a plan; otherwise it is empty."""
+    """True if the store was loaded by a restore plan; False if it starts empty."""
 
     states: Sequence[registration_pb2.StateRegistration] = field(default=())
-    """What the plan says is stored; the store has room for each."""
+    """The stored states that the plan names; the store has each of them."""
 
     staged: SealMark | None = None
-    """The seal its staged version has from one attempt at just this subtask."""
+    """The seal of the staged version, if a single attempt at this subtask wrote it."""
 
     staged_offsets: bytes = b""
-    """Digest of the offsets its staged version was made of; empty: it has none."""
+    """Digest of the offsets of the staged version; empty: nothing is staged."""
 
     checkpoint_id: int = 0
-    """Of the checkpoint it starts from; 0: none."""
+    """The checkpoint the store starts from; 0: none."""
 
     location: str = ""
-    """URI of what it starts from; empty: nothing."""
+    """URI of the checkpoint or savepoint the store starts from; empty: none."""
 
     broken: Sequence[coordinator_pb2.BrokenFile] = field(default=())
-    """What could not be used of newer checkpoints."""
+    """Unusable files of newer checkpoints."""
 
     downloaded_bytes: int = 0
     reused_bytes: int = 0
@@ -77,11 +77,10 @@ class Restored:
 
 
 class Restorer:
-    """Loads the newest intact source of a plan, and what was changed and sealed after it.
+    """Loads the newest intact source of a plan, then replays the changelogs after it.
 
-    Files are moved on the transfer threads and loaded on a few threads of their own, so that
-    fetches, prepares and queries of other subtasks go on. A store that cannot be filled is
-    removed again.
+    Files are transferred and loaded on threads, so that fetches, prepares and queries of
+    other subtasks continue. A store whose restore fails is destroyed.
     """
 
     def __init__(
@@ -101,10 +100,10 @@ class Restorer:
     async def restore(
         self, subtask_id: SubtaskId, plan: RestorePlan, batch_id: int, files: JobFiles
     ) -> Restored:
-        """The store of a subtask at the version before a batch, with what is sealed of that.
+        """Returns the store at the version before `batch_id`, with the sealed changes of it staged.
 
-        Raises `CheckpointError` naming the files without which the state would not be whole,
-        `RetryLaterError` where the storage does not answer now.
+        Raises `CheckpointError` naming the broken or missing files that the state needs, and
+        `RetryLaterError` if the storage does not answer now.
         """
         loop = asyncio.get_running_loop()
         begun_s = loop.time()
@@ -120,7 +119,7 @@ class Restorer:
                 try:
                     await replay.apply(plan.changelogs, after, batch_id - 1)
                 except BrokenFilesError as failure:
-                    raise _not_whole(subtask_id, [*broken, *failure.files]) from failure
+                    raise _not_restorable(subtask_id, [*broken, *failure.files]) from failure
                 staged = await replay.stage(plan.staged, batch_id)
             except BaseException:
                 await self._destroy(store)
@@ -143,7 +142,7 @@ class Restorer:
                 duration_ms=round((loop.time() - begun_s) * 1000),
             )
         finally:
-            # On a thread, whoever stopped waiting: links to what may be large.
+            # Not awaited, so that a cancelled restore removes its links to large files, too.
             self._threads.run(shutil.rmtree, scratch, ignore_errors=True)
 
     async def _start(
@@ -154,7 +153,7 @@ class Restorer:
         stored: StoredFiles,
         broken: list[coordinator_pb2.BrokenFile],
     ) -> tuple[StateStore, OperatorLists, RestoreSource | None]:
-        """A store with the newest intact source in it; empty where it may be."""
+        """Returns a store loaded from the newest intact source, or an empty one if allowed."""
         load = SourceLoad(subtask_id, plan, files.settings, self._stores, stored, self._threads)
         for source in plan.sources:
             at = files
@@ -168,15 +167,15 @@ class Restorer:
             else:
                 return store, lists, source
         if not plan.from_first_batch:
-            raise _not_whole(subtask_id, broken)
+            raise _not_restorable(subtask_id, broken)
         store, lists = await load.nothing()
         return store, lists, None
 
     async def _destroy(self, store: StateStore) -> None:
         try:
             await self._threads.run(store.destroy)
-        except Exception:  # noqa: BLE001 - what made it useless is what is to be told
-            _log.exception("a store that could not be filled is not removed")
+        except Exception:  # noqa: BLE001 - the failure of the restore is the one to report
+            _log.exception("a store whose restore failed cannot be removed")
 
 
 def _location(source: RestoreSource | None) -> str:
@@ -185,11 +184,11 @@ def _location(source: RestoreSource | None) -> str:
     return source.location or f"checkpoint {source.checkpoint_id}"
 
 
-def _not_whole(
+def _not_restorable(
     subtask_id: SubtaskId, broken: Sequence[coordinator_pb2.BrokenFile]
 ) -> CheckpointError:
     return CheckpointError(
-        f"{subtask_id} cannot be restored: no checkpoint it could start from, with the changelogs "
-        f"after it, is intact: {describe(broken) or 'there is none'}. Put the files back from a "
-        "copy of the state root, or start the job from a savepoint"
+        f"{subtask_id} cannot be restored: no checkpoint is intact together with the changelogs "
+        f"after it: {describe(broken) or 'there is none'}. Restore the files from a backup of the "
+        "state root, or start the job from a savepoint"
     )

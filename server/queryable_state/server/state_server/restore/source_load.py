@@ -1,4 +1,4 @@
-"""Loads one checkpoint or savepoint into a new store."""
+"""Load of one checkpoint or savepoint into a new store."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class SourceLoad:
-    """Makes stores of one subtask as a plan's sources have it, or empty ones."""
+    """Creates stores of one subtask, loaded from the sources of a restore plan or empty."""
 
     def __init__(
         self,
@@ -59,16 +59,16 @@ class SourceLoad:
         )
 
     async def nothing(self) -> tuple[StateStore, OperatorLists]:
-        """An empty store, before the first batch."""
+        """Returns an empty store, as before the first batch."""
         store = await self._threads.run(self._empty, NOTHING_COMMITTED)
         return store, OperatorLists(self._states)
 
     async def source(
         self, source: RestoreSource, files: JobFiles
     ) -> tuple[StateStore, OperatorLists]:
-        """A store at the source's version, and all subtasks' operator state as of that.
+        """Returns a store at the source's version, and the operator state of all subtasks at it.
 
-        Raises `BrokenFilesError` where the source is not intact.
+        Raises `BrokenFilesError` if the source is not intact.
         """
         ranges = [part for part in source.ranges if self._overlaps(part)]
         results = await asyncio.gather(
@@ -84,7 +84,7 @@ class SourceLoad:
         try:
             store = await self._threads.run(self._fill, source, placed)
         except CorruptDataError as failure:
-            # Its files are what was written, and yet not what can be read.
+            # The checksums are right, but the content is not valid.
             raise BrokenFilesError(
                 [coordinator_pb2.BrokenFile(path=source.location, problem=str(failure))]
             ) from failure
@@ -128,7 +128,7 @@ class SourceLoad:
                     for stored_id, records in self._records(part, files):
                         state_id = stored_id if ids is None else ids.get(stored_id)
                         if state_id is None:
-                            # Not restored, as the job allows.
+                            # The job allows this state to be dropped.
                             continue
                         if state_id not in added:
                             store.add_state(state_id)
@@ -140,7 +140,7 @@ class SourceLoad:
         return store
 
     def _fits(self, placed: Placed, ids: Mapping[int, int] | None) -> bool:
-        """Whether the files can be the store's own: one RocksDB of these key groups and ids."""
+        """True if the files can become the store's own: one RocksDB of these key groups and ids."""
         if len(placed) != 1 or self._stores.backend(self._settings) != "rocksdb":
             return False
         [(part, _)] = placed
@@ -165,7 +165,7 @@ class SourceLoad:
 
 
 def _here(source: RestoreSource) -> dict[int, int] | None:
-    """What the ids in a source's files are here; None: the same."""
+    """State ids of this run by the ids in the source's files; None if they are equal."""
     if not source.stored_state_ids:
         return None
     return dict(zip(source.stored_state_ids, source.state_ids, strict=True))

@@ -1,4 +1,4 @@
-"""Files of a checkpoint, brought to this machine and held against their checksums."""
+"""Download of checkpoint files to this machine, verified by their checksums."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class BrokenFilesError(Exception):
-    """Files that are missing, cannot be read, or are not what was written."""
+    """Files that are missing, unreadable, or differ from what was written."""
 
     def __init__(self, files: Sequence[coordinator_pb2.BrokenFile]) -> None:
         super().__init__(describe(files))
@@ -29,16 +29,16 @@ class BrokenFilesError(Exception):
 
 
 class StoredFiles:
-    """Gets files of one job into a folder that goes when the restore ends.
+    """Downloads files of one job into a folder that is removed when the restore ends.
 
-    A file this executor still has is not read from the root.
+    A file that this executor still has is linked instead of downloaded.
     """
 
     def __init__(self, query_id: bytes, copies: LocalCopies, folder: Path) -> None:
         self.downloaded_bytes = 0
         """Bytes read from the root."""
         self.reused_bytes = 0
-        """Bytes found here."""
+        """Bytes of files that this executor still had."""
         self._query_id = query_id
         self._copies = copies
         self._folder = folder
@@ -47,9 +47,9 @@ class StoredFiles:
     async def get(
         self, files: JobFiles, wanted: Sequence[StoredFile], location: str
     ) -> dict[str, Path]:
-        """The files by name, at paths that must not be written to.
+        """Returns the paths of the files by name; the files are read-only.
 
-        Raises `BrokenFilesError` naming all that are broken, and `RetryLaterError` where the
+        Raises `BrokenFilesError` naming every broken file, and `RetryLaterError` if the
         storage does not answer now.
         """
         paths = [self._folder / str(next(self._numbers)) for _ in wanted]
@@ -91,7 +91,7 @@ class StoredFiles:
 
 
 def raise_first_or_all_broken(results: Iterable[object]) -> None:
-    """Raises what several transfers ended with: broken files as one error, else the first."""
+    """Raises the first error of several transfers; broken files are merged into one error."""
     broken: list[coordinator_pb2.BrokenFile] = []
     for result in results:
         if isinstance(result, BrokenFilesError):
@@ -103,7 +103,7 @@ def raise_first_or_all_broken(results: Iterable[object]) -> None:
 
 
 def describe(files: Iterable[coordinator_pb2.BrokenFile]) -> str:
-    """The files and what is wrong with each, for people."""
+    """Returns a text that names each file and its problem."""
     return "; ".join(
         file.problem if file.path in file.problem else f"{file.path}: {file.problem}"
         for file in files
