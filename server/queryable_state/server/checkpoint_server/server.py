@@ -20,7 +20,7 @@ from queryable_state.server.query.router import ServiceInfo
 from queryable_state.server.serving.graceful_shutdown import GracefulShutdown, be_lame_duck
 from queryable_state.server.serving.ports import PortSpec, frame_ports
 from queryable_state.server.serving.query_server import QueryServer
-from queryable_state.server.state_server.base.bulk_thread import BackgroundThread
+from queryable_state.server.state_server.base.background_thread import BackgroundThread
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import CheckpointError, InvalidRequestError
 

@@ -1,1 +1,1 @@
-"""The process that holds state: one per executor, no user code inside."""
+"""The state server: one process per executor that holds state and runs no user code."""

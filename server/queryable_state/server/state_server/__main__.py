@@ -1,9 +1,9 @@
-"""The process of a state server: settings as JSON on its standard input."""
+"""Entry point of a state server process; it reads its settings as JSON from standard input."""
 
 import os
 import sys
 
-# Read by grpc when it is imported; a third off the latency of a stream.
+# gRPC reads this when it is imported; it saves a third of a stream's latency.
 os.environ.setdefault("GRPC_EXPERIMENTS", "-event_engine_client,-event_engine_listener")
 
 from queryable_state.server.state_server.process import main

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Container, Sequence
 
     from queryable_state.server.serving.error_boundary import Context
-    from queryable_state.server.state_server.base.bulk_thread import BackgroundThread
+    from queryable_state.server.state_server.base.background_thread import BackgroundThread
     from queryable_state.server.state_server.batches.attempt_starter import AttemptStarter
     from queryable_state.server.state_server.batches.staging import Staging
     from queryable_state.server.state_server.owned_stores import OwnedStores

@@ -1,4 +1,4 @@
-"""Brings up the one state server of an executor, from any of its Python workers."""
+"""Launcher of an executor's single state server, called by any of its Python workers."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ _POLL_S = 0.005
 _LOG_TAIL_BYTES = 2000
 _RETRY_AFTER_MS = 500
 
-# Servers this process started: kept to be reaped, they live on without it.
+# Servers that this process started, kept for reaping. They outlive this process.
 _started: list[subprocess.Popen[bytes]] = []
 
 
 def ensure_server(
     directory: Path, settings: StateServerSettings, *, timeout_s: float = 60.0
 ) -> ServerAddresses:
-    """The addresses of the server of `directory`, started first where none lives.
+    """Returns the addresses of the server of `directory`; starts it if none lives.
 
-    Blocking; from any process and thread of the executor, which then all get the same one.
-    `settings.directory` must be `directory`. Raises `RetryLaterError` where no server comes up,
-    `InvalidRequestError` where none ever will with these settings.
+    Blocking. Every process and thread of the executor gets the same server.
+    `settings.directory` must be `directory`. Raises `RetryLaterError` if no server comes up,
+    and `InvalidRequestError` if none can run with these settings.
     """
     _reap()
     held = ServerDirectory(directory)
@@ -48,12 +48,12 @@ def ensure_server(
     with held.spawning():
         server: subprocess.Popen[bytes] | None = None
         while True:
-            # The lock comes first: held, the addresses are those of its holder or missing.
+            # Check the lock first: while it is held, the addresses are its holder's or missing.
             alive = held.is_held()
             addresses = held.addresses() if alive else None
             if addresses is not None:
                 return addresses
-            # It also ends where another one came first, left starting by a worker since killed.
+            # It also ends if a killed worker had started another server before.
             ended = not alive and server is not None and server.poll() is not None
             if ended and server is not None and server.returncode == UNUSABLE_SETTINGS:
                 raise InvalidRequestError(
@@ -74,8 +74,8 @@ def ensure_server(
 
 
 def _spawn(held: ServerDirectory, settings: StateServerSettings) -> subprocess.Popen[bytes]:
-    """Starts a server in a session of its own; the secret goes over its standard input."""
-    # Where this process found the package, archives shipped by the engine included.
+    """Starts a server in a session of its own; passes the secret on its standard input."""
+    # The server finds this package where this process did, also in archives that Spark ships.
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     with held.log.open("ab") as log:
         server = subprocess.Popen(
@@ -93,18 +93,18 @@ def _spawn(held: ServerDirectory, settings: StateServerSettings) -> subprocess.P
         with server.stdin as stdin:
             stdin.write(settings.to_json().encode())
     except BrokenPipeError:
-        # It ended before it read; its exit is seen by the caller.
+        # It ended before it read its input; the caller sees its exit code.
         pass
     return server
 
 
 def _reap() -> None:
-    """Takes the exit codes of servers that ended, so that none stays a zombie."""
+    """Collects the exit codes of servers that have ended, so that none stays a zombie."""
     _started[:] = [server for server in _started if server.poll() is None]
 
 
 def _log_tail(held: ServerDirectory, *, lines: int = 0) -> str:
-    """The end of what the server logged or printed; 0 lines: as many as there are."""
+    """Returns the last lines of the server's log and output; `lines` 0: all that was kept."""
     try:
         tail = held.log.read_bytes()[-_LOG_TAIL_BYTES:].decode(errors="replace")
     except OSError as problem:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable
 
     from queryable_state.internal.v1 import backend_pb2, coordinator_pb2
-    from queryable_state.server.state_server.base.bulk_thread import BackgroundThread
+    from queryable_state.server.state_server.base.background_thread import BackgroundThread
     from queryable_state.server.state_server.base.local_copies import LocalCopies
     from queryable_state.server.state_server.batches.attempt_starter import AttemptStarter
     from queryable_state.server.state_server.stores.compactor import Compactor

@@ -1,4 +1,4 @@
-"""The life of a state server process, from its settings to its exit code."""
+"""The main function of a state server process."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _log = logging.getLogger(__name__)
 
 
 def main(settings_json: str) -> int:
-    """Runs one state server to its end; returns the exit code.
+    """Runs one state server until it stops; returns the exit code.
 
-    The log goes to `log_file` of the settings, what fails before that to stderr.
-    The directory goes with an orderly end; after any other, the log says why.
+    Logs go to `log_file` of the settings; failures before that go to stderr. An orderly stop
+    removes the directory; after any other end, its log says why.
     """
     try:
         settings = StateServerSettings.from_json(settings_json)
@@ -52,10 +52,10 @@ def main(settings_json: str) -> int:
     except QueryableStateError as refusal:
         _log.error("the state server cannot run: %s", refusal)
         if settings.logs.directory:
-            # Whoever started it shows what it printed.
+            # The launcher shows the output of the process.
             sys.stderr.write(f"the state server cannot run: {refusal}\n")
         return UNUSABLE_SETTINGS if isinstance(refusal, InvalidRequestError) else 1
-    except Exception:  # noqa: BLE001 - the log is all that is left of it
+    except Exception:  # noqa: BLE001 - the log is the only place to report it
         _log.exception("the state server failed")
         return 1
     directory.remove()
@@ -63,11 +63,11 @@ def main(settings_json: str) -> int:
 
 
 def _tune() -> None:
-    """Interpreter settings that belong to a process of our own, never to a library's host."""
+    """Sets interpreter options that only a process of our own may change."""
     allow_many_files()
     gc.freeze()
     gc.set_threshold(100_000, 50, 1000)
-    # The bulk thread holds the interpreter for at most this long while queries wait.
+    # While queries wait, the background thread holds the interpreter lock at most this long.
     sys.setswitchinterval(2e-4)
 
 
@@ -89,13 +89,13 @@ async def _run(settings: StateServerSettings, directory: ServerDirectory) -> Non
                 directory.publish(server.addresses)
                 _log.info("ready: %s", server.addresses)
             await ending.stopping.wait()
-            # Before the coordinator hears that it leaves: who starts anew at once, with another
-            # secret, must wait for the next server and not find this one.
+            # Withdrawn before the coordinator learns that this server leaves: a restarted driver
+            # with another secret must wait for the next server instead of finding this one.
             directory.withdraw()
             await server.wait_stopped()
 
 
 async def _stop_after(watched: ParentProcess, ending: GracefulShutdown) -> None:
     await watched.wait()
-    _log.info("process %d ended: this server ends with it", watched.pid)
+    _log.info("process %d has ended: stopping this server", watched.pid)
     ending.stop()

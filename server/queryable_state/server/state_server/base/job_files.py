@@ -1,4 +1,4 @@
-"""The durable files of jobs, as this server reaches them."""
+"""Access of a state server to the durable files of jobs."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 TRANSFER_THREADS = 4
-"""Files a job reads or writes at once, unless it says otherwise."""
+"""Default number of files that a job reads or writes at once."""
 
-# Up to the host or bucket: what a file system is opened for.
+# The part of a URI that selects a file system: the scheme, and the host or bucket.
 _PLACE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(?://[^/]*)?")
 
 _T = TypeVar("_T")
@@ -34,9 +34,9 @@ _TIMEOUT_S = 60.0
 
 
 class DriverObjects:
-    """An `ObjectStore` over the coordinator's link.
+    """An `ObjectStore` in the driver's memory, reached through the coordinator.
 
-    Called on any thread but the loop's, which makes the calls.
+    Its methods block: call them on any thread except the event loop's, which sends the RPCs.
     """
 
     def __init__(self, link: CoordinatorClient, loop: asyncio.AbstractEventLoop) -> None:
@@ -44,24 +44,24 @@ class DriverObjects:
         self._loop = loop
 
     def put(self, path: str, data: bytes, exclusive: bool) -> bool:
-        """Stores a file; False, and nothing stored, where `exclusive` and the path is taken."""
+        """Stores a file; returns False and stores nothing if `exclusive` and the path exists."""
         request = coordinator_pb2.PutObjectRequest(path=path, data=data, exclusive=exclusive)
         return self._wait(self._link.put_object(request, timeout_s=_TIMEOUT_S)).written
 
     def get(self, path: str) -> bytes | None:
-        """The file; None: there is none."""
+        """Returns the content of a file; None if there is no such file."""
         request = coordinator_pb2.GetObjectRequest(path=path)
         found = self._wait(self._link.get_object(request, timeout_s=_TIMEOUT_S))
         return found.data if found.found else None
 
     def list(self, prefix: str) -> list[tuple[str, int]]:
-        """Paths that start with `prefix`, with their sizes."""
+        """Returns the paths that start with `prefix`, with their sizes in bytes."""
         request = coordinator_pb2.ListObjectsRequest(prefix=prefix)
         found = self._wait(self._link.list_objects(request, timeout_s=_TIMEOUT_S))
         return list(zip(found.paths, found.sizes, strict=True))
 
     def delete(self, path: str) -> None:
-        """Removes a file, if it is there."""
+        """Removes a file; does nothing if it does not exist."""
         request = coordinator_pb2.DeleteObjectRequest(path=path)
         self._wait(self._link.delete_object(request, timeout_s=_TIMEOUT_S))
 
@@ -70,7 +70,7 @@ class DriverObjects:
 
 
 class JobFiles:
-    """Where the files of one job are kept, and how many of them move at once."""
+    """The storage of one job's files, and a limit of its concurrent transfers."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class JobFiles:
         transfers: ThreadPool,
     ) -> None:
         self.root = root
-        """URI of the root its paths are under."""
+        """URI that relative paths are resolved against."""
 
         self.settings = settings
         self.storage = storage
@@ -88,7 +88,7 @@ class JobFiles:
         self._turns = asyncio.Semaphore(settings.transfer_threads or TRANSFER_THREADS)
 
     async def transfer(self, job: Callable[..., _T], *args: Any) -> _T:
-        """Runs a job that moves a file, in its turn; it ends its turn even if nobody waits."""
+        """Runs a transfer as soon as the limit allows; a cancelled caller does not stop it."""
         await self._turns.acquire()
         try:
             running = asyncio.ensure_future(self._transfers.run(job, *args))
@@ -101,12 +101,12 @@ class JobFiles:
     def _ended(self, running: asyncio.Future[Any]) -> None:
         self._turns.release()
         if not running.cancelled():
-            # Retrieved here: who waited may have been cancelled before the failure.
+            # The caller may be cancelled: an exception nobody retrieves would be logged.
             running.exception()
 
 
 class FileSystems:
-    """The storages this server has opened, by what they were opened with. Event loop only."""
+    """Cache of opened storages, by location and options. For the event loop only."""
 
     def __init__(self, threads: ThreadPool, transfers: ThreadPool, objects: ObjectStore) -> None:
         self._threads = threads
@@ -115,17 +115,17 @@ class FileSystems:
         self._storages: dict[tuple[str, str, bool], CheckpointStorage] = {}
 
     async def of_job(self, settings: JobStorage) -> JobFiles | None:
-        """The files of a job; None: it keeps no durable copy."""
+        """Returns the files of a job; None if it keeps no durable copy."""
         return await self.at(settings.root, settings) if settings.root else None
 
     async def at(self, root: str, settings: JobStorage) -> JobFiles:
-        """Files under any root, reached as those of the job with these settings are."""
+        """Returns the files below any root, opened with the settings of a job."""
         key = (_place(root), settings.file_system_options, settings.fsync)
         if key not in self._storages:
             options = json_settings(
                 settings.file_system_options, f"the file system options of {settings.root}"
             )
-            # On a thread: a file system's package may take a second to be imported.
+            # On a thread: importing a file system's package may take a second.
             self._storages[key] = await self._threads.run(
                 storage_of, root, options, fsync=settings.fsync, objects=self._objects
             )
@@ -133,6 +133,6 @@ class FileSystems:
 
 
 def _place(root: str) -> str:
-    """What tells file systems apart; empty: the local one."""
+    """Returns the scheme and host or bucket of a URI; empty for the local file system."""
     found = _PLACE.match(root)
     return found[0] if found else ""

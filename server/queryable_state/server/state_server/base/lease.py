@@ -1,4 +1,4 @@
-"""The right to act as owner, for a while."""
+"""The lease of a state server: its time-limited right to act as owner."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _RETRY_AFTER_MS = 200
 
 
 class Lease:
-    """What the coordinator granted last, on the clock of leases. Thread-safe.
+    """The newest lease that the coordinator granted, on `lease_clock`. Thread-safe.
 
-    The end is counted from before the request was sent, so it comes before the end the
-    coordinator counts from its answer. Ends are never moved back by an older answer.
+    The lease is counted from before the request was sent, so it ends on the server before it
+    ends on the coordinator. An older answer never shortens it.
     """
 
     def __init__(self, *, clock: Callable[[], float] = lease_s) -> None:
@@ -30,13 +30,13 @@ class Lease:
         self.placement_version = 0
 
     def now_s(self) -> float:
-        """The clock of the lease; taken before a renewal is asked for."""
+        """The time of the lease clock, in seconds; read it before sending a renewal."""
         return self._clock()
 
     def renew(self, asked_at_s: float, duration_ms: int, placement_version: int) -> None:
-        """Takes the answer to a renewal asked for at `asked_at_s`.
+        """Applies the answer to a renewal that was sent at `asked_at_s`.
 
-        One asked for before the lease was given up comes too late.
+        Ignores renewals that were sent before `end`.
         """
         with self._lock:
             if asked_at_s < self._given_up_s:
@@ -46,30 +46,30 @@ class Lease:
             self.placement_version = max(self.placement_version, placement_version)
 
     def end(self) -> None:
-        """Gives the lease up: from here on it does not hold."""
+        """Gives up the lease."""
         with self._lock:
             self._given_up_s = self._clock()
             self._end_s = float("-inf")
 
     @property
     def remaining_s(self) -> float:
-        """Seconds until the end; not positive once it has passed."""
+        """Seconds until the lease ends; zero or negative once it has ended."""
         return self._end_s - self._clock()
 
     def holds(self) -> bool:
-        """Whether this server may act as owner now."""
+        """True if this server may act as owner now."""
         return self._clock() < self._end_s
 
     def check(self) -> None:
-        """Raises LEASE_EXPIRED where the lease does not hold."""
+        """Raises `PlacementError` (LEASE_EXPIRED) if the lease has ended."""
         if not self.holds():
             raise self.expired()
 
     def expired(self) -> PlacementError:
-        """The refusal of a server without a lease."""
+        """Returns the refusal of a server whose lease has ended."""
         return PlacementError(
             "this state server has not reached the coordinator for longer than its lease, and "
-            "may no longer own what it holds: locate the owner anew",
+            "may no longer own its state: locate the owner again",
             reason=Reason.LEASE_EXPIRED,
             retry_after_ms=_RETRY_AFTER_MS,
             placement_version=self.placement_version,

@@ -1,4 +1,4 @@
-"""Files of snapshots that this executor's disk still has."""
+"""Local copies of snapshot files, on the executor's disk."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _SNAPSHOTS_KEPT = 2
 class LocalCopies:
     """Links to the files of each job's last snapshots, by content: `<job>/<checksum>-<size>`.
 
-    They outlive the server's process: the next server of the executor finds them. A link costs
-    no space while the store has the file, too. Thread-safe: links are made and taken whole, and
-    a file that goes meanwhile is one that is not there.
+    They survive the server's process: the next server of the executor uses them. A hard link
+    takes no space while the store has the file, too. Thread-safe: links are created and taken
+    atomically, and a file that is removed concurrently counts as missing.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -32,9 +32,9 @@ class LocalCopies:
         self._kept: dict[bytes, list[frozenset[str]]] = {}
 
     def take(self, query_id: bytes, checksum: bytes, size_bytes: int, target: Path) -> bool:
-        """Makes `target` a name of the file, if it is here and intact.
+        """Links the file at `target`; returns False if there is no intact copy.
 
-        One that is damaged is removed.
+        A damaged copy is removed.
         """
         copy = self._path(query_id, checksum, size_bytes)
         try:
@@ -53,7 +53,7 @@ class LocalCopies:
         return False
 
     def add(self, query_id: bytes, checksum: bytes, size_bytes: int, file: Path) -> None:
-        """Keeps a file that never changes. What cannot be kept is only read again later."""
+        """Keeps a file that never changes. A failure is logged: the file is downloaded later."""
         copy = self._path(query_id, checksum, size_bytes)
         if copy.exists():
             return
@@ -63,11 +63,11 @@ class LocalCopies:
             link_or_copy(file, prepared)
             prepared.replace(copy)
         except OSError as problem:
-            _log.warning("no local copy of %s is kept: %s", file, problem)
+            _log.warning("cannot keep a local copy of %s: %s", file, problem)
             prepared.unlink(missing_ok=True)
 
     def completed(self, query_id: bytes, files: Iterable[tuple[bytes, int]]) -> None:
-        """A snapshot of all of a job here has these files: keeps those of the last ones only."""
+        """Records the files of a completed snapshot; removes files that no recent one has."""
         snapshots = self._kept.setdefault(query_id, [])
         snapshots.append(frozenset(_name(checksum, size) for checksum, size in files))
         del snapshots[:-_SNAPSHOTS_KEPT]
@@ -78,7 +78,7 @@ class LocalCopies:
                     copy.unlink(missing_ok=True)
 
     def forget_job(self, query_id: bytes) -> None:
-        """Removes what is kept of a job."""
+        """Removes all copies of a job."""
         self._kept.pop(query_id, None)
         shutil.rmtree(self._folder(query_id), ignore_errors=True)
 
@@ -90,7 +90,7 @@ class LocalCopies:
 
 
 def link_or_copy(source: Path, target: Path) -> None:
-    """Another name of a file that never changes; a copy where the disk is another one."""
+    """Links a file that never changes; copies it if `target` is on another disk."""
     try:
         target.hardlink_to(source)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The process this one must not outlive."""
+"""Watch over the parent process, which this process must not outlive."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from pathlib import Path
 
 
 def start_ticks(pid: int) -> int:
-    """Start time of a process in clock ticks since boot; 0: it is gone."""
+    """Returns the start time of a process in clock ticks since boot; 0 if it has ended."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return 0
-    # The command in parentheses may hold spaces and parentheses itself.
+    # The command, in parentheses, may itself contain spaces and parentheses.
     return int(stat.rpartition(")")[2].split()[19])
 
 
 class ParentProcess:
-    """Waits for the end of a process by its pidfd: a reused pid or a zombie does not deceive it."""
+    """Detects the end of a process by its pidfd, which a reused pid or a zombie cannot fool."""
 
     def __init__(self, pid: int, expected_start_ticks: int = 0) -> None:
         self.pid = pid
@@ -28,12 +28,12 @@ class ParentProcess:
             self._fd = os.pidfd_open(pid)
         except ProcessLookupError:
             return
-        # Asked after opening, so that it is of the very process the descriptor stands for.
+        # Read after the pidfd is open, so that both belong to the same process.
         if expected_start_ticks and start_ticks(pid) != expected_start_ticks:
             self.close()
 
     def has_ended(self) -> bool:
-        """Whether the process has ended."""
+        """True if the process has ended."""
         return self._fd is None or bool(select.select([self._fd], [], [], 0)[0])
 
     async def wait(self) -> None:
@@ -49,7 +49,7 @@ class ParentProcess:
             loop.remove_reader(self._fd)
 
     def close(self) -> None:
-        """Lets go of the process; idempotent."""
+        """Closes the pidfd; idempotent."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None

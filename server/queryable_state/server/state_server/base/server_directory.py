@@ -1,4 +1,4 @@
-"""The folder of one executor's state server: who holds it, and where to reach it."""
+"""The directory of one executor's state server: its lock and its addresses."""
 
 from __future__ import annotations
 
@@ -22,36 +22,36 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 UNUSABLE_SETTINGS = 3
-"""Exit code of a server that would end the same way if it were started again."""
+"""Exit code of a server that a restart would not help."""
 
 _PROBE_RETRY_S = 0.005
-# As an executor's folder is named: at the end, pid and start of the process it belongs to.
+# The name of an executor's directory ends with the pid and start time of its process.
 _OF_PROCESS = re.compile(r"queryable-state-.+-(\d+)-(\d+)")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServerAddresses:
-    """Where one state server listens."""
+    """The addresses of one state server."""
 
     server_id: str
     pid: int
     query: str
-    """HOST:PORT of `QueryableState` on the state the server owns."""
+    """HOST:PORT of `QueryableState` for the state that the server owns."""
     proxy: str
-    """HOST:PORT of `QueryableState` on all state."""
+    """HOST:PORT of `QueryableState` for all state, as a proxy."""
     backend: str
     """HOST:PORT of `StateBackend`."""
 
 
 class ServerDirectory:
-    """`server.lock` is locked for the life of the server, `server.json` says where it listens.
+    """Files of one server: `server.lock`, locked while it lives, and `server.json`, its addresses.
 
-    Only the lock says that a server lives: it is gone with the process however that ended, and
-    a zombie has none. What an earlier server left in `server.json` is removed before the lock
-    is taken, under `start.lock`, so that with the lock held it is of the holder or not there yet.
+    Only the lock proves that a server lives: the kernel releases it with the process, and a
+    zombie holds none. A server removes the `server.json` of an earlier one before it takes the
+    lock, under `start.lock`: while the lock is held, `server.json` is the holder's or missing.
 
-    The folder is removed under `spawn.lock`. Who waited for that one looks whether it still has a
-    name: the folder may have gone meanwhile, or be a new one.
+    The directory is removed under `spawn.lock`. A process that waited for `spawn.lock` checks
+    that its open file still has a name: the directory may be removed or replaced meanwhile.
     """
 
     def __init__(self, path: Path) -> None:
@@ -66,9 +66,9 @@ class ServerDirectory:
         self._addresses = path / "server.json"
 
     def make(self) -> None:
-        """Creates the folder, for this user only. Raises where it is not this user's alone.
+        """Creates the directory for this user only; raises if others can write to it.
 
-        Whoever can write `server.json` decides whom tasks send the job's secret to.
+        A user who can write `server.json` could redirect tasks, and the job's secret with them.
         """
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
@@ -83,9 +83,9 @@ class ServerDirectory:
 
     @contextlib.contextmanager
     def holding(self, timeout_s: float = 5.0) -> Iterator[None]:
-        """Holds the folder as its server. Raises where another server does.
+        """Holds the directory's lock as its server; raises if another server holds it.
 
-        Probes share the lock for a moment: it is asked for again until `timeout_s` is over.
+        Probes share the lock for a moment, so it is retried for `timeout_s`.
         """
         self.make()
         with self._opened(self._lock) as fd:
@@ -103,22 +103,22 @@ class ServerDirectory:
 
     def _held_by_another(self) -> RetryLaterError:
         return RetryLaterError(
-            f"another state server holds {self.path}: there is one an executor; use that one, or "
-            "give this one a folder of its own"
+            f"another state server holds {self.path}: an executor has one state server; use that "
+            "one, or set another directory for this one"
         )
 
     def is_held(self) -> bool:
-        """Whether a server lives here, listening or still starting."""
+        """True if a server lives here, listening or still starting."""
         try:
             with self._opened(self._lock, create=False) as fd:
-                # Shared, so that probes do not take each other for a server.
+                # A shared lock, so that two probes do not mistake each other for a server.
                 return not _locked(fd, fcntl.LOCK_SH)
         except FileNotFoundError:
             return False
 
     @contextlib.contextmanager
     def spawning(self) -> Iterator[None]:
-        """Held by the one who starts a server; the others wait."""
+        """Holds `spawn.lock`: one process at a time starts a server, and the others wait."""
         while True:
             self.make()
             with contextlib.ExitStack() as stack:
@@ -133,7 +133,7 @@ class ServerDirectory:
                 return
 
     def remove(self) -> bool:
-        """Removes the folder, unless a server lives or starts there or it holds foreign files."""
+        """Removes the directory, unless a server lives or starts there or it has other files."""
         try:
             with (
                 self._opened(self._spawn_lock) as spawn_fd,
@@ -151,36 +151,36 @@ class ServerDirectory:
                 self._spawn_lock.unlink()
                 self.path.rmdir()
         except OSError:
-            # Gone, another user's, or not empty.
+            # It is already removed, belongs to another user, or is not empty.
             return False
         return True
 
     def remove_abandoned(self) -> None:
-        """Removes folders beside this one whose server was killed and whose process has ended."""
+        """Removes sibling directories whose server was killed and whose executor has ended."""
         for path in self.path.parent.glob("queryable-state-*"):
             if path != self.path and is_of_ended_process(path.name):
                 ServerDirectory(path).remove()
 
     def addresses(self) -> ServerAddresses | None:
-        """Where the server listens; None: it does not yet."""
+        """Returns the addresses of the server; None before it listens."""
         try:
             return ServerAddresses(**json.loads(self._addresses.read_text()))
         except FileNotFoundError:
             return None
         except (ValueError, TypeError) as problem:
             raise CorruptDataError(
-                f"{self._addresses} is not readable ({problem}): remove it, and end the state "
-                "server that holds the folder"
+                f"{self._addresses} is not readable ({problem}): remove it, and stop the state "
+                "server that holds the directory"
             ) from problem
 
     def publish(self, addresses: ServerAddresses) -> None:
-        """Says where this server listens, at once for every reader."""
+        """Writes the addresses of this server, atomically for every reader."""
         written = self._addresses.with_suffix(".tmp")
         written.write_text(json.dumps(asdict(addresses)))
         written.rename(self._addresses)
 
     def withdraw(self) -> None:
-        """Removes what was said; idempotent."""
+        """Removes the published addresses; idempotent."""
         self._addresses.unlink(missing_ok=True)
 
     @staticmethod
@@ -194,7 +194,7 @@ class ServerDirectory:
 
 
 def is_of_ended_process(name: str) -> bool:
-    """Whether a folder's name says that it belongs to a process, and that one has ended."""
+    """True if a directory's name has the pid of a process, and that process has ended."""
     found = _OF_PROCESS.fullmatch(name)
     if found is None:
         return False
@@ -203,7 +203,7 @@ def is_of_ended_process(name: str) -> bool:
 
 
 def _locked(fd: int, kind: int) -> bool:
-    """Takes a lock without waiting; False: somebody else has it."""
+    """Takes a lock without waiting; returns False if another process holds it."""
     try:
         fcntl.flock(fd, kind | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -212,7 +212,7 @@ def _locked(fd: int, kind: int) -> bool:
 
 
 def _has_name(fd: int, path: Path) -> bool:
-    """Whether an open file is still the one at `path`."""
+    """True if an open file is still the one at `path`."""
     try:
         return os.path.samestat(os.fstat(fd), path.stat())
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The ports that settings state for a state server."""
+"""The configured ports of a state server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def stated_ports(settings: StateServerSettings) -> tuple[tuple[str, PortSpec], ...]:
-    """What listens there, and the ports: of queries, of the proxy, of tasks."""
+    """Returns name and port setting of the query, proxy and backend port, if they are set."""
     return (
         ("query port", PortSpec.parse(settings.query_ports, SETTING_PREFIX + "server_ports")),
         ("proxy port", PortSpec.parse(settings.proxy_ports, SETTING_PREFIX + "proxy_ports")),
@@ -20,9 +20,9 @@ def stated_ports(settings: StateServerSettings) -> tuple[tuple[str, PortSpec], .
 
 
 def require_free_ports(settings: StateServerSettings) -> None:
-    """Raises `InvalidRequestError` where a server with these settings cannot have its ports now.
+    """Raises `InvalidRequestError` if a configured port is in use.
 
-    A process takes seconds to start and to find that out, once for each attempt of each task.
+    Checked before the process starts: a start takes seconds, for every attempt of every task.
     """
     for what, ports in stated_ports(settings):
         require_free(ports, settings.host, what=what)

@@ -1,4 +1,4 @@
-"""Threads for what waits for disks and networks."""
+"""Thread pools for disk and network I/O."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from queryable_state.server.state_server.base.bulk_thread import BackgroundThread
+from queryable_state.server.state_server.base.background_thread import BackgroundThread
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -14,34 +14,34 @@ if TYPE_CHECKING:
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
-# Changelogs written at once; they wait for disks and networks.
+# Concurrent writes of changelogs, which mostly wait for I/O.
 _STORING_THREADS = 16
-# Files of restores and snapshots moved at once, of all jobs.
+# Concurrent file transfers of restores and snapshots, of all jobs.
 _TRANSFER_THREADS = 16
-# Stores filled at once: that takes the interpreter.
+# Concurrent loads of stores, which are bound by the interpreter lock.
 _LOADING_THREADS = 2
 
 
 class ThreadPool:
-    """Runs jobs beside each other, as many as there are threads, the others in turn.
+    """A fixed number of threads and a queue of jobs.
 
-    A job that was begun is never cancelled, whoever stopped waiting for it.
+    A job that has begun is never cancelled, even if its caller is.
     """
 
     def __init__(self, name: str, threads: int) -> None:
         self._executor = ThreadPoolExecutor(max_workers=threads, thread_name_prefix=name)
 
     def run(self, job: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> Awaitable[_T]:
-        """Hands a job over at once; awaiting gives its result."""
+        """Enqueues a job at once; awaiting returns its result."""
         return asyncio.wrap_future(self._executor.submit(job, *args, **kwargs))
 
     async def aclose(self) -> None:
-        """Waits for the jobs that were begun and ends the threads; idempotent."""
+        """Waits for the jobs that have begun and ends the threads; idempotent."""
         await asyncio.to_thread(self._executor.shutdown, cancel_futures=True)
 
 
 class ServerThreads:
-    """The threads of one server: what holds one kind of work up never holds up another."""
+    """The thread pools of one server, one for each kind of work, so that none blocks another."""
 
     def __init__(self) -> None:
         self.background = BackgroundThread()
@@ -50,6 +50,6 @@ class ServerThreads:
         self.loading = ThreadPool("loading", _LOADING_THREADS)
 
     async def aclose(self) -> None:
-        """Waits for the jobs that were begun and ends all threads."""
+        """Waits for the jobs that have begun and ends all threads."""
         for threads in (self.loading, self.transfers, self.storing, self.background):
             await threads.aclose()

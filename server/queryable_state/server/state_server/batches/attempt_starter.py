@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from queryable_state.internal.v1.checkpoint_pb2 import JobStorage
     from queryable_state.server.coordinator_client import CoordinatorClient
-    from queryable_state.server.state_server.base.bulk_thread import BackgroundThread
+    from queryable_state.server.state_server.base.background_thread import BackgroundThread
     from queryable_state.server.state_server.base.job_files import FileSystems, JobFiles
     from queryable_state.server.state_server.base.lease import Lease
     from queryable_state.server.state_server.restore.restorer import Restorer

@@ -8,7 +8,7 @@ from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import QueryableStateError
 
 if TYPE_CHECKING:
-    from queryable_state.server.state_server.base.bulk_thread import BackgroundThread
+    from queryable_state.server.state_server.base.background_thread import BackgroundThread
     from queryable_state.server.state_server.stores.owned_subtask import OwnedSubtask
     from queryable_state.server.state_server.stores.store_table import StateRoute
 

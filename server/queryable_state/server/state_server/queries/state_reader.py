@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from queryable_state.server.query.explained import Explained
     from queryable_state.server.query.scan_query import ScanQuery
     from queryable_state.server.settings import Limits
-    from queryable_state.server.state_server.base.bulk_thread import BackgroundThread
+    from queryable_state.server.state_server.base.background_thread import BackgroundThread
     from queryable_state.server.state_server.base.lease import Lease
     from queryable_state.server.state_server.queries.key_reads import Readers
     from queryable_state.server.state_server.stores.store_table import StateRoute, StoreTable

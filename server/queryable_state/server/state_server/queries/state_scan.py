@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from queryable_state.server.query.scan_query import ScanQuery
     from queryable_state.server.settings import Limits
-    from queryable_state.server.state_server.base.bulk_thread import BackgroundThread
+    from queryable_state.server.state_server.base.background_thread import BackgroundThread
     from queryable_state.server.state_server.base.lease import Lease
     from queryable_state.server.state_server.queries.requested_version import RequestedVersions
     from queryable_state.server.state_server.queries.scanned_keys import Page

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator, Sequence
     from pathlib import Path
 
-    from queryable_state.server.state_server.base.bulk_thread import BackgroundThread
+    from queryable_state.server.state_server.base.background_thread import BackgroundThread
     from queryable_state.server.state_server.base.job_files import FileSystems, JobFiles
     from queryable_state.server.state_server.base.lease import Lease
     from queryable_state.server.state_server.base.local_copies import LocalCopies

@@ -1,4 +1,4 @@
-"""The one thread on which everything long happens."""
+"""The background thread of a state server, for work too long for the event loop."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _T = TypeVar("_T")
 
 
 class BackgroundThread:
-    """Runs jobs one after the other, in the order they were handed over.
+    """Runs jobs one after the other, in the order they were enqueued.
 
-    A store is closed by a job as well: jobs handed over before see it open, and nobody hands
-    one over after the store left the table. A job that was begun is never cancelled.
+    A store is closed by a job, too: jobs enqueued earlier see it open, and no job is enqueued
+    after the store has left the table. A job that has begun is never cancelled.
     """
 
     def __init__(self) -> None:
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="bulk")
 
     def run(self, job: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> Awaitable[_T]:
-        """Hands a job over at once, in this turn of the loop; awaiting gives its result."""
+        """Enqueues a job before it returns; awaiting returns the job's result."""
         return asyncio.wrap_future(self._executor.submit(job, *args, **kwargs))
 
     async def aclose(self) -> None:
-        """Waits for the jobs handed over and ends the thread; idempotent."""
+        """Waits for the enqueued jobs and ends the thread; idempotent."""
         await asyncio.to_thread(self._executor.shutdown)
