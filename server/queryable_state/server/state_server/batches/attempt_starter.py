@@ -1,4 +1,4 @@
-"""Begins attempts: opens stores at first contact, learns commits and clocks."""
+"""Start of task attempts: opens stores at first contact and learns commits and clocks."""
 
 from __future__ import annotations
 
@@ -29,11 +29,10 @@ if TYPE_CHECKING:
 
 
 class AttemptStarter:
-    """Answers `Begin` and `OpenSubtasks`. It reads, and learns what the coordinator knows; it
-    destroys nothing.
+    """Serves `Begin` and `OpenSubtasks`.
 
-    The coordinator is asked once a (query, run, batch), once a subtask, and once an operator's
-    states, whoever and however many ask here.
+    Concurrent calls share their requests to the coordinator: one for each (query, run, batch),
+    one for each subtask and one for the states of each operator.
     """
 
     def __init__(
@@ -74,13 +73,13 @@ class AttemptStarter:
         ] = SharedCalls()
 
     async def begin(self, request: backend_pb2.BeginRequest) -> backend_pb2.BeginResponse:
-        """Begins one attempt at a batch; every refusal leaves all as it was."""
+        """Begins one attempt at a batch; a refusal changes nothing."""
         self._lease.check()
         subtask_id = SubtaskId.of(request.subtask)
         if request.batch_id < 0 or len(request.run_id) != 16:
             raise InvalidRequestError(
                 f"{subtask_id}: begin of batch {request.batch_id} with a run id of "
-                f"{len(request.run_id)} bytes: want a batch from 0 and 16 bytes"
+                f"{len(request.run_id)} bytes: the batch must be at least 0, the run id 16 bytes"
             )
         batch = await self._batch(request)
         clocks = batch.clocks
@@ -93,7 +92,7 @@ class AttemptStarter:
                 subtask_id, Opening(request.batch_id, clocks.committed, clocks.storage, batch.files)
             )
         states = await self._registered(subtask, request)
-        # No await below: what is checked here still holds when the attempt counts as begun.
+        # No await below, so the checks still hold when the attempt is begun.
         job = self._table.job(subtask_id.query_id)
         if job is None or self._table.subtask(subtask_id) is not subtask:
             raise self._left(subtask_id)
@@ -117,18 +116,18 @@ class AttemptStarter:
         )
 
     async def open_subtasks(self, request: backend_pb2.OpenSubtasksRequest) -> None:
-        """Opens subtasks before a batch begins, as of the one before; all of them, or raises.
+        """Opens subtasks at the batch before `batch_id`: all of them, or raises.
 
-        What is open already stays as it is. What still goes on when the caller is gone is joined
-        by whoever asks for the same next.
+        Open subtasks stay as they are. Opening continues if the caller is cancelled, and the
+        next call for the same subtasks joins it.
         """
         self._lease.check()
         query_id, batch_id = request.query_id, request.batch_id
         wanted = [SubtaskId.of(subtask) for subtask in request.subtasks]
         if batch_id < 1 or any(subtask.query_id != query_id for subtask in wanted):
             raise InvalidRequestError(
-                f"subtasks of job {query_id.hex()} are to be opened before batch {batch_id}: want "
-                "a batch from 1, and subtasks of this job alone"
+                f"cannot open subtasks of job {query_id.hex()} before batch {batch_id}: the batch "
+                "must be at least 1, and all subtasks must belong to this job"
             )
         files = await self._files(query_id, request.storage)
         self._newest[query_id] = max(batch_id, self._newest_batch(query_id))
@@ -155,27 +154,27 @@ class AttemptStarter:
                 raise outcome
 
     def is_opening(self, query_id: bytes) -> bool:
-        """Whether a subtask of a job is being opened."""
+        """True while a subtask of a job is being opened."""
         return self._opener.is_opening(query_id)
 
     def forget_job(self, query_id: bytes) -> None:
-        """Forgets the clocks of a job's newest batch."""
+        """Removes the cached clocks of a job."""
         self._batches.pop(query_id, None)
         self._newest.pop(query_id, None)
 
     def forget_all(self) -> None:
-        """Forgets every clock: the coordinator that told them is gone."""
+        """Removes all cached clocks: their coordinator has been replaced."""
         self._batches.clear()
         self._newest.clear()
         self._opener.forget_all()
 
     async def aclose(self) -> None:
-        """Cancels what is under way."""
+        """Cancels pending work; idempotent."""
         for calls in (self._batch_calls, self._opener, self._register_calls):
             await calls.aclose()
 
     def _newest_batch(self, query_id: bytes) -> int:
-        """The newest batch stores of a query are opened for; -1: it is forgotten."""
+        """Returns the newest batch that stores of a query were opened for; -1: none."""
         return self._newest.get(query_id, -1)
 
     def _check(
@@ -222,7 +221,7 @@ class AttemptStarter:
     async def _registered(
         self, subtask: OwnedSubtask, request: backend_pb2.BeginRequest
     ) -> Sequence[registration_pb2.StateRegistration]:
-        """The operator's states as registered, with room for each in the subtask's store."""
+        """Registers the operator's states and adds each to the subtask's store."""
         job = self._table.job(subtask.id.query_id)
         if job is None:
             raise self._left(subtask.id)
@@ -245,7 +244,7 @@ class AttemptStarter:
 
     def _left(self, subtask_id: SubtaskId) -> PlacementError:
         return PlacementError(
-            f"{subtask_id} left server {self._server_id} while it was begun: locate it anew",
+            f"{subtask_id} left server {self._server_id} during begin: locate its owner again",
             placement_version=self._lease.placement_version,
         )
 
@@ -264,7 +263,7 @@ class AttemptStarter:
 
 
 class _Batch(NamedTuple):
-    """What the coordinator knows of a batch, and where the job's files are."""
+    """The coordinator's clocks of a batch, and access to the job's files."""
 
     key: tuple[bytes, int]
     """Run and batch id."""
@@ -273,5 +272,5 @@ class _Batch(NamedTuple):
 
 
 def _watermark(watermarks_ms: Sequence[int], depth: int) -> int:
-    """The clock of an operator: that of the batch as many batches ago as it is deep."""
+    """Returns the watermark of an operator at a depth: that of the batch `depth` batches ago."""
     return watermarks_ms[min(depth, len(watermarks_ms) - 1)] if watermarks_ms else 0

@@ -1,4 +1,4 @@
-"""What a change block may hold."""
+"""Validation of change blocks that tasks send."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ if TYPE_CHECKING:
     from queryable_state.server.state_server.stores.owned_subtask import OwnedSubtask
     from queryable_state.v1 import registration_pb2
 
-# A store key is a key with its group, a namespace and an element; a map entry's key is one more.
+# A store key holds a key with its key group, a namespace and an element, which in a map is
+# another key.
 _PARTS = 2
 _NAMESPACE_BYTES = 32
 
 
 def check_block(block: changes_pb2.ChangeBlock, subtask: OwnedSubtask, limits: Limits) -> None:
-    """Raises where a block names what is not the subtask's, or is too large."""
+    """Raises if a block has foreign states or key groups, or exceeds a limit."""
     registration = subtask.states.get(block.state_id)
     if registration is None:
         raise InvalidRequestError(
@@ -41,8 +42,8 @@ def check_block(block: changes_pb2.ChangeBlock, subtask: OwnedSubtask, limits: L
         sizes = list(map(len, block.put_values))
         if min(sizes) == 0:
             raise InvalidRequestError(
-                f"state {registration.state_name!r}: a value to put has no bytes, not even its "
-                "format byte"
+                f"state {registration.state_name!r}: a value is empty and lacks even its format "
+                "byte"
             )
         if max(sizes) > limits.value_bytes:
             position = sizes.index(max(sizes))
@@ -75,12 +76,13 @@ def _check_keys(
     if len(longest) > limits.key_bytes * _PARTS + _NAMESPACE_BYTES:
         raise LimitExceededError(
             f"state {registration.state_name!r}, key {_readable(registration, longest)}: the "
-            f"stored key has {len(longest)} bytes, a key may have {limits.key_bytes} (key_bytes)"
+            f"stored key has {len(longest)} bytes, the limit is {limits.key_bytes} (key_bytes): "
+            "use shorter keys, or raise the limit"
         )
 
 
 def _readable(registration: registration_pb2.StateRegistration, store_key: bytes) -> str:
-    """The key for people, cut short; its bytes where it cannot be read."""
+    """Returns the key as text, shortened; its bytes in hex if it cannot be decoded."""
     try:
         codec = KeyCodec(TypeInfo.from_proto(registration.key_type))
         wire_key, _, _ = split_record_key(store_key, codec)

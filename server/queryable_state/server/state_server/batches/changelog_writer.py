@@ -1,4 +1,4 @@
-"""Makes a sealed batch of a subtask durable, before anybody is told that it is sealed."""
+"""Writer of changelogs: a batch of a subtask becomes durable before its seal is acknowledged."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class SealedBlocks:
-    """What one attempt changed in a batch, as it was sent."""
+    """The change blocks of one attempt at a batch, as they were sent."""
 
     batch_id: int
     blocks: Sequence[bytes]
     seal: changes_pb2.Seal
     offsets_digest: bytes
-    """Of Spark's offsets of the batch."""
+    """Digest of Spark's offsets of the batch."""
 
 
 class ChangelogWriter:
-    """Writes changelogs on the storage threads. A file is whole or not there."""
+    """Writes changelogs atomically, on the storage threads."""
 
     def __init__(self, threads: ThreadPool) -> None:
         self._threads = threads
@@ -40,10 +40,10 @@ class ChangelogWriter:
     async def write(
         self, files: JobFiles, subtask: OwnedSubtask, sealed: SealedBlocks
     ) -> checkpoint_pb2.ChangelogFile:
-        """The changelog's place, once it is durable.
+        """Writes a changelog; returns its path and checksum once it is durable.
 
-        Raises `RetryLaterError` or `CheckpointError`, which say which file could not be written
-        and what to do; nothing of the attempt is there then.
+        Raises `RetryLaterError` or `CheckpointError` if the file cannot be written; nothing of
+        the attempt is stored then.
         """
         token = sealed.seal.token
         named = checkpoint_pb2.ChangelogFile(
@@ -69,7 +69,7 @@ class ChangelogWriter:
             await self._threads.run(_write, files, named, sealed)
         except RetryLaterError as failure:
             raise RetryLaterError(
-                f"{subtask.id}: the changelog of batch {sealed.batch_id} is not written, so the "
+                f"{subtask.id}: the changelog of batch {sealed.batch_id} was not written, so the "
                 f"batch is not sealed: {failure}",
                 reason=failure.reason,
                 retry_after_ms=failure.retry_after_ms,

@@ -1,4 +1,4 @@
-"""Takes in an attempt's changes and seals them."""
+"""Staging of an attempt's changes until they are sealed."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ _OVERLOADED_RETRY_MS = 200
 
 
 class Staging:
-    """Answers `Prepare`: blocks gather in memory, a seal makes them one staged version.
+    """Serves `Prepare`: collects change blocks in memory; a seal turns them into a staged version.
 
-    Nothing is visible before the seal, and what is not sealed is gone when its stream ends.
-    Parsing and building run on the bulk thread; the seal is one turn of the loop. Where the job
-    has a durable copy, the changelog is written before the seal: an attempt that is refused
-    after that leaves a file nobody was told of, which counts for less than any newer attempt's.
+    Nothing is visible before the seal, and unsealed blocks are dropped when their stream ends.
+    Blocks are parsed and built on the background thread; the seal itself is one turn of the
+    loop. If the job keeps a durable copy, the changelog is written before the seal: an attempt
+    that is refused after that leaves an unacknowledged file, which any newer attempt replaces.
     """
 
     def __init__(
@@ -73,20 +73,21 @@ class Staging:
 
     @property
     def building_bytes(self) -> int:
-        """Bytes of attempts not yet sealed."""
+        """Bytes of unsealed attempts."""
         return self._building_bytes
 
     def begun(
         self, subtask_proto: backend_pb2.Subtask, batch_id: int, token: changes_pb2.Token
     ) -> tuple[JobStores, OwnedSubtask]:
-        """The job and subtask of an attempt begun here that may still go on."""
+        """Returns job and subtask of an attempt that was begun here and is still valid."""
         self._lease.check()
         subtask_id = SubtaskId.of(subtask_proto)
         job = self._table.job(subtask_id.query_id)
         subtask = self._table.subtask(subtask_id)
         if job is None or subtask is None:
             raise PlacementError(
-                f"{subtask_id} is not owned by server {self._server_id}: locate it anew and begin",
+                f"{subtask_id} is not owned by server {self._server_id}: locate its owner and "
+                "begin there",
                 placement_version=self._lease.placement_version,
             )
         job.check_epoch(token.run_epoch)
@@ -102,10 +103,10 @@ class Staging:
     async def prepare(
         self, frames: AsyncIterator[backend_pb2.PrepareRequest]
     ) -> backend_pb2.PrepareResponse:
-        """Takes one attempt's frames: open, blocks, seal. Returns once sealed."""
+        """Receives one attempt's frames (open, blocks, seal); returns once it is sealed."""
         first = await anext(aiter(frames), None)
         if first is None or not first.HasField("open"):
-            raise InvalidRequestError("a prepare begins with an open frame")
+            raise InvalidRequestError("the first frame of a prepare must be `open`")
         opening = first.open
         job, subtask = self.begun(opening.subtask, opening.batch_id, opening.token)
         attempt = _Attempt(opening, [] if job.files is not None else None)
@@ -114,7 +115,7 @@ class Staging:
                 kind = frame.WhichOneof("frame")
                 if kind == "block":
                     data = frame.block
-                    # Kept blocks are held beside what is built of them.
+                    # Blocks kept for the changelog count in addition to the overlay being built.
                     more_bytes = len(data) * (1 if attempt.blocks is None else 2)
                     self._check_room(subtask, attempt.held_bytes + more_bytes, more_bytes)
                     self._hold(attempt, more_bytes)
@@ -122,17 +123,19 @@ class Staging:
                 elif kind == "seal":
                     if frame.seal.token != opening.token:
                         raise InvalidRequestError(
-                            "the seal's token is not the one the prepare was opened with"
+                            "the token of the seal differs from that of the open frame"
                         )
                     attempt.sums.verify(frame.seal)
                     return await self._seal(attempt, frame.seal)
                 else:
-                    raise InvalidRequestError(f"a prepare goes on with blocks, not with {kind}")
+                    raise InvalidRequestError(
+                        f"a frame of a prepare after `open` must be `block` or `seal`, not {kind}"
+                    )
         finally:
             self._building_bytes -= attempt.held_bytes
         raise InvalidRequestError(
-            f"{subtask.id}: the prepare of batch {opening.batch_id} ended without a seal; "
-            "nothing of it is kept"
+            f"{subtask.id}: the prepare of batch {opening.batch_id} ended without a seal, and its "
+            "blocks are dropped: send it again"
         )
 
     def _hold(self, attempt: _Attempt, more_bytes: int) -> None:
@@ -151,8 +154,8 @@ class Staging:
         limit = self._limits.max_staged_bytes
         if attempt_bytes > limit:
             raise LimitExceededError(
-                f"{subtask.id} changes so much in one batch that it takes {attempt_bytes} bytes "
-                f"and more, max_staged_bytes of server {self._server_id} is {limit}: make batches "
+                f"the changes of {subtask.id} in one batch exceed {attempt_bytes} bytes, and "
+                f"max_staged_bytes of server {self._server_id} is {limit}: make batches "
                 "smaller (maxFilesPerTrigger, maxOffsetsPerTrigger), raise parallelism or the limit"
             )
         held = self._building_bytes + sum(
@@ -160,9 +163,9 @@ class Staging:
         )
         if held + more_bytes > limit:
             raise RetryLaterError(
-                f"server {self._server_id} holds {held} bytes of staged and not yet folded "
-                f"changes, and takes {limit} (max_staged_bytes): {subtask.id} must prepare again "
-                "later; if this stays so, make batches smaller or raise the limit",
+                f"server {self._server_id} holds {held} bytes of staged and uncompacted changes, "
+                f"and its limit is {limit} (max_staged_bytes): {subtask.id} must prepare again "
+                "later; if this persists, make batches smaller or raise the limit",
                 reason=Reason.OVERLOADED,
                 retry_after_ms=_OVERLOADED_RETRY_MS,
             )
@@ -171,10 +174,10 @@ class Staging:
         opening = attempt.opening
         batch_id = opening.batch_id
         overlay = await self._background.run(attempt.builder.build)
-        # Refused before it is written, if it would be after: a file tells of an attempt.
+        # Checked before the write as well as after it, so that a refused attempt leaves no file.
         self._admit(opening, seal)
         changelog = await self._written(attempt, seal)
-        # No await below: lease, ownership, epoch and commit still hold when it is sealed.
+        # No await below, so lease, ownership, epoch and commit are still valid at the seal.
         subtask, mark = self._admit(opening, seal)
         mark = replace(mark, changelog=changelog)
         marks = subtask.seals.get(batch_id, [])
@@ -185,14 +188,14 @@ class Staging:
         subtask.seals[batch_id] = [earlier for earlier in marks if earlier.token != mark.token] + [
             mark
         ]
-        # The last thing before the acknowledgement: sealing may have taken longer than the lease.
+        # Checked last: sealing may have taken longer than the lease.
         self._lease.check()
         return backend_pb2.PrepareResponse(staged_bytes=self._table.staged_bytes())
 
     async def _written(
         self, attempt: _Attempt, seal: changes_pb2.Seal
     ) -> checkpoint_pb2.ChangelogFile | None:
-        """The attempt's changelog, durable; None where the job has no durable copy."""
+        """Writes the attempt's changelog; returns None if the job keeps no durable copy."""
         opening = attempt.opening
         job, subtask = self.begun(opening.subtask, opening.batch_id, opening.token)
         if job.files is None or attempt.blocks is None:
@@ -204,22 +207,22 @@ class Staging:
             seal=seal,
             offsets_digest=subtask.begun[opening.batch_id][token].offsets_digest,
         )
-        # The file's bytes, while they are written.
+        # Counts the bytes of the file while it is being written.
         self._hold(attempt, sum(map(len, attempt.blocks)))
         return await self._changelogs.write(job.files, subtask, sealed)
 
     def _admit(
         self, opening: backend_pb2.PrepareOpen, seal: changes_pb2.Seal
     ) -> tuple[OwnedSubtask, SealMark]:
-        """The subtask and the mark of a seal that may be staged now."""
+        """Returns subtask and seal mark if the seal may be staged now; raises otherwise."""
         _, subtask = self.begun(opening.subtask, opening.batch_id, opening.token)
         mark = SealMark.of(seal)
         store = subtask.store
         if store.staged_token is not None and mark.token < store.staged_token:
             raise SupersededError(
                 f"{subtask.id}: batch {opening.batch_id}, attempt {mark.token}: attempt "
-                f"{store.staged_token} has sealed batch {store.staged_version} since: stop this "
-                "attempt",
+                f"{store.staged_token} has sealed batch {store.staged_version} meanwhile: stop "
+                "this attempt",
                 reason=Reason.STALE_TOKEN,
             )
         subtask.claim_seal(opening.batch_id, mark)
@@ -233,30 +236,30 @@ class Staging:
 
 @dataclass(eq=False)
 class _Attempt:
-    """What has come of one attempt so far."""
+    """The received changes of one attempt."""
 
     opening: backend_pb2.PrepareOpen
     blocks: list[bytes] | None
-    """As they came, for the changelog; None: there will be none."""
+    """The blocks as received, for the changelog; None: the job keeps none."""
     builder: OverlayBuilder = field(default_factory=OverlayBuilder)
     sums: BlockSums = field(default_factory=BlockSums)
     held_bytes: int = 0
-    """Counted among what this server holds, until its stream ends."""
+    """Bytes counted against `max_staged_bytes` until the stream ends."""
 
 
 def _conflict(
     subtask: OwnedSubtask, batch_id: int, marks: Sequence[SealMark], mark: SealMark
 ) -> JobError | None:
-    """What is wrong with sealing a batch again, if its input was another one before."""
+    """Describes the conflict if an earlier seal of the batch had other input, else None."""
     others = [earlier for earlier in marks if earlier.fingerprint != mark.fingerprint]
     if not others:
         return None
     return JobError(
-        f"{subtask.id} saw other rows in a re-run of batch {batch_id}: attempt "
+        f"{subtask.id} received different rows when batch {batch_id} was run again: attempt "
         f"{others[-1].token} had {others[-1].row_count} rows with fingerprint "
         f"{others[-1].fingerprint:016x}, attempt {mark.token} {mark.row_count} with "
-        f"{mark.fingerprint:016x}. State follows the newer attempt, rows already emitted may "
-        "not: make what is upstream of the operator deterministic, and do not cut its "
-        "output short with limit or take",
+        f"{mark.fingerprint:016x}. State follows the newer attempt, but rows already emitted may "
+        "not: make everything upstream of the operator deterministic, and do not truncate its "
+        "output with limit or take",
         reason=Reason.NON_DETERMINISTIC_INPUT,
     )

@@ -1,4 +1,4 @@
-"""Opens the stores of subtasks this server was made the owner of."""
+"""Opener of stores: creates, restores and registers the stores of newly owned subtasks."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# The coordinator may have to list a folder of the root.
+# Generous: the coordinator may have to list a folder of the state root.
 _PLAN_TIMEOUT_S = 30.0
 
 
 class Opening(NamedTuple):
-    """What is known of a batch that begins, or will, when there is no store."""
+    """The batch before which a store is opened, and the job's durable copy."""
 
     batch_id: int
     committed: coordinator_pb2.QueryVersion
@@ -40,11 +40,11 @@ class Opening(NamedTuple):
 
 
 class StoreOpener:
-    """Makes a store, fills it from the job's durable copy, and puts it into the table.
+    """Creates a store, restores it from the job's durable copy and adds it to the table.
 
-    Restoring may take longer than the call that asked for it: it goes on without the caller,
-    and whoever asks for the same subtask and batch again joins it. An opening that has been
-    overtaken, by a newer batch or a coordinator that has forgotten this server, opens nothing.
+    A restore may take longer than the call that started it: it continues without its caller,
+    and the next call for the same subtask and batch joins it. An opening that is superseded,
+    by a newer batch or by a coordinator that dropped this server, opens nothing.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class StoreOpener:
         server_id: str,
         newest_batch: Callable[[bytes], int],
     ) -> None:
-        """`newest_batch` tells the newest batch of a query that was opened for here."""
+        """`newest_batch` returns the newest batch that stores of a query were opened for."""
         self._link = link
         self._table = table
         self._lease = lease
@@ -72,27 +72,27 @@ class StoreOpener:
         self._calls: SharedCalls[tuple[SubtaskId, int, int], OwnedSubtask] = SharedCalls()
 
     async def opened(self, subtask_id: SubtaskId, opening: Opening) -> OwnedSubtask:
-        """The subtask, open; whoever asked first."""
+        """Returns the open subtask; concurrent calls share one opening."""
         return await self._calls.ask(
             (subtask_id, opening.batch_id, self._generation),
             lambda: self._open(subtask_id, opening),
         )
 
     def is_opening(self, query_id: bytes) -> bool:
-        """Whether a subtask of a query is being opened."""
+        """True while a subtask of a query is being opened."""
         return any(subtask_id.query_id == query_id for subtask_id, _, _ in self._calls.under_way)
 
     def forget_all(self) -> None:
-        """What is being opened is not this server's any more."""
+        """Invalidates openings in progress: this server no longer owns their subtasks."""
         self._generation += 1
 
     async def aclose(self) -> None:
-        """Cancels what is under way."""
+        """Cancels openings in progress; idempotent."""
         await self._calls.aclose()
 
     async def _open(self, subtask_id: SubtaskId, opening: Opening) -> OwnedSubtask:
         generation = self._generation
-        # The store comes first: what the coordinator has noted as open must exist.
+        # The store exists before the coordinator records it as open.
         restored = await self._store(subtask_id, opening)
         try:
             self._check_current(subtask_id, opening, generation)
@@ -107,7 +107,7 @@ class StoreOpener:
             self._background.run(restored.store.destroy)
             raise
         for former in retired:
-            _log.warning("%s is dropped: its operator runs at another parallelism", former.id)
+            _log.warning("dropping %s: its operator runs at another parallelism", former.id)
             self._table.remove(former)
             self._background.run(former.store.destroy)
         if restored.staged_offsets:
@@ -132,7 +132,7 @@ class StoreOpener:
     async def _noted(
         self, subtask_id: SubtaskId, opening: Opening, restored: Restored
     ) -> coordinator_pb2.OpenSubtaskResponse:
-        """The coordinator's word that the subtask is this server's, and noted as open."""
+        """Registers the subtask as open on the coordinator, which confirms the ownership."""
         request = coordinator_pb2.OpenSubtaskRequest(
             subtask=subtask_id.to_proto(),
             server_id=self._server_id,
@@ -147,7 +147,7 @@ class StoreOpener:
         while True:
             known = self._lease.placement_version
             opened = await self._link.open_subtask(request)
-            # A lease taken meanwhile, and newer, could not take away what is not here yet.
+            # A newer lease received meanwhile could not remove a subtask that is not here yet.
             if self._lease.placement_version <= max(known, opened.placement_version):
                 return opened
 
@@ -171,7 +171,7 @@ class StoreOpener:
         return Restored(store=store)
 
     def _check_current(self, subtask_id: SubtaskId, opening: Opening, generation: int) -> None:
-        """Raises where what was loaded may not be what the subtask is by now."""
+        """Raises if the restored store may be out of date."""
         self._lease.check()
         if (
             generation != self._generation
@@ -179,6 +179,6 @@ class StoreOpener:
         ):
             raise PlacementError(
                 f"{subtask_id} was opened on server {self._server_id} for batch "
-                f"{opening.batch_id}, and overtaken meanwhile: begin again",
+                f"{opening.batch_id}, and superseded meanwhile: begin again",
                 placement_version=self._lease.placement_version,
             )

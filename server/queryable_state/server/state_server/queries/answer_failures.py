@@ -1,4 +1,4 @@
-"""The keys a query could not be answered for, in groups of one reason each."""
+"""Keys of a query that could not be read, grouped by reason."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CORRUPT = -4
 
 
 class AnswerFailures:
-    """Gathers positions by what kept them from being read. False while there are none."""
+    """Collects the positions of failed keys by reason. False if no key has failed."""
 
     def __init__(self, route: StateRoute, server_id: str, placement_version: int) -> None:
         self._route = route
@@ -39,25 +39,25 @@ class AnswerFailures:
         return bool(self._positions)
 
     def add(self, position: int, slot: int) -> None:
-        """A key of the store at `slot`, which is incomplete, or of none here."""
+        """Adds a key whose store, at `slot`, is incomplete or not on this server."""
         self._positions.setdefault(slot, []).append(position)
 
     def add_too_large(self, position: int) -> None:
-        """A key whose value does not fit in this answer, but may in the next."""
+        """Adds a key whose value does not fit in this answer, but may fit in the next."""
         self.add(position, _TOO_LARGE)
 
     def add_too_many_records(self, position: int, most: int) -> None:
-        """A key with more records than a query may read."""
+        """Adds a key with more records than a query may read."""
         self._most_records = most
         self.add(position, _TOO_MANY)
 
     def add_corrupt(self, position: int, problem: CorruptDataError) -> None:
-        """A key with a value that cannot be read."""
+        """Adds a key whose value cannot be decoded."""
         self._problem = problem
         self.add(position, _CORRUPT)
 
     def to_proto(self) -> list[query_pb2.KeyFailure]:
-        """The groups as they stand in an answer."""
+        """Returns the groups as an answer carries them."""
         return [
             query_pb2.KeyFailure(indexes=positions, error=self._error(slot).to_proto())
             for slot, positions in self._positions.items()
@@ -69,8 +69,8 @@ class AnswerFailures:
             return not_here(self._route, self._server_id, self._placement_version)
         if slot == _TOO_LARGE:
             return RetryLaterError(
-                f"the values of state {name!r} asked for do not fit in one answer: "
-                "ask for these keys again, fewer at once",
+                f"the requested values of state {name!r} do not fit in one answer: "
+                "request these keys again, fewer at once",
                 reason=Reason.OVERLOADED,
                 retry_after_ms=1,
             )
@@ -88,7 +88,7 @@ class AnswerFailures:
 
 
 def not_here(route: StateRoute, server_id: str, placement_version: int) -> PlacementError:
-    """The refusal of key groups that others own."""
+    """Returns the refusal of key groups that other servers own."""
     return PlacementError(
         f"server {server_id} does not own these key groups of state {route.name!r}: ask their "
         "owners, which LocateState names, or a proxy",
@@ -97,12 +97,12 @@ def not_here(route: StateRoute, server_id: str, placement_version: int) -> Place
 
 
 def state_lost(route: StateRoute, slot: int) -> StateLostError:
-    """The refusal of key groups whose store lost older state."""
+    """Returns the refusal of key groups whose store has lost older state."""
     since = route.subtasks[slot].complete_since_batch
     return StateLostError(
         f"state {route.name!r} written before batch {since} is lost "
-        "for these key groups, because the server that held it is gone; allow incomplete answers "
-        "to read what is there since, or restart job "
+        "for these key groups, because its server failed and the job keeps no checkpoints; allow "
+        "incomplete answers to read later state, or restart job "
         f"{route.registration.job_id.hex()} from a checkpoint",
         complete_since_batch=since,
     )

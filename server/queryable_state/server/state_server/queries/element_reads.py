@@ -1,4 +1,4 @@
-"""One entry of a map, whether there is anything, and how much: without the values themselves."""
+"""Reads of single map entries, of presence and of sizes, without whole values."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _COUNT = struct.Struct("<I")
 _MANY_RECORDS = frozenset({registration_pb2.LIST, registration_pb2.MAP})
-# Of many records the first ones tell that there is one, unless all of them have expired.
+# EXISTS reads the first records of a key; more are needed only if all of these have expired.
 _FIRST_RECORDS = 16
 
 
@@ -45,7 +45,7 @@ def read_elements(
     limits: Limits,
     counted: RecordCount,
 ) -> tuple[list[bytes], list[int]]:
-    """What ENTRY, EXISTS and SIZE answer for each key; and the positions of keys without any."""
+    """Returns the answers of ENTRY, EXISTS or SIZE, and the positions of absent keys."""
     elements = _elements(route, query, len(keys), limits)
     kind = route.registration.kind
     reads: _OneRecord | _ManyRecords
@@ -91,7 +91,7 @@ def read_elements(
 
 
 class _OneRecord:
-    """Reads the record under each key's element, or under the only one given."""
+    """Reads one record for each key: that of its own element, or of one element for all."""
 
     def __init__(self, readers: Readers, elements: Sequence[bytes]) -> None:
         self.readers = readers.points()
@@ -113,7 +113,7 @@ class _OneRecord:
 
 
 class _ManyRecords:
-    """Reads all records under each key, as many of all keys together as a query may read."""
+    """Reads all records of each key, within the limit for all keys of a query together."""
 
     def __init__(
         self,
@@ -132,8 +132,10 @@ class _ManyRecords:
     def live(
         self, slot: int, _position: int, prefix: bytes, judged_ms: int | None
     ) -> list[bytes] | None:
-        """None where other keys have used up what a query may read; LimitExceededError where
-        this one alone has more."""
+        """Returns None if other keys have used up the limit.
+
+        Raises `LimitExceededError` if this key alone exceeds it.
+        """
         if self._left <= 0:
             return None
         read = self.readers[slot]
@@ -151,12 +153,12 @@ class _ManyRecords:
         self._left -= len(records)
         found = _live([value for _, value in records], judged_ms)
         if len(records) > self._most and not (found and self._one_will_do):
-            raise LimitExceededError("more records under a key than a query may read")
+            raise LimitExceededError("the key has more records than a query may read")
         return found
 
 
 def _live(values: list[bytes], judged_ms: int | None) -> list[bytes]:
-    """The values that have not expired; None: none ever counts as expired."""
+    """Returns the values that have not expired at `judged_ms`; None: values never expire."""
     if judged_ms is None:
         return values
     return [value for value in values if not is_expired(value, judged_ms)]
@@ -167,7 +169,7 @@ def _answer(
     kind: registration_pb2.StateKind.ValueType,
     found: list[bytes],
 ) -> bytes:
-    """What stands in the answer for the records found under a key, at least one."""
+    """Returns the answer for the records of a key, at least one."""
     if read == query_pb2.ENTRY:
         return found[0]
     if read == query_pb2.EXISTS:
@@ -179,31 +181,33 @@ def _answer(
 
 
 def _list_length(chunk: bytes) -> int:
-    """The elements of a list's chunk, by its own count."""
+    """Returns the number of elements that a list chunk states."""
     try:
         count: int = _COUNT.unpack_from(chunk, read_header(chunk).payload_offset)[0]
     except struct.error:
-        raise CorruptDataError(f"a list chunk of {len(chunk)} bytes ends in its count") from None
+        raise CorruptDataError(f"a list chunk of {len(chunk)} bytes has no whole count") from None
     return count
 
 
 def _elements(
     route: StateRoute, query: query_pb2.Query, keys: int, limits: Limits
 ) -> Sequence[bytes]:
-    """The elements asked for: none, one for all keys, or one each."""
+    """Returns the requested elements: none, one for all keys, or one for each key."""
     state = route.registration
     if query.read not in (query_pb2.ENTRY, query_pb2.EXISTS, query_pb2.SIZE):
         raise InvalidRequestError(
-            f"read kind {query.read} is not known here: ask for one that ReadKind has",
+            f"read kind {query.read} is unknown to this server: use a value of ReadKind",
             reason=Reason.UNSUPPORTED,
         )
     elements = query.elements
     if query.read == query_pb2.SIZE:
         if elements:
-            raise InvalidRequestError("SIZE is of all there is under a key: give no elements")
+            raise InvalidRequestError("SIZE counts everything under a key: pass no elements")
         return ()
     if query.read == query_pb2.ENTRY and not elements:
-        raise InvalidRequestError("ENTRY wants the encoded map key: one for all keys, or one each")
+        raise InvalidRequestError(
+            "ENTRY needs encoded map keys in `elements`: one for all keys, or one for each key"
+        )
     if not elements:
         return ()
     if state.kind != registration_pb2.MAP:
@@ -214,7 +218,7 @@ def _elements(
         )
     if len(elements) not in (1, keys):
         raise InvalidRequestError(
-            f"{len(elements)} elements for {keys} keys: give one for all keys, or one each"
+            f"{len(elements)} elements for {keys} keys: pass one for all keys, or one for each key"
         )
     longest = max(map(len, elements))
     if longest > limits.key_bytes:

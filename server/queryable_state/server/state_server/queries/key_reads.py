@@ -1,4 +1,4 @@
-"""The values and records under keys: the hot path."""
+"""Reads of values and records by key: the hot path of queries."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from queryable_state.server.state_server.stores.store_table import StateRoute
 
 PointReader = Callable[[bytes], bytes | None]
-"""`reader(store_key)`: the value, None where there is none."""
+"""`reader(store_key)` returns the value, or None."""
 
 
 PrefixReader = Callable[[int, bytes, bool, int], list[tuple[bytes, bytes]]]
-"""`reader(state_id, prefix, uncommitted, limit)`: the first records whose key begins so."""
+"""`reader(state_id, prefix, uncommitted, limit)` returns the first records with a key prefix."""
 
 
 class LongReadError(Exception):
-    """The read is longer than the event loop may be held: it is the bulk thread's."""
+    """The read is too long for the event loop: the background thread has to do it."""
 
 
 class RecordCount:
-    """The records that a query may read before it counts as long; None: any number."""
+    """Number of records a query may read before it counts as long; None: no limit."""
 
     __slots__ = ("_left",)
 
@@ -42,11 +42,11 @@ class RecordCount:
         self._left = most
 
     def next_limit(self, limit: int) -> int:
-        """How many to read of the next key, so that one too many is seen."""
+        """Returns how many records to read of the next key: one more than the limit leaves."""
         return limit if self._left is None else min(limit, self._left + 1)
 
     def count(self, records: int) -> None:
-        """Raises `LongReadError` where that was one too many."""
+        """Counts records; raises `LongReadError` above the limit."""
         if self._left is not None:
             self._left -= records
             if self._left < 0:
@@ -54,27 +54,28 @@ class RecordCount:
 
 
 class Readers(Protocol):
-    """What a version of a state is read with.
+    """The readers of one version of a state.
 
-    Readers stand by slot, None where a store may not be asked; the last one is NOT_HERE's.
+    Lists are indexed by slot. An entry is None if the store may not be read; the last one
+    belongs to `NOT_HERE`.
     """
 
     @property
     def records(self) -> RecordCache | None:
-        """What is known of exactly these records, and takes what is read; None: nothing may be."""
+        """Returns the cache of exactly these records, which reads fill; None: no caching."""
         ...
 
     def points(self) -> list[PointReader | None]:
-        """The readers of single records."""
+        """Returns the readers of single records."""
         ...
 
     def prefixes(self) -> list[PrefixReader | None]:
-        """The readers of records that begin alike."""
+        """Returns the readers of records by key prefix."""
         ...
 
 
 class StoreReaders:
-    """Reads the committed state of this turn of the loop, or what is sealed where that is asked."""
+    """Reads the newest committed state, or the sealed batch if uncommitted state is requested."""
 
     __slots__ = ("_query", "_route")
 
@@ -129,7 +130,7 @@ def read_points(
     readers: Readers,
     limits: Limits,
 ) -> tuple[list[bytes], list[int]]:
-    """The one value under each key; and the positions of keys without one."""
+    """Returns the value of each key, and the positions of absent keys."""
     namespace = repeat(query.namespace or VOID_NAMESPACE)
     store_keys = cast("list[bytes]", list(map(concat, keys, namespace)))
     records = readers.records
@@ -175,7 +176,7 @@ def read_points(
 
 
 def _fitting(found: Sequence[bytes | None], left: int, failures: AnswerFailures) -> list[bytes]:
-    """The first values that fit in an answer of so many bytes; the others fail."""
+    """Returns the first values that fit into `left` bytes; the others are added to `failures`."""
     values: list[bytes] = []
     for position, value in enumerate(found):
         if value:
@@ -197,7 +198,7 @@ def read_prefixes(
     limits: Limits,
     counted: RecordCount,
 ) -> tuple[list[bytes], list[int]]:
-    """All records under each key, serialized; and the positions of keys without any."""
+    """Returns all records of each key, serialized, and the positions of absent keys."""
     namespace = query.namespace or VOID_NAMESPACE
     state_id, uncommitted = query.state_id, query.consistency == query_pb2.UNCOMMITTED
     slots, most = route.slots, limits.prefix_records
@@ -245,12 +246,12 @@ def read_prefixes(
 
 
 def expires(route: StateRoute) -> bool:
-    """Whether an expired value counts as absent."""
+    """True if the state has a TTL, so that expired values count as absent."""
     return not route.registration.ttl.return_expired
 
 
 def no_key_group(route: StateRoute, position: int, key: bytes) -> InvalidRequestError:
-    """The refusal of a key that names no key group of the state."""
+    """Returns the refusal of a key that does not begin with a key group of the state."""
     return InvalidRequestError(
         f"key {position} of the query ({key[:16].hex()}...) does not begin with a key group below "
         f"{route.registration.max_parallelism}: send key group (2 bytes) and encoded key"

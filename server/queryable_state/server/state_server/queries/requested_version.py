@@ -1,4 +1,4 @@
-"""Which version of a state a query asks for, and whether it is there."""
+"""The version of a state that a query requests, and the wait until it is available."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
     from queryable_state.server.state_server.stores.store_table import StateRoute, StoreTable
 
 _BEHIND_RETRY_MS = 50
-# Of a query's time, so that the asker learns why before it gives up.
+# The part of a query's deadline spent waiting, so that the client receives the reason in time.
 _PARKED_PART = 0.9
-# Just after the lease, not just before.
+# Wakes up just after the lease has ended, not just before.
 _AFTER_S = 0.001
 
 
 class RequestedVersion(NamedTuple):
-    """What a query or a scan says of the version it wants."""
+    """The version options of a query or scan."""
 
     state_id: int
     consistency: query_pb2.Consistency.ValueType
     min_version: int
     max_staleness_ms: int
     at_version: int | None
-    """Which it is then, whatever else is said of its age."""
+    """Exactly this version; None: any that fits the other options."""
 
     @classmethod
     def of(cls, query: query_pb2.Query) -> Self:
-        """What a query says; raises where that contradicts itself."""
+        """Returns the options of a query; raises `InvalidRequestError` if they conflict."""
         at_version = query.at_version if query.HasField("at_version") else None
         return cls(
             query.state_id,
@@ -51,7 +51,7 @@ class RequestedVersion(NamedTuple):
 
     @classmethod
     def of_scan(cls, query: ScanQuery) -> Self:
-        """What a scan says; raises where that contradicts itself."""
+        """Returns the options of a scan; raises `InvalidRequestError` if they conflict."""
         return cls(
             query.state_id,
             query.consistency,
@@ -64,19 +64,20 @@ class RequestedVersion(NamedTuple):
         if self.at_version is not None:
             if self.consistency == query_pb2.UNCOMMITTED:
                 raise InvalidRequestError(
-                    f"batch {self.at_version} is asked for as committed and uncommitted: "
-                    "leave one of them out"
+                    f"at_version {self.at_version} selects a committed batch, and UNCOMMITTED "
+                    "state was requested, too: leave one of them out"
                 )
             # 0 is any batch, and -1 is before the first one.
             if self.min_version and self.at_version < self.min_version:
                 raise InvalidRequestError(
-                    f"batch {self.at_version} is asked for, and batch {self.min_version} or later"
+                    f"at_version {self.at_version} is below min_version {self.min_version}: leave "
+                    "one of them out"
                 )
         return self
 
 
 class RequestedVersions:
-    """Finds the part of a state that is here, and waits for its version. Event loop only."""
+    """Finds this server's part of a state, and waits for a version. For the event loop only."""
 
     def __init__(
         self,
@@ -94,13 +95,13 @@ class RequestedVersions:
         self._default_deadline_ms = default_deadline_ms
 
     def route(self, state_id: int) -> StateRoute:
-        """The part of a state that is here; PlacementError where none is, or without a lease."""
+        """Returns this server's part of a state; raises `PlacementError` if it has none."""
         self._lease.check()
         route = self._table.route(state_id)
         if route is None:
             raise PlacementError(
                 f"server {self._server_id} owns no key group of state {state_id}: "
-                "locate its owners anew",
+                "locate its owners again",
                 placement_version=self._lease.placement_version,
             )
         return route
@@ -108,7 +109,7 @@ class RequestedVersions:
     def info(
         self, route: StateRoute, consistency: query_pb2.Consistency.ValueType
     ) -> query_pb2.ReadInfo:
-        """The newest commit, or the sealed batch where uncommitted state is asked for."""
+        """Returns the newest commit, or the sealed batch if uncommitted state is requested."""
         info = route.job.info
         if consistency == query_pb2.UNCOMMITTED:
             staged = max(
@@ -122,7 +123,7 @@ class RequestedVersions:
         return info
 
     def behind(self, route: StateRoute, asked: RequestedVersion) -> RetryLaterError | None:
-        """Why the asked version is not there yet; None: it is, or is not any more."""
+        """Returns why the version is not available yet; None if it is, or is already gone."""
         server_id = self._server_id
         wanted = asked.min_version if asked.at_version is None else asked.at_version
         version = route.job.committed_version
@@ -130,8 +131,8 @@ class RequestedVersions:
             version = self.info(route, asked.consistency).version
         if wanted > version and (wanted or asked.at_version is not None):
             return _behind(
-                f"server {server_id} is at batch {version} of state {route.name!r}, batch "
-                f"{wanted} was asked for: ask again once it is committed"
+                f"server {server_id} is at batch {version} of state {route.name!r}, and batch "
+                f"{wanted} was requested: retry once it is committed"
             )
         if asked.at_version is None and asked.max_staleness_ms:
             age_ms = self._now_ms() - route.job.info.commit_time_ms
@@ -139,21 +140,21 @@ class RequestedVersions:
                 return _behind(
                     f"the newest commit of state {route.name!r} on server {server_id} is batch "
                     f"{route.job.committed_version}, {age_ms} ms old; at most "
-                    f"{asked.max_staleness_ms} ms were asked for: ask again after the next commit"
+                    f"{asked.max_staleness_ms} ms were requested: retry after the next commit"
                 )
         return None
 
     def deadline_s(self, deadline_ms: int) -> float:
-        """Until when a query that comes now is parked, on the loop's clock."""
+        """Returns the loop time until which a query that arrives now may wait."""
         wait_ms = (deadline_ms or self._default_deadline_ms) * _PARKED_PART
         return asyncio.get_running_loop().time() + wait_ms / 1000
 
     async def wait(
         self, route: StateRoute, asked: RequestedVersion, behind: RetryLaterError, deadline_s: float
     ) -> None:
-        """Parks a query until its version may be there; raises `behind` once time is over.
+        """Waits until a version may be available; raises `behind` at the deadline.
 
-        Returns early where this server may not be the owner any more.
+        Returns early if this server may have lost the ownership.
         """
         left_s = deadline_s - asyncio.get_running_loop().time()
         if left_s <= 0:
@@ -166,7 +167,7 @@ class RequestedVersions:
 
 
 def copy_of(info: query_pb2.ReadInfo) -> query_pb2.ReadInfo:
-    """One that may be changed."""
+    """Returns a mutable copy."""
     copied = query_pb2.ReadInfo()
     copied.CopyFrom(info)
     return copied

@@ -1,4 +1,4 @@
-"""The keys of a range with their records, read from views of one version. Bulk thread only."""
+"""Pages of keys with their records, read from views of one version on the background thread."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _MANY_RECORDS = frozenset({registration_pb2.LIST, registration_pb2.MAP})
 _NO_ELEMENT = (RESULT_ELEMENT,)
 _PAGE_KEYS = 512
 _PAGE_BYTES = 256 * 1024
-# Records looked at, whether they give keys or not, before others get the thread.
+# Records visited, matching or not, before other jobs get the thread.
 _PAGE_RECORDS = 4096
-# What it takes to begin a range, in records.
+# Cost of the seek at the beginning of a range, in records.
 _RANGE_RECORDS = 16
 
 
@@ -39,23 +39,23 @@ class RecordRange(NamedTuple):
 
 
 class Page(NamedTuple):
-    """What one message holds."""
+    """The keys of one message."""
 
     keys: list[query_pb2.ScannedKey]
     last: bool
-    """Nothing more will come."""
+    """True if this is the last page."""
 
     cut_off: bool
-    """There is more, beyond the limit."""
+    """True if the scan's limit ended it before the end of the range."""
 
     whole: bool
-    """No key up to here lacks its records."""
+    """True if every key so far has its records."""
 
 
 def record_ranges(query: ScanQuery, slots: Sequence[int]) -> Iterator[RecordRange]:
-    """What a scan reads, in order: as few ranges as there can be.
+    """Yields the record ranges of a scan, in order, merged where possible.
 
-    With a start or an end each key group is a range of its own.
+    With a start or end key, each key group is a range of its own.
     """
     whole = not query.start and query.end is None
     for run in query.runs:
@@ -69,7 +69,7 @@ def record_ranges(query: ScanQuery, slots: Sequence[int]) -> Iterator[RecordRang
             start = first + query.start
             end = (upto + 1).to_bytes(2, "big") if query.end is None else first + query.end
             if query.after[:2] == first:
-                # No key begins with another one, so this is the first record of any later key.
+                # Encoded keys are prefix-free, so this is the first record of the next key.
                 start = max(start, prefix_end(query.after) or end)
             if start < end:
                 yield RecordRange(slots[group], start, end)
@@ -77,10 +77,10 @@ def record_ranges(query: ScanQuery, slots: Sequence[int]) -> Iterator[RecordRang
 
 
 class ScannedKeys:
-    """Turns the records of ranges into keys, a page at a time.
+    """Groups the records of ranges by key, one page at a time.
 
-    A key's records are kept together: one that has more than fits in an answer says so in their
-    place. For keys only there is no such limit.
+    A page holds all records of a key or none: a key whose records exceed an answer carries an
+    error instead. A scan of keys only has no such limit.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class ScannedKeys:
         self._keys = self._keys_of_many() if many_records else self._keys_of_one()
 
     def page(self) -> Page:
-        """The next keys; an empty page where only records without a key were met."""
+        """Returns the next keys; the page is empty if it visited only non-matching records."""
         page: list[query_pb2.ScannedKey] = []
         size_bytes = self._looked_at = 0
         for key in self._keys:
@@ -121,7 +121,7 @@ class ScannedKeys:
         return Page(page, last=True, cut_off=False, whole=self._whole)
 
     def _keys_of_one(self) -> Iterator[query_pb2.ScannedKey | None]:
-        """Every key of a state with one value each; None in between where it is time for others."""
+        """Yields the keys of a state with one record per key; None after every slice of work."""
         namespace, keys_only = self._query.namespace, self._query.keys_only
         decode, judged_ms = self._codec.decode, self._judged_ms
         for records in self._records():
@@ -132,7 +132,7 @@ class ScannedKeys:
                 if self._looked_at > _PAGE_RECORDS:
                     yield None
                 key_end = decode(record_key, 2)[1]
-                # Nothing behind the namespace: an accumulator has its element there.
+                # A value has no element after the namespace; an accumulator has one.
                 if record_key[key_end:] != namespace:
                     continue
                 try:
@@ -149,7 +149,7 @@ class ScannedKeys:
                 )
 
     def _keys_of_many(self) -> Iterator[query_pb2.ScannedKey | None]:
-        """Every key of a list or map; None in between where it is time for others."""
+        """Yields the keys of a list or map state; None after every slice of work."""
         keys_only = self._query.keys_only
         for records in self._records():
             if self._looked_at > _PAGE_RECORDS:
@@ -181,7 +181,7 @@ class ScannedKeys:
                 yield self._scanned(current)
 
     def _scanned(self, key: _Key) -> query_pb2.ScannedKey:
-        """What is answered of a key of many records."""
+        """Returns the answer for one key of a list or map."""
         if key.problem is not None:
             return self._refused(key.wire_key, key.problem)
         if self._query.keys_only:
@@ -193,7 +193,7 @@ class ScannedKeys:
         return query_pb2.ScannedKey(key=wire_key, error=problem.to_proto())
 
     def _records(self) -> Iterator[Iterator[tuple[bytes, bytes]]]:
-        """The records of each range; no key has some in two."""
+        """Yields the records of each range; a key is never in two ranges."""
         for each in self._ranges:
             self._looked_at += _RANGE_RECORDS
             view = self._views[each.slot]
@@ -202,13 +202,13 @@ class ScannedKeys:
 
 
 class _Key:
-    """The records of one key so far."""
+    """The collected records of one key."""
 
     def __init__(self, wire_key: bytes) -> None:
         self.wire_key = wire_key
         self.found = False
         self.problem: QueryableStateError | None = None
-        """Why its records are not answered."""
+        """The error to answer instead of the records; None: there is none."""
         self._elements: list[bytes] = []
         self._values: list[bytes] = []
         self._size_bytes = 0
@@ -224,7 +224,7 @@ class _Key:
             self.refuse(
                 LimitExceededError(
                     f"this key has more than {limits.prefix_records} records or "
-                    f"{limits.answer_bytes} bytes: read its entries singly"
+                    f"{limits.answer_bytes} bytes: read single entries instead"
                 )
             )
 

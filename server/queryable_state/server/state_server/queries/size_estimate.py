@@ -1,4 +1,4 @@
-"""About how much there is of a state here."""
+"""Estimate of the size of a state on this server."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 async def measured(
     route: StateRoute, state_id: int, background: BackgroundThread
 ) -> list[query_pb2.StatePart]:
-    """A part each subtask of the route, by key group; each store is a job of its own."""
+    """Returns one part for each subtask of the route, ordered by key group."""
     info = route.job.info
     subtasks = sorted(route.subtasks, key=lambda subtask: subtask.first_key_group)
-    # All handed over in this turn of the loop: a store that is dropped is closed behind them.
+    # All jobs are enqueued before the loop turns, so a dropped store is closed after them.
     handed_over = [background.run(_measure, subtask, state_id, info) for subtask in subtasks]
     return [await part for part in handed_over]
 

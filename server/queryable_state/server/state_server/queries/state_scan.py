@@ -1,4 +1,4 @@
-"""One scan of the state that is here, from pinning its version to letting go of it."""
+"""Scan of this server's part of a state, at one pinned version."""
 
 from __future__ import annotations
 
@@ -35,37 +35,37 @@ if TYPE_CHECKING:
     from queryable_state.server.storage.store import StateView
 
 
-# Each keeps a version from going, whatever is committed meanwhile.
+# Each open scan keeps its version, and so the changes committed meanwhile, in memory.
 _MOST_SCANS = 64
 
 
 class OpenScans:
-    """How many scans of one server have a version pinned."""
+    """The number of scans of one server that have a version pinned, with its limit."""
 
     def __init__(self) -> None:
         self.open = 0
 
     def enter(self, server_id: str) -> None:
-        """OVERLOADED where there are as many as there may be."""
+        """Counts a scan; raises `RetryLaterError` (OVERLOADED) at the limit."""
         if self.open >= _MOST_SCANS:
             raise RetryLaterError(
-                f"{self.open} scans are open on server {server_id}, as many as it takes: "
-                "scan again once one has ended",
+                f"{self.open} scans are open on server {server_id}, which is its limit: "
+                "retry once one has ended",
                 reason=Reason.OVERLOADED,
                 retry_after_ms=200,
             )
         self.open += 1
 
     def leave(self) -> None:
-        """One has ended."""
+        """Uncounts a scan that has ended."""
         self.open -= 1
 
 
 class StateScan:
-    """Pins one version of every store asked for and reads it on the bulk thread.
+    """Pins one version of every store in the range and reads it on the background thread.
 
-    `messages` is to be iterated once. Views are opened, read and closed by jobs of the bulk
-    thread, in this order, so that closing waits for the read under way.
+    Iterate `messages` once. Jobs of the background thread open, read and close the views, in
+    this order, so that closing waits for a read in progress.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class StateScan:
         self._last_key = b""
 
     async def messages(self) -> AsyncGenerator[query_pb2.ScanKvStateResponse, None]:
-        """The messages of the scan; closing the generator lets go of the version."""
+        """Yields the messages of the scan; closing the generator releases the version."""
         self._scans.enter(self._server_id)
         ahead: asyncio.Future[Page] | None = None
         try:
@@ -119,7 +119,7 @@ class StateScan:
             self._let_go()
 
     async def _open(self) -> query_pb2.ReadInfo:
-        """Pins the asked version once it is there."""
+        """Waits for the requested version and pins it."""
         query, asked, versions = self._query, self._asked, self._versions
         deadline_s = versions.deadline_s(query.page_timeout_ms)
         while True:
@@ -137,27 +137,27 @@ class StateScan:
             except VersionGoneError:
                 if asked.at_version is not None:
                     raise
-                # Newer batches were committed and folded before the bulk thread came to it.
+                # Newer batches were committed and compacted before the background thread ran.
             except RetryLaterError as again:
-                # What was sealed and is asked for uncommitted is replaced.
+                # The sealed batch of an uncommitted read was replaced meanwhile.
                 if again.reason != Reason.BEHIND:
                     raise
             else:
                 return info
             if asyncio.get_running_loop().time() >= deadline_s:
                 raise RetryLaterError(
-                    f"batch {info.version} was gone before it could be pinned: scan again",
+                    f"batch {info.version} was compacted before the scan could pin it: scan again",
                     retry_after_ms=100,
                 )
 
     def _pinned(self, route: StateRoute, slots: set[int], version: int) -> dict[int, int]:
-        """The version of each store asked for, by slot."""
+        """Returns the version of each store in the range, by slot."""
         if self._query.consistency != query_pb2.UNCOMMITTED:
             return dict.fromkeys(slots, version)
         pinned = {}
         for slot in slots:
             store = route.subtasks[slot].store
-            # A store that has sealed nothing stands at the batch before.
+            # A store without a sealed batch is read at its committed version.
             staged = store.staged_version
             pinned[slot] = store.committed_version if staged is None else staged
         return pinned
@@ -172,20 +172,21 @@ class StateScan:
         return info
 
     def _slots(self, route: StateRoute) -> set[int]:
-        """Of the stores that hold the key groups asked for; refuses what is not to be scanned."""
+        """Returns the slots of the stores in the range; raises if the scan is not allowed."""
         query = self._query
         groups = len(route.slots)
         if not 0 <= query.first_key_group <= query.last_key_group < groups:
             raise InvalidRequestError(
-                f"key groups {query.first_key_group} to {query.last_key_group} of a state that "
-                f"has {groups}, from 0"
+                f"key groups {query.first_key_group} to {query.last_key_group} are not within 0 "
+                f"to {groups - 1}, the key groups of state {route.name!r}"
             )
         if query.after and not (
             query.first_key_group <= query.first_open_group <= query.last_key_group
         ):
             raise InvalidRequestError(
-                f"the scan is to go on behind key {query.after[:32].hex()}, whose key group is "
-                f"none of {query.first_key_group} to {query.last_key_group}"
+                f"the scan continues after key {query.after[:32].hex()}, whose key group is not "
+                f"within {query.first_key_group} to {query.last_key_group}: pass the page token "
+                "of the same scan"
             )
         slots = {slot for run in query.runs for slot in route.slots[run.first : run.last + 1]}
         for slot in slots:
@@ -197,12 +198,12 @@ class StateScan:
 
     def _next_page(self) -> asyncio.Future[Page]:
         page = asyncio.ensure_future(self._background.run(self._read_page))
-        # Its failure is nobody's when the scan is closed meanwhile.
+        # If the scan is closed meanwhile, nobody retrieves the exception.
         page.add_done_callback(_forget)
         return page
 
     async def _page(self, ahead: asyncio.Future[Page]) -> Page:
-        """The page read ahead; raises where this server may not answer any more."""
+        """Returns the page that was read ahead; raises if this server lost the ownership."""
         try:
             page = await ahead
         except QueryableStateError:
@@ -217,15 +218,15 @@ class StateScan:
             if self._table.subtask(subtask.id) is not subtask:
                 raise PlacementError(
                     f"{subtask.id} was moved away from server {self._server_id} during the scan: "
-                    "go on with its page token, which the new owner takes as long as it has the "
-                    "batch",
+                    "continue with its page token, which the new owner accepts as long as it has "
+                    "the batch",
                     placement_version=self._lease.placement_version,
                 )
 
     def _message(self, page: Page, info: query_pb2.ReadInfo) -> query_pb2.ScanKvStateResponse:
         goes_on = not page.last or page.cut_off
         if page.keys:
-            # A page that only says that more follows stands behind the keys of the one before.
+            # A page without keys continues after the last key of the page before.
             self._last_key = page.keys[-1].key
         return query_pb2.ScanKvStateResponse(
             keys=page.keys,
@@ -239,11 +240,11 @@ class StateScan:
         )
 
     def _let_go(self) -> None:
-        # The thread ends after the stores, which close their views.
+        # When the server stops, the stores close their views before the thread ends.
         with suppress(RuntimeError):
             asyncio.ensure_future(self._background.run(self._close)).add_done_callback(_forget)
 
-    # From here on: jobs of the bulk thread.
+    # The methods below run on the background thread.
 
     def _open_views(self, route: StateRoute, pinned: dict[int, int]) -> None:
         self._close()

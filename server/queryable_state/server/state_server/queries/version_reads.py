@@ -1,4 +1,4 @@
-"""Reads of pinned versions, on the bulk thread."""
+"""Readers of pinned versions, for the background thread."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ViewReaders:
-    """Reads the views of one version. Bulk thread only."""
+    """Reads the views of one version. For the background thread only."""
 
     records = None
 
@@ -56,9 +56,9 @@ def _prefix_reader(view: StateView) -> PrefixReader:
 def views_at(
     versions: Sequence[int], route: StateRoute, *, allow_incomplete: bool
 ) -> Iterator[list[StateView | None]]:
-    """The views of a route's stores, each at its version, None where a store may not be asked.
+    """Returns the views of a route's stores, by slot; None if a store may not be read.
 
-    VersionGoneError where a store has folded it away.
+    Raises `VersionGoneError` if a store has compacted its version.
     """
     with ExitStack() as stack:
         yield [
@@ -70,16 +70,16 @@ def views_at(
 
 
 def view_at(version: int, subtask: OwnedSubtask) -> StateView:
-    """The view of a store at a committed version; VersionGoneError where it is folded away."""
+    """Returns a view at a committed version; raises `VersionGoneError` if it is compacted."""
     try:
         return subtask.store.view(version)
     except SupersededError as gone:
         raise VersionGoneError(
-            f"batch {version} of {subtask.id} is folded away, the oldest one there is "
-            f"{subtask.store.base_version}: begin again at a newer one"
+            f"batch {version} of {subtask.id} is compacted; the oldest readable batch is "
+            f"{subtask.store.base_version}: read that one or a newer one"
         ) from gone
 
 
 def held_still(route: StateRoute) -> StateRoute:
-    """A route as it is now, for other threads: what changes later makes new slots."""
+    """Returns a copy of a route for another thread; later changes do not affect it."""
     return replace(route, subtasks=list(route.subtasks))
