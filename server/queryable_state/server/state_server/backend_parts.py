@@ -1,4 +1,4 @@
-"""The parts behind a server's `StateBackend`, put together."""
+"""Construction of the parts behind a server's `StateBackend`."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 
 class StoreFolders:
-    """What is on a server's own disk: live stores, scratch files, copies of snapshots.
+    """Folders on a server's disk: live stores, scratch files and copies of snapshots.
 
-    Only the copies are of use to the executor's next server; what else a killed one left goes.
+    The executor's next server uses only the copies; other files of a killed server are removed.
     """
 
     def __init__(self, settings: StateServerSettings) -> None:
@@ -44,7 +44,7 @@ class StoreFolders:
 
 
 class BackendParts:
-    """Owners, openings, prepares, snapshots and holdings of one server, for one loop."""
+    """The parts of one server: owners, openings, staging, snapshots and owned stores."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class BackendParts:
         )
 
     async def aclose(self) -> None:
-        """Cancels what is asked of others, then lets go of all that is held."""
+        """Cancels pending requests, then closes every store."""
         await self._opener.aclose()
         await self._owners.aclose()
         await self.owned_stores.aclose()

@@ -1,4 +1,4 @@
-"""What tasks and the coordinator ask of one state server."""
+"""The RPCs of a state server for tasks and the coordinator."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# Less than the 2 GiB a message can have.
+# Below 2 GiB, the largest protobuf message.
 _MOST_BYTES = 1 << 30
 
 
@@ -37,7 +37,7 @@ def read_fetches(
     fetches: Sequence[backend_pb2.StateFetch],
     state_ids: Container[int],
 ) -> backend_pb2.FetchResponse:
-    """Answers all fetches from one view. On the bulk thread."""
+    """Answers all fetches from one view. For the background thread."""
     response = backend_pb2.FetchResponse()
     left = _MOST_BYTES
     with store.view(version) as view:
@@ -55,7 +55,7 @@ def read_fetches(
             left -= values.ByteSize()
             if left < 0:
                 raise LimitExceededError(
-                    f"a fetch of {sum(len(other.keys) for other in fetches)} keys finds more than "
+                    f"a fetch of {sum(len(other.keys) for other in fetches)} keys exceeds "
                     f"{_MOST_BYTES} bytes: fetch fewer keys at once"
                 )
             response.results.append(values)
@@ -74,7 +74,7 @@ def _read_prefixes(view: StateView, fetch: backend_pb2.StateFetch) -> backend_pb
     values = backend_pb2.StateValues()
     limit = fetch.limit
     for position, prefix in enumerate(fetch.keys):
-        # One more than asked for tells whether any was cut.
+        # One record above the limit tells that there are more.
         records = view.prefix(fetch.state_id, prefix, limit + 1 if limit else 0)
         if limit and len(records) > limit:
             del records[limit:]
@@ -87,7 +87,7 @@ def _read_prefixes(view: StateView, fetch: backend_pb2.StateFetch) -> backend_pb
 
 
 class BackendService(backend_pb2_grpc.StateBackendServicer):
-    """The `StateBackend` RPCs. Translates; what is asked for is done by its parts."""
+    """The `StateBackend` RPCs: translates each request into a call of one part of the server."""
 
     def __init__(
         self,
@@ -179,6 +179,6 @@ class BackendService(backend_pb2_grpc.StateBackendServicer):
         self, request: backend_pb2.ShutdownRequest, context: Context
     ) -> backend_pb2.ShutdownResponse:
         async with ErrorBoundary(context, "Shutdown"):
-            _log.info("the coordinator asks this server to stop")
+            _log.info("stopping on request of the coordinator")
             self._stop.set()
             return backend_pb2.ShutdownResponse()

@@ -1,4 +1,4 @@
-"""What this server holds, as the coordinator moves it on: commits, losses, drops."""
+"""The stores that this server owns: commits, lost ownership and dropped jobs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 class OwnedStores:
-    """Commits jobs and lets go of subtasks. Event loop only; stores close on the bulk thread."""
+    """Commits jobs and drops subtasks. For the event loop only; stores close in background."""
 
     def __init__(
         self,
@@ -43,14 +43,14 @@ class OwnedStores:
         self._copies = copies
 
     def sealed(self, query_id: bytes, version: int) -> list[backend_pb2.SealedSubtask]:
-        """What is sealed of the uncommitted batches of a job up to a version."""
+        """Returns the seals of a job's uncommitted batches up to a version."""
         job = self._table.job(query_id)
         return [] if job is None else job.sealed_up_to(version)
 
     def commit(
         self, committed: backend_pb2.CommitRequest | coordinator_pb2.QueryVersion
     ) -> list[backend_pb2.SealedSubtask]:
-        """Commits a job up to a batch; returns what was sealed since this was asked last."""
+        """Commits a job up to a batch; returns the seals committed since the last call."""
         job = self._learn(committed)
         return [] if job is None else job.take_reports()
 
@@ -67,7 +67,7 @@ class OwnedStores:
         return job
 
     async def drop_job(self, query_id: bytes) -> None:
-        """Forgets a job and everything of it, staged or committed; idempotent."""
+        """Drops a job with all its state, staged and committed; idempotent."""
         subtasks = self._table.remove_job(query_id)
         self._opener.forget_job(query_id)
         self._owners.forget_job(query_id)
@@ -78,12 +78,11 @@ class OwnedStores:
         await self._background.run(self._copies.forget_job, query_id)
 
     def take_lease(self, lease: coordinator_pb2.Lease, *, anew: bool) -> bool:
-        """Commits what the coordinator knows to be committed, drops what it gave to others.
+        """Applies a lease: commits what it says is committed, drops what it no longer grants.
 
-        Answers whether anything was dropped.
-
-        `anew`: the coordinator had not known this server, so what is not in the lease is not
-        owned, whenever it was opened; otherwise an opening newer than the lease is kept.
+        Returns True if a subtask was dropped. With `anew` the coordinator did not know this
+        server before, so it owns only what the lease grants; otherwise subtasks that were
+        opened after the lease was granted are kept.
         """
         for committed in lease.committed:
             self._learn(committed)
@@ -95,13 +94,13 @@ class OwnedStores:
             and (anew or subtask.placement_version <= lease.placement_version)
         ]
         for subtask in lost:
-            _log.warning("%s is not owned any more: its store is dropped", subtask.id)
+            _log.warning("dropping the store of %s: this server no longer owns it", subtask.id)
             self._table.remove(subtask)
         if anew:
             self._opener.forget_all()
             self._owners.forget_all()
         for job in self._table.jobs():
-            # What is being opened was asked for after what is dropped: it goes on.
+            # Openings in progress are newer than the dropped subtasks, and continue.
             if not job.subtasks and not self._opener.is_opening(job.query_id):
                 self._table.remove_job(job.query_id)
                 self._opener.forget_job(job.query_id)
@@ -109,11 +108,11 @@ class OwnedStores:
         return bool(lost)
 
     async def aclose(self) -> None:
-        """Lets go of everything; local copies stay for the executor's next server."""
+        """Closes every store; local copies stay for the executor's next server."""
         for job in self._table.jobs():
             for closing in self._close(self._table.remove_job(job.query_id)):
                 await closing
 
     def _close(self, subtasks: Iterable[OwnedSubtask]) -> list[Awaitable[None]]:
-        """Hands the closing of stores over, behind the jobs that still read them."""
+        """Enqueues the closing of stores, after the jobs that still read them."""
         return [self._background.run(subtask.store.destroy) for subtask in subtasks]

@@ -1,4 +1,4 @@
-"""One state server: its ports, its parts and the order of their lives."""
+"""A state server: its ports, its parts, and the order in which they start and stop."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# How long health may say SERVING after the lease has ended.
+# Longest time that health may still be SERVING after the lease has ended.
 _LEASE_LOOK_S = 0.1
 
 
 class StateServer:
-    """Holds the state of one executor and answers for it while `async with` lasts.
+    """Holds the state of one executor and serves it during `async with`.
 
-    Entered once it is registered with the coordinator and listens. Its health is SERVING while its
-    lease holds. `ending` may be given to end it from elsewhere; `wait_stopped` returns when it has
-    drained, and raises what ended it.
+    `async with` enters once the server is registered with the coordinator and listens. Its
+    health is SERVING while its lease holds. Pass `ending` to stop it from outside;
+    `wait_stopped` returns when it has drained, and raises the error that ended it.
     """
 
     def __init__(
@@ -85,19 +85,19 @@ class StateServer:
 
     @property
     def addresses(self) -> ServerAddresses:
-        """Where the server listens, once entered."""
+        """The addresses of the server, once it is entered."""
         if self._addresses is None:
             raise RuntimeError("the server has not started")
         return self._addresses
 
     @property
     def staged_bytes(self) -> int:
-        """Bytes of attempts that prepare or have sealed, and are not committed."""
+        """Bytes of attempts that are being prepared, or are sealed but not committed."""
         building = 0 if self._staging is None else self._staging.building_bytes
         return building + self.table.staged_bytes()
 
     async def renew_lease(self) -> None:
-        """Asks the coordinator for a new lease now instead of at the next turn."""
+        """Renews the lease now instead of at the next heartbeat."""
         if self._heartbeats is not None:
             await self._heartbeats.renew()
 
@@ -119,18 +119,18 @@ class StateServer:
         await self.aclose()
 
     async def wait_stopped(self) -> None:
-        """Waits for the end of the server, by `stop`, the coordinator or a failure."""
+        """Waits until the server has stopped: on request or by a failure."""
         if self._main is not None:
             await asyncio.shield(self._main)
 
     async def aclose(self) -> None:
-        """Drains and ends; idempotent."""
+        """Drains and stops; idempotent."""
         self.ending.stop()
         if self._main is not None:
             await self._main
 
     async def kill(self) -> None:
-        """Ends as a killed process does: nothing is drained, and nobody is told. For tests."""
+        """Stops without draining or deregistering, like a killed process. For tests."""
         self._killed = True
         self.ending.give_up()
         await self.aclose()
@@ -202,7 +202,7 @@ class StateServer:
                     loops.create_task(self._follow_lease(public)),
                 ]
                 await self.ending.stopping.wait()
-                _log.info("stopping: draining calls in flight")
+                _log.info("stopping: draining calls in progress")
                 for server in public:
                     server.end_health()
                 for task in running:
@@ -212,7 +212,7 @@ class StateServer:
     def _bind(
         self, stack: contextlib.AsyncExitStack, link: CoordinatorClient, backend: grpc.aio.Server
     ) -> tuple[ServerAddresses, list[QueryServer]]:
-        """Takes the ports; returns where they are and the two public servers."""
+        """Binds the ports; returns the addresses and the two public servers."""
         settings = self.settings
         locations = LocationTable(link)
         stack.push_async_callback(locations.aclose)
@@ -266,13 +266,13 @@ class StateServer:
             server.set_serving(self.lease.holds())
 
     async def _follow_lease(self, public: list[QueryServer]) -> None:
-        """Keeps health that of the lease: without one nothing is answered, here or by the proxy."""
+        """Sets health by the lease: without a lease, neither server nor proxy can answer."""
         while True:
             self._set_health(public)
             await asyncio.sleep(_LEASE_LOOK_S)
 
     async def _drain(self, backend: grpc.aio.Server, public: list[QueryServer]) -> None:
-        """Ends the listeners, when their calls in flight have ended or their time is over."""
+        """Closes the listeners once their calls have ended or the grace time is over."""
         drain_timeout_s = self.settings.drain_timeout_s
         await asyncio.gather(*(server.aclose(self.ending, drain_timeout_s) for server in public))
         async with self.ending.limited(drain_timeout_s):
@@ -280,7 +280,7 @@ class StateServer:
         await backend.stop(None)
 
     async def _leave(self, link: CoordinatorClient) -> None:
-        """Tells the coordinator that the ranges are free; it learns so by the lease otherwise."""
+        """Deregisters from the coordinator, which otherwise waits for the end of the lease."""
         self.lease.end()
         self.table.wake_waiting()
         if self._killed:
@@ -290,4 +290,4 @@ class StateServer:
                 coordinator_pb2.DeregisterServerRequest(server_id=self.server_id), timeout_s=2.0
             )
         except QueryableStateError as failure:
-            _log.info("not deregistered: %s", failure)
+            _log.info("the coordinator was not reached to deregister: %s", failure)

@@ -1,4 +1,4 @@
-"""Moves committed overlays into the base, behind everything else."""
+"""Compaction of committed overlays into the bases of their stores."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _log = logging.getLogger(__name__)
 
 
 class Compactor:
-    """Folds on the bulk thread, a chunk at a time, so that fetches come in between.
+    """Compacts on the background thread, a chunk at a time, so that fetches run in between.
 
-    A version is folded once every server confirmed it: until then neighbours can be asked
-    for one cut over the older of two versions.
+    A version is compacted once every server has acked it. Until then a client can read a
+    consistent snapshot over several servers at the older of their versions.
     """
 
     def __init__(
@@ -31,11 +31,11 @@ class Compactor:
         self._wanted = asyncio.Event()
 
     def wake(self) -> None:
-        """There may be something to fold."""
+        """Starts a round of compaction, if none runs."""
         self._wanted.set()
 
     async def run(self) -> None:
-        """Folds whenever woken, until cancelled."""
+        """Compacts whenever woken, until cancelled."""
         while True:
             await self._wanted.wait()
             self._wanted.clear()
@@ -44,22 +44,22 @@ class Compactor:
                     await self._compact(job, subtask)
 
     async def compact_to(self, subtask: OwnedSubtask, version: int) -> None:
-        """Folds one store up to exactly a committed version, unless it is beyond or dropped."""
+        """Compacts one store up to a committed version, unless it is beyond it or dropped."""
         more = True
         while more and self._table.subtask(subtask.id) is subtask:
             more = await self._background.run(subtask.store.compact, version, self._chunk_records)
 
     async def _compact(self, job: JobStores, subtask: OwnedSubtask) -> None:
         more = True
-        # Owned is asked in the turn of the loop that hands the chunk over: a store that left
-        # the table is closed by a later job of the same thread.
+        # Ownership is checked in the turn that enqueues the chunk: a store that leaves the
+        # table is closed by a later job of the same thread.
         while more and self._table.subtask(subtask.id) is subtask:
             up_to = min(job.stable_version, job.committed_version, *job.held_versions)
             if up_to <= subtask.store.base_version:
                 return
             try:
                 more = await self._background.run(subtask.store.compact, up_to, self._chunk_records)
-            except Exception:  # noqa: BLE001 - another store may fold well
-                # Answers stay right without folding; the next commit tries again.
-                _log.exception("folding %s up to batch %d failed", subtask.id, up_to)
+            except Exception:  # noqa: BLE001 - other stores are compacted nevertheless
+                # Answers stay correct without compaction; the next commit retries it.
+                _log.exception("compacting %s up to batch %d failed", subtask.id, up_to)
                 return

@@ -1,4 +1,4 @@
-"""The stores of one job on this server, committing together."""
+"""The stores of one job on this server, which commit together."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from queryable_state.v1 import registration_pb2
 
 _REPORTS_KEPT = 4096
-# More batches than are ever kept unfolded where servers answer the coordinator.
+# More batches than stay uncompacted while servers reach the coordinator.
 _INFOS_KEPT = 64
 
 
 class OperatorStates(NamedTuple):
-    """What an operator declared, and its states as registered for that.
+    """The states that an operator declared, and their registrations.
 
-    Good until it declares something else: registering that changes what is registered.
+    Valid until the operator declares other states, which changes the registrations.
     """
 
     declared: tuple[bytes, ...]
@@ -36,9 +36,9 @@ class OperatorStates(NamedTuple):
 
 
 class JobStores:
-    """What this server holds of one Spark query. Event loop only.
+    """The state of one Spark query on this server. For the event loop only.
 
-    A commit flips every store in one turn of the loop, so that no answer sees two versions.
+    A commit flips every store in one turn of the loop, so no answer mixes two versions.
     """
 
     def __init__(self, query_id: bytes, server_id: str) -> None:
@@ -47,23 +47,23 @@ class JobStores:
         self.subtasks: dict[SubtaskId, OwnedSubtask] = {}
         self.stable_version = NOTHING_COMMITTED
         self.held_versions: list[int] = []
-        """Committed versions above which nothing is folded now."""
+        """Committed versions that snapshots hold: nothing above them is compacted."""
         self.settings = JobStorage()
-        """How its state is kept."""
+        """Settings of the job's state."""
         self.files: JobFiles | None = None
-        """Its durable copy; None: it has none."""
+        """Access to the job's durable copy; None: it keeps none."""
         self.registrations: dict[str, OperatorStates] = {}
-        """By operator uid: what was declared last."""
+        """The newest declaration of each operator, by uid."""
         self.info = query_pb2.ReadInfo(
             version=NOTHING_COMMITTED, role=query_pb2.OWNER, server_id=server_id
         )
         self.records: dict[int, RecordCache] = {}
-        """What queries read of the committed version, by state; whoever adds or takes away a
-        store of a state clears it."""
+        """Cached records of the committed version, by state. Adding or removing a store of a
+        state clears its cache."""
         self.waiting = WaitingQueries()
-        """Queries that wait for a commit."""
+        """Queries that wait for the next commit."""
         self._infos: deque[query_pb2.ReadInfo] = deque((self.info,), maxlen=_INFOS_KEPT)
-        # Bounded: where the coordinator never asks, the oldest reports are of no more use.
+        # Bounded, because a coordinator that never asks for reports needs no old ones.
         self._reports: deque[backend_pb2.SealedSubtask] = deque(maxlen=_REPORTS_KEPT)
 
     @property
@@ -72,15 +72,15 @@ class JobStores:
         return self.info.version
 
     def add(self, subtask: OwnedSubtask) -> None:
-        """Takes a store; it joins at the job's committed version."""
+        """Adds a store, at the job's committed version."""
         self.subtasks[subtask.id] = subtask
         subtask.store.commit(self.committed_version)
 
     def superseded_by(self, opened: OwnedSubtask) -> list[OwnedSubtask]:
-        """What is here of the operator at another parallelism: nobody writes it any more.
+        """Returns the operator's subtasks at another parallelism, which no task writes any more.
 
-        The placement tells which is newer, openings come in any order. PlacementError where it
-        is not the one that was opened.
+        Stores open in any order; the placement version tells which parallelism is newer. Raises
+        `PlacementError` if that is not the parallelism of `opened`.
         """
         others = [
             subtask
@@ -91,14 +91,14 @@ class JobStores:
         newest = max(others, key=lambda subtask: subtask.placement_version, default=opened)
         if newest.placement_version > opened.placement_version:
             raise PlacementError(
-                f"{opened.id} is not opened: its operator runs at parallelism "
-                f"{newest.id.parallelism} by now; locate it anew",
+                f"{opened.id} is not opened: its operator now runs at parallelism "
+                f"{newest.id.parallelism}; locate its owner again",
                 placement_version=newest.placement_version,
             )
         return others
 
     def commit(self, version: int, commit_time_ms: int, watermark_ms: int) -> bool:
-        """Makes every batch up to `version` committed; False where they were already."""
+        """Commits every batch up to `version`; returns False if they were committed already."""
         if version <= self.committed_version:
             return False
         info = query_pb2.ReadInfo()
@@ -120,10 +120,10 @@ class JobStores:
         return True
 
     def info_at(self, version: int) -> query_pb2.ReadInfo:
-        """What an answer as of an older batch says of itself.
+        """Returns the info of an answer at an older version.
 
-        Its times are those of the newest commit up to it that was heard of here, if any: it
-        never seems fresher than it is.
+        Its times are those of the newest known commit up to that version, so that the answer
+        never looks fresher than it is.
         """
         info = query_pb2.ReadInfo()
         info.CopyFrom(self.info)
@@ -134,19 +134,19 @@ class JobStores:
         return info
 
     def sealed_up_to(self, version: int) -> list[backend_pb2.SealedSubtask]:
-        """What is sealed of the uncommitted batches up to a version."""
+        """Returns the seals of uncommitted batches up to a version."""
         return [
             report for subtask in self.subtasks.values() for report in subtask.sealed_up_to(version)
         ]
 
     def take_reports(self) -> list[backend_pb2.SealedSubtask]:
-        """What was sealed in the batches committed since the last call."""
+        """Returns the seals of the batches that were committed since the last call."""
         reports = list(self._reports)
         self._reports.clear()
         return reports
 
     def check_epoch(self, run_epoch: int) -> None:
-        """Raises FENCED for an attempt of an older run; remembers a newer one."""
+        """Raises `SupersededError` (FENCED) for an older run's epoch; records a newer one."""
         if run_epoch < self.run_epoch:
             raise SupersededError(
                 f"job {self.query_id.hex()} runs at epoch {self.run_epoch}; this attempt is of "
@@ -156,10 +156,10 @@ class JobStores:
         self.run_epoch = run_epoch
 
     def check_uncommitted(self, batch_id: int) -> None:
-        """Raises ALREADY_COMMITTED where the batch is committed."""
+        """Raises `SupersededError` (ALREADY_COMMITTED) if the batch is committed."""
         if batch_id <= self.committed_version:
             raise SupersededError(
                 f"batch {batch_id} of job {self.query_id.hex()} is committed (the newest is "
-                f"{self.committed_version}): its writes are in",
+                f"{self.committed_version}): its writes are applied, stop this attempt",
                 reason=Reason.ALREADY_COMMITTED,
             )

@@ -1,4 +1,4 @@
-"""Which server owns which subtask elsewhere."""
+"""Cache of the owners of subtasks, as the coordinator assigned them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 class OwnerTable:
-    """Owners of subtasks as the coordinator told them, good for one placement version.
+    """Owners of subtasks, valid for one placement version.
 
-    A subtask of this server is answered from its store table while the lease holds.
+    While the lease holds, this server's own subtasks are located in the store table.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class OwnerTable:
     async def locate(
         self, request: backend_pb2.LocateSubtaskRequest
     ) -> backend_pb2.LocateSubtaskResponse:
-        """The owner of a subtask, other than the one the asker gave up on if that can be."""
+        """Returns the owner of a subtask, if possible not the one that the task gave up on."""
         subtask_id = SubtaskId.of(request.subtask)
         not_server_id = request.not_server_id
         if (
@@ -76,14 +76,14 @@ class OwnerTable:
         return owner
 
     def forget_job(self, query_id: bytes) -> None:
-        """Forgets the owners of a job's subtasks."""
+        """Removes the owners of a job's subtasks."""
         for subtask_id in [known for known in self._owners if known.query_id == query_id]:
             del self._owners[subtask_id]
 
     def forget_all(self) -> None:
-        """Forgets every owner."""
+        """Removes all owners."""
         self._owners.clear()
 
     async def aclose(self) -> None:
-        """Cancels what is under way."""
+        """Cancels pending requests; idempotent."""
         await self._calls.aclose()

@@ -1,4 +1,4 @@
-"""The records of one state that queries read, kept in front of its stores."""
+"""Cache of the records of one state, in front of its stores."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ if TYPE_CHECKING:
 CAPACITY_BYTES = 64 * 1024 * 1024
 
 ABSENT = b""
-"""Stands for the record of a key that has none: no record is empty, it has a header."""
+"""Marks a key as absent. No record equals it, because every record has a header."""
 _RECORD_OVERHEAD_BYTES = 300
-"""Two `bytes` objects and their place in the dictionary, about."""
+"""Approximate overhead of an entry: two `bytes` objects and their place in the dictionary."""
 
-# To go through more keys in one turn holds everybody up.
+# Going through more keys in one turn would block the event loop.
 _MOST_CHANGED_SINGLY = 4096
 
 
 class RecordCache:
-    """Committed records by store key, or that there is none, over all stores of the state here.
+    """Committed records by store key, or `ABSENT`, of all stores of a state on this server.
 
-    On the event loop alone: what is kept was read in the turn in which it was committed, and
-    every commit tells which records it has written. So many keys are answered by one look at
-    a dictionary, whichever stores have them and whatever lies over their bases.
+    For the event loop only. Reads fill the cache in the turn in which they read, and every
+    commit writes its records through, so an entry is always the committed record. Most keys
+    are answered by one dictionary look-up, without reading through overlays and bases.
 
-    What may expire is not kept, so that nothing that is kept has to be judged.
+    Records that may expire are not cached, so no entry needs an expiry check.
     """
 
     __slots__ = ("_bytes", "_capacity_bytes", "_records")
@@ -41,15 +41,15 @@ class RecordCache:
         self._bytes = 0
 
     def get(self, key: bytes) -> bytes | None:
-        """The record under a store key, or `ABSENT`; None: it is not known here."""
+        """Returns the record under a store key, or `ABSENT`; None if it is not cached."""
         return self._records.get(key)
 
     def get_all(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """What `get` says of each key, aligned with `keys`."""
+        """Returns what `get` returns for each key, in the order of `keys`."""
         return list(map(self._records.get, keys))
 
     def keep(self, key: bytes, value: bytes) -> None:
-        """Keeps a committed record, or `ABSENT`, just read; those kept longest make room."""
+        """Caches a committed record, or `ABSENT`, that was just read; evicts the oldest entries."""
         records = self._records
         if (value and value[0] & HAS_EXPIRY) or key in records:
             return
@@ -58,7 +58,7 @@ class RecordCache:
         self._make_room()
 
     def wrote(self, changes: StateOverlay) -> None:
-        """Takes over what a commit has changed, in the turn in which it does."""
+        """Applies the changes of a commit, in the same turn of the loop."""
         records, written = self._records, changes.records
         if changes.cleared or min(len(records), len(written)) > _MOST_CHANGED_SINGLY:
             self.clear()
@@ -78,7 +78,7 @@ class RecordCache:
         self._make_room()
 
     def clear(self) -> None:
-        """Drops everything."""
+        """Removes all entries."""
         self._records = OrderedDict()
         self._bytes = 0
 

@@ -1,4 +1,4 @@
-"""Where new stores come from."""
+"""Factory of stores, on the heap or in RocksDB."""
 
 from __future__ import annotations
 
@@ -25,17 +25,15 @@ if TYPE_CHECKING:
     from queryable_state.server.storage.store import StateStore
 
 _PREFIX = "queryable-state-"
-# What a job asks for that asks for nothing.
+# The backend of a job that sets none.
 _OF_THE_SERVER = JobStorage()
 
 
 class StoreFactory:
-    """Makes stores of the backend a job asks for, those on disk in folders of this server.
+    """Creates stores of the backend that a job configures. Thread-safe.
 
-    Thread-safe.
-
-    What is on disk is of this process only: it is removed with the store, and what a killed
-    process left is removed at the start, in a job's own directories at their first use.
+    Files on disk belong to this process only: they are removed with their store. The files of
+    a killed process are removed when this one starts or first uses a job's own directory.
     """
 
     def __init__(
@@ -51,11 +49,11 @@ class StoreFactory:
         self.remove_all()
 
     def backend(self, settings: JobStorage) -> str:
-        """The backend of a job's stores."""
+        """Returns the backend of a job's stores; raises `InvalidRequestError` if unknown."""
         backend = settings.backend or self._backend
         if backend not in BACKENDS:
             raise InvalidRequestError(
-                f"backend {backend!r} is not known here: choose one of {', '.join(BACKENDS)}"
+                f"state backend {backend!r} is unknown: use one of {', '.join(BACKENDS)}"
             )
         return backend
 
@@ -65,10 +63,10 @@ class StoreFactory:
         committed_version: int,
         settings: JobStorage = _OF_THE_SERVER,
     ) -> StateStore:
-        """An empty store at `committed_version`. Not on the event loop: it takes a while."""
+        """Creates an empty store at `committed_version`. Blocking: not for the event loop."""
         if self.backend(settings) == "heap":
             return HeapStateStore(committed_version)
-        # Imported here: a heap server needs no rocksdict.
+        # Imported here, because a server with heap stores needs no rocksdict.
         from queryable_state.server.storage.rocksdb.store import RocksDBStateStore
 
         path = self._path(subtask_id, settings)
@@ -97,7 +95,7 @@ class StoreFactory:
         return None if path is None else path.with_name(f"{path.name}-cut-{next(self._numbers)}")
 
     def remove_all(self) -> None:
-        """Removes what is on disk; every store is closed."""
+        """Removes all files on disk. Call it after every store is closed."""
         for directory in (self._directory, *self._used.values()):
             shutil.rmtree(directory, ignore_errors=True)
         self._used.clear()
@@ -118,7 +116,7 @@ class StoreFactory:
         return directory / f"{subtask_id.query_id.hex()}-{subtask_id.subtask}-{number}"
 
     def _own_folder(self, directory: str) -> Path:
-        """This server's folder in a directory that others use, too; emptied at its first use."""
+        """Returns this server's folder in a shared directory; empties it at its first use."""
         with self._lock:
             folder = self._used.get(directory)
             if folder is None:

@@ -1,4 +1,4 @@
-"""Which store holds a state's key group on this server."""
+"""The table of stores on this server: by subtask, and by state and key group."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ NOT_HERE = -1
 
 @dataclass(eq=False)
 class StateRoute:
-    """The part of one state on this server."""
+    """The stores of one state on this server, by key group."""
 
     registration: registration_pb2.StateRegistration
     job: JobStores
     subtasks: list[OwnedSubtask] = field(default_factory=list)
-    """The stores that hold key groups of the state."""
+    """The subtasks whose stores hold key groups of the state."""
 
     records: RecordCache = field(default_factory=RecordCache)
-    """What queries read of the stores."""
+    """Cache of the committed records that queries read from the stores."""
 
     slots: list[int] = field(default_factory=list)
-    """By key group: position in `subtasks`, `NOT_HERE` where another server owns it."""
+    """Position in `subtasks` by key group; `NOT_HERE` if another server owns it."""
 
     incomplete: bool = False
-    """Whether a store lost older state."""
+    """True if a store has lost older state."""
 
     @property
     def name(self) -> str:
-        """What people call the state."""
+        """The queryable name of the state, or else its state name."""
         return self.registration.queryable_name or self.registration.state_name
 
     def rebuild(self) -> None:
-        """Lays the slots out anew after the stores changed."""
+        """Recomputes the slots after a change of the stores."""
         self.records.clear()
         self.slots = [NOT_HERE] * self.registration.max_parallelism
         for position, subtask in enumerate(self.subtasks):
@@ -51,10 +51,9 @@ class StateRoute:
 
 
 class StoreTable:
-    """Every store of this server, by subtask and by state. Event loop only.
+    """Every store of this server. For the event loop only.
 
-    Taking a subtask out of the table is what ends its ownership; closing its store is the
-    business of the one who took it out.
+    Removing a subtask from the table ends its ownership; the caller then closes its store.
     """
 
     def __init__(self, server_id: str) -> None:
@@ -63,52 +62,52 @@ class StoreTable:
         self._routes: dict[int, StateRoute] = {}
 
     def jobs(self) -> list[JobStores]:
-        """The jobs this server has state of."""
+        """The jobs that have state on this server."""
         return list(self._jobs.values())
 
     def job(self, query_id: bytes) -> JobStores | None:
-        """What this server holds of a job."""
+        """Returns the stores of a job; None if it has no state on this server."""
         return self._jobs.get(query_id)
 
     def job_or_new(self, query_id: bytes) -> JobStores:
-        """What this server holds of a job, nothing at first."""
+        """Returns the stores of a job; creates an empty entry if there is none."""
         job = self._jobs.get(query_id)
         if job is None:
             job = self._jobs[query_id] = JobStores(query_id, self._server_id)
         return job
 
     def subtask(self, subtask_id: SubtaskId) -> OwnedSubtask | None:
-        """The owned subtask; None: it is not this server's."""
+        """Returns an owned subtask; None if this server does not own it."""
         job = self._jobs.get(subtask_id.query_id)
         return None if job is None else job.subtasks.get(subtask_id)
 
     def subtasks(self) -> Iterator[OwnedSubtask]:
-        """All owned subtasks."""
+        """Yields all owned subtasks."""
         for job in self._jobs.values():
             yield from job.subtasks.values()
 
     def wake_waiting(self) -> None:
-        """Lets every parked query look again whether this server may still answer it."""
+        """Wakes every waiting query to check again whether this server may answer it."""
         for job in self._jobs.values():
             job.waiting.wake()
 
     def staged_bytes(self) -> int:
-        """Bytes sealed and not committed."""
+        """Bytes that are sealed but not committed."""
         return sum(subtask.store.staged_bytes for subtask in self.subtasks())
 
     def route(self, state_id: int) -> StateRoute | None:
-        """The part of a state that is here; None: no part is."""
+        """Returns this server's part of a state; None if it has none."""
         return self._routes.get(state_id)
 
     def registration(self, state_id: int) -> registration_pb2.StateRegistration | None:
-        """The registration of a state of which a part is here."""
+        """Returns the registration of a state; None if this server has no part of it."""
         route = self._routes.get(state_id)
         return None if route is None else route.registration
 
     def add_state(
         self, subtask: OwnedSubtask, registration: registration_pb2.StateRegistration
     ) -> None:
-        """Routes a state's key groups to an owned subtask whose store has room for it."""
+        """Routes a state's key groups to an owned subtask, whose store already has the state."""
         subtask.states[registration.state_id] = registration
         route = self._routes.get(registration.state_id)
         if route is None:
@@ -133,11 +132,11 @@ class StoreTable:
             if not route.subtasks:
                 del self._routes[state_id]
                 del job.records[state_id]
-        # What waits for state of it is somebody else's to answer.
+        # Queries that wait for its state must be answered by its next owner.
         job.waiting.wake()
 
     def remove_job(self, query_id: bytes) -> list[OwnedSubtask]:
-        """Forgets a job; returns the subtasks whose stores are to be closed."""
+        """Removes a job; returns its subtasks, whose stores the caller closes."""
         job = self._jobs.get(query_id)
         if job is None:
             return []

@@ -1,4 +1,4 @@
-"""Queries that wait for what a job commits next."""
+"""Queries that wait for the next commit of a job."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _MOST_PARKED = 65_536
 
 
 class WaitingQueries:
-    """Who waits for a job to commit a batch. Event loop only.
+    """Waits for commits of one job. For the event loop only.
 
-    What is woken looks again at whatever it waits for: it is woken by the batch, but
-    also when something else may have become of it.
+    A query that wakes up checks its condition again: besides the commit, a lost ownership or
+    lease wakes it, too.
     """
 
     def __init__(self) -> None:
@@ -23,11 +23,11 @@ class WaitingQueries:
         return len(self._versions)
 
     async def park(self, version: int, timeout_s: float) -> None:
-        """Returns with the commit of `version` or a later one, when woken, or when time is over."""
+        """Waits for the commit of `version` or a later one, for `wake`, or for the timeout."""
         if len(self._versions) >= _MOST_PARKED:
             raise RetryLaterError(
-                f"{len(self._versions)} queries wait for this job's next commit already, as many "
-                "as may: ask again after it",
+                f"{len(self._versions)} queries wait for the next commit of this job, which is "
+                "the limit: retry after it",
                 reason=Reason.OVERLOADED,
                 retry_after_ms=100,
             )
@@ -39,13 +39,13 @@ class WaitingQueries:
             self._versions.pop(woken, None)
 
     def committed(self, version: int) -> None:
-        """Wakes those who waited for a batch up to this one."""
+        """Wakes the queries that wait for a batch up to this one."""
         for woken, wanted in list(self._versions.items()):
             if wanted <= version:
                 _wake(woken)
 
     def wake(self) -> None:
-        """Wakes everybody."""
+        """Wakes all queries."""
         for woken in list(self._versions):
             _wake(woken)
 
