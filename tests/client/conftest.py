@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def frame_ports() -> str:
-    """Streams go without gRPC; modules whose tests are for both ways override it."""
+    """Look-ups go as frames; modules whose tests are for both ways override it."""
     return "0"
 
 

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from queryable_state.server.testing.cluster import InProcessCluster, InProcessJob
 
 
-@pytest.fixture(params=["0", ""], ids=["frames", "grpc"])
+@pytest.fixture(params=["0", ""], ids=["frames", "unary"])
 def frame_ports(request: pytest.FixtureRequest) -> str:
-    """Both ways a stream may go."""
+    """Both ways of look-ups."""
     ports: str = request.param
     return ports
 

@@ -22,6 +22,13 @@ if TYPE_CHECKING:
     from queryable_state.server.testing.cluster import InProcessCluster, InProcessJob
 
 
+@pytest.fixture(params=["0", ""], ids=["frames", "unary"])
+def frame_ports(request: pytest.FixtureRequest) -> str:
+    """Both ways of look-ups."""
+    ports: str = request.param
+    return ports
+
+
 @pytest.mark.parametrize("direct", [True, False], ids=["direct", "proxy"])
 async def test_who_wrote_a_batch_reads_it(
     cluster: InProcessCluster, job: InProcessJob, direct: bool
@@ -78,7 +85,7 @@ async def test_a_commit_that_is_too_old_is_waited_out(
 ) -> None:
     await until_direct(client, cluster)
     info = (await client.get_kv_state("sensors", "last", "sensor_1")).info
-    await until(lambda: time.time() * 1000 > info.commit_time_ms + 1000)
+    await until(lambda: time.time() * 1000 > info.commit_time_ms + 1010)
     fresh = Consistency.within(1)
     pending = client.get_kv_state("sensors", "last", "sensor_1", consistency=fresh)
     await until(lambda: _parked(cluster, job) > 0)

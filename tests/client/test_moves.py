@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 
 import grpc.aio
 import pytest
 from tests.client.asking import client_of, until_direct
+from tests.query.streams import mute_frames
 
 from queryable_state.client import (
     PlacementError,
@@ -20,6 +22,7 @@ from queryable_state.server.testing.cluster import declare
 from queryable_state.v1 import query_pb2, registration_pb2
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from typing import Any
 
     from queryable_state.server.testing.cluster import InProcessCluster, InProcessJob
@@ -27,9 +30,9 @@ if TYPE_CHECKING:
 KEYS = [f"sensor_{number}" for number in range(100)]
 
 
-@pytest.fixture(params=["0", ""], ids=["frames", "grpc"])
+@pytest.fixture(params=["0", ""], ids=["frames", "unary"])
 def frame_ports(request: pytest.FixtureRequest) -> str:
-    """Both ways a stream may go."""
+    """Both ways of look-ups."""
     ports: str = request.param
     return ports
 
@@ -139,55 +142,50 @@ async def test_a_proxy_that_stays_dead_is_a_typed_error(
 
 async def test_a_server_that_does_not_answer_costs_no_more_than_the_timeout() -> None:
     """It said hello and located the state, and then nothing."""
-    server, address = await _mute_server()
-    try:
-        async with client_of(address, timeout_s=0.3) as client:
-            started = asyncio.get_running_loop().time()
-            single = client.get_kv_state("sensors", "last", "sensor_1")
-            many = client.get_kv_states("sensors", "last", KEYS)
-            for pending in (single, many):
-                with pytest.raises((QueryTimeoutError, RetryLaterError), match=address):
-                    await pending
-            assert asyncio.get_running_loop().time() - started < 1
-    finally:
-        await server.stop(0)
+    async with _mute_server() as address, client_of(address, timeout_s=0.3) as client:
+        started = asyncio.get_running_loop().time()
+        single = client.get_kv_state("sensors", "last", "sensor_1")
+        many = client.get_kv_states("sensors", "last", KEYS)
+        for pending in (single, many):
+            with pytest.raises((QueryTimeoutError, RetryLaterError), match=address):
+                await pending
+        assert asyncio.get_running_loop().time() - started < 1
 
 
-async def _mute_server() -> tuple[grpc.aio.Server, str]:
-    """A server whose stream never answers a query."""
+@contextlib.asynccontextmanager
+async def _mute_server() -> AsyncIterator[str]:
+    """The address of a server that says where a state is, and never answers a query."""
 
     async def locate(request: Any, context: Any) -> Any:
         registration = declare("last", "string", "double")
         registration.state_id = 1
         owner = registration_pb2.RangeOwner(
-            first_key_group=0, last_key_group=127, server_id="mute", address=address
+            first_key_group=0,
+            last_key_group=127,
+            server_id="mute",
+            address=address,
+            frames=frames,
         )
         location = registration_pb2.StateLocation(
             registration=registration, placement_version=1, owners=[owner]
         )
-        return query_pb2.LocateStateResponse(location=location)
+        server = query_pb2.ServerDescription(server_id="mute", frames=frames)
+        return query_pb2.LocateStateResponse(location=location, server=server)
 
-    async def stream(_requests: Any, context: Any) -> None:
-        await context.read()
-        hello = query_pb2.ServerHello(protocol_version=1, server_id="mute")
-        await context.write(query_pb2.StreamKvStateResponse(hello=hello))
-        while await context.read() is not grpc.aio.EOF:
-            pass
-
-    server = grpc.aio.server()
     handlers = {
         "LocateState": grpc.unary_unary_rpc_method_handler(
             locate,
             request_deserializer=query_pb2.LocateStateRequest.FromString,
             response_serializer=query_pb2.LocateStateResponse.SerializeToString,
         ),
-        "StreamKvState": grpc.stream_stream_rpc_method_handler(
-            stream, response_serializer=query_pb2.StreamKvStateResponse.SerializeToString
-        ),
     }
-    server.add_generic_rpc_handlers(
-        (grpc.method_handlers_generic_handler("queryable_state.v1.QueryableState", handlers),)
-    )
+    service = "queryable_state.v1.QueryableState"
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
     address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
-    await server.start()
-    return server, address
+    async with mute_frames("mute") as frames:
+        await server.start()
+        try:
+            yield address
+        finally:
+            await server.stop(0)

@@ -29,7 +29,7 @@ async def answers(client: QueryableStateClient) -> dict[object, int]:
     return {value: values.count(value) for value in values}
 
 
-@pytest.mark.parametrize("frame_ports", ["0", ""], ids=["frames", "grpc"])
+@pytest.mark.parametrize("frame_ports", ["0", ""], ids=["frames", "unary"])
 async def test_the_older_driver_answers_and_seals_nothing_after_a_heartbeat(
     tmp_path: Path, frame_ports: str
 ) -> None:

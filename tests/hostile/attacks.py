@@ -98,7 +98,7 @@ class Attack:
             while data := from_.recv(65536):
                 reader.feed(data)
             while frame := reader.take():
-                response = query_pb2.StreamKvStateResponse.FromString(frame)
+                response = query_pb2.ServerFrame.FromString(frame)
                 if response.WhichOneof("frame") == "error":
                     self.answers[f"frames {response.error.reason}"] += 1
 
@@ -242,7 +242,7 @@ def unread_answers(attack: Attack) -> None:
             raw_grpc.send(each, call + raw_grpc.message(request, stream))
         for each in streams:
             query.id = stream
-            asked = query_pb2.StreamKvStateRequest(query=query)
+            asked = query_pb2.ClientFrame(query=query)
             raw_grpc.send(each, framed(asked.SerializeToString()))
         stream += 2
     for each in (*calls, *streams):
@@ -323,9 +323,8 @@ def frame_port(address: str) -> str:
     """HOST:PORT of the frames of the server at an address."""
     with grpc.insecure_channel(address) as channel:
         stub: Any = query_pb2_grpc.QueryableStateStub(channel)
-        hello = query_pb2.StreamKvStateRequest.FromString(client_hello("t"))
-        response = next(iter(stub.StreamKvState(iter([hello]), timeout=20)))
-    return f"{address.rpartition(':')[0]}:{response.hello.frame_port}"
+        described = stub.DescribeServer(query_pb2.DescribeServerRequest(), timeout=20)
+    return f"{address.rpartition(':')[0]}:{described.frames.port}"
 
 
 def nothing(attack: Attack) -> None:

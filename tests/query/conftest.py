@@ -19,8 +19,14 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[InProcessCluster]:
-    async with InProcessCluster(tmp_path, servers=2) as running:
+def frame_ports() -> str:
+    """Look-ups go as frames; tests that are for both ways override it."""
+    return "0"
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path, frame_ports: str) -> AsyncIterator[InProcessCluster]:
+    async with InProcessCluster(tmp_path, servers=2, frame_ports=frame_ports) as running:
         yield running
 
 

@@ -15,7 +15,7 @@ ELSEWHERE = "127.0.0.2"
 
 @contextlib.asynccontextmanager
 async def forwarded(host: str, port: int, to: int) -> AsyncIterator[str]:
-    """HOST:PORT whose connections lead to a port of 127.0.0.1."""
+    """HOST:PORT whose connections lead to a port of 127.0.0.1, and are cut at the end."""
 
     async def pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
@@ -24,9 +24,16 @@ async def forwarded(host: str, port: int, to: int) -> AsyncIterator[str]:
                 await writer.drain()
         writer.close()
 
+    opened: set[asyncio.StreamWriter] = set()
+
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there_reader, there_writer = await asyncio.open_connection("127.0.0.1", to)
+        opened.update((writer, there_writer))
         await asyncio.gather(pipe(reader, there_writer), pipe(there_reader, writer))
 
     async with await asyncio.start_server(connected, host, port) as server:
-        yield f"{host}:{server.sockets[0].getsockname()[1]}"
+        try:
+            yield f"{host}:{server.sockets[0].getsockname()[1]}"
+        finally:
+            for each in opened:
+                each.transport.abort()

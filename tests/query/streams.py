@@ -1,21 +1,31 @@
-"""A query stream spoken by hand."""
+"""The frame protocol spoken by hand."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Any, Self
 
-from queryable_state.server.query.router import QuerySession, Router
+import grpc.aio
+
+from queryable_state.server.query.frames.frame_server import FrameServer
+from queryable_state.server.query.frames.open_streams import OpenStreams
+from queryable_state.server.query.router import QuerySession, Router, ServiceInfo
+from queryable_state.server.settings import Limits
 from queryable_state.v1 import query_pb2, query_pb2_grpc
+from queryable_state.wire.errors import QueryableStateError
+from queryable_state.wire.frames.framed_stream import PREAMBLE, FrameReader, framed
+from queryable_state.wire.frames.stream_hello import client_hello, frame_endpoint
 from queryable_state.wire.keys.key_groups import KeyGroups
 from queryable_state.wire.schema.types import Types
 from queryable_state.wire.values.value_codec import ValueCodec
 
 if TYPE_CHECKING:
-    import grpc.aio
+    from collections.abc import AsyncIterator
 
     from queryable_state.server.query.router import Deliver
     from queryable_state.server.testing.cluster import InProcessCluster
+    from queryable_state.v1 import registration_pb2
 
 DEADLINE_S = 20.0
 KEYS = KeyGroups(Types.STRING(), 128)
@@ -26,32 +36,82 @@ def wire_keys(*keys: str) -> list[bytes]:
     return [KEYS.wire_key(key) for key in keys]
 
 
-class RawStream:
-    """One `StreamKvState` call, frame by frame."""
-
-    def __init__(self, channel: grpc.aio.Channel) -> None:
+async def described(address: str) -> query_pb2.ServerDescription:
+    """The server at an address as it describes itself."""
+    async with grpc.aio.insecure_channel(address) as channel:
         stub: Any = query_pb2_grpc.QueryableStateStub(channel)
-        self.call = stub.StreamKvState(timeout=DEADLINE_S)
+        return await stub.DescribeServer(  # type: ignore[no-any-return]
+            query_pb2.DescribeServerRequest(), timeout=DEADLINE_S
+        )
 
-    async def greet(self, version: int = 1) -> query_pb2.ServerHello:
-        hello = query_pb2.ClientHello(protocol_version=version, client="test")
-        await self.call.write(query_pb2.StreamKvStateRequest(hello=hello))
-        response = await self.call.read()
+
+async def frame_port_of(address: str) -> int:
+    """The frame port of the server at an address."""
+    return (await described(address)).frames.port
+
+
+class Frames:
+    """A frame connection by hand, byte by byte."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+        self._frames = FrameReader(1 << 20)
+
+    @classmethod
+    async def connect(cls, port: int, first: bytes) -> Frames:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(first)
+        return cls(reader, writer)
+
+    async def response(self) -> query_pb2.ServerFrame:
+        async with asyncio.timeout(DEADLINE_S):
+            while (frame := self._frames.take()) is None:
+                data = await self.reader.read(65536)
+                assert data, "the server hung up"
+                self._frames.feed(data)
+        return query_pb2.ServerFrame.FromString(frame)
+
+    async def refusal(self) -> QueryableStateError:
+        """Why the server hangs up; it has to."""
+        refusal = QueryableStateError.from_proto((await self.response()).error)
+        async with asyncio.timeout(DEADLINE_S):
+            assert await self.reader.read() == b""
+        return refusal
+
+
+class RawStream:
+    """A frame connection to the server at HOST:PORT, message by message."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+
+    async def connect(self) -> Frames:
+        self.frames = await Frames.connect(await frame_port_of(self._address), PREAMBLE)
+        return self.frames
+
+    async def greet(self) -> query_pb2.ServerHello:
+        await self.connect()
+        self.write(query_pb2.ClientFrame.FromString(client_hello("test")))
+        response = await self.frames.response()
         assert response.WhichOneof("frame") == "hello"
-        return response.hello  # type: ignore[no-any-return]
+        return response.hello
 
-    async def send(self, **fields: Any) -> None:
+    def write(self, frame: query_pb2.ClientFrame) -> None:
+        self.frames.writer.write(framed(frame.SerializeToString()))
+
+    def send(self, **fields: Any) -> None:
         query = query_pb2.Query(**({"id": 1, "deadline_ms": 10_000} | fields))
-        await self.call.write(query_pb2.StreamKvStateRequest(query=query))
+        self.write(query_pb2.ClientFrame(query=query))
 
     async def answer(self) -> query_pb2.Answer:
-        response = await self.call.read()
+        response = await self.frames.response()
         assert response.WhichOneof("frame") == "answer"
-        return response.answer  # type: ignore[no-any-return]
+        return response.answer
 
     async def ask(self, **fields: Any) -> list[query_pb2.Answer]:
         """All parts of the answer to one query."""
-        await self.send(**fields)
+        self.send(**fields)
         parts = [await self.answer()]
         while not parts[-1].last:
             parts.append(await self.answer())
@@ -62,7 +122,7 @@ class RawStream:
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        self.call.cancel()
+        self.frames.writer.close()
 
 
 def values_by_position(parts: list[query_pb2.Answer], count: int) -> dict[int, float]:
@@ -103,7 +163,7 @@ def keys_of_server(cluster: InProcessCluster, server_number: int, name: str = "l
 
 
 class OneSession(Router, QuerySession):
-    """A router of one session, for streams: they ask for nothing else."""
+    """A router of one session, for frame connections: they ask for nothing else."""
 
     deliver: Deliver
 
@@ -116,3 +176,23 @@ class OneSession(Router, QuerySession):
 
     async def aclose(self) -> None:
         """Holds nothing."""
+
+
+class Mute(OneSession):
+    """Never answers a query."""
+
+    def ask(self, query: query_pb2.Query, frame: bytes) -> bytes | None:
+        return None
+
+
+@contextlib.asynccontextmanager
+async def mute_frames(server_id: str) -> AsyncIterator[registration_pb2.FrameEndpoint]:
+    """A frame port whose server says hello and then nothing."""
+    info = ServiceInfo(server_id=server_id, role=query_pb2.OWNER, limits=Limits())
+    server = FrameServer(Mute(), info, OpenStreams(info))
+    port = server.add_port("127.0.0.1:0")
+    await server.start()
+    try:
+        yield frame_endpoint(port)
+    finally:
+        await server.aclose()

@@ -8,8 +8,8 @@ import gc
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.query.streams import OneSession
-from tests.query.test_frame_server import Echo, Frames, frame_port
+from tests.query.streams import Frames, Mute, OneSession, frame_port_of
+from tests.query.test_frame_server import Echo
 
 from queryable_state.server.query.frames.answer_frames import frame_of
 from queryable_state.server.query.frames.frame_connection import FrameConnection
@@ -34,18 +34,11 @@ DEADLINE_S = 20.0
 MIB = 1 << 20
 
 
-class Silent(OneSession):
-    """Never answers."""
-
-    def ask(self, query: query_pb2.Query, frame: bytes) -> bytes | None:
-        return None
-
-
 def query_of(number: int, size_bytes: int = 0) -> bytes:
     query = query_pb2.Query(id=number, state_id=1, keys=[b"\x00\x01key", *(size_bytes // 60_000) * [
         b"\x00\x01" + b"x" * 60_000
     ]])  # fmt: skip
-    return framed(query_pb2.StreamKvStateRequest(query=query).SerializeToString())
+    return framed(query_pb2.ClientFrame(query=query).SerializeToString())
 
 
 @contextlib.asynccontextmanager
@@ -112,7 +105,7 @@ async def test_unanswered_queries_of_all_connections_together_are_bounded() -> N
     """Beyond that nothing more is read, but small queries of others are."""
     budgets = ClientBudgets(4 * MIB)
     limits = Limits(queries_in_flight=1000)
-    async with serving(Silent(), limits, budgets) as port:
+    async with serving(Mute(), limits, budgets) as port:
         asked = b"".join(query_of(number, MIB) for number in range(1, 9))
         greedy = [await Frames.connect(port, GREETING + asked) for _ in range(4)]
         await until(lambda: budgets.requests.used_bytes >= 4 * MIB)
@@ -171,7 +164,7 @@ async def test_nothing_of_a_closed_connection_waits_for_the_garbage_collector(
     proxy: ProxyServer, first: bytes
 ) -> None:
     """Our processes collect cycles hardly ever."""
-    port = await frame_port(proxy)
+    port = await frame_port_of(proxy.address)
 
     def alive() -> int:
         kinds = (FrameConnection, StreamSession)

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 DEADLINE_S = 20.0
 KEYS = [f"sensor_{number}" for number in range(100)]
 
+BOTH_WAYS = pytest.mark.parametrize("frame_ports", ["0", ""], ids=["frames", "unary"])
+
 # A balancer of gRPC's own: every address in turn, but those whose health says no.
 SERVICE_CONFIG = json.dumps(
     {
@@ -127,6 +129,7 @@ async def test_a_client_behind_a_balancer_that_looks_now_and_then_sees_no_failed
             await asking.more()
 
 
+@BOTH_WAYS
 async def test_our_client_sees_no_failed_call_when_its_proxy_ends(
     cluster: InProcessCluster, job: InProcessJob
 ) -> None:
@@ -142,6 +145,7 @@ async def test_our_client_sees_no_failed_call_when_its_proxy_ends(
             await asking.more()
 
 
+@BOTH_WAYS
 async def test_a_lame_duck_answers_those_who_have_nobody_else(
     cluster: InProcessCluster, job: InProcessJob
 ) -> None:
@@ -155,6 +159,7 @@ async def test_a_lame_duck_answers_those_who_have_nobody_else(
         await asking.more(200)
 
 
+@BOTH_WAYS
 async def test_a_state_server_that_leaves_hands_its_subtasks_over_without_a_failed_call(
     cluster: InProcessCluster,
 ) -> None:
@@ -198,18 +203,17 @@ async def test_streams_are_told_to_go_elsewhere_and_answered_until_they_do(
     proxy = await cluster.add_proxy(lame_duck_s=DEADLINE_S)
     asked = {"state_id": await state_id_of(cluster), "keys": wire_keys("sensor_1")}
     async with (
-        grpc.aio.insecure_channel(proxy.address) as channel,
-        RawStream(channel) as stream,
+        RawStream(proxy.address) as stream,
     ):
         await stream.ask(id=1, **asked)
         proxy.ending.leave()
-        told = await stream.call.read()
+        told = await stream.frames.response()
         assert told.WhichOneof("frame") == "go_away"
         assert QueryableStateError.from_proto(told.go_away).reason == Reason.STOPPING
         assert len((await stream.ask(id=2, **asked))[0].values) == 1
         proxy.ending.stop()
         await proxy.aclose()
-        assert await stream.call.code() == grpc.StatusCode.UNAVAILABLE
+        assert (await stream.frames.refusal()).reason == Reason.STOPPING
 
 
 async def test_a_scan_that_outlasts_its_server_is_told_to_go_on_elsewhere(

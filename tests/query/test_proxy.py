@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import grpc.aio
 import pytest
 from tests.query.streams import (
     RawStream,
     keys_of_server,
+    mute_frames,
     state_id_of,
     values_by_position,
     wire_keys,
@@ -25,6 +26,8 @@ from queryable_state.wire.errors import InvalidRequestError, Reason
 from queryable_state.wire.located_state import LocatedState
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from queryable_state.server.query.proxy.proxy_server import ProxyServer
     from queryable_state.server.state_server.server import StateServer
     from queryable_state.server.testing.cluster import InProcessCluster, InProcessJob
@@ -46,13 +49,13 @@ def _ids_asked(server: StateServer) -> list[int]:
 
 
 async def test_a_query_of_one_owner_is_relayed_as_it_came(
-    channel: grpc.aio.Channel, cluster: InProcessCluster, job: InProcessJob
+    proxy: ProxyServer, cluster: InProcessCluster, job: InProcessJob
 ) -> None:
     """Under its own id, and answered in one part with the owner's own words."""
     ids = _ids_asked(cluster.servers[1])
     keys = keys_of_server(cluster, 1)
     state_id = await state_id_of(cluster)
-    async with RawStream(channel) as stream:
+    async with RawStream(proxy.address) as stream:
         parts = await stream.ask(id=77, state_id=state_id, keys=wire_keys(*keys, "nobody"))
         parts = await stream.ask(id=78, state_id=state_id, keys=wire_keys(*keys))
     assert 78 in ids
@@ -63,11 +66,11 @@ async def test_a_query_of_one_owner_is_relayed_as_it_came(
 
 
 async def test_a_query_of_two_owners_is_split_and_every_key_answered_once(
-    channel: grpc.aio.Channel, cluster: InProcessCluster, job: InProcessJob
+    proxy: ProxyServer, cluster: InProcessCluster, job: InProcessJob
 ) -> None:
     state_id = await state_id_of(cluster)
     keys = ["nobody", *ALL, "none", "no one"]
-    async with RawStream(channel) as stream:
+    async with RawStream(proxy.address) as stream:
         for query_id in (1, 2):
             parts = await stream.ask(id=query_id, state_id=state_id, keys=wire_keys(*keys))
             values = values_by_position(parts, len(keys))
@@ -87,8 +90,7 @@ async def test_keys_of_the_own_process_take_no_hop(
     asked_there = _ids_asked(second)
     own = keys_of_server(cluster, 0)
     async with (
-        grpc.aio.insecure_channel(first.addresses.proxy) as channel,
-        RawStream(channel) as stream,
+        RawStream(first.addresses.proxy) as stream,
     ):
         for query_id in (1, 2):
             [part] = await stream.ask(id=query_id, state_id=state_id, keys=wire_keys(*own))
@@ -101,10 +103,10 @@ async def test_keys_of_the_own_process_take_no_hop(
 
 
 async def test_a_prefix_query_is_relayed_too(
-    channel: grpc.aio.Channel, cluster: InProcessCluster, job: InProcessJob
+    proxy: ProxyServer, cluster: InProcessCluster, job: InProcessJob
 ) -> None:
     state_id = await state_id_of(cluster, "seen")
-    async with RawStream(channel) as stream:
+    async with RawStream(proxy.address) as stream:
         parts = await stream.ask(
             state_id=state_id, keys=wire_keys("sensor_1", *ALL[2:]), read=query_pb2.PREFIX
         )
@@ -114,11 +116,11 @@ async def test_a_prefix_query_is_relayed_too(
 
 
 async def test_a_proxy_finds_the_new_owner_of_keys_that_moved(
-    channel: grpc.aio.Channel, cluster: InProcessCluster, job: InProcessJob
+    proxy: ProxyServer, cluster: InProcessCluster, job: InProcessJob
 ) -> None:
     """Its placement is old: the owner it knows is gone, the query comes through all the same."""
     state_id = await state_id_of(cluster)
-    async with RawStream(channel) as stream:
+    async with RawStream(proxy.address) as stream:
         await stream.ask(id=1, state_id=state_id, keys=wire_keys(*ALL))
         await cluster.stop_server(cluster.servers[1])
         await job.run(1, {"last": dict.fromkeys(ALL, 5.0)})
@@ -134,12 +136,12 @@ async def test_a_proxy_finds_the_new_owner_of_keys_that_moved(
 
 
 async def test_keys_of_nobody_fail_in_time_and_the_others_are_answered(
-    channel: grpc.aio.Channel, cluster: InProcessCluster, job: InProcessJob
+    proxy: ProxyServer, cluster: InProcessCluster, job: InProcessJob
 ) -> None:
     """Before the asker's deadline, with reason and retry-after."""
     state_id = await state_id_of(cluster)
     gone = set(keys_of_server(cluster, 1))
-    async with RawStream(channel) as stream:
+    async with RawStream(proxy.address) as stream:
         await stream.ask(id=1, state_id=state_id, keys=wire_keys(*ALL))
         await cluster.stop_server(cluster.servers[1])
         started = time.monotonic()
@@ -158,9 +160,8 @@ async def test_an_owner_that_never_answers_is_given_up_in_time(
 ) -> None:
     """The asker learns it from the proxy before its own deadline ends."""
     async with (
-        _MuteOwner(cluster) as state_id,
-        grpc.aio.insecure_channel(proxy.address) as channel,
-        RawStream(channel) as stream,
+        _mute_owner(cluster) as state_id,
+        RawStream(proxy.address) as stream,
     ):
         started = time.monotonic()
         [part] = await stream.ask(state_id=state_id, keys=wire_keys("k"), deadline_ms=400)
@@ -172,13 +173,12 @@ async def test_an_owner_that_never_answers_is_given_up_in_time(
 async def test_closing_a_proxy_leaves_no_task(cluster: InProcessCluster, job: InProcessJob) -> None:
     """With a stream open and a query that waits for an owner that never answers."""
     before = len(asyncio.all_tasks())
-    async with _MuteOwner(cluster) as state_id:
+    async with _mute_owner(cluster) as state_id:
         proxy = await cluster.add_proxy()
         async with (
-            grpc.aio.insecure_channel(proxy.address) as channel,
-            RawStream(channel) as stream,
+            RawStream(proxy.address) as stream,
         ):
-            await stream.send(state_id=state_id, keys=wire_keys("k"), deadline_ms=200)
+            stream.send(state_id=state_id, keys=wire_keys("k"), deadline_ms=200)
             await proxy.aclose()
             await proxy.aclose()
     async with asyncio.timeout(10):
@@ -186,61 +186,38 @@ async def test_closing_a_proxy_leaves_no_task(cluster: InProcessCluster, job: In
             await asyncio.sleep(0.01)
 
 
-class _MuteOwner:
-    """A server that owns a state of a job of its own, says hello, and never answers."""
-
-    def __init__(self, cluster: InProcessCluster) -> None:
-        self._cluster = cluster
-        self._server = grpc.aio.server()
-
-    async def __aenter__(self) -> int:
-        handler: Any = grpc.stream_stream_rpc_method_handler(
-            self._stream, response_serializer=query_pb2.StreamKvStateResponse.SerializeToString
-        )
-        self._server.add_generic_rpc_handlers(
-            (
-                grpc.method_handlers_generic_handler(
-                    "queryable_state.v1.QueryableState", {"StreamKvState": handler}
-                ),
+@contextlib.asynccontextmanager
+async def _mute_owner(cluster: InProcessCluster) -> AsyncIterator[int]:
+    """The state of a job of its own, whose owner says hello and never answers."""
+    coordinator = cluster.coordinator
+    query_id, _ = coordinator.engine.start("mute")
+    subtask = backend_pb2.Subtask(
+        query_id=query_id, operator_uid="op", parallelism=1, max_parallelism=128
+    )
+    state = declare("mute", "string", "double")
+    state.job_id = query_id
+    state.operator_uid = "op"
+    async with (
+        mute_frames("mute") as frames,
+        CoordinatorClient(coordinator.address, coordinator.secret) as link,
+    ):
+        await link.register_server(
+            coordinator_pb2.RegisterServerRequest(
+                server_id="mute",
+                executor_id="mute",
+                query_address="127.0.0.1:1",
+                proxy_address="127.0.0.1:1",
+                backend_address="127.0.0.1:1",
+                frames=frames,
             )
         )
-        address = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
-        await self._server.start()
-        coordinator = self._cluster.coordinator
-        query_id, _ = coordinator.engine.start("mute")
-        async with CoordinatorClient(coordinator.address, coordinator.secret) as link:
-            await link.register_server(
-                coordinator_pb2.RegisterServerRequest(
-                    server_id="mute",
-                    executor_id="mute",
-                    query_address=address,
-                    proxy_address=address,
-                    backend_address=address,
-                )
-            )
-            subtask = backend_pb2.Subtask(
-                query_id=query_id, operator_uid="op", parallelism=1, max_parallelism=128
-            )
-            await link.assign_subtask(
-                coordinator_pb2.AssignSubtaskRequest(subtask=subtask, server_id="mute")
-            )
-            state = declare("mute", "string", "double")
-            state.job_id = query_id
-            state.operator_uid = "op"
-            registered = await link.register_states(
-                coordinator_pb2.RegisterStatesRequest(subtask=subtask, states=[state])
-            )
-        return registered.states[0].state_id
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        await self._server.stop(0)
-
-    async def _stream(self, _requests: Any, context: Any) -> None:
-        await context.read()
-        hello = query_pb2.ServerHello(protocol_version=1, server_id="mute")
-        await context.write(query_pb2.StreamKvStateResponse(hello=hello))
-        while await context.read() is not grpc.aio.EOF:
-            pass
+        await link.assign_subtask(
+            coordinator_pb2.AssignSubtaskRequest(subtask=subtask, server_id="mute")
+        )
+        registered = await link.register_states(
+            coordinator_pb2.RegisterStatesRequest(subtask=subtask, states=[state])
+        )
+        yield registered.states[0].state_id
 
 
 def test_all_kinds_of_state_have_a_way_to_be_read() -> None:
@@ -260,10 +237,9 @@ async def test_a_query_that_waits_for_long_does_not_keep_a_proxy_from_closing(
     await cluster.stop_server(cluster.servers[1])
     proxy = await cluster.add_proxy(drain_timeout_s=0.1)
     async with (
-        grpc.aio.insecure_channel(proxy.address) as channel,
-        RawStream(channel) as stream,
+        RawStream(proxy.address) as stream,
     ):
-        await stream.send(id=1, state_id=state_id, keys=wire_keys(*gone), deadline_ms=600_000)
+        stream.send(id=1, state_id=state_id, keys=wire_keys(*gone), deadline_ms=600_000)
         await stream.ask(id=2, state_id=1 << 31, keys=wire_keys("x"))
         async with asyncio.timeout(10):
             await proxy.aclose()
@@ -276,13 +252,12 @@ async def test_an_idle_stream_is_ended_at_once_by_a_proxy_that_closes(
     state_id = await state_id_of(cluster)
     proxy = await cluster.add_proxy(drain_timeout_s=60)
     async with (
-        grpc.aio.insecure_channel(proxy.address) as channel,
-        RawStream(channel) as stream,
+        RawStream(proxy.address) as stream,
     ):
         await stream.ask(id=1, state_id=state_id, keys=wire_keys("a"))
         async with asyncio.timeout(10):
             await proxy.aclose()
-            assert await stream.call.code() == grpc.StatusCode.UNAVAILABLE
+            assert (await stream.frames.refusal()).reason == Reason.STOPPING
 
 
 async def test_owners_that_have_not_changed_do_not_travel_again(

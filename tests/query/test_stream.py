@@ -1,4 +1,4 @@
-"""What a stream asks of its client, and what it gives."""
+"""Frame connections: hello, queries, refusals, limits."""
 
 from __future__ import annotations
 
@@ -6,71 +6,76 @@ from typing import TYPE_CHECKING, Any
 
 import grpc.aio
 import pytest
-from tests.query.streams import RawStream, keys_of_server, state_id_of, wire_keys
+from tests.query.streams import RawStream, described, keys_of_server, state_id_of, wire_keys
 
 from queryable_state.server.settings import Limits
-from queryable_state.v1 import query_pb2
-from queryable_state.wire.errors import QueryableStateError, Reason
-from queryable_state.wire.frames.frame_ports import FramePorts
-from queryable_state.wire.frames.query_stream import open_query_stream
-from queryable_state.wire.status import error_from_call
+from queryable_state.v1 import query_pb2, query_pb2_grpc
+from queryable_state.wire.errors import Reason
+from queryable_state.wire.frames.stream_hello import MAX_VERSION, MIN_VERSION, client_hello
 
 if TYPE_CHECKING:
+    from queryable_state.server.query.proxy.proxy_server import ProxyServer
     from queryable_state.server.testing.cluster import InProcessCluster, InProcessJob
 
 
-async def _refusal(call: Any) -> QueryableStateError:
-    try:
-        while await call.read() is not grpc.aio.EOF:
-            pass
-    except grpc.aio.AioRpcError as failure:
-        return error_from_call(failure, "server")
-    raise AssertionError("the stream ended well")
-
-
 async def test_the_server_tells_who_it_is_and_its_limits(
-    channel: grpc.aio.Channel, job: InProcessJob, cluster: InProcessCluster
+    proxy: ProxyServer, cluster: InProcessCluster
 ) -> None:
-    hello = await RawStream(channel).greet()
+    """In its hello, to whoever asks for its description, and with the place of a state."""
+    stream = RawStream(proxy.address)
+    hello = await stream.greet()
     assert hello.role == query_pb2.PROXY
+    assert hello.protocol_version == MAX_VERSION
     assert hello.limits == Limits().to_proto()
-    async with grpc.aio.insecure_channel(cluster.servers[0].addresses.query) as server:
-        hello = await RawStream(server).greet()
-        assert hello.role == query_pb2.OWNER
-        assert hello.server_id == cluster.servers[0].server_id
+    assert hello.server_id == proxy.server_id
+    stream.frames.writer.close()
+    owner = cluster.servers[0]
+    told = await described(owner.addresses.query)
+    assert (told.server_id, told.role) == (owner.server_id, query_pb2.OWNER)
+    assert (told.frames.min_version, told.frames.max_version) == (MIN_VERSION, MAX_VERSION)
+    async with grpc.aio.insecure_channel(proxy.address) as channel:
+        stub: Any = query_pb2_grpc.QueryableStateStub(channel)
+        located = await stub.LocateState(query_pb2.LocateStateRequest(state_name="last"))
+    assert located.server == await described(proxy.address)
+    [first, _] = located.location.owners
+    assert first.frames in [
+        (await described(server.addresses.query)).frames for server in cluster.servers
+    ]
 
 
-async def test_another_protocol_version_is_refused_by_name(channel: grpc.aio.Channel) -> None:
-    stream = RawStream(channel)
-    hello = query_pb2.ClientHello(protocol_version=7, client="future/2")
-    await stream.call.write(query_pb2.StreamKvStateRequest(hello=hello))
-    refusal = await _refusal(stream.call)
-    assert refusal.reason == Reason.PROTOCOL_MISMATCH
-    assert "future/2" in str(refusal)
-
-
-async def test_a_stream_begins_with_hello_and_has_one(
-    channel: grpc.aio.Channel, job: InProcessJob
+@pytest.mark.parametrize(
+    ("versions", "agreed"),
+    [((1, 0), 1), ((1, 1), 1), ((1, 9), 1), ((0, 0), 0), ((7, 0), 0), ((2, 9), 0), ((5, 1), 0)],
+)
+async def test_both_sides_take_the_newest_version_that_they_speak(
+    proxy: ProxyServer, versions: tuple[int, int], agreed: int
 ) -> None:
-    early = RawStream(channel)
-    await early.send(state_id=1, keys=wire_keys("sensor_1"))
-    assert (await _refusal(early.call)).reason == Reason.INVALID_REQUEST
-    async with RawStream(channel) as late:
-        await late.call.write(
-            query_pb2.StreamKvStateRequest(hello=query_pb2.ClientHello(protocol_version=1))
-        )
+    """A client without one is refused by name, with both ranges."""
+    stream = RawStream(proxy.address)
+    frames = await stream.connect()
+    hello = query_pb2.ClientHello(
+        min_version=versions[0], max_version=versions[1], client="future/2"
+    )
+    stream.write(query_pb2.ClientFrame(hello=hello))
+    if agreed:
+        assert (await frames.response()).hello.protocol_version == agreed
+    else:
+        refusal = await frames.refusal()
+        assert refusal.reason == Reason.PROTOCOL_MISMATCH
+        assert "future/2" in str(refusal)
+        assert "speaks version 1 of the frame protocol" in str(refusal)
+    frames.writer.close()
+
+
+async def test_a_connection_begins_with_hello_and_has_one(proxy: ProxyServer) -> None:
+    early = RawStream(proxy.address)
+    frames = await early.connect()
+    early.send(state_id=1, keys=wire_keys("sensor_1"))
+    assert (await frames.refusal()).reason == Reason.INVALID_REQUEST
+    frames.writer.close()
+    async with RawStream(proxy.address) as late:
+        late.write(query_pb2.ClientFrame(hello=query_pb2.ClientHello(min_version=1)))
         assert (await late.answer()).error.reason == Reason.INVALID_REQUEST
-
-
-async def test_bytes_that_are_no_frame_end_the_stream_alone(
-    channel: grpc.aio.Channel, job: InProcessJob
-) -> None:
-    method: Any = channel.stream_stream("/queryable_state.v1.QueryableState/StreamKvState")
-    garbage = method()
-    await garbage.write(b"\xff\xff\xff\xff")
-    assert (await _refusal(garbage)).reason == Reason.INVALID_REQUEST
-    async with RawStream(channel) as stream:
-        assert not (await stream.ask(state_id=1 << 31, keys=wire_keys("x")))[0].values
 
 
 @pytest.mark.parametrize(
@@ -89,7 +94,7 @@ async def test_bytes_that_are_no_frame_end_the_stream_alone(
     ids=lambda value: "" if isinstance(value, int) else "-".join(value)[:20],
 )
 async def test_a_query_that_cannot_be_answered_is_refused_and_the_next_is_answered(
-    channel: grpc.aio.Channel,
+    proxy: ProxyServer,
     cluster: InProcessCluster,
     job: InProcessJob,
     fields: dict[str, Any],
@@ -97,7 +102,7 @@ async def test_a_query_that_cannot_be_answered_is_refused_and_the_next_is_answer
 ) -> None:
     state_id = await state_id_of(cluster)
     good: dict[str, Any] = {"state_id": state_id, "keys": wire_keys("sensor_1")}
-    async with RawStream(channel) as stream:
+    async with RawStream(proxy.address) as stream:
         # Once with the state unknown to the proxy, once with its location cached.
         for query_id in (1, 3):
             [refused] = await stream.ask(**(good | {"id": query_id} | fields))
@@ -107,12 +112,12 @@ async def test_a_query_that_cannot_be_answered_is_refused_and_the_next_is_answer
 
 
 async def test_queries_of_one_id_must_not_overlap(
-    channel: grpc.aio.Channel, cluster: InProcessCluster, job: InProcessJob
+    proxy: ProxyServer, cluster: InProcessCluster, job: InProcessJob
 ) -> None:
     state_id = await state_id_of(cluster)
-    async with RawStream(channel) as stream:
+    async with RawStream(proxy.address) as stream:
         for _ in range(2):
-            await stream.send(id=5, state_id=state_id, keys=wire_keys("sensor_1"))
+            stream.send(id=5, state_id=state_id, keys=wire_keys("sensor_1"))
         answers = [await stream.answer(), await stream.answer()]
         assert sorted(len(answer.values) for answer in answers) == [0, 1]
         [again] = await stream.ask(id=5, state_id=state_id, keys=wire_keys("sensor_1"))
@@ -125,9 +130,9 @@ async def test_more_queries_in_flight_than_allowed_are_told_to_wait(
     """The ones within the limit are answered."""
     proxy = await cluster.add_proxy(limits=Limits(queries_in_flight=3))
     state_id = await state_id_of(cluster)
-    async with grpc.aio.insecure_channel(proxy.address) as channel, RawStream(channel) as stream:
+    async with RawStream(proxy.address) as stream:
         for query_id in range(1, 31):
-            await stream.send(id=query_id, state_id=state_id, keys=wire_keys("sensor_1"))
+            stream.send(id=query_id, state_id=state_id, keys=wire_keys("sensor_1"))
         answers = [await stream.answer() for _ in range(30)]
         assert {answer.id for answer in answers} == set(range(1, 31))
         refused = [answer.error for answer in answers if answer.HasField("error")]
@@ -140,25 +145,12 @@ async def test_a_server_takes_only_so_many_streams(
     cluster: InProcessCluster, job: InProcessJob
 ) -> None:
     proxy = await cluster.add_proxy(limits=Limits(streams=2))
-    async with (
-        grpc.aio.insecure_channel(proxy.address) as channel,
-        RawStream(channel),
-        RawStream(channel),
-    ):
-        third = RawStream(channel)
-        assert (await _refusal(third.call)).reason == Reason.OVERLOADED
-
-
-async def test_the_last_answers_come_after_the_client_ended_its_side(
-    channel: grpc.aio.Channel, cluster: InProcessCluster, job: InProcessJob
-) -> None:
-    state_id = await state_id_of(cluster)
-    async with RawStream(channel) as stream:
-        for query_id in range(1, 4):
-            await stream.send(id=query_id, state_id=state_id, keys=wire_keys("sensor_1"))
-        await stream.call.done_writing()
-        assert {(await stream.answer()).id for _ in range(3)} == {1, 2, 3}
-        assert await stream.call.read() is grpc.aio.EOF
+    async with RawStream(proxy.address), RawStream(proxy.address):
+        third = RawStream(proxy.address)
+        frames = await third.connect()
+        third.write(query_pb2.ClientFrame.FromString(client_hello("third")))
+        assert (await frames.refusal()).reason == Reason.OVERLOADED
+        frames.writer.close()
 
 
 async def test_a_server_refuses_keys_it_does_not_own(
@@ -168,32 +160,9 @@ async def test_a_server_refuses_keys_it_does_not_own(
     mine, other = keys_of_server(cluster, 0)[0], keys_of_server(cluster, 1)[0]
     state_id = await state_id_of(cluster)
     async with (
-        grpc.aio.insecure_channel(cluster.servers[0].addresses.query) as channel,
-        RawStream(channel) as stream,
+        RawStream(cluster.servers[0].addresses.query) as stream,
     ):
         [answer] = await stream.ask(state_id=state_id, keys=wire_keys(mine, other))
     assert len(answer.values) == 1
     [failed] = answer.failed
     assert (list(failed.indexes), failed.error.reason) == ([1], Reason.NOT_OWNER)
-
-
-async def test_an_asker_learns_why_a_stream_cannot_be_opened(cluster: InProcessCluster) -> None:
-    """Nobody there, and somebody of another kind there: the coordinator."""
-    for address in ("127.0.0.1:1", cluster.coordinator.address):
-        async with grpc.aio.insecure_channel(address) as channel:
-            with pytest.raises(QueryableStateError) as raised:
-                await open_query_stream(
-                    channel,
-                    address,
-                    server_id="",
-                    frame_ports=FramePorts(),
-                    client="test",
-                    on_frame=lambda frame: None,
-                    on_end=lambda error: None,
-                    timeout_s=2,
-                )
-            assert raised.value.reason in (
-                Reason.UNAVAILABLE,
-                Reason.UNSUPPORTED,
-                Reason.UNAUTHENTICATED,
-            )

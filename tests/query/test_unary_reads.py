@@ -230,3 +230,22 @@ async def test_calls_that_wait_for_a_batch_hold_up_no_others(
     refused = [each for each in answers if isinstance(each, QueryableStateError)]
     assert {each.reason for each in refused} <= {Reason.OVERLOADED}
     assert len(answers) - len(refused) >= 64
+
+
+async def test_many_keys_are_answered_as_of_an_exact_batch(
+    channel: grpc.aio.Channel, job: InProcessJob
+) -> None:
+    """Also in JSON; a batch that is not there is refused as over frames."""
+    await job.run(1, {"last": {"sensor_1": -1.0}})
+    keys = ['"sensor_1"', '"sensor_2"']
+    for batch, values in ((0, ["1.0", "2.0"]), (1, ["-1.0", "2.0"])):
+        response = await _batch(channel, keys_json=keys, at_version=batch)
+        assert [result.value_json for result in response.results] == values
+        assert {result.info.version for result in response.results} == {batch}
+    [encoded] = wire_keys("sensor_1")
+    [answer] = (await _batch(channel, keys=[encoded], at_version=0)).answers
+    assert answer.info.version == 0
+    for batch in range(2, 6):
+        await job.run(batch, {"last": {}})
+    gone = await _batch(channel, keys_json=keys, at_version=0)
+    assert {result.error.reason for result in gone.results} == {Reason.VERSION_GONE}

@@ -6,7 +6,6 @@ import asyncio
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
-import grpc.aio
 import pytest
 from tests.query.streams import RawStream, state_id_of, wire_keys
 from tests.state_server.owner import KEYS, MAX_PARALLELISM, STATE_ID, VALUES, key_of
@@ -59,7 +58,7 @@ def located(owner: Owner) -> LocatedState:
 
 
 def answer_of(frame: bytes) -> query_pb2.Answer:
-    return query_pb2.StreamKvStateResponse.FromString(frame).answer
+    return query_pb2.ServerFrame.FromString(frame).answer
 
 
 async def test_a_session_delivers_what_comes_later(owner: Owner) -> None:
@@ -151,7 +150,7 @@ async def job(cluster: InProcessCluster) -> InProcessJob:
 async def stream(cluster: InProcessCluster, job: InProcessJob) -> AsyncIterator[RawStream]:
     """To the owner itself."""
     address = cluster.servers[0].addresses.query
-    async with grpc.aio.insecure_channel(address) as channel, RawStream(channel) as opened:
+    async with RawStream(address) as opened:
         yield opened
 
 
@@ -161,7 +160,7 @@ async def any_stream(
 ) -> AsyncIterator[RawStream]:
     """To the owner, or to the proxy in its process."""
     address = getattr(cluster.servers[0].addresses, request.param)
-    async with grpc.aio.insecure_channel(address) as channel, RawStream(channel) as opened:
+    async with RawStream(address) as opened:
         yield opened
 
 
@@ -169,7 +168,7 @@ async def test_a_stream_is_answered_with_the_commit_it_waits_for(
     cluster: InProcessCluster, job: InProcessJob, any_stream: RawStream
 ) -> None:
     stream, state_id = any_stream, await state_id_of(cluster)
-    await stream.send(id=1, state_id=state_id, keys=wire_keys("sensor_1"), min_version=1)
+    stream.send(id=1, state_id=state_id, keys=wire_keys("sensor_1"), min_version=1)
     [other] = await stream.ask(id=2, state_id=state_id, keys=wire_keys("sensor_1"))
     assert (other.id, other.info.version) == (2, 0)
     await job.run(1, {"last": {"sensor_1": 2.0}})
@@ -195,9 +194,7 @@ async def test_a_server_that_stops_answers_what_waits_instead_of_waiting_with_it
     cluster: InProcessCluster, job: InProcessJob, stream: RawStream, wait_until: Until
 ) -> None:
     state_id = await state_id_of(cluster)
-    await stream.send(
-        state_id=state_id, keys=wire_keys("sensor_1"), min_version=9, deadline_ms=60_000
-    )
+    stream.send(state_id=state_id, keys=wire_keys("sensor_1"), min_version=9, deadline_ms=60_000)
     server = cluster.servers[0]
     await wait_until(lambda: any(len(job.waiting) for job in server.table.jobs()))
     stopping = asyncio.create_task(cluster.stop_server(server))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from queryable_state.wire.errors import InvalidRequestError
@@ -17,6 +18,12 @@ class ClientClosedError(InvalidRequestError):
 def closed_while_waiting() -> ClientClosedError:
     """Of a query that was pending."""
     return ClientClosedError("the client was closed while this query waited: open another")
+
+
+def is_being_cancelled() -> bool:
+    """True if the current task is cancelled, and not the call that it waits for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def afresh(error: QueryableStateError) -> QueryableStateError:

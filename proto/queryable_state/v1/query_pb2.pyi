@@ -328,6 +328,9 @@ class BatchGetKvStateRequest(_message.Message):
     ONE_CUT_FIELD_NUMBER: _builtins.int
     READ_FIELD_NUMBER: _builtins.int
     ELEMENTS_FIELD_NUMBER: _builtins.int
+    AT_VERSION_FIELD_NUMBER: _builtins.int
+    QUERY_FIELD_NUMBER: _builtins.int
+    SERVER_ID_FIELD_NUMBER: _builtins.int
     job: _builtins.str
     state_name: _builtins.str
     namespace: _builtins.bytes
@@ -338,6 +341,12 @@ class BatchGetKvStateRequest(_message.Message):
     one_cut: _builtins.bool
     """All values as of one committed batch, whichever servers hold them."""
     read: Global___ReadKind.ValueType
+    at_version: _builtins.int
+    """As `Query.at_version`."""
+    server_id: _builtins.str
+    """With `query`: id of the server that is expected to answer; any other one refuses with
+    UNAVAILABLE. Empty: any server.
+    """
     @_builtins.property
     def keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
         """Key groups and encoded keys."""
@@ -349,6 +358,12 @@ class BatchGetKvStateRequest(_message.Message):
     @_builtins.property
     def elements(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
         """ENTRY, and EXISTS where entries are meant: one for all keys, or one each."""
+
+    @_builtins.property
+    def query(self) -> Global___Query:
+        """A query as frames carry it, in place of all of the above. Its `id` is not used; `answers` are
+        the answers that a frame connection gets.
+        """
 
     def __init__(
         self,
@@ -365,12 +380,17 @@ class BatchGetKvStateRequest(_message.Message):
         one_cut: _builtins.bool = ...,
         read: Global___ReadKind.ValueType = ...,
         elements: _abc.Iterable[_builtins.bytes] | None = ...,
+        at_version: _builtins.int | None = ...,
+        query: Global___Query | None = ...,
+        server_id: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_at_version", b"_at_version", "at_version", b"at_version", "query", b"query"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_incomplete", b"allow_incomplete", "consistency", b"consistency", "elements", b"elements", "job", b"job", "keys", b"keys", "keys_json", b"keys_json", "max_staleness_ms", b"max_staleness_ms", "min_version", b"min_version", "namespace", b"namespace", "one_cut", b"one_cut", "read", b"read", "state_name", b"state_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_at_version", b"_at_version", "allow_incomplete", b"allow_incomplete", "at_version", b"at_version", "consistency", b"consistency", "elements", b"elements", "job", b"job", "keys", b"keys", "keys_json", b"keys_json", "max_staleness_ms", b"max_staleness_ms", "min_version", b"min_version", "namespace", b"namespace", "one_cut", b"one_cut", "query", b"query", "read", b"read", "server_id", b"server_id", "state_name", b"state_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__at_version: _TypeAlias = _typing.Literal["at_version"]  # noqa: Y015
+    _WhichOneofArgType__at_version: _TypeAlias = _typing.Literal["_at_version", b"_at_version"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__at_version) -> _WhichOneofReturnType__at_version | None: ...
 
 Global___BatchGetKvStateRequest: _TypeAlias = BatchGetKvStateRequest  # noqa: Y015
 
@@ -435,7 +455,9 @@ class KeyResult(_message.Message):
 Global___KeyResult: _TypeAlias = KeyResult  # noqa: Y015
 
 @_typing.final
-class StreamKvStateRequest(_message.Message):
+class ClientFrame(_message.Message):
+    """A frame from the client to the server: docs/frame-protocol.md."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     HELLO_FIELD_NUMBER: _builtins.int
@@ -460,10 +482,12 @@ class StreamKvStateRequest(_message.Message):
     _WhichOneofArgType_frame: _TypeAlias = _typing.Literal["frame", b"frame"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_frame) -> _WhichOneofReturnType_frame | None: ...
 
-Global___StreamKvStateRequest: _TypeAlias = StreamKvStateRequest  # noqa: Y015
+Global___ClientFrame: _TypeAlias = ClientFrame  # noqa: Y015
 
 @_typing.final
-class StreamKvStateResponse(_message.Message):
+class ServerFrame(_message.Message):
+    """A frame from the server to the client."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     HELLO_FIELD_NUMBER: _builtins.int
@@ -478,14 +502,12 @@ class StreamKvStateResponse(_message.Message):
     def answer(self) -> Global___Answer: ...
     @_builtins.property
     def error(self) -> _errors_pb2.Error:
-        """Why the server ends the stream. Last frame of a connection of frames; a gRPC stream ends
-        with a status instead.
-        """
+        """Why the server closes the connection. Last frame."""
 
     @_builtins.property
     def go_away(self) -> _errors_pb2.Error:
-        """The server is about to end (reason STOPPING). It still answers this stream for its grace
-        time; ask another server from here on, and end the stream once everything is answered.
+        """The server is about to end (reason STOPPING). It still answers this connection for its grace
+        time; ask another server from here on, and close the connection once everything is answered.
         """
 
     def __init__(
@@ -504,27 +526,31 @@ class StreamKvStateResponse(_message.Message):
     _WhichOneofArgType_frame: _TypeAlias = _typing.Literal["frame", b"frame"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_frame) -> _WhichOneofReturnType_frame | None: ...
 
-Global___StreamKvStateResponse: _TypeAlias = StreamKvStateResponse  # noqa: Y015
+Global___ServerFrame: _TypeAlias = ServerFrame  # noqa: Y015
 
 @_typing.final
 class ClientHello(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
-    PROTOCOL_VERSION_FIELD_NUMBER: _builtins.int
+    MIN_VERSION_FIELD_NUMBER: _builtins.int
     CLIENT_FIELD_NUMBER: _builtins.int
-    protocol_version: _builtins.int
-    """1."""
+    MAX_VERSION_FIELD_NUMBER: _builtins.int
+    min_version: _builtins.int
+    """Oldest version of the frame protocol that the client speaks."""
     client: _builtins.str
     """Name and version of the client, for the server's log."""
+    max_version: _builtins.int
+    """Newest version that the client speaks; 0: `min_version`."""
     def __init__(
         self,
         *,
-        protocol_version: _builtins.int = ...,
+        min_version: _builtins.int = ...,
         client: _builtins.str = ...,
+        max_version: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["client", b"client", "protocol_version", b"protocol_version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client", b"client", "max_version", b"max_version", "min_version", b"min_version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -538,14 +564,10 @@ class ServerHello(_message.Message):
     SERVER_ID_FIELD_NUMBER: _builtins.int
     ROLE_FIELD_NUMBER: _builtins.int
     LIMITS_FIELD_NUMBER: _builtins.int
-    FRAME_PORT_FIELD_NUMBER: _builtins.int
     protocol_version: _builtins.int
+    """Version of this connection: the newest one that both sides speak."""
     server_id: _builtins.str
     role: Global___Role.ValueType
-    frame_port: _builtins.int
-    """TCP port of the same host that takes the frames of this stream without gRPC, each behind
-    its length (4 bytes, big-endian), after the preamble "QKVS" 0 0 0 1; 0: none.
-    """
     @_builtins.property
     def limits(self) -> Global___Limits: ...
     def __init__(
@@ -555,15 +577,64 @@ class ServerHello(_message.Message):
         server_id: _builtins.str = ...,
         role: Global___Role.ValueType = ...,
         limits: Global___Limits | None = ...,
-        frame_port: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["limits", b"limits"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["frame_port", b"frame_port", "limits", b"limits", "protocol_version", b"protocol_version", "role", b"role", "server_id", b"server_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["limits", b"limits", "protocol_version", b"protocol_version", "role", b"role", "server_id", b"server_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ServerHello: _TypeAlias = ServerHello  # noqa: Y015
+
+@_typing.final
+class DescribeServerRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeServerRequest: _TypeAlias = DescribeServerRequest  # noqa: Y015
+
+@_typing.final
+class ServerDescription(_message.Message):
+    """A server as it describes itself."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SERVER_ID_FIELD_NUMBER: _builtins.int
+    ROLE_FIELD_NUMBER: _builtins.int
+    LIMITS_FIELD_NUMBER: _builtins.int
+    FRAMES_FIELD_NUMBER: _builtins.int
+    server_id: _builtins.str
+    """Unique to the process."""
+    role: Global___Role.ValueType
+    @_builtins.property
+    def limits(self) -> Global___Limits: ...
+    @_builtins.property
+    def frames(self) -> _registration_pb2.FrameEndpoint:
+        """Where it takes look-ups as frames."""
+
+    def __init__(
+        self,
+        *,
+        server_id: _builtins.str = ...,
+        role: Global___Role.ValueType = ...,
+        limits: Global___Limits | None = ...,
+        frames: _registration_pb2.FrameEndpoint | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["frames", b"frames", "limits", b"limits"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["frames", b"frames", "limits", b"limits", "role", b"role", "server_id", b"server_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ServerDescription: _TypeAlias = ServerDescription  # noqa: Y015
 
 @_typing.final
 class Limits(_message.Message):
@@ -584,7 +655,7 @@ class Limits(_message.Message):
     batch_keys: _builtins.int
     """Keys of one query."""
     queries_in_flight: _builtins.int
-    """Queries of one stream that may wait for their answer."""
+    """Queries of one frame connection that may wait for their answer."""
     request_bytes: _builtins.int
     """Bytes of one request."""
     key_json_bytes: _builtins.int
@@ -625,7 +696,7 @@ class Query(_message.Message):
     AT_VERSION_FIELD_NUMBER: _builtins.int
     ELEMENTS_FIELD_NUMBER: _builtins.int
     id: _builtins.int
-    """Chosen by the asker, unique on its stream while unanswered."""
+    """Chosen by the asker, unique on its connection while unanswered."""
     state_id: _builtins.int
     placement_version: _builtins.int
     """The placement the asker routed by."""
@@ -1259,19 +1330,25 @@ class LocateStateResponse(_message.Message):
 
     LOCATION_FIELD_NUMBER: _builtins.int
     UNCHANGED_FIELD_NUMBER: _builtins.int
+    SERVER_FIELD_NUMBER: _builtins.int
     unchanged: _builtins.bool
     """The owners are those the asker knows, and are left out."""
     @_builtins.property
     def location(self) -> _registration_pb2.StateLocation: ...
+    @_builtins.property
+    def server(self) -> Global___ServerDescription:
+        """The server that answered; not set by the coordinator."""
+
     def __init__(
         self,
         *,
         location: _registration_pb2.StateLocation | None = ...,
         unchanged: _builtins.bool = ...,
+        server: Global___ServerDescription | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["location", b"location"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["location", b"location", "server", b"server"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["location", b"location", "unchanged", b"unchanged"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["location", b"location", "server", b"server", "unchanged", b"unchanged"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -44,11 +44,6 @@ class QueryableStateStub:
                 request_serializer=queryable__state_dot_v1_dot_query__pb2.BatchGetKvStateRequest.SerializeToString,
                 response_deserializer=queryable__state_dot_v1_dot_query__pb2.BatchGetKvStateResponse.FromString,
                 _registered_method=True)
-        self.StreamKvState = channel.stream_stream(
-                '/queryable_state.v1.QueryableState/StreamKvState',
-                request_serializer=queryable__state_dot_v1_dot_query__pb2.StreamKvStateRequest.SerializeToString,
-                response_deserializer=queryable__state_dot_v1_dot_query__pb2.StreamKvStateResponse.FromString,
-                _registered_method=True)
         self.ScanKvState = channel.unary_stream(
                 '/queryable_state.v1.QueryableState/ScanKvState',
                 request_serializer=queryable__state_dot_v1_dot_query__pb2.ScanKvStateRequest.SerializeToString,
@@ -68,6 +63,11 @@ class QueryableStateStub:
                 '/queryable_state.v1.QueryableState/LocateState',
                 request_serializer=queryable__state_dot_v1_dot_query__pb2.LocateStateRequest.SerializeToString,
                 response_deserializer=queryable__state_dot_v1_dot_query__pb2.LocateStateResponse.FromString,
+                _registered_method=True)
+        self.DescribeServer = channel.unary_unary(
+                '/queryable_state.v1.QueryableState/DescribeServer',
+                request_serializer=queryable__state_dot_v1_dot_query__pb2.DescribeServerRequest.SerializeToString,
+                response_deserializer=queryable__state_dot_v1_dot_query__pb2.ServerDescription.FromString,
                 _registered_method=True)
         self.ListJobs = channel.unary_unary(
                 '/queryable_state.v1.QueryableState/ListJobs',
@@ -93,13 +93,6 @@ class QueryableStateServicer:
 
     def BatchGetKvState(self, request, context):
         """Many keys of one state.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def StreamKvState(self, request_iterator, context):
-        """The hot path: queries multiplexed on one stream, answered by id in any order.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -134,6 +127,13 @@ class QueryableStateServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DescribeServer(self, request, context):
+        """The answering server: its id, its limits, and where it takes look-ups as frames.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListJobs(self, request, context):
         """The jobs the coordinator knows.
         """
@@ -161,11 +161,6 @@ def add_QueryableStateServicer_to_server(servicer, server):
                     request_deserializer=queryable__state_dot_v1_dot_query__pb2.BatchGetKvStateRequest.FromString,
                     response_serializer=queryable__state_dot_v1_dot_query__pb2.BatchGetKvStateResponse.SerializeToString,
             ),
-            'StreamKvState': grpc.stream_stream_rpc_method_handler(
-                    servicer.StreamKvState,
-                    request_deserializer=queryable__state_dot_v1_dot_query__pb2.StreamKvStateRequest.FromString,
-                    response_serializer=queryable__state_dot_v1_dot_query__pb2.StreamKvStateResponse.SerializeToString,
-            ),
             'ScanKvState': grpc.unary_stream_rpc_method_handler(
                     servicer.ScanKvState,
                     request_deserializer=queryable__state_dot_v1_dot_query__pb2.ScanKvStateRequest.FromString,
@@ -185,6 +180,11 @@ def add_QueryableStateServicer_to_server(servicer, server):
                     servicer.LocateState,
                     request_deserializer=queryable__state_dot_v1_dot_query__pb2.LocateStateRequest.FromString,
                     response_serializer=queryable__state_dot_v1_dot_query__pb2.LocateStateResponse.SerializeToString,
+            ),
+            'DescribeServer': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeServer,
+                    request_deserializer=queryable__state_dot_v1_dot_query__pb2.DescribeServerRequest.FromString,
+                    response_serializer=queryable__state_dot_v1_dot_query__pb2.ServerDescription.SerializeToString,
             ),
             'ListJobs': grpc.unary_unary_rpc_method_handler(
                     servicer.ListJobs,
@@ -251,33 +251,6 @@ class QueryableState:
             '/queryable_state.v1.QueryableState/BatchGetKvState',
             queryable__state_dot_v1_dot_query__pb2.BatchGetKvStateRequest.SerializeToString,
             queryable__state_dot_v1_dot_query__pb2.BatchGetKvStateResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def StreamKvState(request_iterator,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.stream_stream(
-            request_iterator,
-            target,
-            '/queryable_state.v1.QueryableState/StreamKvState',
-            queryable__state_dot_v1_dot_query__pb2.StreamKvStateRequest.SerializeToString,
-            queryable__state_dot_v1_dot_query__pb2.StreamKvStateResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -386,6 +359,33 @@ class QueryableState:
             '/queryable_state.v1.QueryableState/LocateState',
             queryable__state_dot_v1_dot_query__pb2.LocateStateRequest.SerializeToString,
             queryable__state_dot_v1_dot_query__pb2.LocateStateResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeServer(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/queryable_state.v1.QueryableState/DescribeServer',
+            queryable__state_dot_v1_dot_query__pb2.DescribeServerRequest.SerializeToString,
+            queryable__state_dot_v1_dot_query__pb2.ServerDescription.FromString,
             options,
             channel_credentials,
             insecure,

@@ -39,8 +39,6 @@ class QueryableStateStub:
     """One key. Key and value may be JSON, for people and grpcurl."""
     BatchGetKvState: _grpc.UnaryUnaryMultiCallable[_query_pb2.BatchGetKvStateRequest, _query_pb2.BatchGetKvStateResponse]
     """Many keys of one state."""
-    StreamKvState: _grpc.StreamStreamMultiCallable[_query_pb2.StreamKvStateRequest, _query_pb2.StreamKvStateResponse]
-    """The hot path: queries multiplexed on one stream, answered by id in any order."""
     ScanKvState: _grpc.UnaryStreamMultiCallable[_query_pb2.ScanKvStateRequest, _query_pb2.ScanKvStateResponse]
     """Keys of a state in key order within each key group: all, a range, or those with a prefix.
     The messages come as fast as they are taken.
@@ -51,6 +49,8 @@ class QueryableStateStub:
     """About how much a state holds, and where."""
     LocateState: _grpc.UnaryUnaryMultiCallable[_query_pb2.LocateStateRequest, _query_pb2.LocateStateResponse]
     """The registration of a state and the owners of its key groups."""
+    DescribeServer: _grpc.UnaryUnaryMultiCallable[_query_pb2.DescribeServerRequest, _query_pb2.ServerDescription]
+    """The answering server: its id, its limits, and where it takes look-ups as frames."""
     ListJobs: _grpc.UnaryUnaryMultiCallable[_query_pb2.ListJobsRequest, _query_pb2.ListJobsResponse]
     """The jobs the coordinator knows."""
     ListStates: _grpc.UnaryUnaryMultiCallable[_query_pb2.ListStatesRequest, _query_pb2.ListStatesResponse]
@@ -63,8 +63,6 @@ class QueryableStateAsyncStub(QueryableStateStub):
     """One key. Key and value may be JSON, for people and grpcurl."""
     BatchGetKvState: _aio.UnaryUnaryMultiCallable[_query_pb2.BatchGetKvStateRequest, _query_pb2.BatchGetKvStateResponse]  # type: ignore[assignment]
     """Many keys of one state."""
-    StreamKvState: _aio.StreamStreamMultiCallable[_query_pb2.StreamKvStateRequest, _query_pb2.StreamKvStateResponse]  # type: ignore[assignment]
-    """The hot path: queries multiplexed on one stream, answered by id in any order."""
     ScanKvState: _aio.UnaryStreamMultiCallable[_query_pb2.ScanKvStateRequest, _query_pb2.ScanKvStateResponse]  # type: ignore[assignment]
     """Keys of a state in key order within each key group: all, a range, or those with a prefix.
     The messages come as fast as they are taken.
@@ -75,6 +73,8 @@ class QueryableStateAsyncStub(QueryableStateStub):
     """About how much a state holds, and where."""
     LocateState: _aio.UnaryUnaryMultiCallable[_query_pb2.LocateStateRequest, _query_pb2.LocateStateResponse]  # type: ignore[assignment]
     """The registration of a state and the owners of its key groups."""
+    DescribeServer: _aio.UnaryUnaryMultiCallable[_query_pb2.DescribeServerRequest, _query_pb2.ServerDescription]  # type: ignore[assignment]
+    """The answering server: its id, its limits, and where it takes look-ups as frames."""
     ListJobs: _aio.UnaryUnaryMultiCallable[_query_pb2.ListJobsRequest, _query_pb2.ListJobsResponse]  # type: ignore[assignment]
     """The jobs the coordinator knows."""
     ListStates: _aio.UnaryUnaryMultiCallable[_query_pb2.ListStatesRequest, _query_pb2.ListStatesResponse]  # type: ignore[assignment]
@@ -96,14 +96,6 @@ class QueryableStateServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_query_pb2.BatchGetKvStateResponse, _abc.Awaitable[_query_pb2.BatchGetKvStateResponse]]:
         """Many keys of one state."""
-
-    @_abc_1.abstractmethod
-    def StreamKvState(
-        self,
-        request_iterator: _MaybeAsyncIterator[_query_pb2.StreamKvStateRequest],
-        context: _ServicerContext,
-    ) -> _typing.Union[_abc.Iterator[_query_pb2.StreamKvStateResponse], _abc.AsyncIterator[_query_pb2.StreamKvStateResponse]]:
-        """The hot path: queries multiplexed on one stream, answered by id in any order."""
 
     @_abc_1.abstractmethod
     def ScanKvState(
@@ -138,6 +130,14 @@ class QueryableStateServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_query_pb2.LocateStateResponse, _abc.Awaitable[_query_pb2.LocateStateResponse]]:
         """The registration of a state and the owners of its key groups."""
+
+    @_abc_1.abstractmethod
+    def DescribeServer(
+        self,
+        request: _query_pb2.DescribeServerRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_query_pb2.ServerDescription, _abc.Awaitable[_query_pb2.ServerDescription]]:
+        """The answering server: its id, its limits, and where it takes look-ups as frames."""
 
     @_abc_1.abstractmethod
     def ListJobs(

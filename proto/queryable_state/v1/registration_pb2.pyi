@@ -340,6 +340,35 @@ class JobInfo(_message.Message):
 Global___JobInfo: _TypeAlias = JobInfo  # noqa: Y015
 
 @_typing.final
+class FrameEndpoint(_message.Message):
+    """Where a server takes look-ups as frames: docs/frame-protocol.md."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PORT_FIELD_NUMBER: _builtins.int
+    MIN_VERSION_FIELD_NUMBER: _builtins.int
+    MAX_VERSION_FIELD_NUMBER: _builtins.int
+    port: _builtins.int
+    """TCP port on the host of the server's `QueryableState` address; 0: it takes no frames."""
+    min_version: _builtins.int
+    """Oldest and newest version of the frame protocol that the server speaks."""
+    max_version: _builtins.int
+    def __init__(
+        self,
+        *,
+        port: _builtins.int = ...,
+        min_version: _builtins.int = ...,
+        max_version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_version", b"max_version", "min_version", b"min_version", "port", b"port"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FrameEndpoint: _TypeAlias = FrameEndpoint  # noqa: Y015
+
+@_typing.final
 class RangeOwner(_message.Message):
     """Who owns a contiguous range of key groups."""
 
@@ -349,6 +378,7 @@ class RangeOwner(_message.Message):
     LAST_KEY_GROUP_FIELD_NUMBER: _builtins.int
     SERVER_ID_FIELD_NUMBER: _builtins.int
     ADDRESS_FIELD_NUMBER: _builtins.int
+    FRAMES_FIELD_NUMBER: _builtins.int
     first_key_group: _builtins.int
     last_key_group: _builtins.int
     """Inclusive."""
@@ -356,6 +386,8 @@ class RangeOwner(_message.Message):
     """Empty: no owner at the moment."""
     address: _builtins.str
     """HOST:PORT of the owner's `QueryableState`."""
+    @_builtins.property
+    def frames(self) -> Global___FrameEndpoint: ...
     def __init__(
         self,
         *,
@@ -363,10 +395,11 @@ class RangeOwner(_message.Message):
         last_key_group: _builtins.int = ...,
         server_id: _builtins.str = ...,
         address: _builtins.str = ...,
+        frames: Global___FrameEndpoint | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["frames", b"frames"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "first_key_group", b"first_key_group", "last_key_group", b"last_key_group", "server_id", b"server_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "first_key_group", b"first_key_group", "frames", b"frames", "last_key_group", b"last_key_group", "server_id", b"server_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

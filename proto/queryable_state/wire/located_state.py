@@ -32,6 +32,15 @@ class Owner:
     address: str
     """HOST:PORT of its `QueryableState`."""
 
+    frames: registration_pb2.FrameEndpoint = field(
+        default_factory=registration_pb2.FrameEndpoint, compare=False, repr=False
+    )
+    """Where it takes look-ups as frames."""
+
+    def description(self) -> query_pb2.ServerDescription:
+        """The server as far as the placement describes it."""
+        return query_pb2.ServerDescription(server_id=self.server_id, frames=self.frames)
+
 
 @dataclass(frozen=True)
 class LocatedState:
@@ -67,7 +76,7 @@ class LocatedState:
             if owned.first_key_group != len(by_key_group):
                 break
             name = (owned.server_id, owned.address)
-            owner = owners.setdefault(name, Owner(*name))
+            owner = owners.setdefault(name, Owner(*name, owned.frames))
             by_key_group.extend([owner] * (owned.last_key_group - owned.first_key_group + 1))
         if len(by_key_group) != registration.max_parallelism:
             raise CorruptDataError(

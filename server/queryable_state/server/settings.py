@@ -135,8 +135,8 @@ class StateServerSettings:
     """Port, range or list for all state; a 0 in it: any free port."""
 
     frame_ports: str = "0"
-    """Port, range or list where streams of queries go without gRPC; 0: any free port; empty: they
-    stay on gRPC."""
+    """Port, range or list that takes look-ups as frames; 0: any free port; empty: look-ups are
+    unary gRPC calls."""
 
     backend_ports: str = "0"
     """Port, range or list for tasks and the coordinator; 0: any free port."""
@@ -271,8 +271,8 @@ class ProxySettings:
     """Port, range or list; a 0 in it: any free port."""
 
     frame_ports: str = "0"
-    """Port, range or list where streams of queries go without gRPC; 0: any free port; empty: they
-    stay on gRPC."""
+    """Port, range or list that takes look-ups as frames; 0: any free port; empty: look-ups are
+    unary gRPC calls."""
 
     limits: Limits = field(default_factory=Limits)
 

@@ -103,7 +103,7 @@ class Batch:
     def request(self, query_id: int, placement_version: int, state_id: int, now: float) -> bytes:
         """The frame that asks for the keys."""
         batcher = self.batcher
-        request = query_pb2.StreamKvStateRequest()
+        request = query_pb2.ClientFrame()
         query = request.query
         query.id = query_id
         query.state_id = state_id

@@ -53,17 +53,17 @@ class Connection:
         """Why the stream has ended by itself."""
 
     def opened(self, stream: QueryStream) -> None:
-        """Takes the stream, once its server has said hello; it may have ended since."""
+        """Takes the stream once its server has answered; it may have ended since."""
         self._stream = None if self.ended else stream
-        most = stream.hello.limits.queries_in_flight or BATCHES_IN_FLIGHT
+        most = stream.limits.queries_in_flight or BATCHES_IN_FLIGHT
         self.window = self._narrowest = min(BATCHES_IN_FLIGHT, most)
         self._widest = max(most, self.window + 1)
-        self._request_bytes = stream.hello.limits.request_bytes
+        self._request_bytes = stream.limits.request_bytes
 
     @property
     def server_id(self) -> str:
-        """Who said hello."""
-        return self._stream.hello.server_id if self._stream is not None else ""
+        """The id of the server."""
+        return self._stream.server_id if self._stream is not None else ""
 
     @property
     def transport(self) -> str:

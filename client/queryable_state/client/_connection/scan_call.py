@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import grpc.aio
 
-from queryable_state.client._errors import ClientClosedError
+from queryable_state.client._errors import ClientClosedError, is_being_cancelled
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import QueryTimeoutError, RetryLaterError
-from queryable_state.wire.frames.grpc_stream import is_being_cancelled
 
 if TYPE_CHECKING:
     from queryable_state.client._connection.server_connection import ServerConnection

@@ -10,13 +10,13 @@ import grpc.aio
 from queryable_state.client._connection.connection import Connection
 from queryable_state.client._connection.waiting_batches import WaitingBatches
 from queryable_state.client._reading.connection_info import ConnectionInfo
-from queryable_state.v1 import query_pb2_grpc
+from queryable_state.v1 import query_pb2, query_pb2_grpc
 from queryable_state.wire.errors import (
     QueryableStateError,
     Reason,
     RetryLaterError,
 )
-from queryable_state.wire.frames.query_stream import CHANNEL_OPTIONS, open_query_stream
+from queryable_state.wire.frames.query_stream import CHANNEL_OPTIONS, StreamOpener
 
 if TYPE_CHECKING:
     from queryable_state.client._connection.batch import Batch
@@ -51,10 +51,15 @@ class ServerConnection:
         max_backoff_s: float,
         frame_ports: FramePorts,
         server_id: str = "",
+        known: query_pb2.ServerDescription | None = None,
     ) -> None:
-        """`server_id`: the only one that is to answer at the address; empty: whichever does."""
+        """`server_id`: the only server that may answer at the address; empty: any may.
+
+        `known`: the server as the placement describes it.
+        """
         self.address = address
         self.server_id = server_id
+        self._known = known
         self._frame_ports = frame_ports
         # gRPC closes a connection with the last reference to its channel, so both are let go of.
         self._channel: grpc.aio.Channel | None = grpc.aio.insecure_channel(
@@ -99,6 +104,10 @@ class ServerConnection:
             transport=connection.transport if connection is not None else "",
             frame_problem=self._frame_ports.problem(self.address),
         )
+
+    def describe(self, server: query_pb2.ServerDescription) -> None:
+        """Takes over what the server says of itself."""
+        self._known = server
 
     async def connected(self) -> None:
         """Waits for the attempt to connect that is under way, if one is."""
@@ -212,7 +221,7 @@ class ServerConnection:
             on_end=self._on_end,
         )
         try:
-            stream = await open_query_stream(
+            stream = await StreamOpener(
                 channel,
                 self.address,
                 server_id=self.server_id,
@@ -220,8 +229,7 @@ class ServerConnection:
                 frame_ports=self._frame_ports,
                 on_frame=connection.on_frame,
                 on_end=connection.on_end,
-                timeout_s=_CONNECT_TIMEOUT_S,
-            )
+            ).open(self._known, _CONNECT_TIMEOUT_S)
         except QueryableStateError as error:
             self._connecting = None
             self._connect_at = self._loop.time() + self._backoff_s
@@ -231,7 +239,7 @@ class ServerConnection:
             return
         self._connecting = None
         self._backoff_s = _FIRST_BACKOFF_S
-        self.batch_keys = min(BATCH_KEYS, stream.hello.limits.batch_keys or BATCH_KEYS)
+        self.batch_keys = min(BATCH_KEYS, stream.limits.batch_keys or BATCH_KEYS)
         connection.opened(stream)
         if connection.ended is not None:
             self._broken(connection.ended)

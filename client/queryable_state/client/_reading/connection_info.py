@@ -1,4 +1,4 @@
-"""A connection of a client, as it tells of it."""
+"""The public description of one connection of a client."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ class ConnectionInfo:
     """HOST:PORT of its gRPC port."""
 
     server_id: str
-    """Who said hello there; empty: nobody yet."""
+    """Id of the server that answers there; empty: none has answered yet."""
 
     transport: str
-    """"frames": on a TCP connection of their own; "grpc": over a gRPC stream, which is about five
-    times slower; empty: there is no connection now."""
+    """"frames": on a TCP connection of their own; "unary": as one gRPC call a message, which is
+    slower; empty: there is no connection now."""
 
     frame_problem: str = ""
-    """Why `transport` is not "frames" although the server has a frame port; it is tried again."""
+    """Why `transport` is not "frames". A frame port that is not reached is tried again in the
+    background; empty: nothing is known against it."""
 
     def __str__(self) -> str:
-        how = {"frames": "frames", "grpc": "gRPC"}.get(self.transport, "not connected")
+        how = {"frames": "frames", "unary": "unary gRPC"}.get(self.transport, "not connected")
         return f"{self.address} {how}" + (f", {self.frame_problem}" if self.frame_problem else "")

@@ -10,11 +10,10 @@ import grpc.aio
 
 from queryable_state.client._connection.scan_call import ScanCall
 from queryable_state.client._connection.server_connection import ServerConnection
-from queryable_state.client._errors import ClientClosedError
+from queryable_state.client._errors import ClientClosedError, is_being_cancelled
 from queryable_state.client._routing.retries import delay_s, is_transient
 from queryable_state.wire.errors import QueryableStateError, QueryTimeoutError, RetryLaterError
 from queryable_state.wire.frames.frame_ports import FramePorts
-from queryable_state.wire.frames.grpc_stream import is_being_cancelled
 from queryable_state.wire.status import ERROR_METADATA, error_from_call
 
 if TYPE_CHECKING:
@@ -72,6 +71,7 @@ class ConnectionPool:
                 max_backoff_s=_OWNER_BACKOFF_S,
                 frame_ports=self._frame_ports,
                 server_id=owner.server_id,
+                known=owner.description(),
             )
             self._by_address[owner.address] = server
         if server.is_ready:
@@ -109,7 +109,11 @@ class ConnectionPool:
         self, request: query_pb2.LocateStateRequest, *, timeout_s: float
     ) -> query_pb2.LocateStateResponse:
         """Where a state is, as one of the servers knows; asks each once."""
-        return await self._ask_each(lambda server: server.stub.LocateState, request, timeout_s)
+        answerer, response = await self._ask_each(
+            lambda server: server.stub.LocateState, request, timeout_s
+        )
+        answerer.describe(response.server)
+        return response
 
     async def list_jobs(
         self, request: query_pb2.ListJobsRequest, *, timeout_s: float
@@ -188,7 +192,7 @@ class ConnectionPool:
             try:
                 if home_only:
                     return await self._ask(rpc, self._home, request, left_s)
-                return await self._ask_each(rpc, request, left_s)
+                return (await self._ask_each(rpc, request, left_s))[1]
             except RetryLaterError as error:
                 delay = delay_s(error, attempts)
                 if not is_transient(error) or loop.time() + delay >= deadline:
@@ -201,7 +205,8 @@ class ConnectionPool:
         rpc: Callable[[ServerConnection], Callable[..., Awaitable[_Response]]],
         request: Any,
         timeout_s: float,
-    ) -> _Response:
+    ) -> tuple[ServerConnection, _Response]:
+        """The first answer, and who gave it."""
         others = [
             server
             for server in self._by_address.values()
@@ -213,7 +218,8 @@ class ConnectionPool:
         for number, server in enumerate(pool):
             started = asyncio.get_running_loop().time()
             try:
-                return await self._ask(rpc, server, request, timeout_s / (len(pool) - number))
+                left_s = timeout_s / (len(pool) - number)
+                return server, await self._ask(rpc, server, request, left_s)
             except QueryableStateError as refusal:
                 if not is_transient(refusal) and not isinstance(refusal, QueryTimeoutError):
                     raise

@@ -34,6 +34,7 @@ class RegisterServerRequest(_message.Message):
     BACKEND_ADDRESS_FIELD_NUMBER: _builtins.int
     PID_FIELD_NUMBER: _builtins.int
     LOG_FILE_FIELD_NUMBER: _builtins.int
+    FRAMES_FIELD_NUMBER: _builtins.int
     server_id: _builtins.str
     """Unique to this process."""
     executor_id: _builtins.str
@@ -49,6 +50,10 @@ class RegisterServerRequest(_message.Message):
     pid: _builtins.int
     log_file: _builtins.str
     """Path of its log on its machine; empty: its process has none of its own."""
+    @_builtins.property
+    def frames(self) -> _registration_pb2.FrameEndpoint:
+        """Where the server at `query_address` takes look-ups as frames."""
+
     def __init__(
         self,
         *,
@@ -59,10 +64,11 @@ class RegisterServerRequest(_message.Message):
         backend_address: _builtins.str = ...,
         pid: _builtins.int = ...,
         log_file: _builtins.str = ...,
+        frames: _registration_pb2.FrameEndpoint | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["frames", b"frames"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["backend_address", b"backend_address", "executor_id", b"executor_id", "log_file", b"log_file", "pid", b"pid", "proxy_address", b"proxy_address", "query_address", b"query_address", "server_id", b"server_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["backend_address", b"backend_address", "executor_id", b"executor_id", "frames", b"frames", "log_file", b"log_file", "pid", b"pid", "proxy_address", b"proxy_address", "query_address", b"query_address", "server_id", b"server_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

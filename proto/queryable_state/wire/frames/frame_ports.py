@@ -1,4 +1,4 @@
-"""The frame ports of the servers one process asks: which of them it cannot reach, and why."""
+"""Frame ports that this process cannot use, and why."""
 
 from __future__ import annotations
 
@@ -17,22 +17,29 @@ class _Missed:
 
 
 class FramePorts:
-    """What attempts at frame ports came to, by the HOST:PORT of the server's gRPC port.
+    """The outcome of the last attempt at each frame port, by the HOST:PORT of the gRPC port.
 
-    One WARNING a server and cause until the port is reached again, which is logged, too. One for
-    all streams of a client or proxy, on one event loop.
+    Logs one WARNING per server and cause until the port is reached again, which it logs, too. One
+    object for all streams of a client or proxy, on one event loop.
     """
 
     def __init__(self) -> None:
         self._missed: dict[str, _Missed] = {}
 
     def problem(self, address: str) -> str:
-        """Why the server's frame port was not reached at the last attempt; empty: it was."""
+        """Why look-ups of the server do not go over frames; empty: nothing is known against it."""
         missed = self._missed.get(address)
         return "" if missed is None else missed.problem
 
+    def absent(self, address: str) -> None:
+        """Notes that the server has no frame port, which its operator decided: no WARNING."""
+        self._missed[address] = _Missed(
+            "the server has no frame port: its spark.queryable_state.frame_ports (--frame-port) "
+            "is empty"
+        )
+
     def missed(self, address: str, frame_address: str, failure: Exception) -> None:
-        """An attempt has failed."""
+        """Notes a failed attempt."""
         cause = _cause(failure)
         missed = self._missed.setdefault(address, _Missed(""))
         missed.problem = f"its frame port {frame_address} is not reached: {cause}"
@@ -40,8 +47,8 @@ class FramePorts:
             return
         missed.warned.add(cause)
         _log.warning(
-            "look-ups of server %s go over gRPC, which is about five times slower: its frame port "
-            "is not reached (%s). Let TCP connections through to %s, and see that they end at that "
+            "look-ups of server %s go as unary gRPC calls, which are slower: its frame port is not "
+            "reached (%s). Let TCP connections through to %s, and see that they end at that "
             "server; spark.queryable_state.frame_ports (--frame-port) fixes the port. It is tried "
             "again in the background",
             address,
@@ -50,12 +57,12 @@ class FramePorts:
         )
 
     def reached(self, address: str, frame_address: str) -> None:
-        """An attempt has succeeded."""
+        """Notes a successful attempt."""
         if self._missed.pop(address, None) is not None:
             _log.info("look-ups of server %s go over its frame port %s now", address, frame_address)
 
     def forget(self, address: str) -> None:
-        """Nobody asks this server any more."""
+        """Drops what is known: this process asks the server no more."""
         self._missed.pop(address, None)
 
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 # Answers are bounded by the server's limits; this is what no server is set to.
 _MOST_FRAME_BYTES = 1 << 30
 
-# The first byte of a `StreamKvStateResponse` that is an error: of its field, length-delimited.
-_ERROR_TAG = (query_pb2.StreamKvStateResponse.ERROR_FIELD_NUMBER << 3 | 2).to_bytes(1, "big")
+# The first byte of a `ServerFrame` that is an error: of its field, length-delimited.
+_ERROR_TAG = (query_pb2.ServerFrame.ERROR_FIELD_NUMBER << 3 | 2).to_bytes(1, "big")
 
 PREAMBLE = b"QKVS\x00\x00\x00\x01"
 """Last byte: version of the framing."""
@@ -104,7 +104,7 @@ class FrameReader:
 
 
 class FramedStream(asyncio.Protocol):
-    """One open stream; a `QueryStream`."""
+    """One frame connection; a `QueryStream`."""
 
     transport = "frames"
 
@@ -115,7 +115,8 @@ class FramedStream(asyncio.Protocol):
         on_frame: Callable[[bytes], None],
         on_end: Callable[[QueryableStateError], None],
     ) -> None:
-        self.hello = query_pb2.ServerHello()
+        self.server_id = ""
+        self.limits = query_pb2.Limits()
         self._address = address
         self._on_frame = on_frame
         self._on_end = on_end
@@ -164,7 +165,7 @@ class FramedStream(asyncio.Protocol):
         return stream
 
     def send(self, frame: bytes) -> None:
-        """Sends a serialized `StreamKvStateRequest` after those before it; never blocks."""
+        """Sends a serialized `ClientFrame` after those before it; never blocks."""
         self._transport.write(framed(frame))
 
     async def aclose(self) -> None:
@@ -197,7 +198,7 @@ class FramedStream(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """asyncio's: the connection is no more."""
-        self._end(gone(self._address, "broke the stream" if exc else "ended the stream"))
+        self._end(gone(self._address, "broke the connection" if exc else "closed the connection"))
         if not self._closed.done():
             self._closed.set_result(None)
 
@@ -206,11 +207,12 @@ class FramedStream(asyncio.Protocol):
         assert greeting is not None
         with contextlib.suppress(asyncio.InvalidStateError):
             try:
-                self.hello = server_hello(frame, self._address)
+                hello = server_hello(frame, self._address)
             except QueryableStateError as refusal:
                 greeting.set_exception(refusal)
             else:
-                greeting.set_result(self.hello)
+                self.server_id, self.limits = hello.server_id, hello.limits
+                greeting.set_result(hello)
 
     def _end(self, error: QueryableStateError) -> None:
         greeting, self._greeting = self._greeting, None

@@ -1,27 +1,26 @@
-"""The asking side of a stream of queries: hello, then serialized frames both ways.
+"""A stream of queries from a client or a proxy to one server.
 
-Client and proxy ask alike; the one reads the answers, the other may relay them.
-The server is found, and says hello, over gRPC. Where it names a frame port the
-frames go there, without HTTP/2: a message costs a fifth of the time. Where that
-port cannot be reached, as behind a firewall, they go over the gRPC stream until it can.
+Queries go as frames over a TCP connection of their own (docs/frame-protocol.md). If the frame
+port cannot be reached, as behind a firewall, they go as unary gRPC calls until it can.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+import grpc.aio
+
+from queryable_state.v1 import query_pb2
 from queryable_state.wire.addresses import host_and_port, join_address
-from queryable_state.wire.errors import QueryableStateError, RetryLaterError
+from queryable_state.wire.errors import QueryableStateError, Reason, RetryLaterError
 from queryable_state.wire.frames.framed_stream import FramedStream
-from queryable_state.wire.frames.grpc_stream import GrpcStream, open_call
-from queryable_state.wire.frames.moving_stream import MovingStream
+from queryable_state.wire.frames.stream_hello import common_version, no_common_version
+from queryable_state.wire.status import error_from_call
+from queryable_state.wire.unary_stream import UnaryStream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import grpc.aio
-
-    from queryable_state.v1 import query_pb2
     from queryable_state.wire.frames.frame_ports import FramePorts
 
 CHANNEL_OPTIONS = (
@@ -38,27 +37,37 @@ CHANNEL_OPTIONS = (
     ("grpc.enable_http_proxy", 0),
 )
 
-# A port that nobody lets through swallows the attempt. Queries wait for the first one; later ones
-# are made in the background.
+_DESCRIBE = "/queryable_state.v1.QueryableState/DescribeServer"
+
+# A firewall may swallow the attempt. Queries wait for the first one; later ones are made in the
+# background.
 _FIRST_ATTEMPT_S = 0.25
 _LATER_ATTEMPTS_S = 3.0
+
+# The server speaks, and takes no connection now: unary calls would only hide that.
+_REFUSED_FOR_NOW = (Reason.OVERLOADED, Reason.STOPPING)
 
 
 class QueryStream(Protocol):
     """One open stream to one server."""
 
     @property
-    def hello(self) -> query_pb2.ServerHello:
-        """What the server said first."""
+    def server_id(self) -> str:
+        """The id of the server."""
+        ...
+
+    @property
+    def limits(self) -> query_pb2.Limits:
+        """The limits of the server."""
         ...
 
     @property
     def transport(self) -> str:
-        """How queries are sent now: "frames" or "grpc"."""
+        """How queries are sent now: "frames" or "unary"."""
         ...
 
     def send(self, frame: bytes) -> None:
-        """Sends a serialized `StreamKvStateRequest` after those before it; never blocks."""
+        """Sends a serialized `ClientFrame` of a query after those before it; never blocks."""
         ...
 
     async def aclose(self) -> None:
@@ -66,84 +75,145 @@ class QueryStream(Protocol):
         ...
 
 
-class SlowStream(QueryStream, Protocol):
-    """A stream that queries leave for a faster one."""
+class StreamOpener:
+    """Opens streams to the server at HOST:PORT.
 
-    def finish(self) -> None:
-        """Sends nothing more; the stream ends by itself, and silently, when all is answered."""
-        ...
-
-
-async def open_query_stream(
-    channel: grpc.aio.Channel,
-    address: str,
-    *,
-    server_id: str,
-    client: str,
-    frame_ports: FramePorts,
-    on_frame: Callable[[bytes], None],
-    on_end: Callable[[QueryableStateError], None],
-    timeout_s: float,
-) -> QueryStream:
-    """Says hello to the server at HOST:PORT, and returns once it did.
-
-    `on_frame` gets each serialized `StreamKvStateResponse` after hello, on the
-    loop and in order; `on_end` is called once, when the stream ended by itself,
-    with the reason, after which nothing is received or sent. After `aclose`
-    neither is called. What becomes of the server's frame port is told to `frame_ports`.
-
-    Raises the server's refusal, or `RetryLaterError` where none answers at the
-    address within `timeout_s`, or another one than `server_id` does (empty: any may).
+    `on_frame` gets each serialized `ServerFrame` after the hello, on the loop. `on_end` is called
+    once, with the reason, if the stream ended by itself; nothing is received or sent from then on.
+    After `aclose` of the stream neither is called. The outcome of each attempt at the frame port
+    goes to `frame_ports`.
     """
-    call, hello = await open_call(channel, address, client=client, timeout_s=timeout_s)
-    if server_id and hello.server_id != server_id:
-        # A port that was free again, or an address that was translated on the way.
-        call.cancel()
-        raise RetryLaterError(
-            f"server {server_id} is expected at {address}, and {hello.server_id} answers there: "
-            "one has taken the port of the other",
-            retry_after_ms=100,
-        )
-    if not hello.frame_port:
-        frame_ports.forget(address)
-        return GrpcStream(call, address, hello, on_frame=on_frame, on_end=on_end)
-    host = host_and_port(address)[0]
-    frame_address = join_address(host, hello.frame_port)
 
-    async def over_frames(
-        on_end: Callable[[QueryableStateError], None], timeout_s: float = _LATER_ATTEMPTS_S
-    ) -> FramedStream:
+    def __init__(
+        self,
+        channel: grpc.aio.Channel,
+        address: str,
+        *,
+        server_id: str,
+        client: str,
+        frame_ports: FramePorts,
+        on_frame: Callable[[bytes], None],
+        on_end: Callable[[QueryableStateError], None],
+    ) -> None:
+        """`server_id`: the only server that may answer at the address; empty: any may."""
+        self._channel = channel
+        self._address = address
+        self._host = host_and_port(address)[0]
+        self._server_id = server_id
+        self._client = client
+        self._frame_ports = frame_ports
+        self._on_frame = on_frame
+        self._on_end = on_end
+
+    async def open(
+        self, known: query_pb2.ServerDescription | None, timeout_s: float
+    ) -> QueryStream:
+        """Returns once the server has answered.
+
+        `known`: the server as LocateState described it, which saves the call that asks it; None:
+        it is not known. Raises the server's refusal, or `RetryLaterError` if no server, or another
+        one than expected, answers within `timeout_s`.
+        """
+        # A port that was missed just now is left to the background.
+        tries_frames = not self._frame_ports.problem(self._address)
+        attempt: FramedStream | Exception | None = None
+        if known is not None and known.frames.port and tries_frames:
+            attempt = await self._attempt(known)
+            if isinstance(attempt, FramedStream):
+                return attempt
+        described = await self._describe(timeout_s)
+        if described.frames.port and tries_frames:
+            if attempt is None or known is None or not _is_same(known, described):
+                attempt = await self._attempt(described)
+            if isinstance(attempt, FramedStream):
+                return attempt
+            self._frame_ports.missed(self._address, self._frame_address(described), attempt)
+        return self._unary(described)
+
+    async def _attempt(self, server: query_pb2.ServerDescription) -> FramedStream | Exception:
+        """The frame connection, or why there is none; raises a refusal by the server itself."""
         try:
-            framed = await FramedStream.open(
-                host,
-                hello.frame_port,
-                server_id=hello.server_id,
-                client=client,
-                on_frame=on_frame,
-                on_end=on_end,
-                timeout_s=timeout_s,
-            )
+            return await self._over_frames(server, self._on_end, _FIRST_ATTEMPT_S)
         except (OSError, QueryableStateError) as failure:
-            frame_ports.missed(address, frame_address, failure)
-            raise
-        frame_ports.reached(address, frame_address)
+            if isinstance(failure, QueryableStateError) and failure.reason in _REFUSED_FOR_NOW:
+                raise
+            return failure
+
+    def _unary(self, described: query_pb2.ServerDescription) -> UnaryStream:
+        if not described.frames.port:
+            self._frame_ports.absent(self._address)
+
+        async def connect() -> FramedStream:
+            # Another server may have come to the address, with another frame port.
+            now = await self._describe(_LATER_ATTEMPTS_S)
+            try:
+                return await self._over_frames(now, stream.end, _LATER_ATTEMPTS_S)
+            except (OSError, QueryableStateError) as failure:
+                self._frame_ports.missed(self._address, self._frame_address(now), failure)
+                raise
+
+        stream = UnaryStream(
+            self._channel,
+            self._address,
+            described,
+            server_id=self._server_id,
+            connect=connect if described.frames.port else None,
+            on_frame=self._on_frame,
+            on_end=self._on_end,
+        )
+        return stream
+
+    async def _over_frames(
+        self,
+        server: query_pb2.ServerDescription,
+        on_end: Callable[[QueryableStateError], None],
+        timeout_s: float,
+    ) -> FramedStream:
+        frames = server.frames
+        if not common_version(frames.min_version, frames.max_version):
+            raise no_common_version(
+                "this client", f"server {server.server_id}", frames.min_version, frames.max_version
+            )
+        framed = await FramedStream.open(
+            self._host,
+            frames.port,
+            server_id=server.server_id,
+            client=self._client,
+            on_frame=self._on_frame,
+            on_end=on_end,
+            timeout_s=timeout_s,
+        )
+        self._frame_ports.reached(self._address, self._frame_address(server))
         return framed
 
-    # A port that was missed by the stream before is left to the background.
-    if not frame_ports.problem(address):
+    async def _describe(self, timeout_s: float) -> query_pb2.ServerDescription:
+        describe: Any = self._channel.unary_unary(
+            _DESCRIBE,
+            request_serializer=query_pb2.DescribeServerRequest.SerializeToString,
+            response_deserializer=query_pb2.ServerDescription.FromString,
+        )
         try:
-            framed = await over_frames(on_end, _FIRST_ATTEMPT_S)
-        except (OSError, QueryableStateError):
-            # It is logged, and tried again.
-            pass
-        except BaseException:
-            call.cancel()
-            raise
-        else:
-            call.cancel()
-            return framed
-    return MovingStream(
-        lambda on_end: GrpcStream(call, address, hello, on_frame=on_frame, on_end=on_end),
-        over_frames,
-        on_end=on_end,
-    )
+            described: query_pb2.ServerDescription = await describe(
+                query_pb2.DescribeServerRequest(), timeout=timeout_s
+            )
+        except grpc.aio.AioRpcError as failure:
+            if failure.code() == grpc.StatusCode.DEADLINE_EXCEEDED:
+                raise RetryLaterError(
+                    f"{self._address} did not answer within {timeout_s:g} s", retry_after_ms=100
+                ) from None
+            raise error_from_call(failure, self._address) from failure
+        if self._server_id not in ("", described.server_id):
+            # A port that was free again, or an address that was translated on the way.
+            raise RetryLaterError(
+                f"server {self._server_id} is expected at {self._address}, and "
+                f"{described.server_id} answers there: one has taken the port of the other",
+                retry_after_ms=100,
+            )
+        return described
+
+    def _frame_address(self, server: query_pb2.ServerDescription) -> str:
+        return join_address(self._host, server.frames.port)
+
+
+def _is_same(known: query_pb2.ServerDescription, described: query_pb2.ServerDescription) -> bool:
+    return known.server_id == described.server_id and known.frames == described.frames

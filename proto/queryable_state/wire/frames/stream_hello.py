@@ -1,10 +1,10 @@
-"""How a stream of queries begins, goes on and ends, over whichever connection."""
+"""The hello of the frame protocol: its versions, and the first frame of each side."""
 
 from __future__ import annotations
 
 from google.protobuf.message import DecodeError
 
-from queryable_state.v1 import query_pb2
+from queryable_state.v1 import query_pb2, registration_pb2
 from queryable_state.wire.errors import (
     CorruptDataError,
     InvalidRequestError,
@@ -13,39 +13,71 @@ from queryable_state.wire.errors import (
     RetryLaterError,
 )
 
-PROTOCOL_VERSION = 1
+MIN_VERSION = 1
+MAX_VERSION = 1
+"""Oldest and newest version of the frame protocol that this code speaks."""
+
+
+def frame_endpoint(port: int) -> registration_pb2.FrameEndpoint:
+    """The frame port of a server of this code; 0: it has none."""
+    return registration_pb2.FrameEndpoint(
+        port=port, min_version=MIN_VERSION, max_version=MAX_VERSION
+    )
+
+
+def common_version(min_version: int, max_version: int) -> int:
+    """The newest version that both sides speak; 0: none.
+
+    The arguments are the range of the other side. A `max_version` of 0 means `min_version`.
+    """
+    newest = min(MAX_VERSION, max_version or min_version)
+    return newest if newest >= max(MIN_VERSION, min_version, 1) else 0
+
+
+def no_common_version(
+    mine: str, other: str, min_version: int, max_version: int
+) -> InvalidRequestError:
+    """The refusal where the range of `other` has no version of this side."""
+    return InvalidRequestError(
+        f"{mine} speaks {_versions(MIN_VERSION, MAX_VERSION)} of the frame protocol, {other} "
+        f"speaks {_versions(min_version, max_version or min_version)}: upgrade the older side",
+        reason=Reason.PROTOCOL_MISMATCH,
+    )
 
 
 def client_hello(client: str) -> bytes:
-    """The first frame of the asking side."""
-    hello = query_pb2.ClientHello(protocol_version=PROTOCOL_VERSION, client=client)
-    return query_pb2.StreamKvStateRequest(hello=hello).SerializeToString()
+    """The first frame of a client."""
+    hello = query_pb2.ClientHello(min_version=MIN_VERSION, max_version=MAX_VERSION, client=client)
+    return query_pb2.ClientFrame(hello=hello).SerializeToString()
 
 
-def response_of(frame: bytes, address: str) -> query_pb2.StreamKvStateResponse:
-    """A frame of the answering side at HOST:PORT."""
+def response_of(frame: bytes, address: str) -> query_pb2.ServerFrame:
+    """A parsed frame of the server at HOST:PORT."""
     try:
-        return query_pb2.StreamKvStateResponse.FromString(frame)
+        return query_pb2.ServerFrame.FromString(frame)
     except DecodeError as problem:
         raise CorruptDataError(f"{address} sent what is no answer: {problem}") from problem
 
 
 def server_hello(frame: bytes, address: str) -> query_pb2.ServerHello:
-    """What the first frame of the answering side says; raises the refusal where it is one."""
+    """The hello in the first frame of a server; raises the refusal if it is one."""
     response = response_of(frame, address)
     if response.WhichOneof("frame") == "error":
         raise QueryableStateError.from_proto(response.error)
     if response.WhichOneof("frame") != "hello":
-        raise CorruptDataError(f"{address} did not begin its stream with a hello")
-    if response.hello.protocol_version != PROTOCOL_VERSION:
-        raise InvalidRequestError(
-            f"{address} speaks version {response.hello.protocol_version} of the query protocol, "
-            f"this side version {PROTOCOL_VERSION}: use the same version on both",
-            reason=Reason.PROTOCOL_MISMATCH,
-        )
+        raise CorruptDataError(f"{address} did not begin its frames with a hello")
+    version = response.hello.protocol_version
+    if not MIN_VERSION <= version <= MAX_VERSION:
+        raise no_common_version("this client", address, version, version)
     return response.hello
 
 
 def gone(address: str, what: str) -> RetryLaterError:
-    """The error of a stream that ended without a reason of the server's."""
+    """The error of a connection that ended without a reason from the server."""
     return RetryLaterError(f"{address} {what}: it is stopping or gone", retry_after_ms=100)
+
+
+def _versions(min_version: int, max_version: int) -> str:
+    if min_version == max_version:
+        return f"version {min_version}"
+    return f"versions {min_version} to {max_version}"

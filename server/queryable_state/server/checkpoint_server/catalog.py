@@ -19,6 +19,8 @@ class CheckpointCatalog:
     def __init__(self, completed: Completed, *, server_id: str) -> None:
         self.address = ""
         """HOST:PORT of the server, set before it serves."""
+        self.frames = registration_pb2.FrameEndpoint()
+        """Where it takes look-ups as frames, set before it serves."""
         self._completed = completed
         self._metadata = completed.metadata
         self._states = {
@@ -49,6 +51,7 @@ class CheckpointCatalog:
             last_key_group=registration.max_parallelism - 1,
             server_id=self._server_id,
             address=self.address,
+            frames=self.frames,
         )
         return LocatedState.of(
             registration_pb2.StateLocation(

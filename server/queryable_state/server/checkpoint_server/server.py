@@ -103,7 +103,7 @@ class CheckpointServer:
                 advertised_host=settings.advertised_host,
                 what="checkpoint server port",
             )
-            catalog.address = address
+            catalog.address, catalog.frames = address, server.frames
             await server.start()
             server.set_serving(True)
             duck = asyncio.create_task(be_lame_duck(self.ending, [server], settings.lame_duck_s))

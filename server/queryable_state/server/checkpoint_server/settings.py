@@ -38,8 +38,8 @@ class CheckpointServerSettings:
     """Port, range or list; a 0 in it: any free port."""
 
     frame_ports: str = "0"
-    """Port, range or list where streams of queries go without gRPC; 0: any free port; empty: they
-    stay on gRPC."""
+    """Port, range or list that takes look-ups as frames; 0: any free port; empty: look-ups are
+    unary gRPC calls."""
 
     limits: Limits = field(default_factory=Limits)
 

@@ -31,8 +31,8 @@ def add_listening(parser: argparse.ArgumentParser) -> None:
         "--frame-port",
         default="0",
         metavar="SPEC",
-        help="the same for streams of queries without gRPC, which is faster; 0 is any free port, "
-        "an empty one keeps them on gRPC (default: %(default)s)",
+        help="the same for look-ups as frames, which are faster than gRPC; 0 is any free port; "
+        "with an empty one look-ups are unary gRPC calls (default: %(default)s)",
     )
     parser.add_argument(
         "--host", default="127.0.0.1", help="address to listen on (default: %(default)s)"

@@ -121,9 +121,9 @@ class QuerySession(ABC):
 
     @abstractmethod
     def ask(self, query: query_pb2.Query, frame: bytes) -> bytes | None:
-        """Answers a query, whose `StreamKvStateRequest` is `frame`.
+        """Answers a query, whose `ClientFrame` is `frame`.
 
-        Returns a serialized `StreamKvStateResponse` where the whole answer is
+        Returns a serialized `ServerFrame` where the whole answer is
         known at once, else None, and each part is delivered later. Never raises
         for what a query can cause.
         """
@@ -143,7 +143,7 @@ class Router(ABC):
     def session(self, deliver: Deliver) -> QuerySession:
         """Opens the session of one stream.
 
-        `deliver(query_id, frame, last)` takes a serialized `StreamKvStateResponse` and
+        `deliver(query_id, frame, last)` takes a serialized `ServerFrame` and
         whether it ends the answer to its query; it does not block.
         """
 

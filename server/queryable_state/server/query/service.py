@@ -16,7 +16,6 @@ import grpc.aio
 
 from queryable_state.server.query.checks import check_query
 from queryable_state.server.query.explained import explained_response
-from queryable_state.server.query.frames.answer_stream import AnswerStream
 from queryable_state.server.query.reads.batch_read import BatchRead
 from queryable_state.server.query.reads.point_read import PointRead
 from queryable_state.server.query.reads.scan_read import ScanRead
@@ -40,10 +39,11 @@ if TYPE_CHECKING:
     from queryable_state.server.query.frames.open_streams import OpenStreams
     from queryable_state.server.query.router import Router, ServiceInfo
     from queryable_state.server.serving.error_boundary import Context
-    from queryable_state.server.serving.large_request_queue import LargeRequestQueue
     from queryable_state.wire.located_state import LocatedState
 
 _SERVICE = "queryable_state.v1.QueryableState"
+
+_QUERY_FIELD = query_pb2.BatchGetKvStateRequest.QUERY_FIELD_NUMBER
 
 # A taker of a scan that stands still for so long lets its version go.
 _IDLE_S = 60.0
@@ -56,30 +56,21 @@ class QueryableStateService:
     `streams` are drained. The router stays the caller's to close.
     """
 
-    def __init__(
-        self,
-        router: Router,
-        info: ServiceInfo,
-        streams: OpenStreams,
-        large_requests: LargeRequestQueue,
-    ) -> None:
+    def __init__(self, router: Router, info: ServiceInfo, streams: OpenStreams) -> None:
         self._router = router
-        self._large_requests = large_requests
         self._info = info
         self._streams = streams
         self._answering = f"the answer of server {info.server_id}"
-        self.frame_port = 0
-        """Where streams may go without gRPC, as told in hello; 0: nowhere."""
+        self.description = query_pb2.ServerDescription(
+            server_id=info.server_id, role=info.role, limits=info.limits.to_proto()
+        )
+        """The server as `DescribeServer` and `LocateState` tell it."""
 
     def add_to(self, server: GrpcServer) -> None:
-        """Registers the RPCs; `StreamKvState` as raw bytes, to relay frames unread."""
-        handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
-            "StreamKvState": grpc.stream_stream_rpc_method_handler(self.StreamKvState)
-        }
+        """Registers the RPCs."""
+        handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
         for method in query_pb2.DESCRIPTOR.services_by_name["QueryableState"].methods:
             name = method.name
-            if method.client_streaming:
-                continue
             kind = (
                 grpc.unary_stream_rpc_method_handler
                 if method.server_streaming
@@ -92,6 +83,7 @@ class QueryableStateService:
                     method.input_type.name,
                     most_fields(name, self._info.limits),
                     self._info.limits,
+                    within=_QUERY_FIELD if name == "BatchGetKvState" else 0,
                 ),
                 response_serializer=getattr(query_pb2, method.output_type.name).SerializeToString,
             )
@@ -111,6 +103,11 @@ class QueryableStateService:
     ) -> query_pb2.BatchGetKvStateResponse:
         async with ErrorBoundary(context, self._answering):
             limits = self._info.limits
+            if request.HasField("query"):
+                self._check_asked(request.server_id)
+                check_query(request.query, limits, request.query.ByteSize())
+                answers = await self._router.answers(request.query)
+                return query_pb2.BatchGetKvStateResponse(answers=answers)
             read = await BatchRead.of(request, await self._locate(request), limits)
             self._admit(read.query, context)
             if request.one_cut:
@@ -169,24 +166,20 @@ class QueryableStateService:
                 located, timeout_ms, placement_version=request.placement_version
             )
 
-    async def StreamKvState(self, _requests: object, context: Context) -> None:
-        async with ErrorBoundary(context, self._answering):
-            stream = AnswerStream(
-                context, self._router, self._info, self._large_requests, frame_port=self.frame_port
-            )
-            self._streams.add(stream)
-            try:
-                await stream.run()
-            finally:
-                self._streams.discard(stream)
-
     async def LocateState(
         self, request: query_pb2.LocateStateRequest, context: Context
     ) -> query_pb2.LocateStateResponse:
         async with ErrorBoundary(context, self._answering):
             located_by(request, self._info.limits)
             located = await self._router.locate(request)
-            return location_answer(request, located.location)
+            answer = location_answer(request, located.location)
+            answer.server.CopyFrom(self.description)
+            return answer
+
+    async def DescribeServer(
+        self, _request: query_pb2.DescribeServerRequest, _context: Context
+    ) -> query_pb2.ServerDescription:
+        return self.description
 
     async def ListJobs(
         self, request: query_pb2.ListJobsRequest, context: Context
@@ -212,6 +205,15 @@ class QueryableStateService:
         return await self._router.locate(
             query_pb2.LocateStateRequest(job=request.job, state_name=request.state_name)
         )
+
+    def _check_asked(self, server_id: str) -> None:
+        """Raises if the caller expects another server at this address."""
+        if server_id not in ("", self._info.server_id):
+            raise RetryLaterError(
+                f"server {server_id} was asked, and {self._info.server_id} answers at its address: "
+                "locate the state anew",
+                retry_after_ms=100,
+            )
 
     def _admit(self, query: query_pb2.Query, context: Context) -> None:
         """Checks a query and gives it the time its caller has left."""

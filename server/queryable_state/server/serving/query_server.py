@@ -17,11 +17,13 @@ from queryable_state.server.serving.byte_budget import ClientBudgets
 from queryable_state.server.serving.health_service import SERVICE_NAME, HealthService
 from queryable_state.server.serving.ports import EXCLUSIVE_PORT_OPTION, PortSpec, bind
 from queryable_state.wire.addresses import join_address
+from queryable_state.wire.frames.stream_hello import frame_endpoint
 
 if TYPE_CHECKING:
     from queryable_state.server.query.router import Router, ServiceInfo
     from queryable_state.server.serving.graceful_shutdown import GracefulShutdown
     from queryable_state.server.settings import Limits
+    from queryable_state.v1 import registration_pb2
 
 _SERVICE = "queryable_state.v1.QueryableState"
 
@@ -67,7 +69,7 @@ def public_options(limits: Limits) -> list[tuple[str, int]]:
 
 
 class QueryServer:
-    """Serves `QueryableState` from one router on a port of its own, its streams on another, too.
+    """Serves `QueryableState` from one router on a port of its own, look-ups as frames on another.
 
     `bind`, `start`, `set_serving` as often as that changes, then `aclose`, which answers what was
     read before it ends, as far as the time to drain allows. The router stays the caller's to close,
@@ -87,7 +89,7 @@ class QueryServer:
         )
         self._streams = OpenStreams(info)
         self._frames = FrameServer(router, info, self._streams, budgets)
-        self._service = QueryableStateService(router, info, self._streams, budgets.large_requests)
+        self._service = QueryableStateService(router, info, self._streams)
         self._service.add_to(self._server)
         self._serving = self._left = False
         self._what = self._address = ""
@@ -112,15 +114,19 @@ class QueryServer:
     ) -> str:
         """Takes the ports; returns the HOST:PORT others reach it by.
 
-        Without `frames` streams stay on gRPC.
+        Without `frames` it takes no frames, and look-ups come as unary calls.
         """
         port = bind(self._server.add_insecure_port, spec, host, what=what)
         if frames is not None:
-            self._service.frame_port = bind(
-                self._frames.add_port, frames, host, what=f"frame port of the {what}"
-            )
+            frame_port = bind(self._frames.add_port, frames, host, what=f"frame port of the {what}")
+            self.frames.CopyFrom(frame_endpoint(frame_port))
         self._what, self._address = what, join_address(advertised_host or host, port)
         return self._address
+
+    @property
+    def frames(self) -> registration_pb2.FrameEndpoint:
+        """Where it takes look-ups as frames."""
+        return self._service.description.frames
 
     async def start(self) -> None:
         """Answers from here on; health is NOT_SERVING until `set_serving`."""
@@ -139,7 +145,7 @@ class QueryServer:
             _log.warning("%s at %s is NOT_SERVING", self._what, self._address)
 
     def leave(self) -> None:
-        """Is NOT_SERVING for good, and tells streams to go elsewhere; answers as before."""
+        """Is NOT_SERVING for good, and sends frame connections away; answers as before."""
         self.end_health()
         self._streams.send_away()
 

@@ -175,6 +175,7 @@ class StateServer:
                     server_id=self.server_id,
                     executor_id=settings.executor_id,
                     query_address=addresses.query,
+                    frames=public[0].frames,
                     proxy_address=addresses.proxy,
                     backend_address=addresses.backend,
                     pid=os.getpid(),

@@ -65,8 +65,8 @@ class EnvironmentSettings(DurabilitySettings):
     `server_ports`."""
 
     frame_ports: str = "0"
-    """Port, range or list where a state server takes streams of queries without gRPC, one for each
-    of the two above; 0: any free port; empty: they stay on gRPC."""
+    """Port, range or list where a state server takes look-ups as frames, one for each of the two
+    above; 0: any free port; empty: look-ups are unary gRPC calls."""
 
     secret: str = field(default="", repr=False)
     """Wanted on every call between the parts of the application; empty: a random one. Executors

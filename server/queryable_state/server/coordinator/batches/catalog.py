@@ -201,6 +201,7 @@ class Catalog:
                     last_key_group=last,
                     server_id=server.server_id if server else "",
                     address=server.query_address if server else "",
+                    frames=server.frames if server else None,
                 )
             )
         return owners

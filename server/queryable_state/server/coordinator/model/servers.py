@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from queryable_state.internal.v1 import coordinator_pb2
+    from queryable_state.v1 import registration_pb2
 
 
 # A server that reaches no coordinator for so long has ended by itself long since.
@@ -30,6 +31,8 @@ class Server:
     server_id: str
     executor_id: str
     query_address: str
+    frames: registration_pb2.FrameEndpoint
+    """Where the server at `query_address` takes look-ups as frames."""
     proxy_address: str
     backend_address: str
     pid: int
@@ -95,6 +98,7 @@ class ServerTable:
             server_id=request.server_id,
             executor_id=request.executor_id,
             query_address=request.query_address,
+            frames=request.frames,
             proxy_address=request.proxy_address,
             backend_address=request.backend_address,
             pid=request.pid,

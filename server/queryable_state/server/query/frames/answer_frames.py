@@ -10,12 +10,12 @@ from queryable_state.wire.values.varint import varint
 if TYPE_CHECKING:
     from queryable_state.wire.errors import QueryableStateError
 
-# Of the field of `StreamKvStateResponse`: length-delimited.
-_ANSWER_TAG = (query_pb2.StreamKvStateResponse.ANSWER_FIELD_NUMBER << 3 | 2).to_bytes(1, "big")
+# Of the field of `ServerFrame`: length-delimited.
+_ANSWER_TAG = (query_pb2.ServerFrame.ANSWER_FIELD_NUMBER << 3 | 2).to_bytes(1, "big")
 
 
 def frame_of(answer: query_pb2.Answer) -> bytes:
-    """The serialized `StreamKvStateResponse` of an answer."""
+    """The serialized `ServerFrame` of an answer."""
     # Put around it here: a message in another one is a copy of all its values.
     serialized = answer.SerializeToString()
     return _ANSWER_TAG + varint(len(serialized)) + serialized

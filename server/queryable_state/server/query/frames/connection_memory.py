@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from queryable_state.server.query.frames.answer_stream import MOST_UNSENT_BYTES
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from queryable_state.server.serving.byte_budget import ClientBudgets
+
+# Answers a client has not taken. Beyond it nothing more is read from the client, so that one that
+# asks without reading fills its own buffers and not this process.
+MOST_UNSENT_BYTES = 8 * 1024 * 1024
 
 
 class ConnectionMemory:

@@ -291,7 +291,7 @@ class FrameConnection(asyncio.Protocol):
         if self._transport.is_closing():
             return
         refusals.log_refusal(error)
-        refusal = query_pb2.StreamKvStateResponse(error=error.to_proto())
+        refusal = query_pb2.ServerFrame(error=error.to_proto())
         self._transport.write(framed(refusal.SerializeToString()))
         self._frames.clear()
         self._transport.close()

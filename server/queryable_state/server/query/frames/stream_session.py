@@ -1,4 +1,4 @@
-"""What is said on one stream of queries, over whichever connection."""
+"""The frames of one client: its hello, its queries, and the answers to them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from queryable_state.wire.errors import (
     QueryableStateError,
     Reason,
     RetryLaterError,
+    shown,
 )
-from queryable_state.wire.frames.stream_hello import PROTOCOL_VERSION
+from queryable_state.wire.frames.stream_hello import common_version, no_common_version
 
 if TYPE_CHECKING:
     from queryable_state.server.query.router import Deliver, QuerySession, Router, ServiceInfo
@@ -25,26 +26,23 @@ if TYPE_CHECKING:
 class StreamSession:
     """Hello, then an answer to each query: at once where `answer` returns it, else by `deliver`.
 
-    The connection's: when frames are read, and how they are written. What refuses
-    the whole stream is raised.
+    The connection decides when frames are read, and how they are written. A refusal of the whole
+    connection is raised.
     """
 
-    def __init__(
-        self, router: Router, info: ServiceInfo, deliver: Deliver, *, frame_port: int = 0
-    ) -> None:
+    def __init__(self, router: Router, info: ServiceInfo, deliver: Deliver) -> None:
         self._info = info
-        self._frame_port = frame_port
         self._deliver = deliver
         self._session: QuerySession | None = router.session(self._delivered)
         self._unanswered: dict[int, int] = {}
         """Bytes of each query that waits for its answer, by id."""
         # Of its fields one is the query, in which the keys are.
         self._parse = parser(
-            query_pb2.StreamKvStateRequest.FromString,
-            "StreamKvStateRequest",
+            query_pb2.ClientFrame.FromString,
+            "ClientFrame",
             fields_of_keys(info.limits),
             info.limits,
-            within=query_pb2.StreamKvStateRequest.QUERY_FIELD_NUMBER,
+            within=query_pb2.ClientFrame.QUERY_FIELD_NUMBER,
         )
         self._idle = asyncio.Event()
         self._idle.set()
@@ -61,22 +59,23 @@ class StreamSession:
         """The answer to the first frame."""
         request = self._parse(frame)
         if request.WhichOneof("frame") != "hello":
-            raise InvalidRequestError("the first frame of a stream must be a hello")
-        if request.hello.protocol_version != PROTOCOL_VERSION:
-            raise InvalidRequestError(
-                f"server {self._info.server_id} speaks version {PROTOCOL_VERSION} of the query "
-                f"protocol, the client {request.hello.client!r} version "
-                f"{request.hello.protocol_version}: use a client of the same version",
-                reason=Reason.PROTOCOL_MISMATCH,
+            raise InvalidRequestError("the first frame of a connection must be a hello")
+        offered = request.hello
+        version = common_version(offered.min_version, offered.max_version)
+        if not version:
+            raise no_common_version(
+                f"server {self._info.server_id}",
+                f"client {shown(offered.client)!r}",
+                offered.min_version,
+                offered.max_version,
             )
         hello = query_pb2.ServerHello(
-            protocol_version=PROTOCOL_VERSION,
+            protocol_version=version,
             server_id=self._info.server_id,
             role=self._info.role,
             limits=self._info.limits.to_proto(),
-            frame_port=self._frame_port,
         )
-        return query_pb2.StreamKvStateResponse(hello=hello).SerializeToString()
+        return query_pb2.ServerFrame(hello=hello).SerializeToString()
 
     def answer(self, frame: bytes) -> bytes | None:
         """The whole answer to a frame, or None where it comes later."""
@@ -86,7 +85,7 @@ class StreamSession:
             raise stopping(self._info)
         try:
             if request.WhichOneof("frame") != "query":
-                raise InvalidRequestError("only the first frame of a stream may be a hello")
+                raise InvalidRequestError("only the first frame of a connection may be a hello")
             self._admit(query, len(frame))
         except QueryableStateError as refusal:
             return frame_of(refusal_of(query.id, refusal))
@@ -102,7 +101,7 @@ class StreamSession:
 
     def go_away(self) -> bytes:
         """The frame that sends the client to another server."""
-        response = query_pb2.StreamKvStateResponse(go_away=stopping(self._info).to_proto())
+        response = query_pb2.ServerFrame(go_away=stopping(self._info).to_proto())
         return response.SerializeToString()
 
     async def drain(self) -> None:
@@ -127,8 +126,8 @@ class StreamSession:
             raise InvalidRequestError(f"query id {query.id} waits for its answer already")
         if len(self._unanswered) >= limits.queries_in_flight:
             raise RetryLaterError(
-                f"{len(self._unanswered)} queries of this stream wait for their answer, as many as "
-                f"server {self._info.server_id} takes: put more keys into a query",
+                f"{len(self._unanswered)} queries of this connection wait for their answer, as "
+                f"many as server {self._info.server_id} takes: put more keys into a query",
                 reason=Reason.OVERLOADED,
                 retry_after_ms=20,
             )

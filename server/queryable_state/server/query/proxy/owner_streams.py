@@ -1,4 +1,4 @@
-"""The ways of a proxy to owners: shared connections, a stream per asker."""
+"""The streams of a proxy to owners: gRPC channels that are shared, one stream per asker."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import grpc.aio
 
 from queryable_state.wire.errors import QueryableStateError
 from queryable_state.wire.frames.frame_ports import FramePorts
-from queryable_state.wire.frames.query_stream import CHANNEL_OPTIONS, open_query_stream
+from queryable_state.wire.frames.query_stream import CHANNEL_OPTIONS, StreamOpener
 from queryable_state.wire.frames.stream_hello import response_of
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class OwnerStream:
         self._backlog: list[bytes] = []
         self._closed = False
         self._opening = asyncio.get_running_loop().create_task(
-            self._open(channels.take(owner.address))
+            self._open(channels.take(owner.address), owner.description())
         )
 
     def ask(self, query_id: int, frame: bytes, part: SubQuery) -> None:
@@ -108,9 +108,9 @@ class OwnerStream:
             await stream.aclose()
         await self._channels.give_back(self.address)
 
-    async def _open(self, channel: grpc.aio.Channel) -> None:
+    async def _open(self, channel: grpc.aio.Channel, known: query_pb2.ServerDescription) -> None:
         try:
-            stream = await open_query_stream(
+            stream = await StreamOpener(
                 channel,
                 self.address,
                 server_id=self.owner_id,
@@ -118,8 +118,7 @@ class OwnerStream:
                 frame_ports=self._channels.frame_ports,
                 on_frame=self._on_frame,
                 on_end=self._ended,
-                timeout_s=_CONNECT_TIMEOUT_S,
-            )
+            ).open(known, _CONNECT_TIMEOUT_S)
         except QueryableStateError as error:
             self._ended(error)
             return

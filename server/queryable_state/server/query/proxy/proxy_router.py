@@ -75,7 +75,7 @@ class ProxyRouter(Router):
         return session
 
     async def answers(self, query: query_pb2.Query) -> list[query_pb2.Answer]:
-        may_wait = bool(query.min_version or query.max_staleness_ms)
+        may_wait = bool(query.min_version or query.max_staleness_ms or query.HasField("at_version"))
         if query.ByteSize() <= LARGE_BYTES:
             return await self._answers(query, may_wait)
         loop = asyncio.get_running_loop()
@@ -95,7 +95,7 @@ class ProxyRouter(Router):
             session = self._unary[may_wait] = self.session(self._collect)
         self._last_id += 1
         query.id = self._last_id
-        request = query_pb2.StreamKvStateRequest(query=query)
+        request = query_pb2.ClientFrame(query=query)
         parts: list[query_pb2.Answer] = []
         ended = asyncio.get_running_loop().create_future()
         # Before it is asked: what is answered here is delivered in the same turn.
@@ -178,6 +178,6 @@ class ProxyRouter(Router):
         waiting = self._waiting.get(query_id)
         if waiting is not None:
             parts, ended = waiting
-            parts.append(query_pb2.StreamKvStateResponse.FromString(frame).answer)
+            parts.append(query_pb2.ServerFrame.FromString(frame).answer)
             if last and not ended.done():
                 ended.set_result(None)

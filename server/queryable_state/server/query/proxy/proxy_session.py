@@ -182,7 +182,7 @@ class ProxySession(QuerySession):
             self._refused(part.query, part.positions, no_owner(located))
             part.query.parts.discard(part)
         else:
-            frame = query_pb2.StreamKvStateRequest(query=query).SerializeToString()
+            frame = query_pb2.ClientFrame(query=query).SerializeToString()
             self._owner_streams.to(owner).ask(query.id, frame, part)
 
     def _on_answer(self, part: SubQuery, answer: query_pb2.Answer, frame: bytes | None) -> None:

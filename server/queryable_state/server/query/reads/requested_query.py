@@ -24,7 +24,7 @@ def query_of(
 
     All there is under a key is read the way its state keeps that.
     """
-    return query_pb2.Query(
+    query = query_pb2.Query(
         state_id=located.state_id,
         placement_version=located.placement_version,
         consistency=request.consistency,
@@ -36,3 +36,6 @@ def query_of(
         max_staleness_ms=request.max_staleness_ms,
         elements=elements,
     )
+    if isinstance(request, query_pb2.BatchGetKvStateRequest) and request.HasField("at_version"):
+        query.at_version = request.at_version
+    return query
