@@ -1,4 +1,4 @@
-"""What every query is checked for before anyone looks for its keys."""
+"""Validation of queries before they are routed."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ _CONSISTENCIES = (query_pb2.COMMITTED, query_pb2.UNCOMMITTED)
 
 
 def check_consistency(consistency: int) -> None:
-    """Raises for one that is not known here, which would be answered as a weaker one."""
+    """Raises for an unknown consistency, instead of answering with a weaker one."""
     if consistency not in _CONSISTENCIES:
         raise InvalidRequestError(
-            f"consistency {consistency} is not known here: ask for one that Consistency has",
+            f"consistency {consistency} is unknown to this server: use a value of Consistency",
             reason=Reason.UNSUPPORTED,
         )
 
 
 def check_query(query: query_pb2.Query, limits: Limits, frame_bytes: int) -> None:
-    """Raises `InvalidRequestError` for what can never be answered.
+    """Raises `InvalidRequestError` for a query that can never be answered.
 
-    No key is longer than its frame, so that short frames need no look at each key.
+    A key is never longer than its frame, so the keys of a short frame need no check.
     """
     if not query.state_id:
-        raise InvalidRequestError("a query must name its state by the state_id of LocateState")
+        raise InvalidRequestError("a query needs the state_id that LocateState returned")
     check_consistency(query.consistency)
     if not query.keys:
-        raise InvalidRequestError("a query must have at least one key")
+        raise InvalidRequestError("a query needs at least one key")
     check_number_of_keys(len(query.keys), limits)
     if query.elements and len(query.elements) not in (1, len(query.keys)):
-        # Before a proxy hands each owner those of its keys.
+        # Checked before a proxy splits the query by owner.
         raise InvalidRequestError(
-            f"{len(query.elements)} elements for {len(query.keys)} keys: give one for all keys, "
-            "or one each"
+            f"{len(query.elements)} elements for {len(query.keys)} keys: pass one for all keys, "
+            "or one for each key"
         )
     if frame_bytes > limits.key_bytes:
         check_longest("encoded key", query.keys, limits)
@@ -48,7 +48,7 @@ def check_query(query: query_pb2.Query, limits: Limits, frame_bytes: int) -> Non
 
 
 def check_number_of_keys(keys: int, limits: Limits) -> None:
-    """Raises for more keys than one query may have."""
+    """Raises for more keys than a query may have."""
     if keys > limits.batch_keys:
         raise LimitExceededError(
             f"{keys:,} keys in one query, {limits.batch_keys:,} allowed "
@@ -57,7 +57,7 @@ def check_number_of_keys(keys: int, limits: Limits) -> None:
 
 
 def check_longest(what: str, encoded: Iterable[bytes], limits: Limits) -> None:
-    """Raises for bytes that are longer than a key may be."""
+    """Raises if one of the keys is longer than allowed."""
     longest = max(map(len, encoded), default=0)
     if longest > limits.key_bytes:
         raise LimitExceededError(

@@ -1,4 +1,4 @@
-"""Answers from the state of the own process alone."""
+"""Router that answers from the state of its own process."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 class LocalRouter(Router):
-    """Answers what the engine owns, on the event loop and, where that is at once, without a task.
+    """Reads the state of this process, without a task if the answer is available at once.
 
-    Keys of others are refused (NOT_OWNER) by the engine. `locations` answers
-    where they are, and stays the caller's to close.
+    Keys of other owners are refused with NOT_OWNER. `locations` locates states; the caller
+    closes it.
     """
 
     def __init__(self, engine: Engine, locations: Locations) -> None:
@@ -74,11 +74,11 @@ class LocalRouter(Router):
         return await self._locations.list_states(request)
 
     async def aclose(self) -> None:
-        """Holds nothing open."""
+        """Does nothing: the router holds no resources."""
 
 
 class _LocalSession(QuerySession):
-    """Answers at once, but for what waits or is read on another thread."""
+    """Answers at once, except for queries that wait or are read on another thread."""
 
     def __init__(self, engine: Engine, deliver: Deliver) -> None:
         self._engine = engine
@@ -99,7 +99,7 @@ class _LocalSession(QuerySession):
         self._deliver(query.id, frame_of(answer), True)
 
     async def aclose(self) -> None:
-        """Gives up what is pending."""
+        """Cancels pending queries."""
         pending = tuple(self._pending)
         for task in pending:
             task.cancel()

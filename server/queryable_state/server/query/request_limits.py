@@ -1,7 +1,8 @@
-"""Limits of a serialized request, checked by work that is bounded by the limit itself.
+"""Limits of serialized requests, checked before they are parsed.
 
-The parser makes an object of every repeated field and holds the interpreter for the whole
-request: millions of empty keys fit in a few megabytes.
+The parser creates an object for every repeated field and holds the interpreter lock for the
+whole request, and millions of empty keys fit into a few megabytes. The work of a check is
+bounded by the limit it checks.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ if TYPE_CHECKING:
 
     from queryable_state.server.settings import Limits
 
-# What fits in so many bytes is parsed in a few milliseconds, whatever it is.
+# A request of so few bytes is parsed in a few milliseconds, whatever its content.
 _SHORT_BYTES = 64 * 1024
-# Fields of a request beside the repeated ones.
+# Fields of a request other than the repeated ones.
 _SINGLE_FIELDS = 64
-# A proxy's request for a part of the keys may have that much more beside them.
+# Additional bytes that a proxy's sub-query may have.
 _ENVELOPE_BYTES = 64 * 1024
 _MOST_KEY_GROUPS = 32767
 
@@ -31,24 +32,24 @@ _Message = TypeVar("_Message")
 
 
 def fields_of_keys(limits: Limits) -> int:
-    """Fields that a request for many keys may have: each key may come with an element."""
+    """Returns the allowed fields of a request for many keys: a key and an element each."""
     return 2 * limits.batch_keys + _SINGLE_FIELDS
 
 
 def most_fields(method: str, limits: Limits) -> int:
-    """Fields that the request of a method may have."""
+    """Returns the allowed number of fields of a method's request."""
     if method == "BatchGetKvState":
         return fields_of_keys(limits)
-    # Runs of key groups do not touch each other, or they would be one.
+    # Runs of key groups are never adjacent: adjacent ones would be one run.
     return _MOST_KEY_GROUPS // 2 + _SINGLE_FIELDS if method == "ScanKvState" else _SINGLE_FIELDS
 
 
 def parser(
     parse: Callable[[bytes], _Message], name: str, most: int, limits: Limits, *, within: int = 0
 ) -> Callable[[bytes], _Message]:
-    """Parses requests `name` of at most `most` fields, also counted in those of field `within`.
+    """Returns a parser of requests `name` with at most `most` fields, nested in `within` or not.
 
-    The parser raises `InvalidRequestError` for all others.
+    The parser raises `InvalidRequestError` for larger and for malformed requests.
     """
 
     def parsed(data: bytes) -> _Message:
@@ -64,7 +65,7 @@ def parser(
 
 
 def check_size(request_bytes: int, limits: Limits, more: int = 0) -> None:
-    """Raises for a request that is too long, by more than so many bytes."""
+    """Raises for a request above the limit plus `more` bytes."""
     if request_bytes > limits.request_bytes + more:
         raise LimitExceededError(
             f"a request of {request_bytes:,} bytes, {limits.request_bytes:,} allowed "
@@ -73,9 +74,9 @@ def check_size(request_bytes: int, limits: Limits, more: int = 0) -> None:
 
 
 def check_fields(data: bytes, most: int, *, within: int = 0) -> None:
-    """Raises for a message of more fields than `most`.
+    """Raises for a message with more than `most` fields.
 
-    A malformed rest is left to the parser, which stops there, too.
+    Stops at a malformed field: the parser fails there, too.
     """
     left = most
     spans = [(0, len(data), within)]
@@ -112,7 +113,7 @@ def check_fields(data: bytes, most: int, *, within: int = 0) -> None:
 
 
 def check_name(what: str, name: str, limits: Limits) -> None:
-    """Raises for a job's or state's name that is too long."""
+    """Raises if the name of a job or state is too long."""
     if len(name) > limits.name_bytes:
         raise LimitExceededError(
             f"the {what} has {len(name):,} characters, {limits.name_bytes:,} allowed"
@@ -120,7 +121,7 @@ def check_name(what: str, name: str, limits: Limits) -> None:
 
 
 def check_json(what: str, text: str, limits: Limits) -> None:
-    """Raises for a key in JSON that is too long to be read."""
+    """Raises if a key in JSON is too long."""
     if len(text) > limits.key_json_bytes:
         raise LimitExceededError(
             f"the {what} has {len(text):,} characters of JSON, {limits.key_json_bytes:,} allowed "
@@ -142,6 +143,6 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def located_by(request: Any, limits: Limits) -> None:
-    """Checks the names by which a request says its state."""
+    """Checks the names of job and state in a request."""
     check_name("job", request.job, limits)
     check_name("state_name", request.state_name, limits)

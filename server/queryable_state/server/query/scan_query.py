@@ -1,4 +1,4 @@
-"""What a scan asks for, in the terms of a store."""
+"""Scan request in terms of a store: key groups, encoded keys and a version."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from queryable_state.wire.keys.store_keys import VOID_NAMESPACE
 
 
 class KeyGroupRun(NamedTuple):
-    """Key groups that follow each other."""
+    """Consecutive key groups."""
 
     first: int
     last: int
@@ -19,29 +19,29 @@ class KeyGroupRun(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ScanQuery:
-    """A `ScanKvState` request once its keys are encoded and its page token is read."""
+    """A `ScanKvState` request with encoded keys and a parsed page token."""
 
     state_id: int
 
     first_key_group: int
-    """Read in their order, each from `start` to `end`."""
+    """First key group to read. Key groups are read in order, each from `start` to `end`."""
 
     last_key_group: int
     """Inclusive; below `max_parallelism` of the state."""
 
     only: tuple[KeyGroupRun, ...] = ()
-    """Of these key groups only those of the runs, ascending; empty: all of them."""
+    """Restricts the key groups to these runs, ascending; empty: no restriction."""
 
     start: bytes = b""
-    """Encoded keys from this one on, without key group; empty: from the first one."""
+    """First encoded key, without key group; empty: from the first key."""
 
     end: bytes | None = None
-    """Encoded keys before this one, without key group; None: to the last one. A prefix is
+    """First encoded key behind the range, without key group; None: to the last key. A prefix is
     `start` with its `prefix_end`."""
 
     after: bytes = b""
-    """Only what stands behind this wire key (key group and encoded key), whose key group is one
-    of those asked for; empty: all."""
+    """Continues after this wire key (key group and encoded key), whose key group is within the
+    range; empty: from the start."""
 
     namespace: bytes = VOID_NAMESPACE
     """Encoded namespace of the records."""
@@ -49,36 +49,36 @@ class ScanQuery:
     consistency: query_pb2.Consistency.ValueType = query_pb2.COMMITTED
 
     allow_incomplete: bool = False
-    """Also key groups that lost older state; the answer is not complete then."""
+    """True to read key groups that have lost older state; the answer is then not complete."""
 
     min_version: int = 0
-    """As of this batch or later; 0: any."""
+    """Oldest acceptable batch; 0: any."""
 
     max_staleness_ms: int = 0
-    """As of a commit at most this many milliseconds old; 0: any."""
+    """Oldest acceptable commit, in milliseconds before now; 0: any."""
 
     at_version: int | None = None
-    """As of exactly this committed batch; None: the newest one."""
+    """The committed batch to read; None: the newest one."""
 
     limit: int = 0
-    """At most so many keys; 0: all."""
+    """Maximum number of keys; 0: no limit."""
 
     keys_only: bool = False
-    """Keys without their records."""
+    """True to read keys without their records."""
 
     placement_version: int = 0
-    """The placement a proxy routed by: the first message says that the version is pinned, and has
-    no keys. 0: not from a proxy."""
+    """The placement version that a proxy routed by; the first message then only confirms the
+    pinned version and has no keys. 0: not from a proxy."""
 
     page_timeout_ms: int = 0
-    """How long the taker waits for the next message; 0: the server's default."""
+    """Longest time between two messages, in milliseconds; 0: the server's default."""
 
     @property
     def runs(self) -> tuple[KeyGroupRun, ...]:
-        """The key groups asked for."""
+        """The key groups to read."""
         return self.only or (KeyGroupRun(self.first_key_group, self.last_key_group),)
 
     @property
     def first_open_group(self) -> int:
-        """The first key group of which anything may be read."""
+        """The first key group that is not read completely."""
         return int.from_bytes(self.after[:2], "big") if self.after else self.first_key_group

@@ -1,4 +1,4 @@
-"""The timer of one connection."""
+"""Timer of one connection."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
 
 class ClientTimer:
-    """The one timer of a connection: for its hello, later for what its client owes, then its end.
+    """The single timer of a connection: for the hello, then for reads, then for the close.
 
-    Whoever sets it must clear it at the end: it holds what it calls.
+    The owner must clear it in the end, because it holds a reference to its callback.
     """
 
     def __init__(self) -> None:
@@ -21,16 +21,16 @@ class ClientTimer:
 
     @property
     def is_set(self) -> bool:
-        """Whether a call is to come."""
+        """True if a callback is scheduled."""
         return self._handle is not None
 
     def set(self, after_s: float, call: Callable[[], object]) -> None:
-        """Calls after a while, in place of what was to be called."""
+        """Schedules a callback; replaces the scheduled one."""
         self.clear()
         self._handle = self._loop.call_later(after_s, self._due, call)
 
     def clear(self) -> None:
-        """Calls nothing. Idempotent."""
+        """Cancels the scheduled callback; idempotent."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None

@@ -1,16 +1,16 @@
-"""The transport of a connection that is closed."""
+"""Transport of a closed connection."""
 
 
 class ClosedTransport:
-    """Stands in for the transport, which nobody may hold any longer."""
+    """Replaces the transport of a closed connection, so that the real one can be freed."""
 
     def is_closing(self) -> bool:
-        """asyncio's."""
+        """Returns True, as a closed transport of asyncio does."""
         return True
 
     def abort(self) -> None:
-        """Nothing is left to end."""
+        """Does nothing: the connection is closed."""
 
     def get_write_buffer_size(self) -> int:
-        """asyncio's."""
+        """Returns 0: nothing is buffered."""
         return 0

@@ -1,4 +1,4 @@
-"""The bytes that one connection of frames holds, counted in what its process may hold."""
+"""Memory of one frame connection, counted against the budget of its process."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ if TYPE_CHECKING:
 
     from queryable_state.server.serving.byte_budget import ClientBudgets
 
-# Answers a client has not taken. Beyond it nothing more is read from the client, so that one that
-# asks without reading fills its own buffers and not this process.
+# Unread answers of one client. Above this limit the server stops reading from the client, so that
+# a client that does not read fills its own buffers and not this process.
 MOST_UNSENT_BYTES = 8 * 1024 * 1024
 
 
 class ConnectionMemory:
-    """Requests that are incomplete or not answered, and answers that the client has not taken."""
+    """Bytes of incomplete and unanswered requests, and of unread answers."""
 
     def __init__(self, budgets: ClientBudgets) -> None:
         self._budgets = budgets
@@ -23,7 +23,7 @@ class ConnectionMemory:
         self._unsent_bytes = 0
 
     def count(self, held_bytes: int, unsent_bytes: int) -> None:
-        """Says what is held now, of requests and of answers."""
+        """Sets the bytes currently held, of requests and of answers."""
         requests, answers = self._budgets.requests, self._budgets.answers
         before, self._held_bytes = self._held_bytes, held_bytes
         unsent_before, self._unsent_bytes = self._unsent_bytes, unsent_bytes
@@ -37,18 +37,17 @@ class ConnectionMemory:
             answers.give(unsent_before - unsent_bytes)
 
     def has_room(self, held_bytes: int, wake: Callable[[], object]) -> bool:
-        """Whether more may be read behind requests of so many bytes; else `wake` is called once,
-        when there is room."""
+        """True if more requests may be read; otherwise `wake` is called once there is room."""
         if self._budgets.requests.may_hold(held_bytes):
             return True
         self._budgets.requests.wait(wake)
         return False
 
     def may_wait(self, unsent_bytes: int) -> bool:
-        """Whether answers of so many bytes may wait to be taken."""
+        """True if so many bytes of answers may wait for the client to read them."""
         return unsent_bytes <= MOST_UNSENT_BYTES and self._budgets.answers.may_hold(unsent_bytes)
 
     def release(self, wake: Callable[[], object]) -> None:
-        """Nothing is held any more, and `wake` need not be called."""
+        """Frees everything and cancels `wake`."""
         self._budgets.requests.forget(wake)
         self.count(0, 0)

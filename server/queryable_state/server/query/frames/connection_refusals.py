@@ -1,4 +1,4 @@
-"""What connections of frames are refused for, and the lines about it in the log."""
+"""Refusals of frame connections, and their log lines."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _refusals = RateLimitedLog(logging.getLogger(__name__))
 
 
 def too_many(server_id: str, connections: int) -> RetryLaterError:
-    """Of a connection for which there is no room."""
+    """Returns the refusal of a connection above the limit."""
     return RetryLaterError(
-        f"server {server_id} has {connections} connections, as many as it takes: share one client, "
-        "or ask another server",
+        f"server {server_id} has {connections} connections, which is its limit: share one client, "
+        "or use another server",
         reason=Reason.OVERLOADED,
         retry_after_ms=1000,
     )
 
 
 def too_long(problem: CorruptDataError) -> LimitExceededError:
-    """Of a frame beyond the limit."""
+    """Returns the refusal of a frame above the limit."""
     return LimitExceededError(
         f"{problem.message} (spark.queryable_state.request_bytes; before the hello "
         f"{HELLO_BYTES:,} bytes)"
@@ -43,40 +43,40 @@ def too_long(problem: CorruptDataError) -> LimitExceededError:
 
 
 def silent() -> QueryTimeoutError:
-    """Of a client that does not say hello."""
-    return QueryTimeoutError(f"no hello came within {HELLO_TIMEOUT_S:g} s")
+    """Returns the refusal of a client that sends no hello."""
+    return QueryTimeoutError(f"no hello was received within {HELLO_TIMEOUT_S:g} s")
 
 
 def unfinished(seconds: float) -> QueryTimeoutError:
-    """Of a client that leaves a frame unfinished."""
-    return QueryTimeoutError(f"a frame was begun and not ended within {seconds:g} s")
+    """Returns the refusal of a client that does not complete a frame."""
+    return QueryTimeoutError(f"a frame was not completed within {seconds:g} s")
 
 
 def takes_too_little() -> RetryLaterError:
-    """In place of an answer that the client has no room for."""
+    """Returns the refusal that replaces an answer for which there is no room."""
     return RetryLaterError(
-        "answers wait that this client has not read: read them, and ask again",
+        "the client has not read earlier answers: read them, then retry",
         reason=Reason.OVERLOADED,
         retry_after_ms=20,
     )
 
 
 def log_refusal(error: QueryableStateError) -> None:
-    """Writes what an operator may want to know of."""
+    """Logs a refusal, rate-limited by reason."""
     if isinstance(error, InvalidRequestError | QueryTimeoutError):
         _refusals.write(
             logging.WARNING,
             error.reason_name,
-            "a connection of frames is refused: %s",
+            "refusing a frame connection: %s",
             error.message,
         )
 
 
 def log_unread(seconds: float) -> None:
-    """Writes that a client is hung up on for what it does not read."""
+    """Logs that a connection is closed because its client reads nothing."""
     _refusals.write(
         logging.WARNING,
         "unread answers",
-        "a connection of frames is ended: its client has read nothing for %g s",
+        "closing a frame connection: its client has read nothing for %g s",
         seconds,
     )

@@ -1,4 +1,4 @@
-"""One connection of frames: its hello, its queries, and the memory it may take."""
+"""Server side of one frame connection: its hello, its queries and its memory."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
     from queryable_state.server.query.router import Router, ServiceInfo
     from queryable_state.server.serving.byte_budget import ClientBudgets
 
-# Frames of one connection that are answered before others get their turn.
+# Frames of one connection that are answered in one turn of the event loop.
 _FRAMES_A_TURN = 16
 
-# The transport tells when more than so much of its answers waits to be taken.
+# Unsent bytes above which the transport calls `pause_writing`.
 _UNSENT_BYTES = 64 * 1024
 
-# Large answers to one client that may be on their way from owners.
+# Large answers to one client that may be pending at owners at once.
 _MUCH_AT_ONCE = 4
 
 
 class FrameConnection(asyncio.Protocol):
-    """One client; an `OpenStream` once it has said hello.
+    """One client connection; an `OpenStream` after its hello.
 
-    Reads only while the client takes its answers, and while what it has sent and is not answered
-    has room in the memory of the process. It is hung up on where it leaves a frame unfinished, or
-    takes nothing, for `read_timeout_s`.
+    It reads only while the client reads its answers, and while unanswered requests fit into the
+    memory budget of the process. It is closed if the client does not complete a frame, or reads
+    nothing, for `read_timeout_s`.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class FrameConnection(asyncio.Protocol):
         self._transport = transport
         self._connections.add(self)
         self._transport.set_write_buffer_limits(high=_UNSENT_BYTES)
-        # A client whose host vanished is let go of, some day.
+        # TCP keep-alive closes the connection of a client whose host has vanished.
         connection = transport.get_extra_info("socket")
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if len(self._connections) > self._info.limits.connections:
@@ -91,7 +91,11 @@ class FrameConnection(asyncio.Protocol):
             data = self._preamble + data
             self._preamble = data[: len(PREAMBLE)]
             if not PREAMBLE.startswith(self._preamble):
-                self._refuse(InvalidRequestError("this port takes frames of queries: use gRPC"))
+                self._refuse(
+                    InvalidRequestError(
+                        "this is a frame port, and the client speaks gRPC: use the query port"
+                    )
+                )
                 return
             data = data[len(PREAMBLE) :]
         self._frames.feed(data)
@@ -119,8 +123,8 @@ class FrameConnection(asyncio.Protocol):
         self._streams.discard(self)
         if not self._closed.done():
             self._closed.set_result(None)
-        # Whoever holds the one of connection, transport and dialog must not hold the others: what
-        # stands in a cycle waits for the garbage collector, which hardly ever comes.
+        # Connection, transport and session reference each other. The cycle is broken here, because
+        # the garbage collector, which would free it, hardly ever runs.
         self._closing = self._loop.create_task(self._stream_session.aclose())
         self._transport = ClosedTransport()
 
@@ -130,23 +134,23 @@ class FrameConnection(asyncio.Protocol):
             self._write(self._stream_session.go_away())
 
     async def drain(self) -> None:
-        """Returns once every query read is answered, and the answers are on their way."""
+        """Returns once every received query is answered and its answer is handed to TCP."""
         await self._stream_session.drain()
         await self._writable.wait()
 
     def end(self) -> None:
-        """Tells the client that it goes on elsewhere, and hangs up."""
+        """Tells the client to use another server, and closes the connection."""
         self._refuse(stopping(self._info))
 
     async def aclose(self) -> None:
-        """Hangs up at once, and returns once nothing of the connection runs."""
+        """Closes the connection at once; returns when none of its tasks runs any more."""
         self._transport.abort()
         await asyncio.shield(self._closed)
         if self._closing is not None:
             await asyncio.shield(self._closing)
 
     def _answer_frames(self, *, within_turn: bool = False) -> None:
-        """Answers what has arrived, a number of frames at a time."""
+        """Answers received frames, a limited number in one turn."""
         self._scheduled = False
         try:
             for _ in range(_FRAMES_A_TURN):
@@ -161,7 +165,7 @@ class FrameConnection(asyncio.Protocol):
                 self._taken_frames += 1
                 answer = self._stream_session.answer(frame) if self._greeted else self._greet(frame)
                 if answer is not None:
-                    # Sent at once, so that who asked goes on while the next one is answered.
+                    # Sent at once, so that the client can decode it during the next answer.
                     self._write(answer)
             else:
                 self._schedule()
@@ -170,14 +174,14 @@ class FrameConnection(asyncio.Protocol):
         self._account()
 
     def _has_enough(self) -> bool:
-        """Whether the client is to be given large answers before it may ask for others.
+        """True if enough large answers are pending, so that the next query has to wait.
 
-        An owner answers what it was asked, read or not.
+        An owner sends its answer whether or not this client reads it.
         """
         return self._asks_for_much and self._stream_session.unanswered >= _MUCH_AT_ONCE
 
     def _waits_for_turn(self, within_turn: bool) -> bool:
-        """Has a large frame, or one after a large answer, wait until others had theirs."""
+        """Queues a large frame, or one after a large answer; returns True if it is queued."""
         if within_turn or not self._frames.held_bytes:
             return False
         if self._frames.held_bytes <= LARGE_BYTES and not self._asks_for_much:
@@ -191,7 +195,7 @@ class FrameConnection(asyncio.Protocol):
         self._answer_frames(within_turn=True)
 
     def _take(self) -> bytes | None:
-        """The next whole frame; None: there is none yet."""
+        """Returns the next complete frame, or None."""
         try:
             return self._frames.take()
         except CorruptDataError as problem:
@@ -217,7 +221,7 @@ class FrameConnection(asyncio.Protocol):
         if not self._takes_answers(len(frame)):
             frame = frame_of(refusal_of(query_id, refusals.takes_too_little()))
         self._write(frame)
-        # Also where it was not given them.
+        # Also set if the large answer was refused.
         self._asks_for_much = much
         self._account()
         if last and self._frames.held_bytes:
@@ -229,13 +233,13 @@ class FrameConnection(asyncio.Protocol):
         self._transport.write(framed(frame))
 
     def _takes_answers(self, more_bytes: int = 0) -> bool:
-        """Whether the client takes what it is sent, as far as there is no room to wait for it."""
+        """True if the client reads its answers, or there is room for unread ones."""
         if self._writable.is_set():
             return True
         return self._memory.may_wait(self._transport.get_write_buffer_size() + more_bytes)
 
     def _account(self) -> None:
-        """Counts what is held for the client, and reads on where there is room for more."""
+        """Updates the memory budget; pauses or resumes reading accordingly."""
         if self._closed.done():
             return
         held_bytes = self._frames.held_bytes + self._stream_session.unanswered_bytes
@@ -243,7 +247,7 @@ class FrameConnection(asyncio.Protocol):
         self._memory.count(held_bytes, unsent_bytes)
         if held_bytes:
             self._watch()
-        # A whole frame fits, and what has arrived behind it.
+        # A complete frame fits, with what was received after it.
         fits = held_bytes <= 2 * self._info.limits.frame_bytes
         reads = fits and self._memory.has_room(held_bytes, self._wake) and self._takes_answers()
         if reads != self._reading and not self._transport.is_closing():
@@ -254,17 +258,17 @@ class FrameConnection(asyncio.Protocol):
                 self._transport.pause_reading()
 
     def _wake(self) -> None:
-        """There is room for requests again."""
+        """Resumes reading: there is room for requests again."""
         self._loop.call_soon(self._account)
 
     def _watch(self) -> None:
-        """Looks after a while whether the client went on with what it has begun."""
+        """Starts the timer that detects a client without progress."""
         if not self._timer.is_set and self._greeted and self._is_owed_to():
             self._progress = self._progress_now()
             self._timer.set(self._info.limits.read_timeout_s, self._end_unless_it_goes_on)
 
     def _is_owed_to(self) -> bool:
-        """Whether the client has to go on: with a frame, or with taking answers."""
+        """True if the client has to complete a frame or to read answers."""
         return self._frames.is_partial or not self._writable.is_set()
 
     def _progress_now(self) -> tuple[int, int]:
@@ -287,7 +291,7 @@ class FrameConnection(asyncio.Protocol):
         self._refuse(refusals.silent())
 
     def _refuse(self, error: QueryableStateError) -> None:
-        """Says why, and hangs up once that is sent."""
+        """Sends a refusal, and closes the connection once it is sent."""
         if self._transport.is_closing():
             return
         refusals.log_refusal(error)
@@ -295,5 +299,5 @@ class FrameConnection(asyncio.Protocol):
         self._transport.write(framed(refusal.SerializeToString()))
         self._frames.clear()
         self._transport.close()
-        # A client that takes nothing cannot keep the connection, either.
+        # A client that reads nothing cannot keep the connection open, either.
         self._timer.set(refusals.HELLO_TIMEOUT_S, self._transport.abort)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class FrameServer:
-    """Listens for connections of frames. `add_port`, then `start`, then `aclose`."""
+    """Listens for frame connections. Call `add_port`, then `start`, then `aclose`."""
 
     def __init__(
         self,
@@ -25,7 +25,7 @@ class FrameServer:
         streams: OpenStreams,
         budgets: ClientBudgets | None = None,
     ) -> None:
-        """`budgets`: of the process; None: some of its own."""
+        """`budgets`: the memory budgets of the process; None: budgets of its own."""
         self._router = router
         self._info = info
         self._streams = streams
@@ -35,7 +35,7 @@ class FrameServer:
         self._server: asyncio.Server | None = None
 
     def add_port(self, address: str) -> int:
-        """Binds HOST:PORT and returns the port; `RuntimeError` where it is taken."""
+        """Binds HOST:PORT and returns the port; raises `RuntimeError` if it is in use."""
         host, port = host_and_port(address)
         try:
             family, _, _, _, where = socket.getaddrinfo(
@@ -52,14 +52,14 @@ class FrameServer:
         return bound
 
     async def start(self) -> None:
-        """Serves from here on, where a port was added."""
+        """Starts to serve, if a port was added."""
         if self._listening is not None:
             self._server = await asyncio.get_running_loop().create_server(
                 self._connected, sock=self._listening
             )
 
     def close_port(self) -> None:
-        """Takes no more connections; those there are go on. Idempotent."""
+        """Stops accepting connections; open ones continue. Idempotent."""
         server, self._server = self._server, None
         listening, self._listening = self._listening, None
         if server is not None:
@@ -68,7 +68,7 @@ class FrameServer:
             listening.close()
 
     async def aclose(self) -> None:
-        """Closes what is open; whoever is to be answered was drained before. Idempotent."""
+        """Closes all connections; drain them before. Idempotent."""
         self.close_port()
         for connection in tuple(self._connections):
             await connection.aclose()

@@ -1,4 +1,4 @@
-"""The streams of queries one server has open."""
+"""Registry of a server's open streams and scans."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ if TYPE_CHECKING:
 
 
 def stopping(info: ServiceInfo) -> RetryLaterError:
-    """Why a stream, or a query, is refused by a server that is about to end."""
+    """Returns the refusal of a stream or query by a server that is stopping."""
     return RetryLaterError(
-        f"server {info.server_id} is stopping: ask another",
+        f"server {info.server_id} is stopping: use another server",
         reason=Reason.STOPPING,
         retry_after_ms=1,
     )
 
 
 class OpenStream(Protocol):
-    """A stream that can be brought to its end."""
+    """A stream that a stopping server can drain and end."""
 
     def send_away(self) -> None:
-        """Tells the client to ask another server; everything is answered as before."""
+        """Tells the client to use another server; queries are still answered."""
         ...
 
     async def drain(self) -> None:
-        """Returns once every query read is answered; refuses those that come later."""
+        """Returns once every received query is answered; refuses later ones."""
         ...
 
     def end(self) -> None:
-        """Ends the stream from this side, where the client has not."""
+        """Ends the stream, unless the client already has."""
         ...
 
 
 class OpenStreams:
-    """The streams and scans of one server: up to its limit of streams, and none once it drains."""
+    """The open streams and scans of one server, limited in number; none once it drains."""
 
     def __init__(self, info: ServiceInfo) -> None:
         self._info = info
@@ -49,24 +49,24 @@ class OpenStreams:
         self._draining = False
 
     def add(self, stream: OpenStream) -> None:
-        """Counts a stream in, until `discard`; raises where no more is taken."""
+        """Registers a stream until `discard`; raises `RetryLaterError` at the limit."""
         self._check_serving()
         if len(self._streams) >= self._info.limits.streams:
             raise RetryLaterError(
                 f"server {self._info.server_id} has {len(self._streams)} open streams, "
-                "as many as it takes: share one client, or ask another server",
+                "which is its limit: share one client, or use another server",
                 reason=Reason.OVERLOADED,
                 retry_after_ms=1000,
             )
         self._streams.add(stream)
 
     def discard(self, stream: OpenStream) -> None:
-        """Counts a stream out that has ended."""
+        """Unregisters a stream that has ended."""
         self._streams.discard(stream)
 
     @asynccontextmanager
     async def scan(self) -> AsyncIterator[None]:
-        """Runs one scan; raises STOPPING inside it when the time to drain is over."""
+        """Registers one scan; raises STOPPING inside it when the time to drain is over."""
         self._check_serving()
         until_told = asyncio.timeout(None)
         try:
@@ -82,17 +82,17 @@ class OpenStreams:
             raise stopping(self._info) from None
 
     def send_away(self) -> None:
-        """Tells every stream to go elsewhere; new ones are taken still."""
+        """Tells every client to use another server; new streams are still accepted."""
         for stream in tuple(self._streams):
             stream.send_away()
 
     async def drain(self) -> None:
-        """Ends every stream once it answered what it has read, and takes no new one."""
+        """Ends every stream once its received queries are answered; accepts no new one."""
         self._draining = True
         await asyncio.gather(*(self._end(stream) for stream in tuple(self._streams)))
 
     def end_scans(self) -> None:
-        """Ends the scans that still run: their takers go on elsewhere by their page tokens."""
+        """Ends the running scans; their clients continue elsewhere by page token."""
         for scan in tuple(self._scans):
             scan.reschedule(asyncio.get_running_loop().time())
 
@@ -102,6 +102,6 @@ class OpenStreams:
         stream.end()
 
     def _check_serving(self) -> None:
-        """Raises once the server is about to end."""
+        """Raises `RetryLaterError` (STOPPING) once the server is stopping."""
         if self._draining:
             raise stopping(self._info)

@@ -1,4 +1,4 @@
-"""The frames of one client: its hello, its queries, and the answers to them."""
+"""Session of one client on a frame connection: its hello, its queries and their answers."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 
 class StreamSession:
-    """Hello, then an answer to each query: at once where `answer` returns it, else by `deliver`.
+    """Answers the hello, then each query: `answer` returns the answer, or `deliver` gets it later.
 
-    The connection decides when frames are read, and how they are written. A refusal of the whole
+    The connection decides when frames are read and how they are written. A refusal of the whole
     connection is raised.
     """
 
@@ -35,8 +35,8 @@ class StreamSession:
         self._deliver = deliver
         self._session: QuerySession | None = router.session(self._delivered)
         self._unanswered: dict[int, int] = {}
-        """Bytes of each query that waits for its answer, by id."""
-        # Of its fields one is the query, in which the keys are.
+        """Bytes of each unanswered query, by id."""
+        # One field of the frame is the query, which holds the keys.
         self._parse = parser(
             query_pb2.ClientFrame.FromString,
             "ClientFrame",
@@ -48,15 +48,15 @@ class StreamSession:
         self._idle.set()
         self._draining = False
         self.unanswered_bytes = 0
-        """Of all queries that wait for their answer."""
+        """Bytes of all unanswered queries."""
 
     @property
     def unanswered(self) -> int:
-        """Queries that wait for their answer."""
+        """Number of unanswered queries."""
         return len(self._unanswered)
 
     def greet(self, frame: bytes) -> bytes:
-        """The answer to the first frame."""
+        """Returns the answer to the first frame."""
         request = self._parse(frame)
         if request.WhichOneof("frame") != "hello":
             raise InvalidRequestError("the first frame of a connection must be a hello")
@@ -78,7 +78,7 @@ class StreamSession:
         return query_pb2.ServerFrame(hello=hello).SerializeToString()
 
     def answer(self, frame: bytes) -> bytes | None:
-        """The whole answer to a frame, or None where it comes later."""
+        """Returns the answer to a frame; None if `deliver` gets it later."""
         request = self._parse(frame)
         query = request.query
         if self._session is None:
@@ -89,7 +89,7 @@ class StreamSession:
             self._admit(query, len(frame))
         except QueryableStateError as refusal:
             return frame_of(refusal_of(query.id, refusal))
-        # Counted before it is asked: parts, the last one too, may be delivered meanwhile.
+        # Counted before the router is called, which may deliver all parts at once.
         self._unanswered[query.id] = len(frame)
         self.unanswered_bytes += len(frame)
         answer = self._session.ask(query, frame)
@@ -100,17 +100,17 @@ class StreamSession:
         return answer
 
     def go_away(self) -> bytes:
-        """The frame that sends the client to another server."""
+        """Returns the frame that tells the client to use another server."""
         response = query_pb2.ServerFrame(go_away=stopping(self._info).to_proto())
         return response.SerializeToString()
 
     async def drain(self) -> None:
-        """Returns once every query read is answered; refuses those that come later."""
+        """Returns once every received query is answered; refuses later ones."""
         self._draining = True
         await self._idle.wait()
 
     async def aclose(self) -> None:
-        """Gives up what is pending; idempotent. Nothing of the connection is kept."""
+        """Cancels pending queries and drops every reference to the connection; idempotent."""
         session, self._session = self._session, None
         self._deliver = _to_nobody
         if session is not None:
@@ -123,11 +123,11 @@ class StreamSession:
         if self._draining:
             raise stopping(self._info)
         if query.id in self._unanswered:
-            raise InvalidRequestError(f"query id {query.id} waits for its answer already")
+            raise InvalidRequestError(f"query id {query.id} is in use by an unanswered query")
         if len(self._unanswered) >= limits.queries_in_flight:
             raise RetryLaterError(
-                f"{len(self._unanswered)} queries of this connection wait for their answer, as "
-                f"many as server {self._info.server_id} takes: put more keys into a query",
+                f"{len(self._unanswered)} queries of this connection are unanswered, which is the "
+                f"limit of server {self._info.server_id}: put more keys into a query",
                 reason=Reason.OVERLOADED,
                 retry_after_ms=20,
             )
@@ -145,4 +145,4 @@ class StreamSession:
 
 
 def _to_nobody(_query_id: int, _frame: bytes, _last: bool) -> None:
-    """Takes the answers to a connection that is gone."""
+    """Drops the answers to a closed connection."""

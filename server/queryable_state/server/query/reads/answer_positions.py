@@ -1,4 +1,4 @@
-"""Which keys of a query an answer speaks of."""
+"""Positions of an answer's keys within their query."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def value_positions(answer: query_pb2.Answer, keys: int) -> Sequence[int]:
-    """Where the keys of the values stand in a query of so many keys, aligned with `values`."""
+    """Returns the position of each value's key in a query of `keys` keys."""
     if answer.indexes or not answer.values:
         return answer.indexes
     others = {*answer.missing, *(at for failed in answer.failed for at in failed.indexes)}
@@ -19,7 +19,7 @@ def value_positions(answer: query_pb2.Answer, keys: int) -> Sequence[int]:
 
 
 def placed_at(positions: Sequence[int], answer: query_pb2.Answer) -> query_pb2.Answer:
-    """An answer to a query of some keys as one to the query that has them at `positions`."""
+    """Translates an answer to a sub-query into one to the whole query, by `positions`."""
     if answer.HasField("error"):
         failed = [query_pb2.KeyFailure(indexes=positions, error=answer.error)]
         return query_pb2.Answer(failed=failed, info=answer.info)

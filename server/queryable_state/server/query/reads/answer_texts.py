@@ -1,4 +1,4 @@
-"""Values as JSON, without holding up the event loop: large ones are written on a thread."""
+"""Values as JSON texts; large ones are written on a thread, to keep the event loop free."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SLICE_S = 0.005
 
 
 async def answer_text(texts: StateJson, read: query_pb2.ReadKind.ValueType, value: bytes) -> str:
-    """What an answer has for one key, as `StateJson.answer_text`."""
+    """Returns the JSON text of one answer, as `StateJson.answer_text` does."""
     if len(value) > _LARGE_BYTES:
         return await asyncio.to_thread(texts.answer_text, read, value)
     return texts.answer_text(read, value)
@@ -32,7 +32,7 @@ async def tell_answers(
     tell: Callable[[int, str], None],
     refuse: Callable[[int, QueryableStateError], None],
 ) -> None:
-    """Calls `tell` with the text of each value, `refuse` for those that cannot be read."""
+    """Calls `tell` with the text of each value, `refuse` for each that cannot be decoded."""
     until_s = time.perf_counter() + _SLICE_S
     for at, value in values:
         try:

@@ -1,4 +1,4 @@
-"""Many keys of one state for people: JSON in, JSON out, where they want it."""
+"""Unary read of many keys of one state, encoded or as JSON."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ class BatchRead:
     located: LocatedState
     query: query_pb2.Query
     keys_json: Sequence[str]
-    """The keys as the caller wrote them; empty where they came encoded."""
+    """The keys as the caller wrote them; empty if they were encoded."""
 
     @classmethod
     async def of(
         cls, request: query_pb2.BatchGetKvStateRequest, located: LocatedState, limits: Limits
     ) -> BatchRead:
-        """Raises `KeyTypeError` for a key that is not of the registered type."""
+        """Parses a request; raises `KeyTypeError` for a key that is not of the registered type."""
         if request.keys and request.keys_json:
-            raise InvalidRequestError("give the keys encoded or as JSON, not both")
+            raise InvalidRequestError("pass the keys encoded or as JSON, not both")
         check_number_of_keys(len(request.keys) or len(request.keys_json), limits)
         keys: Sequence[bytes] = request.keys
         if request.keys_json:
@@ -58,14 +58,14 @@ class BatchRead:
     async def response(
         self, answers: Sequence[query_pb2.Answer]
     ) -> query_pb2.BatchGetKvStateResponse:
-        """The answers as they are, or what became of each key."""
+        """Returns the answers as they are, or a result for each key."""
         if not self.keys_json:
             return query_pb2.BatchGetKvStateResponse(answers=answers)
         results = [query_pb2.KeyResult() for _ in self.keys_json]
         for answer in answers:
             await self._fill(results, answer)
         unanswered = InternalError(
-            f"the owner answered nothing for a key of {self.located.describe()}"
+            f"the owner's answer lacks a key of {self.located.describe()}"
         ).to_proto()
         for result in results:
             if not result.value_json and not result.HasField("error"):
@@ -73,7 +73,7 @@ class BatchRead:
         return query_pb2.BatchGetKvStateResponse(results=results)
 
     async def _fill(self, results: list[query_pb2.KeyResult], answer: query_pb2.Answer) -> None:
-        """Enters what one answer says, at the keys it speaks of."""
+        """Fills in the results of one answer."""
         if answer.HasField("error"):
             for result in results:
                 result.error.CopyFrom(answer.error)

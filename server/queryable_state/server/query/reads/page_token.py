@@ -1,8 +1,8 @@
-"""Where a scan goes on, sealed: what the caller of `ScanKvState` hands back.
+"""Page token of `ScanKvState`: where the next page of a scan begins.
 
 `version 01 | state id (4) | batch (8, signed) | hash of the scan (8) | wire key | checksum (4)`,
-big-endian; the checksum is the low half of the xxh64 of all before it. It guards against tokens
-that were cut off or mixed up; there is nothing in them that a caller could not ask for.
+big-endian; the checksum is the low half of the xxh64 of all before it. It detects truncated and
+mixed-up tokens. A token needs no secrecy: it holds nothing that a caller may not read.
 """
 
 from __future__ import annotations
@@ -25,42 +25,42 @@ _RANGE = struct.Struct(">HHiB")
 
 
 class PageToken(NamedTuple):
-    """The place behind one key of a scan."""
+    """The position after one key of a scan."""
 
     state_id: int
     version: int
-    """The batch the scan is of."""
+    """The batch that the scan reads."""
     scan_hash: int
-    """What tells it from scans of other keys, by `scan_hash_of`."""
+    """Identifies the range and options of the scan: see `scan_hash_of`."""
     key: bytes
-    """The last wire key that was answered."""
+    """The last wire key of the page."""
 
     def seal(self) -> bytes:
-        """The token's bytes."""
+        """Returns the bytes of the token."""
         body = _HEAD.pack(_FORMAT, self.state_id, self.version, self.scan_hash) + self.key
         return body + _checksum(body)
 
     @classmethod
     def unseal(cls, token: bytes) -> Self:
-        """Raises `InvalidRequestError` for bytes that are no page token."""
+        """Parses a token; raises `InvalidRequestError` if the bytes are not one."""
         body = token[: -_CHECKSUM.size]
-        # A wire key has its key group at least.
+        # A wire key has at least a key group.
         if len(body) < _HEAD.size + 2 or _checksum(body) != token[-_CHECKSUM.size :]:
             raise InvalidRequestError(
-                f"page token {token[:40].hex()} ({len(token)} bytes) is not intact: hand back what "
-                "the scan answered as it is, or scan from the start"
+                f"page token {token[:40].hex()} ({len(token)} bytes) is not intact: pass the token "
+                "of the last page unchanged, or scan from the start"
             )
         form, state_id, version, scan_hash = _HEAD.unpack_from(body)
         if form != _FORMAT:
             raise InvalidRequestError(
-                f"the page token is of version {form}, this server reads version {_FORMAT}: "
+                f"the page token has format {form}, and this server reads format {_FORMAT}: "
                 "scan from the start"
             )
         return cls(state_id, version, scan_hash, body[_HEAD.size :])
 
 
 def scan_hash_of(query: ScanQuery) -> int:
-    """Equal for scans of the same keys; how many of them, and with values or not, may differ."""
+    """Returns a hash of what the scan selects; limits and values-or-keys do not count."""
     end = b"\x00" if query.end is None else b"\x01" + query.end
     texts = (query.start, end, query.namespace)
     flags = _RANGE.pack(

@@ -1,4 +1,4 @@
-"""What unary calls ask for, as a query of the router."""
+"""Translation of unary requests into queries."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def query_of(
     keys: Sequence[bytes],
     elements: Sequence[bytes],
 ) -> query_pb2.Query:
-    """The query for encoded keys, and elements, with all else as the request has it.
+    """Returns the query for encoded keys and elements, with the options of the request.
 
-    All there is under a key is read the way its state keeps that.
+    A read of the whole value is translated into the read that fits the kind of the state.
     """
     query = query_pb2.Query(
         state_id=located.state_id,

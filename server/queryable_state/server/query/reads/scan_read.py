@@ -1,4 +1,4 @@
-"""A scan for people: keys and page tokens in, keys and page tokens out."""
+"""`ScanKvState` request: its range and page token, and the messages of its answer."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ _TOKEN_BYTES = 64
 
 @dataclass(frozen=True)
 class ScanRead:
-    """A `ScanKvState` call: the query of its keys, and its messages."""
+    """A `ScanKvState` call, translated into a query."""
 
     located: LocatedState
     query: ScanQuery
     json: bool
-    """Answer in JSON."""
+    """True to answer in JSON."""
     allow_newer: bool
-    """Go on as of the newest batch where that of the page token is gone."""
+    """True to continue at the newest batch if that of the page token is compacted."""
     scan_hash: int
-    """Of the query without its page."""
+    """Hash of the query without its page token."""
 
     @classmethod
     def of(
@@ -53,7 +53,7 @@ class ScanRead:
         limits: Limits,
         page_timeout_ms: int,
     ) -> ScanRead:
-        """Raises `InvalidRequestError` for what is no range of the state's keys."""
+        """Parses a request; raises `InvalidRequestError` for an invalid range or token."""
         for bound in ("start_json", "end_json", "prefix_json"):
             check_json(bound, getattr(request, bound), limits)
         groups = located.registration.max_parallelism
@@ -65,7 +65,7 @@ class ScanRead:
         start, end = _range(request, located)
         check_longest("encoded key", (start, end or b""), limits)
         check_longest("encoded namespace", (request.namespace,), limits)
-        # It has a key, and a few bytes around it.
+        # A token is a key and some fixed fields.
         check_longest("encoded key", (request.page_token[:-_TOKEN_BYTES],), limits)
         first = request.first_key_group
         last = request.last_key_group if request.HasField("last_key_group") else groups - 1
@@ -77,7 +77,8 @@ class ScanRead:
         runs = tuple(KeyGroupRun(run.first, run.last) for run in request.runs)
         if runs and not request.placement_version:
             raise InvalidRequestError(
-                "runs are for a proxy to ask owners: give first_key_group and last_key_group"
+                "runs are for requests of a proxy to an owner: set first_key_group and "
+                "last_key_group instead"
             )
         if not all(first <= run.first <= run.last <= last for run in runs) or any(
             before.last >= run.first for before, run in pairwise(runs)
@@ -109,7 +110,7 @@ class ScanRead:
         return cls(located, query, request.json, request.allow_newer, scan_hash)
 
     async def messages(self, router: Router) -> AsyncGenerator[query_pb2.ScanKvStateResponse, None]:
-        """What the router answers as the caller wants it; closing it ends the scan."""
+        """Yields the router's messages in the requested form; closing it ends the scan."""
         query, handed_out = self.query, False
         while True:
             try:
@@ -132,7 +133,7 @@ class ScanRead:
                 self.query.state_id, message.info.version, self.scan_hash, message.page_token
             ).seal()
         if self.json and message.keys:
-            # Hundreds of keys: others are answered meanwhile.
+            # On a thread: a message has hundreds of keys.
             await asyncio.to_thread(self._write_json, message)
         return message
 
@@ -149,11 +150,11 @@ class ScanRead:
 def _range(
     request: query_pb2.ScanKvStateRequest, located: LocatedState
 ) -> tuple[bytes, bytes | None]:
-    """The encoded keys from which and before which is read."""
+    """Returns the encoded start key, and the encoded end key, which is exclusive."""
     start, end, prefix = (request.WhichOneof(name) for name in ("start", "end", "prefix"))
     if prefix is not None:
         if start is not None or end is not None:
-            raise InvalidRequestError("give a prefix, or a start and an end, not both")
+            raise InvalidRequestError("set a prefix, or a start and an end, not both")
         begins = (
             located.json.prefix(request.prefix_json)
             if prefix == "prefix_json"
@@ -173,22 +174,22 @@ def _range(
 def _continued(
     query: ScanQuery, token: PageToken, scan_hash: int, located: LocatedState
 ) -> ScanQuery:
-    """The query behind the key of a page token, as of its batch."""
+    """Returns the query that continues after a page token's key, at its batch."""
     if token.state_id != query.state_id or token.scan_hash != scan_hash:
         raise InvalidRequestError(
-            f"the page token is of another scan than this one of {located.describe()}: hand it "
-            "back with the same state, range, namespace and consistency"
+            f"the page token belongs to another scan than this one of {located.describe()}: pass "
+            "it with the same state, range, namespace and consistency"
         )
     if query.consistency == query_pb2.UNCOMMITTED or query.placement_version:
-        # What is sealed may be replaced: each page is of what there is when it is asked for.
-        # And a proxy says apart which batch it asks for, if any.
+        # A sealed batch may be replaced, so each page of an uncommitted scan reads the newest
+        # state. A proxy sets at_version itself, if any.
         return replace(query, after=token.key)
     if query.at_version is not None and query.at_version != token.version:
         raise InvalidRequestError(
-            f"the page token is of batch {token.version}, and batch {query.at_version} is asked "
-            "for: leave one of them out"
+            f"the page token continues batch {token.version}, and at_version is "
+            f"{query.at_version}: leave one of them out"
         )
-    # The first page satisfied the rest that was asked of its age.
+    # The first page satisfied the options on age.
     return replace(
         query, after=token.key, at_version=token.version, min_version=0, max_staleness_ms=0
     )
