@@ -19,8 +19,14 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[InProcessCluster]:
-    async with InProcessCluster(tmp_path, servers=2) as running:
+def plain_grpc() -> bool:
+    """Whether gRPC is served with `grpc.aio`; tests of unary calls run both ways."""
+    return False
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path, plain_grpc: bool) -> AsyncIterator[InProcessCluster]:
+    async with InProcessCluster(tmp_path, servers=2, plain_grpc=plain_grpc) as running:
         yield running
 
 

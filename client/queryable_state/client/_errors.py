@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from queryable_state.wire.errors import InvalidRequestError
-
-if TYPE_CHECKING:
-    from queryable_state.wire.errors import QueryableStateError
 
 
 class ClientClosedError(InvalidRequestError):
@@ -17,15 +12,3 @@ class ClientClosedError(InvalidRequestError):
 def closed_while_waiting() -> ClientClosedError:
     """Of a query that was pending."""
     return ClientClosedError("the client was closed while this query waited: open another")
-
-
-def afresh(error: QueryableStateError) -> QueryableStateError:
-    """An equal error of its own: one raised by many awaits would gather their tracebacks."""
-    return type(error)(
-        error.message,
-        reason=error.reason,
-        retry_after_ms=error.retry_after_ms,
-        candidates=error.candidates,
-        complete_since_batch=error.complete_since_batch,
-        placement_version=error.placement_version,
-    )

@@ -41,6 +41,9 @@ class CheckpointServerSettings:
     """Port, range or list where streams of queries go without gRPC; 0: any free port; empty: they
     stay on gRPC."""
 
+    plain_grpc: bool = False
+    """Serve gRPC with `grpc.aio` alone: slower, and without the undocumented core of grpcio."""
+
     limits: Limits = field(default_factory=Limits)
 
     transfer_threads: int = 4

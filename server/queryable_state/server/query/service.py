@@ -36,7 +36,7 @@ from queryable_state.wire.located_state import location_answer
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from queryable_state.server.grpc_core import GrpcServer
+    from queryable_state.server.public_grpc import PublicGrpcServer
     from queryable_state.server.query.frames.open_streams import OpenStreams
     from queryable_state.server.query.router import Router, ServiceInfo
     from queryable_state.server.serving.error_boundary import Context
@@ -71,7 +71,7 @@ class QueryableStateService:
         self.frame_port = 0
         """Where streams may go without gRPC, as told in hello; 0: nowhere."""
 
-    def add_to(self, server: GrpcServer) -> None:
+    def add_to(self, server: PublicGrpcServer) -> None:
         """Registers the RPCs; `StreamKvState` as raw bytes, to relay frames unread."""
         handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
             "StreamKvState": grpc.stream_stream_rpc_method_handler(self.StreamKvState)
