@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
 from typing import TYPE_CHECKING, Self
 
 import psutil
+
+from queryable_state.wire.calls.loop_thread import LoopThread
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -23,10 +24,7 @@ class Relay:
     def __init__(self, listen: tuple[str, int], target: tuple[str, int]) -> None:
         self._listen = listen
         self._target = target
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(
-            target=self._loop.run_forever, name="chaos relay", daemon=True
-        )
+        self._thread = LoopThread("chaos relay")
         self._server: asyncio.Server | None = None
         self._open: dict[asyncio.Task[None], int] = {}
         self._cut_off: int | None = None
@@ -49,18 +47,15 @@ class Relay:
         self._run(self._set(cut_off=None, held_up=pid))
 
     def __enter__(self) -> Self:
-        self._thread.start()
         self._run(self._start())
         return self
 
     def __exit__(self, *exc_info: object) -> None:
         self._run(self._stop())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
-        self._loop.close()
+        self._thread.stop()
 
     def _run(self, coroutine: Coroutine[object, object, None]) -> None:
-        asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(10)
+        self._thread.run(coroutine, timeout_s=10)
 
     async def _start(self) -> None:
         self._server = await asyncio.start_server(self._connected, *self._listen)

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 from typing import TYPE_CHECKING
 
 import pytest
 
-from queryable_state.client import UnknownKeyOrNamespaceError
+from queryable_state.client import (
+    Consistency,
+    DescriptorMismatchError,
+    InvalidRequestError,
+    KeyTypeError,
+    UnknownKeyOrNamespaceError,
+)
+from queryable_state.client._client_base import MOST_OPTION_LANES
 from queryable_state.client._routing.key_batcher import KeyBatcher
 from queryable_state.wire.keys.store_keys import window_namespace
 
@@ -16,15 +24,78 @@ if TYPE_CHECKING:
     from queryable_state.server.testing.cluster import InProcessJob
 
 
-async def test_queries_unlike_each_other_leave_nothing_behind(
+def _batchers() -> list[KeyBatcher]:
+    gc.collect()
+    return [known for known in gc.get_objects() if isinstance(known, KeyBatcher)]
+
+
+class _Descriptor:
+    """What a job registered a state with; cannot be hashed if `__hash__` is None."""
+
+    def __init__(self, value_type: str) -> None:
+        self.kind = "value"
+        self.value_type = value_type
+
+
+class _UnhashableDescriptor(_Descriptor):
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+
+async def test_calls_unlike_each_other_leave_a_bounded_number_of_lanes(
     client: QueryableStateClient, job: InProcessJob
 ) -> None:
-    """A time out that is what is left of a request's, a namespace a window."""
-    for number in range(50):
+    """A time-out that is what is left of a request's, a namespace a window."""
+    for number in range(MOST_OPTION_LANES):
         state = await client.get_kv_state("sensors", "last", "sensor_1", timeout_s=9 + number / 64)
         assert state.value() == 1.0
         window = window_namespace(number * 1000, number * 1000 + 1000)
         with pytest.raises(UnknownKeyOrNamespaceError):
             await client.get_kv_state("sensors", "last", "sensor_1", namespace=window)
-    gc.collect()
-    assert sum(isinstance(known, KeyBatcher) for known in gc.get_objects()) < 5
+    assert len(_batchers()) < MOST_OPTION_LANES + 5
+
+
+async def test_calls_with_the_same_options_share_a_lane(
+    client: QueryableStateClient, job: InProcessJob
+) -> None:
+    descriptor = _Descriptor("double")
+    for _ in range(3):
+        await client.get_kv_state("sensors", "last", "sensor_1", timeout_s=7, key_type="string")
+        await client.get_kv_state("sensors", "last", "sensor_1", key_type="string", timeout_s=7.0)
+        await client.get_kv_state("sensors", "last", "sensor_1", descriptor=descriptor)
+    assert len(_batchers()) == 2
+
+
+async def test_calls_with_other_options_do_not_mix(
+    client: QueryableStateClient, job: InProcessJob
+) -> None:
+    ask = client.get_kv_state
+    first, second, there, *_ = await asyncio.gather(
+        ask("sensors", "last", "sensor_1", timeout_s=1),
+        ask("sensors", "last", "sensor_1", timeout_s=1, consistency=Consistency.UNCOMMITTED),
+        client.contains("sensors", "last", "nobody", timeout_s=1),
+        ask("sensors", "seen", "sensor_1", timeout_s=1),
+    )
+    assert first.value() == second.value() == 1.0
+    assert not there
+    assert {batcher.options.consistency for batcher in _batchers()} == {
+        Consistency.COMMITTED,
+        Consistency.UNCOMMITTED,
+    }
+    assert len(_batchers()) == 4
+    with pytest.raises(InvalidRequestError, match="timeout_s"):
+        await ask("sensors", "last", "sensor_1", timeout_s=True)
+    with pytest.raises(KeyTypeError):
+        await ask("sensors", "last", "sensor_1", key_type="bigint")
+
+
+async def test_a_descriptor_that_cannot_be_hashed_is_checked_in_every_call(
+    client: QueryableStateClient, job: InProcessJob
+) -> None:
+    ask = client.get_kv_state
+    fitting, other = _UnhashableDescriptor("double"), _UnhashableDescriptor("string")
+    assert (await ask("sensors", "last", "sensor_1", descriptor=fitting)).value() == 1.0
+    with pytest.raises(DescriptorMismatchError):
+        await ask("sensors", "last", "sensor_1", descriptor=other)

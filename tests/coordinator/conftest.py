@@ -17,7 +17,6 @@ from queryable_state.internal.v1 import (
     coordinator_pb2,
     coordinator_pb2_grpc,
 )
-from queryable_state.server.coordinator_client import secret_metadata
 from queryable_state.server.settings import CoordinatorSettings
 from queryable_state.server.testing import (
     FakeClock,
@@ -26,6 +25,7 @@ from queryable_state.server.testing import (
     in_process_coordinator,
 )
 from queryable_state.v1 import query_pb2, registration_pb2
+from queryable_state.wire.calls.job_secret import secret_metadata
 from queryable_state.wire.errors import QueryableStateError
 from queryable_state.wire.schema.types import Types
 from queryable_state.wire.status import error_from_call, status_of, trailing_metadata

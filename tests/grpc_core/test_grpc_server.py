@@ -1,4 +1,4 @@
-"""Calls of all kinds, as `grpc.aio`'s client makes them, at a server on gRPC's core."""
+"""Calls of all kinds, as `grpc.aio`'s client makes them, to each server of a public port."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ import grpc
 import grpc.aio
 import pytest
 
+from queryable_state.server.aio_server import AioServer
 from queryable_state.server.grpc_core import GrpcServer
+from queryable_state.server.grpc_core.missing import missing
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -27,11 +29,35 @@ _OPTIONS = [
 ]
 _DEADLINE_S = 10.0
 
+Server = type[GrpcServer] | type[AioServer]
+
+
+@pytest.fixture(params=[GrpcServer, AioServer], ids=["grpc core", "grpc.aio"])
+def of(request: pytest.FixtureRequest) -> Server:
+    """The server under test."""
+    server: Server = request.param
+    return server
+
+
+class _Text:
+    """A message that is not bytes."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    @classmethod
+    def parsed(cls, message: bytes) -> _Text:
+        return cls(message.decode())
+
+    def encoded(self) -> bytes:
+        return self._text.encode()
+
 
 class Echo:
     """Servicers of each kind, and what became of their calls."""
 
     def __init__(self) -> None:
+        self.begun = asyncio.Event()
         self.cancelled = asyncio.Event()
         self.remaining_s: float | None = None
         self.metadata: dict[str, Any] = {}
@@ -48,6 +74,7 @@ class Echo:
         raise ZeroDivisionError
 
     async def wait(self, _request: bytes, _call: ServerCall) -> bytes:
+        self.begun.set()
         try:
             await asyncio.Event().wait()
             return b""
@@ -75,7 +102,7 @@ class Echo:
         return {
             "Answer": unary(self.answer),
             "Text": unary(
-                self.answer, request_deserializer=bytes.decode, response_serializer=str.encode
+                self.answer, request_deserializer=_Text.parsed, response_serializer=_Text.encoded
             ),
             "Refuse": unary(self.refuse),
             "BreakDown": unary(self.break_down),
@@ -87,8 +114,10 @@ class Echo:
 
 
 @asynccontextmanager
-async def _serving(echo: Echo) -> AsyncIterator[tuple[GrpcServer, grpc.aio.Channel]]:
-    server = GrpcServer(_OPTIONS)
+async def _serving(
+    of: Server, echo: Echo
+) -> AsyncIterator[tuple[GrpcServer | AioServer, grpc.aio.Channel]]:
+    server = of(_OPTIONS)
     server.add_generic_rpc_handlers(
         (grpc.method_handlers_generic_handler("test.Echo", echo.handlers()),)
     )
@@ -106,16 +135,16 @@ async def _call(channel: grpc.aio.Channel, name: str, request: bytes = b"x", **g
     return await call(request, **{"timeout": _DEADLINE_S} | given)
 
 
-async def test_a_unary_call_is_answered_with_what_the_servicer_returns() -> None:
-    async with _serving(Echo()) as (_, channel):
+async def test_a_unary_call_is_answered_with_what_the_servicer_returns(of: Server) -> None:
+    async with _serving(of, Echo()) as (_, channel):
         assert await _call(channel, "Answer", b"hello") == b"hello"
         assert await _call(channel, "Text", "é".encode()) == "é".encode()
         assert await _call(channel, "Answer", b"") == b""
 
 
-async def test_a_servicer_sees_the_deadline_and_the_metadata() -> None:
+async def test_a_servicer_sees_the_deadline_and_the_metadata(of: Server) -> None:
     echo = Echo()
-    async with _serving(echo) as (_, channel):
+    async with _serving(of, echo) as (_, channel):
         await _call(channel, "Answer", timeout=5, metadata=(("a", "b"), ("c-bin", b"\x00")))
         assert echo.remaining_s is not None
         assert 0 < echo.remaining_s < 6
@@ -124,8 +153,8 @@ async def test_a_servicer_sees_the_deadline_and_the_metadata() -> None:
         assert echo.remaining_s is None
 
 
-async def test_a_refusal_has_its_code_its_text_and_its_trailing_metadata() -> None:
-    async with _serving(Echo()) as (_, channel):
+async def test_a_refusal_has_its_code_its_text_and_its_trailing_metadata(of: Server) -> None:
+    async with _serving(of, Echo()) as (_, channel):
         with pytest.raises(grpc.aio.AioRpcError) as raised:
             await _call(channel, "Refuse")
     failure = raised.value
@@ -143,17 +172,17 @@ async def test_a_refusal_has_its_code_its_text_and_its_trailing_metadata() -> No
     ],
 )
 async def test_what_cannot_be_answered_has_a_status(
-    name: str, request_: bytes, code: grpc.StatusCode
+    of: Server, name: str, request_: bytes, code: grpc.StatusCode
 ) -> None:
-    async with _serving(Echo()) as (_, channel):
+    async with _serving(of, Echo()) as (_, channel):
         with pytest.raises(grpc.aio.AioRpcError) as raised:
             await _call(channel, name, request_)
         assert raised.value.code() == code
         assert await _call(channel, "Answer", b"after") == b"after"
 
 
-async def test_a_stream_of_answers_ends_with_its_servicer() -> None:
-    async with _serving(Echo()) as (_, channel):
+async def test_a_stream_of_answers_ends_with_its_servicer(of: Server) -> None:
+    async with _serving(of, Echo()) as (_, channel):
         count: Any = channel.unary_stream("/test.Echo/Count")
         call = count(b"100", timeout=_DEADLINE_S)
         assert dict(await call.initial_metadata())["made"] == "early"
@@ -161,8 +190,10 @@ async def test_a_stream_of_answers_ends_with_its_servicer() -> None:
 
 
 @pytest.mark.parametrize("name", ["Converse", "Generate"])
-async def test_a_stream_goes_both_ways_until_the_client_ends_its_side(name: str) -> None:
-    async with _serving(Echo()) as (_, channel):
+async def test_a_stream_goes_both_ways_until_the_client_ends_its_side(
+    of: Server, name: str
+) -> None:
+    async with _serving(of, Echo()) as (_, channel):
         call: Any = channel.stream_stream(f"/test.Echo/{name}")(timeout=_DEADLINE_S)
         for message in (b"a", b"", b"c"):
             await call.write(message)
@@ -173,23 +204,22 @@ async def test_a_stream_goes_both_ways_until_the_client_ends_its_side(name: str)
 
 
 @pytest.mark.parametrize("given_up", ["cancelled", "late"])
-async def test_a_servicer_is_cancelled_when_its_client_gives_up(given_up: str) -> None:
+async def test_a_servicer_is_cancelled_when_its_client_gives_up(of: Server, given_up: str) -> None:
     echo = Echo()
-    async with _serving(echo) as (_, channel):
-        timeout_s = 0.1 if given_up == "late" else _DEADLINE_S
+    async with _serving(of, echo) as (_, channel):
+        timeout_s = 1.0 if given_up == "late" else _DEADLINE_S
         asking = asyncio.create_task(_call(channel, "Wait", timeout=timeout_s))
-        if given_up == "cancelled":
-            # Answered after the waiting call has reached its servicer.
-            await _call(channel, "Answer")
-            asking.cancel()
         async with asyncio.timeout(_DEADLINE_S):
+            await echo.begun.wait()
+            if given_up == "cancelled":
+                asking.cancel()
             await echo.cancelled.wait()
         with pytest.raises((grpc.aio.AioRpcError, asyncio.CancelledError)):
             await asking
 
 
-async def test_thousands_of_calls_at_once_are_all_answered() -> None:
-    async with _serving(Echo()) as (_, channel):
+async def test_thousands_of_calls_at_once_are_all_answered(of: Server) -> None:
+    async with _serving(of, Echo()) as (_, channel):
         wanted = [b"%d" % number for number in range(3000)]
         found = await asyncio.gather(
             *(_call(channel, "Answer", each, timeout=60) for each in wanted)
@@ -197,7 +227,7 @@ async def test_thousands_of_calls_at_once_are_all_answered() -> None:
         assert found == wanted
 
 
-async def test_a_server_that_stops_answers_what_it_has_begun_and_takes_no_more() -> None:
+async def test_a_server_that_stops_answers_what_it_has_begun_and_takes_no_more(of: Server) -> None:
     release = asyncio.Event()
 
     class Slow(Echo):
@@ -207,7 +237,7 @@ async def test_a_server_that_stops_answers_what_it_has_begun_and_takes_no_more()
             return request
 
     begun = asyncio.Event()
-    async with _serving(Slow()) as (server, channel):
+    async with _serving(of, Slow()) as (server, channel):
         asking = asyncio.create_task(_call(channel, "Answer", b"kept"))
         await begun.wait()
         stopping = asyncio.create_task(server.stop(_DEADLINE_S))
@@ -219,11 +249,11 @@ async def test_a_server_that_stops_answers_what_it_has_begun_and_takes_no_more()
         await stopping
 
 
-async def test_a_server_that_stops_cancels_what_outlasts_its_grace() -> None:
+async def test_a_server_that_stops_cancels_what_outlasts_its_grace(of: Server) -> None:
     echo = Echo()
-    async with _serving(echo) as (server, channel):
+    async with _serving(of, echo) as (server, channel):
         asking = asyncio.create_task(_call(channel, "Wait"))
-        await _call(channel, "Answer")
+        await echo.begun.wait()
         stream: Any = channel.stream_stream("/test.Echo/Converse")()
         await stream.write(b"x")
         assert await stream.read() == b"x"
@@ -236,15 +266,15 @@ async def test_a_server_that_stops_cancels_what_outlasts_its_grace() -> None:
             await asking
 
 
-async def test_a_port_that_is_taken_is_refused_and_free_after_the_stop() -> None:
-    async with _serving(Echo()):
-        taken = GrpcServer(_OPTIONS)
+async def test_a_port_that_is_taken_is_refused_and_free_after_the_stop(of: Server) -> None:
+    async with _serving(of, Echo()):
+        taken = of(_OPTIONS)
         port = taken.add_insecure_port("127.0.0.1:0")
         await taken.start()
         with pytest.raises(RuntimeError):
-            GrpcServer(_OPTIONS).add_insecure_port(f"127.0.0.1:{port}")
+            of(_OPTIONS).add_insecure_port(f"127.0.0.1:{port}")
         await taken.stop(0)
-        again = GrpcServer(_OPTIONS)
+        again = of(_OPTIONS)
         assert again.add_insecure_port(f"127.0.0.1:{port}") == port
     # Never started: nothing to stop.
     await again.stop(0)
@@ -258,7 +288,7 @@ async def test_nothing_of_a_call_that_was_given_up_waits_for_the_garbage_collect
     def alive() -> int:
         return sum(type(each).__name__ == "ServerCall" for each in gc.get_objects())
 
-    async with _serving(Echo()) as (_, channel):
+    async with _serving(GrpcServer, Echo()) as (_, channel):
         gc.collect()
         gc.disable()
         try:
@@ -270,3 +300,33 @@ async def test_nothing_of_a_call_that_was_given_up_waits_for_the_garbage_collect
                     await asyncio.sleep(0.01)
         finally:
             gc.enable()
+
+
+async def test_a_server_that_is_idle_waits_for_no_endless_call(of: Server) -> None:
+    server = of(_OPTIONS, endless=("/test.Echo/Wait",))
+    echo = Echo()
+    server.add_generic_rpc_handlers(
+        (grpc.method_handlers_generic_handler("test.Echo", echo.handlers()),)
+    )
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        asking = asyncio.create_task(_call(channel, "Wait"))
+        await echo.begun.wait()
+        server.shut_down()
+        async with asyncio.timeout(_DEADLINE_S):
+            await server.idle()
+        await server.stop(0)
+        with pytest.raises(grpc.aio.AioRpcError):
+            await asking
+
+
+def test_the_installed_grpcio_has_the_core_that_is_known() -> None:
+    assert missing() == ""
+
+
+@pytest.mark.parametrize(
+    ("module", "text"), [("grpc._cython.gone", "gone"), ("grpc.aio", "Server")]
+)
+def test_another_core_is_named_before_a_server_is_made(module: str, text: str) -> None:
+    assert text in missing(module)

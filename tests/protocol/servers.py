@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.protocol.drivers import Driver
-    from tests.protocol.loop import Clock, LoopThread
+    from tests.protocol.loop import Clock
+
+    from queryable_state.wire.calls.loop_thread import LoopThread
 
 
 class RefusedError(Exception):

@@ -26,7 +26,7 @@ from tests.protocol.counted import (
     key_groups_of,
 )
 from tests.protocol.drivers import Driver
-from tests.protocol.loop import Clock, LoopThread
+from tests.protocol.loop import Clock
 from tests.protocol.servers import Server, Servers, frames
 
 from queryable_state.internal.v1 import backend_pb2
@@ -35,6 +35,7 @@ from queryable_state.server.checkpoint.file_systems.storage import storage_of
 from queryable_state.server.checkpoint.state_root import StateRoot
 from queryable_state.server.testing import InMemoryEngine
 from queryable_state.v1 import query_pb2
+from queryable_state.wire.calls.loop_thread import LoopThread
 from queryable_state.wire.errors import JobError, QueryableStateError, Reason, RetryLaterError
 
 _NEVER = (Reason.INTERNAL, Reason.CHECKPOINT_FAILED, Reason.CORRUPT)
@@ -49,7 +50,7 @@ class Spark(RuleBasedStateMachine):
         self.location = str(self.folder / "spark")
         uri = layout.beside(self.location)
         self.root = StateRoot(uri, storage_of(uri))
-        self.runner = LoopThread()
+        self.runner = LoopThread("model")
         self.clock = Clock()
         self.servers = Servers(self.runner)
         self.engine = InMemoryEngine()
@@ -73,7 +74,7 @@ class Spark(RuleBasedStateMachine):
         self.driver.close()
         for server in [*self.live.values(), *self.zombies]:
             self.runner.run(server.kill())
-        self.runner.close()
+        self.runner.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def new_driver(self) -> Driver:

@@ -20,13 +20,23 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def frame_ports() -> str:
-    """Look-ups go as frames; tests that are for both ways override it."""
+    """The frame port setting; tests of the unary fallback override it."""
     return "0"
 
 
 @pytest.fixture
-async def cluster(tmp_path: Path, frame_ports: str) -> AsyncIterator[InProcessCluster]:
-    async with InProcessCluster(tmp_path, servers=2, frame_ports=frame_ports) as running:
+def plain_grpc() -> bool:
+    """True to serve gRPC with `grpc.aio`; tests of unary calls run both ways."""
+    return False
+
+
+@pytest.fixture
+async def cluster(
+    tmp_path: Path, frame_ports: str, plain_grpc: bool
+) -> AsyncIterator[InProcessCluster]:
+    async with InProcessCluster(
+        tmp_path, servers=2, frame_ports=frame_ports, plain_grpc=plain_grpc
+    ) as running:
         yield running
 
 

@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 DEADLINE_S = 20.0
 
 
+@pytest.fixture(params=[False, True], ids=["grpc core", "grpc.aio"])
+def plain_grpc(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
 async def test_a_server_without_a_lease_is_not_serving_until_it_has_one(
     cluster: InProcessCluster, job: InProcessJob
 ) -> None:

@@ -27,6 +27,11 @@ if TYPE_CHECKING:
     from queryable_state.server.testing.cluster import InProcessCluster, InProcessJob
 
 
+@pytest.fixture(params=[False, True], ids=["grpc core", "grpc.aio"])
+def plain_grpc(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
 async def _call(rpc: Any, request: Any) -> Any:
     try:
         return await rpc(request, timeout=10)

@@ -32,6 +32,11 @@ ENTRY, EXISTS, SIZE = query_pb2.ENTRY, query_pb2.EXISTS, query_pb2.SIZE
 A = KeyCodec(Types.STRING()).encode("a")
 
 
+@pytest.fixture(params=[False, True], ids=["grpc core", "grpc.aio"])
+def plain_grpc(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
 @pytest.fixture
 async def counts(cluster: InProcessCluster) -> InProcessJob:
     started = cluster.job(

@@ -16,11 +16,11 @@ from tests.state_server import scans
 from tests.state_server.gated_files import GATE, Gate
 
 from queryable_state.internal.v1 import backend_pb2, backend_pb2_grpc
-from queryable_state.server.coordinator_client import secret_metadata
 from queryable_state.server.settings import CoordinatorSettings, StateServerSettings
 from queryable_state.server.state_server.server import StateServer
 from queryable_state.server.testing import InProcessCoordinator, in_process_coordinator
 from queryable_state.v1 import query_pb2, registration_pb2
+from queryable_state.wire.calls.job_secret import secret_metadata
 from queryable_state.wire.changes import BlockSums, ChangeBlockBuilder
 from queryable_state.wire.keys.key_groups import KeyGroups, subtask_of
 from queryable_state.wire.keys.store_keys import VOID_NAMESPACE, record_key

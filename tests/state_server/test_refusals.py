@@ -44,7 +44,7 @@ async def test_a_call_without_the_jobs_secret_is_refused(
     server, job = await cluster.server(), cluster.job()
     task = await job.begin(server, 0)
     request = backend_pb2.DropQueryRequest(query_id=job.query_id)
-    with pytest.raises(AuthenticationError, match="DropQuery wants the job's secret"):
+    with pytest.raises(AuthenticationError, match="DropQuery needs the job's secret"):
         await task.call(task.stub.DropQuery, request, secret="another")
     with pytest.raises(AuthenticationError):
         await task.send(task.frames({key_of(0): "x"}), secret="another")

@@ -14,8 +14,8 @@ from queryable_state.internal.v1 import backend_pb2, backend_pb2_grpc, checkpoin
 from queryable_state.server.checkpoint.canonical import read_canonical
 from queryable_state.server.checkpoint.file_systems.storage import checksum
 from queryable_state.server.coordinator import JobConfig
-from queryable_state.server.coordinator_client import secret_metadata
 from queryable_state.server.storage.layered.canonical_snapshot import CanonicalSnapshot
+from queryable_state.wire.calls.job_secret import secret_metadata
 from queryable_state.wire.errors import (
     LimitExceededError,
     PlacementError,

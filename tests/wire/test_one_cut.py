@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queryable_state.v1 import query_pb2
-from queryable_state.wire.consistent_snapshot import begins_anew, check_cut, cut_of
+from queryable_state.wire.consistent_snapshot import check_cut, cut_of, starts_over
 from queryable_state.wire.errors import InvalidRequestError, PlacementError, VersionGoneError
 
 
@@ -21,9 +21,9 @@ def test_asked_again_are_those_that_are_ahead(versions: dict[int, int]) -> None:
     assert set(asked_again.values()) == {cut.version}
 
 
-def test_only_a_version_that_is_gone_begins_anew() -> None:
-    assert begins_anew(VersionGoneError("folded").to_proto())
-    assert not begins_anew(PlacementError("moved").to_proto())
+def test_only_a_version_that_is_gone_starts_over() -> None:
+    assert starts_over(VersionGoneError("folded").to_proto())
+    assert not starts_over(PlacementError("moved").to_proto())
 
 
 def test_what_is_not_committed_has_no_cut() -> None:

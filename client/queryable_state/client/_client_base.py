@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 DEFAULT_PORT = 9069
 DEFAULT_TIMEOUT_S = 5.0
 
+MOST_OPTION_LANES = 128
+"""Lanes that a client keeps for calls with options; a caller may compute its time-outs."""
+
 
 def client_name() -> str:
     """What the client calls itself in hello."""
@@ -67,11 +70,14 @@ class ClientBase:
         # The default lane of every state asked for, by what the caller calls it and, but for
         # whole values, by what is asked.
         self._batchers: dict[tuple[Job, str] | tuple[Job, str, Operation], KeyBatcher] = {}
+        # The lanes of calls with options, by all that they were called with; oldest first.
+        self._option_lanes: dict[tuple[object, ...], KeyBatcher] = {}
 
     async def aclose(self) -> None:
         """Closes every connection; pending queries fail with `ClientClosedError`. Idempotent."""
         self._closed = True
         self._batchers.clear()
+        self._option_lanes.clear()
         opened, self._opened = self._opened, None
         if opened is not None:
             await opened.aclose()
@@ -119,7 +125,27 @@ class ClientBase:
     def _batcher(
         self, job: Job, state_name: str, options: ReadOptions, operation: Operation = VALUE
     ) -> KeyBatcher:
-        """The lane of a call; raises where its arguments cannot be those of one."""
+        """The lane of a call; raises if its arguments cannot be those of one."""
+        if not options:
+            return self._new_lane(job, state_name, options, operation)
+        # With types: 1 equals True, which is no time-out.
+        called = (job, state_name, operation, *options.items(), *map(type, options.values()))
+        batchers = self._option_lanes
+        try:
+            batcher = batchers.get(called)
+        except TypeError:
+            # Something of it, as a descriptor, cannot be hashed.
+            return self._new_lane(job, state_name, options, operation)
+        if batcher is None:
+            batcher = self._new_lane(job, state_name, options, operation)
+            if len(batchers) >= MOST_OPTION_LANES:
+                del batchers[next(iter(batchers))]
+            batchers[called] = batcher
+        return batcher
+
+    def _new_lane(
+        self, job: Job, state_name: str, options: ReadOptions, operation: Operation
+    ) -> KeyBatcher:
         dispatcher = self._dispatcher()
         name = (job, state_name) if operation is VALUE else (job, state_name, operation)
         if not options:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from queryable_state.client._client_base import ClientBase
-from queryable_state.client._errors import afresh
 from queryable_state.client._reading.gathering import gather, raise_if_refused
 from queryable_state.client._reading.multi_get import MultiGet
 from queryable_state.client._reading.operation import ENTRY, ENTRY_EXISTS, EXISTS, SIZE
@@ -219,5 +218,5 @@ class KeyLookups(ClientBase):
     ) -> list[KvState | None]:
         gathering = await self._of_one_cut(batcher, keys)
         for failure in gathering.failures():
-            raise afresh(failure)
+            raise failure.copy()
         return [known if isinstance(known, KvState) else None for known in gathering.outcomes]

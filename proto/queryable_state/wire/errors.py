@@ -2,7 +2,7 @@
 
 A refusal crosses the wire as `queryable_state.v1.Error` and comes out as the
 same class on the other side. What the caller does next hangs on the class (and,
-finer, on `reason`); the text is for people and never parsed.
+finer, on `reason`: see `next_step`); the text is for people and never parsed.
 """
 
 from __future__ import annotations
@@ -71,6 +71,21 @@ class QueryableStateError(Exception):
     def reason_name(self) -> str:
         """Name of the reason, as in the proto."""
         return Reason.Name(self.reason)
+
+    def copy(self, message: str | None = None) -> Self:
+        """An equal error, with another text if one is given, and without a traceback."""
+        return type(self)(
+            self.message if message is None else message,
+            reason=self.reason,
+            retry_after_ms=self.retry_after_ms,
+            candidates=self.candidates,
+            complete_since_batch=self.complete_since_batch,
+            placement_version=self.placement_version,
+        )
+
+    def after(self, attempts: int) -> Self:
+        """The error of the last of several attempts, whose text names how many there were."""
+        return self if attempts < 2 else self.copy(f"{self.message} (after {attempts} attempts)")
 
     def to_proto(self) -> errors_pb2.Error:
         """The refusal as it crosses the wire."""

@@ -14,8 +14,9 @@ import grpc
 import grpc.aio
 
 from queryable_state.internal.v1 import coordinator_pb2_grpc
+from queryable_state.wire.calls.channel_options import channel_options
+from queryable_state.wire.calls.job_secret import secret_metadata
 from queryable_state.wire.errors import (
-    InvalidRequestError,
     QueryableStateError,
     QueryTimeoutError,
     Reason,
@@ -31,18 +32,6 @@ if TYPE_CHECKING:
 
 _RETRY_AFTER_MS = 200
 
-CHANNEL_OPTIONS = (
-    # A lease names every subtask owned, a location every range: neither has a small bound.
-    ("grpc.max_receive_message_length", -1),
-    ("grpc.max_send_message_length", -1),
-    # A restarted driver is found again well within one lease.
-    ("grpc.initial_reconnect_backoff_ms", 50),
-    ("grpc.min_reconnect_backoff_ms", 50),
-    ("grpc.max_reconnect_backoff_ms", 1000),
-    # The coordinator is a peer of the cluster: no proxy of the environment stands between.
-    ("grpc.enable_http_proxy", 0),
-)
-
 _Request = TypeVar("_Request", contravariant=True)
 _Response = TypeVar("_Response", covariant=True)
 
@@ -56,18 +45,6 @@ class _Rpc(Protocol[_Request, _Response]):
         timeout: float | None,
         metadata: tuple[tuple[str, str], ...],
     ) -> Awaitable[_Response]: ...
-
-
-def secret_metadata(secret: str) -> tuple[tuple[str, str], ...]:
-    """The metadata that every call between the parts of a job carries.
-
-    InvalidRequestError for a secret that metadata cannot carry.
-    """
-    if not (secret.isascii() and secret.isprintable() and secret and secret == secret.strip()):
-        raise InvalidRequestError(
-            "the job's secret must be printable ASCII, not empty, and without blanks around it"
-        )
-    return (("authorization", f"Bearer {secret}"),)
 
 
 class CoordinatorUnreachableError(RetryLaterError):
@@ -93,7 +70,7 @@ class CoordinatorClient:
         self._metadata = secret_metadata(secret)
         self._timeout_s = timeout_s
         self._closed = False
-        self._channel = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+        self._channel = grpc.aio.insecure_channel(address, options=channel_options())
         self._stub: coordinator_pb2_grpc.CoordinatorAsyncStub = (
             coordinator_pb2_grpc.CoordinatorStub(self._channel)
         )

@@ -7,7 +7,7 @@ import json
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from queryable_state.server.process.log_settings import LogSettings
 from queryable_state.v1 import query_pb2
@@ -138,6 +138,9 @@ class StateServerSettings:
     """Port, range or list that takes look-ups as frames; 0: any free port; empty: look-ups are
     unary gRPC calls."""
 
+    plain_grpc: bool = False
+    """Serve gRPC with `grpc.aio` alone: slower, and without the undocumented core of grpcio."""
+
     backend_ports: str = "0"
     """Port, range or list for tasks and the coordinator; 0: any free port."""
 
@@ -195,7 +198,13 @@ class StateServerSettings:
     @classmethod
     def from_json(cls, text: str) -> StateServerSettings:
         """Inverse of `to_json`."""
-        return _from_json(cls, text)
+        try:
+            values: dict[str, Any] = json.loads(text)
+            limits = Limits(**values.pop("limits", {}))
+            logs = LogSettings(**values.pop("logs", {}))
+            return cls(limits=limits, logs=logs, **values)
+        except (ValueError, TypeError, AttributeError) as problem:
+            raise InvalidRequestError(f"settings are not readable: {problem}") from problem
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -274,6 +283,9 @@ class ProxySettings:
     """Port, range or list that takes look-ups as frames; 0: any free port; empty: look-ups are
     unary gRPC calls."""
 
+    plain_grpc: bool = False
+    """Serve gRPC with `grpc.aio` alone: slower, and without the undocumented core of grpcio."""
+
     limits: Limits = field(default_factory=Limits)
 
     default_deadline_ms: int = 10_000
@@ -285,16 +297,3 @@ class ProxySettings:
 
     drain_timeout_s: float = 10.0
     """How long calls in flight may take when the proxy stops."""
-
-
-_T = TypeVar("_T", bound="StateServerSettings")
-
-
-def _from_json(cls: type[_T], text: str) -> _T:
-    try:
-        values: dict[str, Any] = json.loads(text)
-        limits = Limits(**values.pop("limits", {}))
-        logs = LogSettings(**values.pop("logs", {}))
-        return cls(limits=limits, logs=logs, **values)
-    except (ValueError, TypeError, AttributeError) as problem:
-        raise InvalidRequestError(f"settings are not readable: {problem}") from problem

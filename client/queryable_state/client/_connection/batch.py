@@ -138,7 +138,7 @@ class Batch:
     def timeout_error(self) -> QueryableStateError:
         """Why time ran out: the last refusal, where there was one."""
         if self.failure is not None:
-            return self.failure
+            return self.failure.after(self.attempts)
         where = "" if self.server is None else f", asked of {self.server.address}"
         return QueryTimeoutError(
             f"no answer for {self.batcher.describe()} within "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from queryable_state.client._errors import afresh
 from queryable_state.client._reading.info import ReadInfo
 
 if TYPE_CHECKING:
@@ -43,4 +42,4 @@ class RefusedContext(DecodeContext):
 
     @property
     def codecs(self) -> StateCodecs:  # type: ignore[override]  # what would decode it refuses
-        raise afresh(self._refusal)
+        raise self._refusal.copy()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from queryable_state.client._errors import ClientClosedError, afresh
+from queryable_state.client._errors import ClientClosedError
 from queryable_state.client._reading.decode_context import DecodeContext
 from queryable_state.client._reading.outcomes import OutcomeResults, Outcomes
 from queryable_state.client._reading.states import KvState
@@ -113,4 +113,4 @@ def raise_if_refused(batcher: KeyBatcher, gathering: Gathering) -> None:
     batcher.check()
     for failure in gathering.failures():
         if isinstance(failure, _OF_THE_CALL):
-            raise afresh(failure)
+            raise failure.copy()

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, overload
 
-from queryable_state.client._errors import afresh
 from queryable_state.client._reading.decode_context import DecodeContext
 from queryable_state.client._reading.states import KvState
 from queryable_state.wire.errors import QueryableStateError, UnknownKeyOrNamespaceError
@@ -53,7 +52,7 @@ class KeyResult:
         if self.state is not None:
             return self.state
         if self.error is not None:
-            raise afresh(self.error)
+            raise self.error.copy()
         raise UnknownKeyOrNamespaceError(f"nothing is stored under key {self.key!r}")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from queryable_state.client._errors import afresh
 from queryable_state.client._reading.pending_results import PendingResults, picked
 
 if TYPE_CHECKING:
@@ -103,7 +102,7 @@ class Collection(Outcomes):
     def fail(self, position: int, error: QueryableStateError) -> None:
         """One key that cannot be read fails the whole call."""
         if not self.future.done():
-            self.future.set_exception(afresh(error))
+            self.future.set_exception(error.copy())
 
     def _complete(self) -> None:
         if not self.future.done():

@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from queryable_state.client._errors import afresh
 from queryable_state.client._reading.elements import Presence
 from queryable_state.wire.errors import UnknownKeyOrNamespaceError
 
@@ -84,7 +83,7 @@ class FutureResults(PendingResults):
         for position in positions:
             future = self.futures[position]
             if not future.done():
-                future.set_exception(afresh(error))
+                future.set_exception(error.copy())
 
     def pick(self, positions: Sequence[int]) -> FutureResults:
         return type(self)(list(map(self.futures.__getitem__, positions)))

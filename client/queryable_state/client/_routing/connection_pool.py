@@ -11,8 +11,9 @@ import grpc.aio
 from queryable_state.client._connection.scan_call import ScanCall
 from queryable_state.client._connection.server_connection import ServerConnection
 from queryable_state.client._errors import ClientClosedError, is_being_cancelled
-from queryable_state.client._routing.retries import delay_s, is_transient
-from queryable_state.wire.errors import QueryableStateError, QueryTimeoutError, RetryLaterError
+from queryable_state.client._routing.retries import CALLS, LOOKUPS
+from queryable_state.wire.calls.retrying import retrying
+from queryable_state.wire.errors import QueryableStateError, QueryTimeoutError
 from queryable_state.wire.frames.frame_ports import FramePorts
 from queryable_state.wire.status import ERROR_METADATA, error_from_call
 
@@ -186,19 +187,14 @@ class ConnectionPool:
     ) -> _Response:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
-        attempts = 0
-        while True:
+
+        async def attempt() -> _Response:
             left_s = deadline - loop.time()
-            try:
-                if home_only:
-                    return await self._ask(rpc, self._home, request, left_s)
-                return (await self._ask_each(rpc, request, left_s))[1]
-            except RetryLaterError as error:
-                delay = delay_s(error, attempts)
-                if not is_transient(error) or loop.time() + delay >= deadline:
-                    raise
-                await asyncio.sleep(delay)
-                attempts += 1
+            if home_only:
+                return await self._ask(rpc, self._home, request, left_s)
+            return (await self._ask_each(rpc, request, left_s))[1]
+
+        return await retrying(attempt, LOOKUPS, deadline_s=deadline)
 
     async def _ask_each(
         self,
@@ -221,7 +217,7 @@ class ConnectionPool:
                 left_s = timeout_s / (len(pool) - number)
                 return server, await self._ask(rpc, server, request, left_s)
             except QueryableStateError as refusal:
-                if not is_transient(refusal) and not isinstance(refusal, QueryTimeoutError):
+                if not CALLS.retries(refusal):
                     raise
                 failure = refusal
             timeout_s -= asyncio.get_running_loop().time() - started

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.client._connection.batch import Batch
 from queryable_state.client._errors import closed_while_waiting
 from queryable_state.client._routing.connection_pool import ConnectionPool
 from queryable_state.client._routing.locator import Locator
-from queryable_state.client._routing.retries import delay_s, is_transient, wants_placement
+from queryable_state.client._routing.retries import CALLS, LOOKUPS, wants_placement
 from queryable_state.client._routing.wire_keys import wire_keys
+from queryable_state.wire.calls.retrying import retrying
 from queryable_state.wire.errors import (
     CorruptDataError,
     InternalError,
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from queryable_state.client._routing.key_batcher import KeyBatcher
     from queryable_state.client._routing.state_handle import StateHandle
     from queryable_state.v1 import query_pb2
+    from queryable_state.wire.located_state import LocatedState
     from queryable_state.wire.values.records import StateCodecs
 
 
@@ -125,10 +128,10 @@ class Dispatcher:
         if peer_is_gone:
             self._discharge(batch)
         state_is_gone = error.reason == Reason.UNKNOWN_STATE and not batch.attempts
-        delay = delay_s(error, batch.attempts)
+        delay = LOOKUPS.delay_s(error, batch.attempts)
         too_late = self._loop.time() + delay >= batch.deadline
-        if too_late or self._closed or not (is_transient(error) or state_is_gone):
-            batch.fail(positions, error)
+        if too_late or self._closed or not (LOOKUPS.retries(error) or state_is_gone):
+            batch.fail(positions, error.after(batch.attempts + 1) if too_late else error)
             return
         again = Batch(
             batch.batcher,
@@ -153,11 +156,11 @@ class Dispatcher:
         for batch in tuple(self._batches):
             self._discharge(batch)
             batch.fail(batch.left(), error)
-        relocating = [handle.relocating for handle in self._locator.handles()]
-        tasks = [*self._tasks, *(task for task in relocating if task is not None)]
+        tasks = tuple(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._locator.aclose()
         await self._pool.aclose()
 
     def _admit(self, batch: Batch) -> None:
@@ -256,25 +259,25 @@ class Dispatcher:
             handle.locating = self.run(self._locate_parked(handle))
 
     async def _locate_parked(self, handle: StateHandle) -> None:
-        attempts = 0
+        async def attempt() -> LocatedState | None:
+            # Each batch ends at a deadline of its own: there is none for all of them.
+            is_wanted = any(not batch.done for batch in handle.parked)
+            return await self._locator.locate(handle) if is_wanted else None
+
+        def note(error: QueryableStateError) -> None:
+            for batch in handle.parked:
+                batch.failure = error
+
         try:
-            while any(not batch.done for batch in handle.parked):
-                try:
-                    located = await self._locator.locate(handle)
-                except QueryableStateError as error:
-                    if not is_transient(error) and error.reason != Reason.DEADLINE_EXCEEDED:
-                        self._fail_parked(handle, error)
-                        return
-                    for batch in handle.parked:
-                        batch.failure = error
-                    await asyncio.sleep(delay_s(error, attempts))
-                    attempts += 1
-                    continue
+            located = await retrying(attempt, CALLS, deadline_s=math.inf, before_retry=note)
+            if located is not None:
                 self._locator.place(handle, located)
                 parked, handle.parked = handle.parked, []
                 for batch in parked:
                     if not batch.done:
                         self.reroute(batch)
+        except QueryableStateError as error:
+            self._fail_parked(handle, error)
         finally:
             handle.locating = None
             handle.parked = [batch for batch in handle.parked if not batch.done]
@@ -293,7 +296,7 @@ class Dispatcher:
             try:
                 await self._locator.relocate(handle, known)
             except QueryableStateError as error:
-                if not is_transient(error) and error.reason != Reason.DEADLINE_EXCEEDED:
+                if not CALLS.retries(error):
                     if not batch.done:
                         self._discharge(batch)
                         batch.fail(batch.left(), error)

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from queryable_state.client._consistency import Consistency
-from queryable_state.client._errors import afresh
 from queryable_state.client._reading.operation import VALUE, Operation
 from queryable_state.client._reading.pending_results import JoinedResults
 from queryable_state.client._reading.states import KvState
@@ -179,7 +178,7 @@ class KeyBatcher:
     def check(self) -> None:
         """Raises where the state is not what the caller takes it for."""
         if self.refusal is not None:
-            raise afresh(self.refusal)
+            raise self.refusal.copy()
 
     def describe(self) -> str:
         """The state for error texts."""
@@ -188,7 +187,7 @@ class KeyBatcher:
     def key_error(self, error: QueryableStateError) -> QueryableStateError:
         """What a query for a key that cannot be encoded raises."""
         if self.refusal is not None:
-            return afresh(self.refusal)
+            return self.refusal.copy()
         return type(error)(f"key of {self.describe()}: {error.message}", reason=error.reason)
 
     def missing_text(self, asked: Any) -> str:
@@ -206,4 +205,4 @@ class KeyBatcher:
 
     def _refuse(self, key: object) -> NoReturn:
         assert self.refusal is not None
-        raise afresh(self.refusal)
+        raise self.refusal.copy()

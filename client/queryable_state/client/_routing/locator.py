@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
-from queryable_state.client._routing.retries import delay_s, is_transient
+from queryable_state.client._routing.retries import CALLS
 from queryable_state.client._routing.state_handle import StateHandle
 from queryable_state.v1 import query_pb2
-from queryable_state.wire.errors import QueryableStateError, QueryTimeoutError
+from queryable_state.wire.calls.retrying import retrying
+from queryable_state.wire.calls.single_flight import SingleFlight
 from queryable_state.wire.located_state import LocatedState
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ class Locator:
         self._pool = pool
         self._unpickle = unpickle
         self._handles: dict[tuple[str, str], StateHandle] = {}
+        self._relocations: SingleFlight[StateHandle, LocatedState] = SingleFlight()
 
     def handle(self, job: str, state_name: str) -> StateHandle:
         """The handle of a state by the names the caller uses."""
@@ -49,37 +50,30 @@ class Locator:
 
     async def relocate(self, handle: StateHandle, known: LocatedState) -> None:
         """Takes over a placement newer than the known one; asked for once for all that want it."""
-        task = handle.relocating
-        if task is None:
-            task = asyncio.get_running_loop().create_task(
-                self.locate(handle, known.placement_version)
-            )
-            handle.relocating = task
-            task.add_done_callback(handle.relocated)
-        located = await asyncio.shield(task)
+        located = await self._relocations.run(
+            handle, lambda: self.locate(handle, known.placement_version)
+        )
         if handle.located is known:
             self.place(handle, located)
 
     async def located(self, handle: StateHandle, deadline: float) -> LocatedState:
         """Where a state is, from what is known already or asked for until the deadline."""
-        loop = asyncio.get_running_loop()
-        attempts = 0
-        while handle.located is None:
-            try:
+
+        async def attempt() -> LocatedState:
+            if handle.located is None:
                 located = await self.locate(handle)
-            except QueryableStateError as error:
-                delay = delay_s(error, attempts)
-                transient = is_transient(error) or isinstance(error, QueryTimeoutError)
-                if not transient or loop.time() + delay >= deadline:
-                    raise
-                await asyncio.sleep(delay)
-                attempts += 1
-            else:
                 if handle.located is None:
                     self.place(handle, located)
-        return handle.located
+            assert handle.located is not None
+            return handle.located
+
+        return await retrying(attempt, CALLS, deadline_s=deadline)
 
     def place(self, handle: StateHandle, located: LocatedState) -> None:
         """Takes over a placement; closes the connections nobody needs any more."""
         handle.place(located)
         self._pool.keep(self._handles.values())
+
+    async def aclose(self) -> None:
+        """Ends pending calls; idempotent."""
+        await self._relocations.aclose()

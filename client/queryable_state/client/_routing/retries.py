@@ -1,38 +1,39 @@
-"""Which refusals are worth asking again, how, and when."""
+"""The retry policies of the client."""
 
 from __future__ import annotations
 
-import random
 from typing import TYPE_CHECKING
 
-from queryable_state.wire.errors import Reason
+from queryable_state.wire.calls.retrying import RetryPolicy
+from queryable_state.wire.next_step import NextStep, next_step
 
 if TYPE_CHECKING:
     from queryable_state.wire.errors import QueryableStateError
 
-# Somebody else may have the answer, or the state another id.
-_RELOCATE = frozenset({Reason.NOT_OWNER, Reason.LEASE_EXPIRED, Reason.NO_OWNER, Reason.UNAVAILABLE})
-# Another server answers now, if there is one: the placement is as it was.
-_ELSEWHERE = frozenset({Reason.STOPPING})
-# An owner that is BEHIND has waited for its commit nearly as long as the caller would.
-_WAIT = frozenset({Reason.OVERLOADED})
-
 _FIRST_DELAY_S = 0.01
 _LONGEST_DELAY_S = 0.5
 
+LOOKUPS = RetryPolicy(
+    # Not WAIT: the server waited for the commit nearly as long as the caller does.
+    steps=frozenset({NextStep.RETRY_SAME, NextStep.LOCATE_AGAIN, NextStep.ASK_ANOTHER}),
+    first_delay_s=_FIRST_DELAY_S,
+    longest_delay_s=_LONGEST_DELAY_S,
+)
+"""Of calls that are given all the time the caller has left."""
 
-def is_transient(error: QueryableStateError) -> bool:
-    """Whether the same call may succeed later."""
-    return error.reason in _RELOCATE or error.reason in _WAIT or error.reason in _ELSEWHERE
+CALLS = RetryPolicy(
+    steps=LOOKUPS.steps | {NextStep.WAIT},
+    first_delay_s=_FIRST_DELAY_S,
+    longest_delay_s=_LONGEST_DELAY_S,
+)
+"""Of calls with a shorter time-out than their caller has."""
 
 
 def wants_placement(error: QueryableStateError) -> bool:
-    """Whether the placement should be refreshed before asking again."""
-    return error.reason in _RELOCATE
+    """True if the placement should be refreshed before the retry."""
+    return next_step(error.reason) is NextStep.LOCATE_AGAIN
 
 
-def delay_s(error: QueryableStateError, attempts: int) -> float:
-    """Seconds to wait before the next attempt: doubled each time, never all at once."""
-    backoff = min(_LONGEST_DELAY_S, _FIRST_DELAY_S * (1 << min(attempts, 10)))
-    spread = random.uniform(0.8, 1.2)
-    return max(error.retry_after_ms / 1000, backoff) * spread
+# What `_explain` asks of a policy.
+is_transient = LOOKUPS.retries
+delay_s = LOOKUPS.delay_s

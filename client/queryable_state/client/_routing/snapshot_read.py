@@ -1,53 +1,57 @@
-"""Many keys as of one committed batch, whichever servers have them."""
+"""The consistent read of many keys by a client."""
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.client._reading.gathering import gather, raise_if_refused
-from queryable_state.client._routing.retries import delay_s
-from queryable_state.wire.consistent_snapshot import cut_of
-from queryable_state.wire.errors import VersionGoneError
+from queryable_state.wire import consistent_snapshot as one_cut
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from queryable_state.client._reading.gathering import Gathering
     from queryable_state.client._routing.key_batcher import KeyBatcher
+    from queryable_state.wire.consistent_snapshot import Cut
+    from queryable_state.wire.errors import QueryableStateError
 
 
 async def read_one_cut(batcher: KeyBatcher, keys: Sequence[Any], deadline: float) -> Gathering:
-    """What became of keys; all that was read is of one batch.
+    """The outcomes of keys; all that was read is of one batch.
 
-    Keys whose answers are of a newer batch than others' are asked for again as of
-    the older one. Where that is folded away by then, all begins anew; once time is
-    over those keys have failed with `VersionGoneError`.
+    Keys whose batch is gone at the deadline have failed with `VersionGoneError`.
     """
-    loop = asyncio.get_running_loop()
-    attempts = 0
-    while True:
-        gathering = gather(batcher, keys, deadline)
-        await gathering.future
-        raise_if_refused(batcher, gathering)
-        versions = gathering.versions()
-        if not versions:
-            return gathering
-        cut = cut_of(versions)
-        if not cut.again:
-            return gathering
-        older = gather(
-            batcher.at(cut.version), [keys[position] for position in cut.again], deadline
-        )
-        await older.future
-        raise_if_refused(batcher, older)
+
+    async def read() -> _KeysRead:
+        return _KeysRead(batcher, keys, deadline, await _gathered(batcher, keys, deadline))
+
+    return (await one_cut.read_one_cut(read, deadline_s=deadline)).gathering
+
+
+class _KeysRead:
+    """The outcomes of one read; a part is a key, by its position."""
+
+    def __init__(
+        self, batcher: KeyBatcher, keys: Sequence[Any], deadline: float, gathering: Gathering
+    ) -> None:
+        self.gathering = gathering
+        self._batcher = batcher
+        self._keys = keys
+        self._deadline = deadline
+
+    def versions(self) -> dict[int, int]:
+        return self.gathering.versions()
+
+    async def read_again(self, cut: Cut[int]) -> QueryableStateError | None:
+        keys = [self._keys[position] for position in cut.again]
+        older = await _gathered(self._batcher.at(cut.version), keys, self._deadline)
         for position, outcome in zip(cut.again, older.outcomes, strict=True):
-            gathering.outcomes[position] = outcome
-        gone = [known for known in older.failures() if isinstance(known, VersionGoneError)]
-        if not gone:
-            return gathering
-        delay = delay_s(gone[0], attempts)
-        if loop.time() + delay >= deadline:
-            return gathering
-        await asyncio.sleep(delay)
-        attempts += 1
+            self.gathering.outcomes[position] = outcome
+        return next(filter(one_cut.starts_over, older.failures()), None)
+
+
+async def _gathered(batcher: KeyBatcher, keys: Sequence[Any], deadline: float) -> Gathering:
+    gathering = gather(batcher, keys, deadline)
+    await gathering.future
+    raise_if_refused(batcher, gathering)
+    return gathering

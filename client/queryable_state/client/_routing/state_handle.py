@@ -28,7 +28,6 @@ class StateHandle:
         self.parked: list[Batch] = []
         """Batches that wait until the state is located."""
         self.locating: asyncio.Task[None] | None = None
-        self.relocating: asyncio.Task[LocatedState] | None = None
         self._unpickle = unpickle
         # A lane lives as long as somebody asks through it: time outs and windows without end
         # must not add up.
@@ -59,12 +58,6 @@ class StateHandle:
         self.located = located
         for batcher in self.batchers():
             batcher.adopt()
-
-    def relocated(self, task: asyncio.Task[LocatedState]) -> None:
-        """Ends `relocating`; who waited for it sees to the outcome."""
-        self.relocating = None
-        if not task.cancelled():
-            task.exception()
 
     def describe(self) -> str:
         """The state for error texts."""

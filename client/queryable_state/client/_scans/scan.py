@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Self
 from queryable_state.client._reading.decode_context import DecodeContext
 from queryable_state.client._reading.info import ReadInfo
 from queryable_state.client._reading.states import scanned_state
-from queryable_state.client._routing.retries import delay_s, is_transient
+from queryable_state.client._routing.retries import LOOKUPS
 from queryable_state.v1 import query_pb2
+from queryable_state.wire.calls.retrying import retrying
 from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
 
 if TYPE_CHECKING:
@@ -113,31 +114,40 @@ class Scan:
             self._is_read = False
 
     async def _next_page(self) -> Page | None:
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._batcher.options.timeout_s
-        attempts = 0
+        deadline = asyncio.get_running_loop().time() + self._batcher.options.timeout_s
+        try:
+            return await retrying(
+                lambda: self._read_page(deadline),
+                LOOKUPS,
+                deadline_s=deadline,
+                before_retry=self._check_resumable,
+            )
+        except QueryableStateError:
+            self._ended = True
+            raise
+
+    def _check_resumable(self, refusal: QueryableStateError) -> None:
+        """Raises the refusal if there is no token to go on behind the keys that were taken."""
+        if self._taken and not self._token:
+            raise refusal
+
+    async def _read_page(self, deadline: float) -> Page | None:
+        """One attempt at the next page that is not empty."""
         while not self._ended:
             try:
                 page = await self._read(deadline)
             except asyncio.CancelledError:
                 self._drop_call()
                 raise
-            except QueryableStateError as error:
+            except QueryableStateError:
                 self._drop_call()
                 if self._taken == self._range.limit:
-                    # All was taken but the word that it is all.
+                    # Only the message that ends the scan is missing.
                     self._ended = True
                     return None
-                delay = delay_s(error, attempts)
-                goes_on = self._token or not self._taken
-                if not (goes_on and is_transient(error)) or loop.time() + delay >= deadline:
-                    self._ended = True
-                    raise
-                await asyncio.sleep(delay)
-                attempts += 1
-            else:
-                if page:
-                    return page
+                raise
+            if page:
+                return page
         return None
 
     async def aclose(self) -> None:

@@ -13,8 +13,8 @@ from queryable_state.client._client import QueryableStateClient as AsyncClient
 from queryable_state.client._errors import ClientClosedError
 from queryable_state.client._lookups import NO_MAP_KEY
 from queryable_state.client._scans.scan_range import ALL
-from queryable_state.client.blocking._loop_thread import LoopThread
 from queryable_state.client.blocking._scan import Scan
+from queryable_state.wire.calls.loop_thread import LoopThread
 
 if TYPE_CHECKING:
     import asyncio
@@ -223,9 +223,15 @@ class QueryableStateClient:
             return thread
         with self._lock:
             if self._closed:
-                raise ClientClosedError("this client is closed: open another")
+                raise _closed_error()
             if self._thread is None:
-                self._thread = LoopThread(repr(self._client), self._client.aclose)
+                self._thread = LoopThread(
+                    repr(self._client), cleanup=self._client.aclose, stopped_error=_closed_error
+                )
                 # A client that is dropped, or open when the interpreter ends, ends its thread.
                 self._finalizer = weakref.finalize(self, self._thread.stop)
             return self._thread
+
+
+def _closed_error() -> ClientClosedError:
+    return ClientClosedError("this client is closed: open another")

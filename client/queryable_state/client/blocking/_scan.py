@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from queryable_state.client._reading.states import KvState
     from queryable_state.client._scans.scan import Page
     from queryable_state.client._scans.scan import Scan as AsyncScan
-    from queryable_state.client.blocking._loop_thread import LoopThread
+    from queryable_state.wire.calls.loop_thread import LoopThread
 
 
 class Scan:

@@ -12,6 +12,7 @@ import grpc.aio
 
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.addresses import host_and_port, join_address
+from queryable_state.wire.calls.channel_options import channel_options
 from queryable_state.wire.errors import QueryableStateError, Reason, RetryLaterError
 from queryable_state.wire.frames.framed_stream import FramedStream
 from queryable_state.wire.frames.stream_hello import common_version, no_common_version
@@ -23,19 +24,7 @@ if TYPE_CHECKING:
 
     from queryable_state.wire.frames.frame_ports import FramePorts
 
-CHANNEL_OPTIONS = (
-    # Answers are bounded by the server's limits, which are above gRPC's default of 4 MiB.
-    ("grpc.max_receive_message_length", -1),
-    ("grpc.max_send_message_length", -1),
-    # A server that is back is found again soon.
-    ("grpc.initial_reconnect_backoff_ms", 50),
-    ("grpc.min_reconnect_backoff_ms", 50),
-    ("grpc.max_reconnect_backoff_ms", 500),
-    # Connections, and what is known of their failures, end with their channel.
-    ("grpc.use_local_subchannel_pool", 1),
-    # State servers are peers of a cluster: no proxy of the environment stands between.
-    ("grpc.enable_http_proxy", 0),
-)
+CHANNEL_OPTIONS = channel_options(longest_reconnect_ms=500, own_connections=True)
 
 _DESCRIBE = "/queryable_state.v1.QueryableState/DescribeServer"
 

@@ -93,6 +93,7 @@ class CheckpointServer:
                     role=query_pb2.CHECKPOINT,
                     limits=settings.limits,
                     default_deadline_ms=settings.default_deadline_ms,
+                    plain_grpc=settings.plain_grpc,
                 ),
             )
             stack.push_async_callback(server.aclose, self.ending, settings.drain_timeout_s)

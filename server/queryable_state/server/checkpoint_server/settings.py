@@ -41,6 +41,9 @@ class CheckpointServerSettings:
     """Port, range or list that takes look-ups as frames; 0: any free port; empty: look-ups are
     unary gRPC calls."""
 
+    plain_grpc: bool = False
+    """Serve gRPC with `grpc.aio` alone: slower, and without the undocumented core of grpcio."""
+
     limits: Limits = field(default_factory=Limits)
 
     transfer_threads: int = 4

@@ -19,7 +19,7 @@ SECRET_VARIABLE = "QUERYABLE_STATE_SECRET"
 
 
 def add_listening(parser: argparse.ArgumentParser) -> None:
-    """Adds `--port`, `--frame-port`, `--host` and `--lame-duck`."""
+    """Adds `--port`, `--frame-port`, `--plain-grpc`, `--host` and `--lame-duck`."""
     parser.add_argument(
         "--port",
         default=PROXY_PORTS,
@@ -33,6 +33,11 @@ def add_listening(parser: argparse.ArgumentParser) -> None:
         metavar="SPEC",
         help="the same for look-ups as frames, which are faster than gRPC; 0 is any free port; "
         "with an empty one look-ups are unary gRPC calls (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--plain-grpc",
+        action="store_true",
+        help="serve gRPC with grpc.aio alone: slower, and without the undocumented core of grpcio",
     )
     parser.add_argument(
         "--host", default="127.0.0.1", help="address to listen on (default: %(default)s)"

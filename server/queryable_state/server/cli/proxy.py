@@ -57,6 +57,7 @@ def _settings(options: argparse.Namespace) -> ProxySettings:
         host=options.host,
         ports=options.port,
         frame_ports=options.frame_port,
+        plain_grpc=options.plain_grpc,
         lame_duck_s=lame_duck_s(options),
     )
 

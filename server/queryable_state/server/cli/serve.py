@@ -71,6 +71,7 @@ def _run(options: argparse.Namespace) -> int:
             host=options.host,
             ports=options.port,
             frame_ports=options.frame_port,
+            plain_grpc=options.plain_grpc,
             lame_duck_s=lame_duck_s(options),
         ),
         options.log_level,

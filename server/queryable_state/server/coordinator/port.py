@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import grpc
 
 from queryable_state.internal.v1 import coordinator_pb2_grpc
-from queryable_state.server.coordinator.secret import SecretInterceptor
+from queryable_state.server.secret_interceptors import BlockingSecretInterceptor
 from queryable_state.server.serving.ports import (
     EXCLUSIVE_PORT_OPTION,
     SETTING_PREFIX,
@@ -46,7 +46,9 @@ class CoordinatorPort:
             settings.workers, thread_name_prefix="queryable-state-rpc"
         )
         self._server = grpc.server(
-            self._workers, interceptors=[SecretInterceptor(settings.secret)], options=_OPTIONS
+            self._workers,
+            interceptors=[BlockingSecretInterceptor(settings.secret)],
+            options=_OPTIONS,
         )
         coordinator_pb2_grpc.add_CoordinatorServicer_to_server(service, self._server)
         port = bind(

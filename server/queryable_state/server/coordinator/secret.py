@@ -1,60 +1,22 @@
-"""The job's secret: wanted on every call, and offered to processes a person starts."""
+"""The file in which a driver offers the job's secret to processes that a person starts."""
 
 from __future__ import annotations
 
 import fcntl
-import hmac
 import os
 import shutil
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-import grpc
-
-from queryable_state.wire.errors import AuthenticationError
-from queryable_state.wire.status import status_of, trailing_metadata
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-_KEY = "authorization"
 _FOLDER_PREFIX = "queryable-state-"
 _FILE_NAME = "secret"
-_REFUSAL = AuthenticationError(
-    "this call needs the job's secret in its metadata, `authorization: Bearer <secret>`; the "
-    "driver offers it in the coordinator's secret_file"
-)
-
-
-class SecretInterceptor(grpc.ServerInterceptor):
-    """Refuses every call that does not present the secret, before a servicer sees it."""
-
-    def __init__(self, secret: str) -> None:
-        self._wanted = f"Bearer {secret}".encode()
-        # Of streams: the one request of other methods is received before they are called.
-        self._refuse: grpc.RpcMethodHandler[Any, Any] = grpc.stream_unary_rpc_method_handler(
-            _refuse
-        )
-
-    def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], grpc.RpcMethodHandler[Any, Any] | None],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> grpc.RpcMethodHandler[Any, Any] | None:
-        """Passes on what carries the secret; the comparison takes the same time for all others."""
-        for key, value in handler_call_details.invocation_metadata:
-            given = value if isinstance(value, bytes) else value.encode()
-            if key == _KEY and hmac.compare_digest(given, self._wanted):
-                return continuation(handler_call_details)
-        return self._refuse
 
 
 class SecretFile:
-    """The secret in a file that only its owner can read, in a folder of its own.
+    """A file that only its owner can read, in a folder of its own.
 
-    Locked while it is meant: what a killed driver left is found unlocked, and removed, by the
-    next one of this user.
+    Held under `flock` while valid. The next driver of this user removes an unlocked file, which
+    a killed driver has left.
     """
 
     def __init__(self, secret: str) -> None:
@@ -86,8 +48,3 @@ def _remove_abandoned() -> None:
         except OSError:
             # In use, gone, or another user's.
             continue
-
-
-def _refuse(_requests: object, context: grpc.ServicerContext) -> object:
-    context.set_trailing_metadata(trailing_metadata(_REFUSAL))
-    context.abort(status_of(_REFUSAL), _REFUSAL.message)

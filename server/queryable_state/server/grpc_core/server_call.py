@@ -10,7 +10,7 @@ import grpc
 import grpc.aio
 
 from queryable_state.server.grpc_core.core import cygrpc
-from queryable_state.wire.errors import InvalidRequestError, QueryableStateError, shown
+from queryable_state.server.grpc_requests import parsed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -178,15 +178,7 @@ class ServerCall:
 
     def deserialized(self, message: bytes) -> Any:
         """A request as its servicer takes it; `InvalidRequestError` where it cannot be read."""
-        deserialize = self.handler and self.handler.request_deserializer
-        try:
-            return deserialize(message) if deserialize else message
-        except QueryableStateError:
-            raise
-        except Exception as problem:  # noqa: BLE001 - whatever the parser raises
-            raise InvalidRequestError(
-                f"the request of {shown(self.method)} cannot be read: {problem}"
-            ) from None
+        return parsed(self.handler, self.method, message)
 
     def serialized(self, message: Any) -> bytes:
         """A response as it is sent."""

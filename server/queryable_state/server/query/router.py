@@ -115,6 +115,9 @@ class ServiceInfo:
     default_deadline_ms: int = 10_000
     """For queries that name no deadline."""
 
+    plain_grpc: bool = False
+    """Serve gRPC with `grpc.aio` even if gRPC's core can be used."""
+
 
 class QuerySession(ABC):
     """The queries of one stream. Lives on the event loop; `aclose` is idempotent."""

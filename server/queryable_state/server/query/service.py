@@ -35,7 +35,7 @@ from queryable_state.wire.located_state import location_answer
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from queryable_state.server.grpc_core import GrpcServer
+    from queryable_state.server.public_grpc import PublicGrpcServer
     from queryable_state.server.query.frames.open_streams import OpenStreams
     from queryable_state.server.query.router import Router, ServiceInfo
     from queryable_state.server.serving.error_boundary import Context
@@ -66,7 +66,7 @@ class QueryableStateService:
         )
         """The server as `DescribeServer` and `LocateState` tell it."""
 
-    def add_to(self, server: GrpcServer) -> None:
+    def add_to(self, server: PublicGrpcServer) -> None:
         """Registers the RPCs."""
         handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
         for method in query_pb2.DESCRIPTOR.services_by_name["QueryableState"].methods:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from grpc_health.v1 import health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
-from queryable_state.server.grpc_core import GrpcServer
+from queryable_state.server.public_grpc import public_grpc_server
 from queryable_state.server.query.frames.frame_server import FrameServer
 from queryable_state.server.query.frames.open_streams import OpenStreams
 from queryable_state.server.query.service import QueryableStateService
@@ -81,8 +81,9 @@ class QueryServer:
     ) -> None:
         """`budgets`: of the process, where it has several of these."""
         budgets = budgets or ClientBudgets(info.limits.held_bytes)
-        self._server = GrpcServer(
+        self._server = public_grpc_server(
             public_options(info.limits),
+            plain=info.plain_grpc,
             budgets=budgets,
             read_timeout_s=info.limits.read_timeout_s,
             endless=_ENDLESS,

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 from queryable_state.internal.v1 import coordinator_pb2
 from queryable_state.server.settings import LEASE_RENEWALS
+from queryable_state.wire.calls.retrying import RetryPolicy, retrying
 from queryable_state.wire.errors import (
     PlacementError,
     QueryableStateError,
-    QueryTimeoutError,
-    RetryLaterError,
     SupersededError,
 )
+from queryable_state.wire.next_step import NextStep
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +29,11 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _RETRY_S = 0.1
+_REGISTRATIONS = RetryPolicy(
+    steps=frozenset({NextStep.RETRY_SAME, NextStep.LOCATE_AGAIN, NextStep.WAIT}),
+    first_delay_s=_RETRY_S,
+    longest_delay_s=_RETRY_S,
+)
 # How long the event loop is waited for: a heartbeat without its news is better than none.
 _LOOP_S = 0.1
 
@@ -84,17 +89,17 @@ class Heartbeats:
 
         Returns at once when the server is to stop.
         """
-        end_s = self._loop.time() + timeout_s
-        while not self._stop.is_set():
-            try:
+
+        async def attempt() -> None:
+            if not self._stop.is_set():
                 await self.register()
-            except (RetryLaterError, QueryTimeoutError) as failure:
-                if self._loop.time() >= end_s:
-                    raise
-                _log.warning("not registered yet: %s", failure)
-            else:
-                return
-            await asyncio.sleep(_RETRY_S)
+
+        await retrying(
+            attempt,
+            _REGISTRATIONS,
+            deadline_s=self._loop.time() + timeout_s,
+            before_retry=lambda failure: _log.warning("not registered yet: %s", failure),
+        )
 
     async def run(self) -> None:
         """Renews in good time, until cancelled; once."""

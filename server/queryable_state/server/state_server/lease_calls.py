@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import grpc
 
 from queryable_state.internal.v1 import coordinator_pb2_grpc
-from queryable_state.server.coordinator_client import CHANNEL_OPTIONS, secret_metadata, translated
+from queryable_state.server.coordinator_client import translated
+from queryable_state.wire.calls.channel_options import channel_options
+from queryable_state.wire.calls.job_secret import secret_metadata
 from queryable_state.wire.errors import RetryLaterError
 
 if TYPE_CHECKING:
@@ -49,7 +51,7 @@ class CoordinatorLeaseCalls:
         self.address = address
         self._metadata = secret_metadata(secret)
         self._closed = False
-        self._channel = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
+        self._channel = grpc.insecure_channel(address, options=channel_options())
         self._stub = coordinator_pb2_grpc.CoordinatorStub(self._channel)
 
     def register_server(

@@ -18,6 +18,7 @@ from queryable_state.server.query.local_router import LocalRouter
 from queryable_state.server.query.proxy.location_table import LocationTable
 from queryable_state.server.query.proxy.proxy_router import ProxyRouter
 from queryable_state.server.query.router import ServiceInfo
+from queryable_state.server.secret_interceptors import SecretInterceptor
 from queryable_state.server.serving.byte_budget import ClientBudgets
 from queryable_state.server.serving.graceful_shutdown import GracefulShutdown, be_lame_duck
 from queryable_state.server.serving.ports import SETTING_PREFIX, bind, frame_ports
@@ -30,7 +31,6 @@ from queryable_state.server.state_server.base.thread_pool import ServerThreads
 from queryable_state.server.state_server.heartbeats import Heartbeats
 from queryable_state.server.state_server.lease_calls import CoordinatorLeaseCalls
 from queryable_state.server.state_server.queries.state_reader import StateReader
-from queryable_state.server.state_server.secret_interceptor import SecretInterceptor
 from queryable_state.server.state_server.stores.store_table import StoreTable
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.addresses import join_address
@@ -239,6 +239,7 @@ class StateServer:
                     role=role,
                     limits=settings.limits,
                     default_deadline_ms=settings.default_deadline_ms,
+                    plain_grpc=settings.plain_grpc,
                 ),
                 budgets,
             )

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Self
 import grpc.aio
 
 from queryable_state.internal.v1 import backend_pb2_grpc
-from queryable_state.server.coordinator_client import secret_metadata
 from queryable_state.server.query.proxy.proxy_server import ProxyServer
 from queryable_state.server.settings import (
     CoordinatorSettings,
@@ -19,6 +18,7 @@ from queryable_state.server.settings import (
 from queryable_state.server.state_server.server import StateServer
 from queryable_state.server.testing.coordinator import in_process_coordinator
 from queryable_state.server.testing.job import InProcessJob, declare
+from queryable_state.wire.calls.job_secret import secret_metadata
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -147,6 +147,7 @@ class InProcessCluster:
             "secret": self.coordinator.secret,
             "ports": "0",
             "frame_ports": self._settings.get("frame_ports", "0"),
+            "plain_grpc": self._settings.get("plain_grpc", False),
             "drain_timeout_s": 0.2,
         }
         proxy = ProxyServer(ProxySettings(**(fields | settings)))

@@ -68,6 +68,9 @@ class EnvironmentSettings(DurabilitySettings):
     """Port, range or list where a state server takes look-ups as frames, one for each of the two
     above; 0: any free port; empty: look-ups are unary gRPC calls."""
 
+    plain_grpc: bool = False
+    """Serve gRPC with `grpc.aio` alone: slower, and without the undocumented core of grpcio."""
+
     secret: str = field(default="", repr=False)
     """Wanted on every call between the parts of the application; empty: a random one. Executors
     see the configuration of Spark: a secret is better set in the environment or the file."""

@@ -6,7 +6,6 @@ after the worker was forked.
 
 from __future__ import annotations
 
-import itertools
 import logging
 import random
 import time
@@ -17,12 +16,15 @@ import grpc
 from queryable_state.internal.v1 import backend_pb2
 from queryable_state.streaming.runtime.channels import backend_stub, forget
 from queryable_state.streaming.runtime.states.task_states import where
+from queryable_state.wire.calls.job_secret import secret_metadata
+from queryable_state.wire.calls.retrying import RetryPolicy, retrying_blocking
 from queryable_state.wire.errors import (
     InternalError,
     QueryableStateError,
     Reason,
     RetryLaterError,
 )
+from queryable_state.wire.next_step import NextStep
 from queryable_state.wire.status import error_from_call
 
 if TYPE_CHECKING:
@@ -36,21 +38,13 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
-# What may be different a moment later, on this server or on the next owner. A checksum that
-# disagrees is a transfer that went wrong.
-_RETRIED = frozenset(
-    (
-        Reason.UNAVAILABLE,
-        Reason.NOT_OWNER,
-        Reason.LEASE_EXPIRED,
-        Reason.NO_OWNER,
-        Reason.OVERLOADED,
-        Reason.BEHIND,
-        Reason.CHECKSUM_MISMATCH,
-    )
+_RETRIES = RetryPolicy(
+    steps=frozenset(
+        {NextStep.RETRY_SAME, NextStep.LOCATE_AGAIN, NextStep.ASK_ANOTHER, NextStep.WAIT}
+    ),
+    first_delay_s=0.05,
+    longest_delay_s=1.0,
 )
-_FIRST_PAUSE_S = 0.05
-_LONGEST_PAUSE_S = 1.0
 _CALL_TIMEOUT_S = 20.0
 """A call without an answer for so long is taken as lost, and made again. Where a task has long, a
 call has a part of it: what takes longer could not succeed, however much time is given."""
@@ -60,6 +54,10 @@ _MOST_OWNERS = 4096
 # By address of the executor's server, and subtask: an owner hardly ever changes. What it cannot
 # answer makes the task ask the executor's server again.
 _owners: dict[tuple[str, bytes], backend_pb2.LocateSubtaskResponse] = {}
+
+
+class _OwnerLostError(RetryLaterError):
+    """Spark runs the task again: the owner that began the attempt is gone."""
 
 
 class BackendClient:
@@ -80,7 +78,7 @@ class BackendClient:
         self._where = where(spec, task)
         self._timeout_s = spec.settings.task_timeout_s
         self._call_timeout_s = max(_CALL_TIMEOUT_S, self._timeout_s * _CALL_PART)
-        self._metadata = (("authorization", f"Bearer {spec.secret}"),)
+        self._metadata = secret_metadata(spec.secret)
         self._subtask = backend_pb2.Subtask(
             query_id=task.query_id,
             operator_uid=spec.uid,
@@ -155,22 +153,35 @@ class BackendClient:
         """Calls the owner until it answers, refuses for good, or the time is up."""
         ends_at_s = time.monotonic() + self._timeout_s
         tried: dict[str, QueryableStateError] = {}
-        for attempt in itertools.count():
+
+        def attempt() -> _T:
+            if self._owner is None:
+                self._owner = self._located("", ends_at_s)
+            return self._called(self._owner.address, call, ends_at_s)
+
+        def react(error: QueryableStateError) -> None:
             owner = self._owner
-            try:
-                if owner is None:
-                    owner = self._owner = self._located("", ends_at_s)
-                return self._called(owner.address, call, ends_at_s)
-            except QueryableStateError as error:
-                if error.reason not in _RETRIED and not self._timed_out_once(error, ends_at_s):
-                    raise
-                server = "this executor's server"
-                if owner is not None:
-                    server = f"{owner.server_id} at {owner.address}"
-                    self._react(step, error, owner, ends_at_s)
-                tried[server] = error
-                self._pause(step, attempt, error, tried, ends_at_s)
-        raise AssertionError("unreachable")
+            server = "this executor's server"
+            if owner is not None:
+                server = f"{owner.server_id} at {owner.address}"
+                self._react(step, error, owner, ends_at_s)
+            tried[server] = error
+
+        try:
+            return retrying_blocking(attempt, _RETRIES, deadline_s=ends_at_s, before_retry=react)
+        except _OwnerLostError:
+            raise
+        except QueryableStateError as error:
+            if not _RETRIES.retries(error):
+                raise
+            servers = "; ".join(
+                f"{server}: {last.reason_name}: {last}" for server, last in tried.items()
+            )
+            raise RetryLaterError(
+                f"{self._where}: could not {step} within {self._timeout_s:g} s. Tried {servers}. "
+                "Look into the state servers' logs, or give tasks more time (task_timeout_s)",
+                reason=error.reason,
+            ) from error
 
     def _react(
         self,
@@ -191,7 +202,7 @@ class BackendClient:
             now = self._located_or_none(owner.server_id, ends_at_s)
             moved = now is not None and now.server_id != owner.server_id
         if moved:
-            raise RetryLaterError(
+            raise _OwnerLostError(
                 f"{self._where}: the owner of the state, {owner.server_id} at {owner.address}, "
                 f"was lost before {step} ({error}); Spark has to run the task again, which "
                 "needs spark.task.maxFailures over 1 (local[N,4] in local mode)",
@@ -239,27 +250,3 @@ class BackendClient:
             if error.reason == Reason.UNAVAILABLE:
                 forget(address)
             raise error from None
-
-    def _timed_out_once(self, error: QueryableStateError, ends_at_s: float) -> bool:
-        return error.reason == Reason.DEADLINE_EXCEEDED and time.monotonic() < ends_at_s
-
-    def _pause(
-        self,
-        step: str,
-        attempt: int,
-        error: QueryableStateError,
-        tried: dict[str, QueryableStateError],
-        ends_at_s: float,
-    ) -> None:
-        pause_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** min(attempt, 10))
-        pause_s = max(pause_s * random.uniform(0.5, 1.0), error.retry_after_ms / 1000)
-        if time.monotonic() + pause_s > ends_at_s:
-            servers = "; ".join(
-                f"{server}: {last.reason_name}: {last}" for server, last in tried.items()
-            )
-            raise RetryLaterError(
-                f"{self._where}: could not {step} within {self._timeout_s:g} s. Tried {servers}. "
-                "Look into the state servers' logs, or give tasks more time (task_timeout_s)",
-                reason=error.reason,
-            ) from error
-        time.sleep(pause_s)

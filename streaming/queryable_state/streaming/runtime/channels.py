@@ -8,16 +8,7 @@ import threading
 import grpc
 
 from queryable_state.internal.v1.backend_pb2_grpc import StateBackendStub
-
-_OPTIONS = [
-    # What a server may send is the server's limit to hold.
-    ("grpc.max_receive_message_length", -1),
-    ("grpc.max_send_message_length", -1),
-    # A server that is started again answers at once, not after a minute of growing pauses.
-    ("grpc.initial_reconnect_backoff_ms", 50),
-    ("grpc.min_reconnect_backoff_ms", 50),
-    ("grpc.max_reconnect_backoff_ms", 1000),
-]
+from queryable_state.wire.calls.channel_options import channel_options
 
 _lock = threading.Lock()
 # By process as well: a channel does not survive a fork.
@@ -30,7 +21,7 @@ def backend_stub(address: str) -> StateBackendStub:
     with _lock:
         found = _stubs.get(key)
         if found is None:
-            channel = grpc.insecure_channel(address, _OPTIONS)
+            channel = grpc.insecure_channel(address, channel_options())
             found = _stubs[key] = (channel, StateBackendStub(channel))
     return found[1]
 

@@ -150,6 +150,7 @@ class SparkApplication:
             query_ports=settings.server_ports,
             proxy_ports=settings.proxy_ports,
             frame_ports=settings.frame_ports,
+            plain_grpc=settings.plain_grpc,
             backend=server_backend(settings),
             limits=Limits(
                 key_bytes=settings.key_bytes,

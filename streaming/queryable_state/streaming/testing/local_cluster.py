@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 import time
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from queryable_state.server.testing.cluster import InProcessCluster
 from queryable_state.streaming.runtime.backend_client import BackendClient
 from queryable_state.streaming.runtime.channels import close_all
+from queryable_state.wire.calls.loop_thread import LoopThread
 from queryable_state.wire.errors import QueryTimeoutError
 
 if TYPE_CHECKING:
@@ -35,10 +34,7 @@ class LocalCluster:
 
     def __init__(self, directory: Path, *, servers: int = 1, **settings: Any) -> None:
         """`settings` are those of the state servers, where they differ from the defaults."""
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(
-            target=self._loop.run_forever, name="local cluster", daemon=True
-        )
+        self._thread = LoopThread("local cluster")
         self._cluster = InProcessCluster(directory, servers=servers, **settings)
 
     @property
@@ -69,14 +65,13 @@ class LocalCluster:
 
     def run(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
         """Run something on the thread of the servers."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(_DEADLINE_S)
+        return self._thread.run(coroutine, timeout_s=_DEADLINE_S)
 
     def __enter__(self) -> Self:
-        self._thread.start()
         try:
             self.run(self._cluster.__aenter__())
         except BaseException:
-            self._end_thread()
+            self._thread.stop()
             raise
         return self
 
@@ -85,12 +80,7 @@ class LocalCluster:
             self.run(self._cluster.__aexit__())
         finally:
             close_all()
-            self._end_thread()
-
-    def _end_thread(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(_DEADLINE_S)
-        self._loop.close()
+            self._thread.stop()
 
 
 class ClusterQuery:

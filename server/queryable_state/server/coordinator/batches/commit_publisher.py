@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from queryable_state.server.coordinator.batches.refusals import Refusals
+from queryable_state.wire.calls.retrying import RetryPolicy, retrying_blocking
 from queryable_state.wire.errors import (
     CheckpointError,
     JobError,
@@ -17,6 +18,7 @@ from queryable_state.wire.errors import (
     RetryLaterError,
     SupersededError,
 )
+from queryable_state.wire.next_step import NextStep
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -36,8 +38,12 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _THREADS = 8
-_FIRST_RETRY_S = 0.1
-_LONGEST_RETRY_S = 2.0
+_ROOT_RETRIES = RetryPolicy(
+    # Whatever is wrong with the root may be repaired; a newer run ends this one.
+    steps=frozenset(NextStep) - {NextStep.STOP},
+    first_delay_s=0.1,
+    longest_delay_s=2.0,
+)
 
 
 class CommitPublisher:
@@ -164,22 +170,23 @@ class CommitPublisher:
     def _first_error(self, commit_round: CommitRound) -> IncompleteBatchError | None:
         """As `Completeness.first_error`, tried again while root or offsets cannot be read."""
         query_id = commit_round.query_id
-        give_up_s = time.monotonic() + self._manifest_timeout_s
-        pause_s = _FIRST_RETRY_S
         version = commit_round.commit.version
         seals = self._links.sealed(query_id, version, commit_round.addresses)
-        while True:
-            try:
-                # The commit may be of another driver, which has the job now: nothing is refused.
-                self._fencing.check_query(query_id)
-                return self._completeness.first_error(commit_round, seals)
-            except SupersededError:
-                raise
-            except QueryableStateError as failure:
-                _log.warning("batch %d cannot be checked now: %s", version, failure)
-                if time.monotonic() + pause_s > give_up_s or self._stopping.wait(pause_s):
-                    raise
-            pause_s = min(2 * pause_s, _LONGEST_RETRY_S)
+
+        def check() -> IncompleteBatchError | None:
+            # The commit may be of another driver, which has the job now: nothing is refused.
+            self._fencing.check_query(query_id)
+            return self._completeness.first_error(commit_round, seals)
+
+        return retrying_blocking(
+            check,
+            _ROOT_RETRIES,
+            deadline_s=time.monotonic() + self._manifest_timeout_s,
+            wait=self._stopping.wait,
+            before_retry=lambda failure: _log.warning(
+                "batch %d cannot be checked now: %s", version, failure
+            ),
+        )
 
     def _refuse(self, query_id: bytes, run_id: bytes, error: IncompleteBatchError) -> None:
         try:
@@ -192,31 +199,36 @@ class CommitPublisher:
     ) -> bool:
         """Writes the manifests due, however often it takes; False where the job is given up."""
         query_id = commit_round.query_id
-        give_up_s = time.monotonic() + self._manifest_timeout_s
-        pause_s = _FIRST_RETRY_S
+        version = commit_round.commit.version
         unreported: list[ChangelogFile] = []
-        while True:
-            try:
-                self._manifests.write(commit_round, seals, unreported)
-                self._catch_up(query_id, seals, unreported)
-                return True
-            except SupersededError:
-                # The run is fenced: what it would still write counts for nothing.
-                return False
-            except QueryableStateError as failure:
-                version = commit_round.commit.version
-                _log.warning("the manifest of batch %d is not written: %s", version, failure)
-                if time.monotonic() + pause_s > give_up_s:
-                    error = CheckpointError(
-                        f"which changelogs are batch {version} could not be written within "
-                        f"{self._manifest_timeout_s:g} s, and the job cannot go on without that; "
-                        f"nothing is lost: restart it when its root can be written ({failure})"
-                    )
-                    self._stop(query_id, error)
-                    return False
-            if self._stopping.wait(pause_s):
-                return False
-            pause_s = min(2 * pause_s, _LONGEST_RETRY_S)
+
+        def write() -> None:
+            self._manifests.write(commit_round, seals, unreported)
+            self._catch_up(query_id, seals, unreported)
+
+        try:
+            retrying_blocking(
+                write,
+                _ROOT_RETRIES,
+                deadline_s=time.monotonic() + self._manifest_timeout_s,
+                wait=self._stopping.wait,
+                before_retry=lambda failure: _log.warning(
+                    "the manifest of batch %d is not written: %s", version, failure
+                ),
+            )
+        except SupersededError:
+            # The run is fenced: what it would still write counts for nothing.
+            return False
+        except QueryableStateError as failure:
+            if not self._stopping.is_set():
+                error = CheckpointError(
+                    f"which changelogs are batch {version} could not be written within "
+                    f"{self._manifest_timeout_s:g} s, and the job cannot go on without that; "
+                    f"nothing is lost: restart it when its root can be written ({failure})"
+                )
+                self._stop(query_id, error)
+            return False
+        return True
 
     def _catch_up(
         self, query_id: bytes, answered: Collection[str], unreported: Sequence[ChangelogFile]

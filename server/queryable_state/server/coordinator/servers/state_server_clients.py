@@ -11,8 +11,9 @@ import grpc
 import grpc.aio
 
 from queryable_state.internal.v1 import backend_pb2, backend_pb2_grpc
-from queryable_state.server.coordinator.servers.call_loop import CallLoop
-from queryable_state.server.coordinator_client import secret_metadata
+from queryable_state.wire.calls.channel_options import channel_options
+from queryable_state.wire.calls.job_secret import secret_metadata
+from queryable_state.wire.calls.loop_thread import LoopThread
 from queryable_state.wire.errors import QueryableStateError, RetryLaterError
 from queryable_state.wire.status import error_from_call, is_refusal
 
@@ -27,14 +28,6 @@ if TYPE_CHECKING:
 _Response = TypeVar("_Response")
 
 _log = logging.getLogger(__name__)
-
-_OPTIONS = (
-    ("grpc.max_receive_message_length", -1),
-    ("grpc.initial_reconnect_backoff_ms", 50),
-    ("grpc.min_reconnect_backoff_ms", 50),
-    ("grpc.max_reconnect_backoff_ms", 1000),
-    ("grpc.enable_http_proxy", 0),
-)
 
 
 def shutdown_servers(leases: Leases, links: StateServerClients, timeout_s: float) -> None:
@@ -61,7 +54,9 @@ class StateServerClients:
     def __init__(self, secret: str, *, timeout_ms: int) -> None:
         self._metadata = secret_metadata(secret)
         self._timeout_s = timeout_ms / 1000
-        self._loop = CallLoop("queryable-state-links")
+        self._loop = LoopThread(
+            "queryable-state-links", cleanup=self._close_links, stopped_error=_closed_error
+        )
         self._lock = threading.Lock()
         # A stub is dear to make, and kept with its channel.
         self._links: dict[str, tuple[grpc.aio.Channel, backend_pb2_grpc.StateBackendAsyncStub]] = {}
@@ -120,7 +115,7 @@ class StateServerClients:
         async def started() -> Any:
             return self._stub(address).Snapshot(request, timeout=timeout_s, metadata=self._metadata)
 
-        return SnapshotCall(self._loop, self._loop.run(started), f"state server {address}")
+        return SnapshotCall(self._loop, self._loop.call(started), f"state server {address}")
 
     def drop_query(self, query_id: bytes, addresses: Iterable[str]) -> set[str]:
         """Tells servers to forget a query; answers which of them have."""
@@ -150,14 +145,11 @@ class StateServerClients:
         with self._lock:
             gone = [self._links.pop(address)[0] for address in self._links.keys() - addresses]
         if gone:
-            self._loop.run(lambda: _close(gone))
+            self._loop.run(_close(gone))
 
     def close(self) -> None:
         """Closes every channel; what is still called ends. May be repeated."""
-        with self._lock:
-            channels = [channel for channel, _ in self._links.values()]
-            self._links.clear()
-        self._loop.close(lambda: _close(channels))
+        self._loop.stop()
 
     def _ask(
         self,
@@ -195,14 +187,23 @@ class StateServerClients:
         async def all_of_them() -> list[_Response | QueryableStateError]:
             return await asyncio.gather(*map(one, wanted))
 
-        return dict(zip(wanted, self._loop.run(all_of_them), strict=True))
+        return dict(zip(wanted, self._loop.call(all_of_them), strict=True))
+
+    async def _close_links(self) -> None:
+        with self._lock:
+            channels = [channel for channel, _ in self._links.values()]
+            self._links.clear()
+        await _close(channels)
+        # Every call has ended with its channel; its caller is to learn that.
+        callers = asyncio.all_tasks() - {asyncio.current_task()}
+        await asyncio.gather(*callers, return_exceptions=True)
 
     def _stub(self, address: str) -> backend_pb2_grpc.StateBackendAsyncStub:
         """On the loop alone."""
         with self._lock:
             link = self._links.get(address)
             if link is None:
-                channel = grpc.aio.insecure_channel(address, options=_OPTIONS)
+                channel = grpc.aio.insecure_channel(address, options=channel_options())
                 stub: backend_pb2_grpc.StateBackendAsyncStub = backend_pb2_grpc.StateBackendStub(
                     channel
                 )
@@ -213,19 +214,19 @@ class StateServerClients:
 class SnapshotCall:
     """What one server says of a snapshot it writes, in the order it says it."""
 
-    def __init__(self, loop: CallLoop, call: Any, server: str) -> None:
+    def __init__(self, loop: LoopThread, call: Any, server: str) -> None:
         self._loop = loop
         self._call = call
         self._server = server
 
     def __iter__(self) -> Iterator[backend_pb2.SnapshotEvent]:
         """The events; raises the server's refusal, or UnreachableError where it said nothing."""
-        while (event := self._loop.run(self._read)) is not None:
+        while (event := self._loop.call(self._read)) is not None:
             yield event
 
     def cancel(self) -> None:
         """Ends the call; the server gives the snapshot up."""
-        self._loop.soon(self._call.cancel)
+        self._loop.call_soon(self._call.cancel)
 
     async def _read(self) -> backend_pb2.SnapshotEvent | None:
         try:
@@ -254,3 +255,7 @@ def _by_server(
 async def _close(channels: Iterable[grpc.aio.Channel]) -> None:
     for channel in channels:
         await channel.close()
+
+
+def _closed_error() -> RetryLaterError:
+    return RetryLaterError("the coordinator is closed and calls no state server any more")

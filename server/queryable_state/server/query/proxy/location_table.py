@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from dataclasses import dataclass
@@ -14,11 +13,12 @@ from queryable_state.server.coordinator_client import (
 )
 from queryable_state.server.process.rate_limited_log import RateLimitedLog
 from queryable_state.v1 import query_pb2
+from queryable_state.wire.calls.single_flight import SingleFlight
 from queryable_state.wire.errors import QueryTimeoutError, RetryLaterError, UnknownStateError
 from queryable_state.wire.located_state import LocatedState
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable
 
     from queryable_state.server.coordinator_client import CoordinatorClient
 
@@ -50,7 +50,7 @@ class LocationTable:
         self._link = link
         self._by_name: dict[tuple[str, str], _Named] = {}
         self._by_id: dict[int, LocatedState] = {}
-        self._asked: dict[object, asyncio.Task[LocatedState]] = {}
+        self._calls: SingleFlight[object, LocatedState] = SingleFlight()
 
     def cached(self, state_id: int) -> LocatedState | None:
         """The newest placement heard of, without asking."""
@@ -75,7 +75,7 @@ class LocationTable:
         if known is not None:
             return known
         try:
-            return await self._once(
+            return await self._calls.run(
                 (request.job, request.state_name, request.newer_than), lambda: self._ask(request)
             )
         except (RetryLaterError, QueryTimeoutError):
@@ -89,7 +89,9 @@ class LocationTable:
         known = self._by_id.get(state_id)
         if known is not None and (not newer_than or known.placement_version > newer_than):
             return known
-        return await self._once((state_id, newer_than), lambda: self._ask_id(state_id, newer_than))
+        return await self._calls.run(
+            (state_id, newer_than), lambda: self._ask_id(state_id, newer_than)
+        )
 
     async def list_jobs(self, request: query_pb2.ListJobsRequest) -> query_pb2.ListJobsResponse:
         """The jobs the coordinator knows now."""
@@ -102,29 +104,8 @@ class LocationTable:
         return await _told_to_clients(self._link.list_states(request))
 
     async def aclose(self) -> None:
-        """Ends pending questions; idempotent."""
-        tasks = tuple(self._asked.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def _once(
-        self, question: object, ask: Callable[[], Awaitable[LocatedState]]
-    ) -> LocatedState:
-        task = self._asked.get(question)
-        if task is None:
-
-            async def asked() -> LocatedState:
-                try:
-                    return await ask()
-                finally:
-                    del self._asked[question]
-
-            task = self._asked[question] = asyncio.create_task(asked())
-            # Where every asker gave up, nobody else looks at the outcome.
-            task.add_done_callback(lambda done: done.cancelled() or done.exception())
-        # One asker that gives up must not take the answer from the others.
-        return await asyncio.shield(task)
+        """Ends pending calls; idempotent."""
+        await self._calls.aclose()
 
     async def _ask(self, request: query_pb2.LocateStateRequest) -> LocatedState:
         located = await self._asked_for(request)

@@ -81,6 +81,7 @@ class ProxyServer:
                     role=query_pb2.PROXY,
                     limits=settings.limits,
                     default_deadline_ms=settings.default_deadline_ms,
+                    plain_grpc=settings.plain_grpc,
                 ),
             )
             stack.push_async_callback(server.aclose, self.ending, settings.drain_timeout_s)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from queryable_state.server.query.frames.answer_frames import frame_of, refusal_of
 from queryable_state.server.query.proxy.owner_streams import OwnerStreams
 from queryable_state.server.query.proxy.proxied_query import ProxiedQuery, SubQuery
-from queryable_state.server.query.retries import delay_s, is_retried, is_settled, no_owner
+from queryable_state.server.query.retries import OWNERS, is_retried, is_settled, no_owner
 from queryable_state.server.query.router import QuerySession
 from queryable_state.v1 import errors_pb2, query_pb2
 from queryable_state.wire.errors import (
@@ -240,7 +240,7 @@ class ProxySession(QuerySession):
         """Asks again for keys after a while, or gives them up."""
         query.failure = error
         part = query.part(positions)
-        delay = delay_s(error, query.attempts)
+        delay = OWNERS.delay_s(error, query.attempts)
         query.attempts += 1
         if self._closed or self._loop.time() + delay >= query.deadline:
             # Not at once: the caller may still be about to end the part these keys came from.

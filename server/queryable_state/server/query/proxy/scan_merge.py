@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from queryable_state.server.query.proxy.scan_part import ScanPart
-from queryable_state.server.query.retries import delay_s, is_retried
+from queryable_state.server.query.retries import OWNERS
 from queryable_state.server.query.scan_query import KeyGroupRun
 from queryable_state.v1 import query_pb2
+from queryable_state.wire.calls.retrying import Attempts
 from queryable_state.wire.errors import (
     QueryableStateError,
     QueryTimeoutError,
@@ -18,6 +19,7 @@ from queryable_state.wire.errors import (
     RetryLaterError,
     VersionGoneError,
 )
+from queryable_state.wire.next_step import NextStep
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from queryable_state.server.query.proxy.scan_owners import ScanOwners
     from queryable_state.server.query.scan_query import ScanQuery
     from queryable_state.wire.located_state import LocatedState, Owner
+
+_MESSAGES = replace(OWNERS, steps=OWNERS.steps | {NextStep.START_OVER, NextStep.RETRY_SAME})
 
 
 @dataclass
@@ -64,10 +68,7 @@ class MergedScan:
         self._loop = asyncio.get_running_loop()
         self._turns: deque[_Turn] = deque()
         self._handed_out = False
-        self._attempts = 0
-        self._refusal: QueryableStateError | None = None
-        """Of the attempt before, since the last message."""
-        self._until_s = self._loop.time() + self._patience_s
+        self._await_message()
         self._start_over()
 
     async def messages(self) -> AsyncGenerator[query_pb2.ScanKvStateResponse, None]:
@@ -88,11 +89,17 @@ class MergedScan:
                     yield message
                     if message.last:
                         return
-                    self._attempts, self._refusal = 0, None
-                    self._until_s = self._loop.time() + self._patience_s
+                    self._await_message()
         finally:
             await self._close({turn.part for turn in self._turns})
             await self._owners.aclose()
+
+    def _await_message(self) -> None:
+        """Gives the next message its time and its attempts."""
+        self._until_s = self._loop.time() + self._patience_s
+        self._attempts = Attempts(_MESSAGES, self._until_s, self._loop.time)
+        self._refusal: QueryableStateError | None = None
+        """Of the attempt before, since the last message."""
 
     def _start_over(self) -> None:
         query = self._query
@@ -190,16 +197,15 @@ class MergedScan:
         self._refusal = refusal
         overloaded = self._handed_out and refusal.reason == Reason.OVERLOADED
         begins_anew = gone and self._query.at_version is None
-        if not (begins_anew or overloaded or is_retried(refusal.to_proto())):
+        if not (begins_anew or overloaded or OWNERS.retries(refusal)):
             raise refusal
         failed = self._turns[0].part
         parts = {turn.part for turn in self._turns}
         await self._close({failed} if self._handed_out else parts)
-        delay = delay_s(refusal.to_proto(), self._attempts)
-        self._attempts += 1
-        if self._loop.time() + delay >= self._until_s:
-            raise refusal
-        await asyncio.sleep(delay)
+        delay_s = self._attempts.delay_s(refusal)
+        if delay_s is None:
+            raise self._attempts.final(refusal)
+        await asyncio.sleep(delay_s)
         if not (gone or overloaded):
             await self._locate_anew()
         if not self._handed_out:

@@ -6,8 +6,9 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from queryable_state.server.query.retries import delay_s, is_retried, no_owner
+from queryable_state.server.query.retries import OWNERS, no_owner
 from queryable_state.v1 import query_pb2
+from queryable_state.wire.calls.retrying import retrying
 from queryable_state.wire.errors import PlacementError, QueryableStateError
 
 if TYPE_CHECKING:
@@ -38,20 +39,28 @@ async def measured_by_owners(
     Where key groups have moved, all are asked again by the newer placement, while there is time.
     """
     loop = asyncio.get_running_loop()
-    until_s = loop.time() + timeout_s * _PART_OF_TIME
-    measured = await _measured(located, calls, server_id, engine, timeout_s * _PART_OF_TIME)
-    attempts = 0
-    # Where there is no newer placement in time, what is known is better than nothing.
-    with suppress(TimeoutError, QueryableStateError):
-        async with asyncio.timeout_at(until_s):
-            while moved := [part.error for part in measured.parts if is_retried(part.error)]:
-                await asyncio.sleep(delay_s(moved[0], attempts))
-                attempts += 1
+    deadline_s = loop.time() + timeout_s * _PART_OF_TIME
+    measured: query_pb2.MeasureStateResponse | None = None
+
+    async def attempt() -> None:
+        nonlocal located, measured
+        if measured is None:
+            measured = await _measured(located, calls, server_id, engine, deadline_s - loop.time())
+        else:
+            async with asyncio.timeout_at(deadline_s):
                 located = await locations.locate_id(
                     located.state_id, newer_than=located.placement_version
                 )
-                left_s = until_s - loop.time()
+                left_s = deadline_s - loop.time()
                 measured = await _measured(located, calls, server_id, engine, left_s)
+        for part in measured.parts:
+            if OWNERS.retries(part.error):
+                raise QueryableStateError.from_proto(part.error)
+
+    # Without a newer placement in time the last answers are better than none.
+    with suppress(TimeoutError, QueryableStateError):
+        await retrying(attempt, OWNERS, deadline_s=deadline_s)
+    assert measured is not None
     return measured
 
 

@@ -1,4 +1,4 @@
-"""A query of many keys as of one committed batch, whichever servers hold them."""
+"""The consistent read of many keys by a proxy."""
 
 from __future__ import annotations
 
@@ -6,50 +6,71 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from queryable_state.server.query.reads.answer_positions import placed_at, value_positions
-from queryable_state.server.query.retries import delay_s
 from queryable_state.v1 import query_pb2
-from queryable_state.wire.consistent_snapshot import begins_anew, check_cut, cut_of
+from queryable_state.wire.consistent_snapshot import check_cut, read_one_cut, starts_over
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from queryable_state.server.query.router import Router
     from queryable_state.v1 import errors_pb2
+    from queryable_state.wire.consistent_snapshot import Cut
 
 # Of the query's time: the caller is to learn why before it gives up.
 _PART_OF_DEADLINE = 0.9
 
 
 async def answers_of_one_cut(router: Router, query: query_pb2.Query) -> list[query_pb2.Answer]:
-    """All parts of the answer, all values and missing keys as of the same batch.
+    """All parts of the answer; all values and missing keys are of one batch.
 
-    Keys whose owners refuse have failed, with VERSION_GONE where until the deadline no batch was
-    to be had of all of them.
+    Keys whose owners refuse have failed; with VERSION_GONE if until the deadline no batch could
+    be read from all of them.
     """
     check_cut(query.consistency)
     loop = asyncio.get_running_loop()
-    until = loop.time() + query.deadline_ms / 1000 * _PART_OF_DEADLINE
-    attempts = 0
-    while True:
-        query.deadline_ms = max(1, int((until - loop.time()) * 1000))
-        answers = await router.answers(query)
-        read = {at: each.info.version for at, each in enumerate(answers) if _was_read(each)}
-        cut = cut_of(read) if read else None
-        if cut is None or not cut.again:
-            return answers
+    deadline_s = loop.time() + query.deadline_ms / 1000 * _PART_OF_DEADLINE
+
+    async def read() -> _AnswersRead:
+        query.deadline_ms = _ms_until(deadline_s)
+        return _AnswersRead(router, query, deadline_s, await router.answers(query))
+
+    return (await read_one_cut(read, deadline_s=deadline_s)).answers
+
+
+class _AnswersRead:
+    """The answers of one read; a part is an answer, by its number."""
+
+    def __init__(
+        self,
+        router: Router,
+        query: query_pb2.Query,
+        deadline_s: float,
+        answers: list[query_pb2.Answer],
+    ) -> None:
+        self.answers = answers
+        self._router = router
+        self._query = query
+        self._deadline_s = deadline_s
+
+    def versions(self) -> dict[int, int]:
+        return {at: each.info.version for at, each in enumerate(self.answers) if _was_read(each)}
+
+    async def read_again(self, cut: Cut[int]) -> errors_pb2.Error | None:
+        query, answers = self._query, self.answers
         positions = sorted(at for part in cut.again for at in _read_at(answers[part], query))
         older = _query_at(query, positions, cut.version)
-        older.deadline_ms = max(1, int((until - loop.time()) * 1000))
-        again = await router.answers(older)
-        gone = next((error for error in _refusals(again) if begins_anew(error)), None)
-        delay = delay_s(gone, attempts) if gone is not None else 0.0
-        if gone is None or loop.time() + delay >= until:
-            newer = [_failures_of(answers[part]) for part in cut.again]
-            kept = [part for at, part in enumerate(answers) if at not in cut.again]
-            found = [placed_at(positions, part) for part in again]
-            return _renumbered(query.id, [*kept, *newer, *found])
-        attempts += 1
-        await asyncio.sleep(delay)
+        older.deadline_ms = _ms_until(self._deadline_s)
+        again = await self._router.answers(older)
+        newer = [_failures_of(answers[part]) for part in cut.again]
+        kept = [part for at, part in enumerate(answers) if at not in cut.again]
+        gone = next(filter(starts_over, _refusals(again)), None)
+        found = [placed_at(positions, part) for part in again]
+        self.answers = _renumbered(query.id, [*kept, *newer, *found])
+        return gone
+
+
+def _ms_until(deadline_s: float) -> int:
+    return max(1, int((deadline_s - asyncio.get_running_loop().time()) * 1000))
 
 
 def _was_read(answer: query_pb2.Answer) -> bool:

@@ -6,10 +6,10 @@ import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 from queryable_state.internal.v1 import backend_pb2, changes_pb2, coordinator_pb2
-from queryable_state.server.state_server.base.shared_calls import SharedCalls
 from queryable_state.server.state_server.batches.store_opener import Opening, StoreOpener
 from queryable_state.server.state_server.stores.job_stores import OperatorStates
 from queryable_state.server.state_server.stores.owned_subtask import OwnedSubtask, SubtaskId
+from queryable_state.wire.calls.single_flight import SingleFlight
 from queryable_state.wire.errors import InvalidRequestError, PlacementError
 
 if TYPE_CHECKING:
@@ -67,10 +67,10 @@ class AttemptStarter:
             server_id=server_id,
             newest_batch=self._newest_batch,
         )
-        self._batch_calls: SharedCalls[tuple[bytes, bytes, int], _Batch] = SharedCalls()
-        self._register_calls: SharedCalls[
+        self._batch_calls: SingleFlight[tuple[bytes, bytes, int], _Batch] = SingleFlight()
+        self._register_calls: SingleFlight[
             tuple[bytes, str, tuple[bytes, ...]], Sequence[registration_pb2.StateRegistration]
-        ] = SharedCalls()
+        ] = SingleFlight()
 
     async def begin(self, request: backend_pb2.BeginRequest) -> backend_pb2.BeginResponse:
         """Begins one attempt at a batch; a refusal changes nothing."""
@@ -192,7 +192,7 @@ class AttemptStarter:
         known = self._batches.get(query_id)
         if known is not None and known.key == key:
             return known
-        batch = await self._batch_calls.ask(
+        batch = await self._batch_calls.run(
             (query_id, *key), lambda: self._asked(query_id, key, request.config_id)
         )
         self._batches[query_id] = batch
@@ -231,7 +231,7 @@ class AttemptStarter:
         if known is not None and known.declared == declared:
             states = known.states
         else:
-            states = await self._register_calls.ask(
+            states = await self._register_calls.run(
                 (subtask.id.query_id, uid, declared), lambda: self._register(request)
             )
             job.registrations[uid] = OperatorStates(declared, states)

@@ -6,9 +6,9 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from queryable_state.internal.v1 import coordinator_pb2
-from queryable_state.server.state_server.base.shared_calls import SharedCalls
 from queryable_state.server.state_server.restore.restorer import Restored
 from queryable_state.server.state_server.stores.owned_subtask import OwnedSubtask, SubtaskId
+from queryable_state.wire.calls.single_flight import SingleFlight
 from queryable_state.wire.errors import PlacementError
 
 if TYPE_CHECKING:
@@ -69,18 +69,18 @@ class StoreOpener:
         self._server_id = server_id
         self._newest_batch = newest_batch
         self._generation = 0
-        self._calls: SharedCalls[tuple[SubtaskId, int, int], OwnedSubtask] = SharedCalls()
+        self._calls: SingleFlight[tuple[SubtaskId, int, int], OwnedSubtask] = SingleFlight()
 
     async def opened(self, subtask_id: SubtaskId, opening: Opening) -> OwnedSubtask:
         """Returns the open subtask; concurrent calls share one opening."""
-        return await self._calls.ask(
+        return await self._calls.run(
             (subtask_id, opening.batch_id, self._generation),
             lambda: self._open(subtask_id, opening),
         )
 
     def is_opening(self, query_id: bytes) -> bool:
         """True while a subtask of a query is being opened."""
-        return any(subtask_id.query_id == query_id for subtask_id, _, _ in self._calls.under_way)
+        return any(subtask_id.query_id == query_id for subtask_id, _, _ in self._calls.running)
 
     def forget_all(self) -> None:
         """Invalidates openings in progress: this server no longer owns their subtasks."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from queryable_state.internal.v1 import backend_pb2, coordinator_pb2
-from queryable_state.server.state_server.base.shared_calls import SharedCalls
 from queryable_state.server.state_server.stores.owned_subtask import SubtaskId
+from queryable_state.wire.calls.single_flight import SingleFlight
 
 if TYPE_CHECKING:
     from queryable_state.server.coordinator_client import CoordinatorClient
@@ -35,8 +35,8 @@ class OwnerTable:
         self._server_id = server_id
         self._backend_address = backend_address
         self._owners: dict[SubtaskId, backend_pb2.LocateSubtaskResponse] = {}
-        self._calls: SharedCalls[tuple[SubtaskId, str], backend_pb2.LocateSubtaskResponse] = (
-            SharedCalls()
+        self._calls: SingleFlight[tuple[SubtaskId, str], backend_pb2.LocateSubtaskResponse] = (
+            SingleFlight()
         )
 
     async def locate(
@@ -62,7 +62,7 @@ class OwnerTable:
             and known.placement_version >= self._lease.placement_version
         ):
             return known
-        owner = await self._calls.ask(
+        owner = await self._calls.run(
             (subtask_id, not_server_id),
             lambda: self._link.assign_subtask(
                 coordinator_pb2.AssignSubtaskRequest(
