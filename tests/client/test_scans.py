@@ -326,7 +326,7 @@ async def test_a_state_that_does_not_fit_is_refused_alone(tmp_path: Path) -> Non
                 if sizes[key] <= 6:
                     assert len(state.items()) == sizes[key]
                     continue
-                with pytest.raises(LimitExceededError, match="read its entries singly"):
+                with pytest.raises(LimitExceededError, match="read single entries instead"):
                     state.items()
                 assert "LimitExceededError" in repr(state)
                 assert state.info.version == 0

@@ -217,7 +217,7 @@ async def test_a_token_of_another_scan_is_refused(channel: grpc.aio.Channel) -> 
             await scan(channel, page_token=token, **fields)
     with pytest.raises(InvalidRequestError, match="not intact"):
         await scan(channel, page_token=token[:-1])
-    with pytest.raises(InvalidRequestError, match="batch 0, and batch 7"):
+    with pytest.raises(InvalidRequestError, match="continues batch 0, and at_version is 7"):
         await scan(channel, page_token=token, at_version=7)
 
 
@@ -231,7 +231,7 @@ async def test_a_token_of_another_scan_is_refused(channel: grpc.aio.Channel) -> 
         ({"first_key_group": 5, "last_key_group": 4}, "5 to 4"),
         ({"start_key": b"x" * 70_000}, "65,536 allowed"),
         ({"consistency": 7}, "consistency 7"),
-        ({"runs": [query_pb2.KeyGroupRun(first=1, last=2)]}, "for a proxy"),
+        ({"runs": [query_pb2.KeyGroupRun(first=1, last=2)]}, "requests of a proxy"),
         ({"placement_version": 3}, "no state of its own"),
     ],
 )
