@@ -80,9 +80,12 @@ def grpcurl() -> Grpcurl:
     return Grpcurl(path)
 
 
-@pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[InProcessCluster]:
-    async with InProcessCluster(tmp_path, servers=2) as running:
+@pytest.fixture(params=[False, True], ids=["grpc core", "grpc.aio"])
+async def cluster(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> AsyncIterator[InProcessCluster]:
+    """Two state servers, on both servers of gRPC: reflection and health included."""
+    async with InProcessCluster(tmp_path, servers=2, plain_grpc=request.param) as running:
         yield running
 
 

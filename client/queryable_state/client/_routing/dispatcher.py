@@ -128,10 +128,12 @@ class Dispatcher:
         if peer_is_gone:
             self._discharge(batch)
         state_is_gone = error.reason == Reason.UNKNOWN_STATE and not batch.attempts
+        if self._closed or not (LOOKUPS.retries(error) or state_is_gone):
+            batch.fail(positions, error)
+            return
         delay = LOOKUPS.delay_s(error, batch.attempts)
-        too_late = self._loop.time() + delay >= batch.deadline
-        if too_late or self._closed or not (LOOKUPS.retries(error) or state_is_gone):
-            batch.fail(positions, error.after(batch.attempts + 1) if too_late else error)
+        if self._loop.time() + delay >= batch.deadline:
+            batch.fail(positions, error.after(batch.attempts + 1))
             return
         again = Batch(
             batch.batcher,

@@ -145,7 +145,7 @@ class StateServerClients:
         with self._lock:
             gone = [self._links.pop(address)[0] for address in self._links.keys() - addresses]
         if gone:
-            self._loop.run(_close(gone))
+            self._loop.call(lambda: _close(gone))
 
     def close(self) -> None:
         """Closes every channel; what is still called ends. May be repeated."""
