@@ -69,13 +69,13 @@ async def test_before_its_hello_a_client_may_send_4_kib() -> None:
         frames.writer.close()
 
 
-async def test_a_frame_that_is_begun_and_not_ended_is_given_up() -> None:
+async def test_a_frame_that_is_never_completed_is_refused() -> None:
     async with serving(Echo(), Limits(read_timeout_s=0.1)) as port:
         frames = await Frames.connect(port, GREETING + query_of(1)[:-1])
         assert (await frames.response()).hello.server_id
         refusal = await frames.refusal()
         assert refusal.reason == Reason.DEADLINE_EXCEEDED
-        assert "not ended within 0.1 s" in refusal.message
+        assert "not completed within 0.1 s" in refusal.message
         frames.writer.close()
 
 
