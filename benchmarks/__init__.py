@@ -1,1 +1,1 @@
-"""What the system does a second, beside its peers in the same run: see docs/performance.md."""
+"""Benchmarks of queries, streaming, recovery and capacity: see docs/performance.md."""

@@ -1,20 +1,21 @@
-"""`python -m benchmarks [PROGRAM ...]`: the programs in turn, all of them where none is named.
+"""`python -m benchmarks [PROGRAM ...]`: runs the programs one after the other, by default all.
 
-Each runs in a process of its own and prints its tables; their figures go into one file, by
-program. What this does not know itself goes on to the programs: name the one that knows it.
+Each program runs in a process of its own and prints its tables; the figures of all go into one
+file. Unknown options are passed on to the programs: name one program with them.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 from benchmarks.arguments import add_common_arguments
+from benchmarks.child_process import run_child
 from benchmarks.figures import write_json
+from benchmarks.signals import exit_on_signal
 
 PROGRAMS = ("query", "streaming", "streaming.freshness", "mixed", "recovery", "capacity")
 LONG_PROGRAMS = ("capacity.simulation",)
@@ -25,7 +26,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     known = PROGRAMS + LONG_PROGRAMS
     parser.add_argument("programs", nargs="*", metavar="PROGRAM", help=f"of {', '.join(known)}")
-    add_common_arguments(parser, quick="a look at each, some minutes in all")
+    add_common_arguments(parser, quick="a short run of each, some minutes in all")
     parser.add_argument(
         "--long",
         action="store_true",
@@ -33,9 +34,10 @@ def main() -> int:
     )
     options, passed_on = parser.parse_known_args()
     if unknown := set(options.programs) - set(known):
-        parser.error(f"no such program: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+        parser.error(f"unknown program: {', '.join(sorted(unknown))}; known are {', '.join(known)}")
     if options.quick:
         passed_on.append("--quick")
+    exit_on_signal()
     figures: dict[str, object] = {}
     failed: list[str] = []
     for program in options.programs or (known if options.long else PROGRAMS):
@@ -49,16 +51,16 @@ def main() -> int:
     if options.json:
         write_json(options.json, figures)
     if failed:
-        print(f"failed: {', '.join(failed)}; what they said stands above", file=sys.stderr)
+        print(f"failed: {', '.join(failed)}; see the output above", file=sys.stderr)
     return 1 if failed else 0
 
 
 def run(program: str, arguments: list[str]) -> object:
-    """The figures of a program that runs to its end; None where it fails."""
+    """Runs a program; returns its figures, or None if it failed."""
     with tempfile.TemporaryDirectory(prefix="benchmarks-") as folder:
         file = Path(folder) / "figures.json"
         command = [sys.executable, "-m", f"benchmarks.{program}", "--json", str(file), *arguments]
-        if subprocess.run(command, check=False).returncode:
+        if run_child(command, captures=False)[0]:
             return None
         return json.loads(file.read_text())
 

@@ -1,4 +1,4 @@
-"""The arguments all programs share, and the file their figures go to."""
+"""Arguments that all programs share, and their JSON file of figures."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 EXPERIMENTS = "-event_engine_client,-event_engine_listener"
-"""`GRPC_EXPERIMENTS` that our clients are advised to set before gRPC is imported; the servers do
-it themselves."""
+"""The value of `GRPC_EXPERIMENTS` recommended to clients, set before gRPC is imported; the servers
+set it themselves."""
 
 
 def add_common_arguments(
@@ -26,25 +26,25 @@ def add_common_arguments(
     rounds: str | None = None,
     seconds: tuple[float, str] | None = None,
 ) -> None:
-    """Adds `--json` and `--quick`; `--rounds` and `--seconds` where they are explained.
+    """Adds `--json` and `--quick`, and `--rounds` and `--seconds` if their help is given.
 
-    `seconds` is the default with its explanation.
+    `seconds` is the default and the help.
     """
     if rounds is not None:
         parser.add_argument("--rounds", type=int, default=3, help=rounds)
     if seconds is not None:
         parser.add_argument("--seconds", type=float, default=seconds[0], help=seconds[1])
-    parser.add_argument("--json", type=Path, help="file for all figures")
+    parser.add_argument("--json", type=Path, help="JSON file to write all figures to")
     parser.add_argument("--quick", action="store_true", help=quick)
 
 
 def chosen(
-    parser: argparse.ArgumentParser, text: str, known: tuple[str, ...], what: str
+    parser: argparse.ArgumentParser, text: str, known: tuple[str, ...], noun: str
 ) -> list[str]:
-    """The comma-separated names in the order of `known`; ends the program at an unknown one."""
+    """The comma-separated names of `text` in the order of `known`; an unknown name is an error."""
     names = set(text.split(","))
     if unknown := names - set(known):
-        parser.error(f"no such {what}: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+        parser.error(f"unknown {noun}: {', '.join(sorted(unknown))}; known are {', '.join(known)}")
     return [name for name in known if name in names]
 
 
@@ -54,7 +54,7 @@ def write_run(
     meter: NoiseMeter,
     figures: Mapping[str, object],
 ) -> None:
-    """Writes the figures with what they were taken on, where `--json` was given."""
+    """Writes the figures with machine, load and options, if `--json` was given."""
     if options.json:
         write_json(
             options.json,

@@ -1,4 +1,4 @@
-"""The closed loop: so many awaits in flight, each asking anew as soon as it has its answer."""
+"""The closed loop: a fixed number of look-ups in flight, each followed at once by the next."""
 
 from __future__ import annotations
 
@@ -21,18 +21,19 @@ class LoopSample:
     """Answers a second."""
     p50_us: float
     p99_us: float
+    p999_us: float
     answers: int
     cpu_us: float
-    """CPU time of this process an answer: what a busy machine does not distort."""
+    """CPU time of the client process per answer."""
 
 
 class WrongAnswerError(Exception):
-    """A peer answered something else than what was written."""
+    """A peer's answer differs from what was written."""
 
 
 async def closed_loop(
-    ask: Callable[[int], Awaitable[object]],
-    check: Callable[[int, object], bool],
+    look_up: Callable[[int], Awaitable[object]],
+    is_right: Callable[[int, object], bool],
     order: Sequence[int],
     *,
     in_flight: int,
@@ -40,55 +41,55 @@ async def closed_loop(
     seconds: float,
     answering_errors: tuple[type[Exception], ...] = (),
 ) -> LoopSample:
-    """Asks for `order`'s items round and round and checks each answer.
+    """Looks up the items of `order` again and again and checks each answer.
 
-    Errors of the types in `answering_errors` are answers.
-    Answers given during the warm-up are checked, not counted. Raises
-    `WrongAnswerError` at the first wrong one.
+    Errors of the types in `answering_errors` are answers. Answers of the warm-up are checked but
+    not counted. Raises `WrongAnswerError` at the first wrong answer.
     """
     clock = time.perf_counter_ns
     begin = clock() + int(warm_up_s * 1e9)
     end = begin + int(seconds * 1e9)
     latencies: list[list[int]] = []
-    asked_in_all = 0
+    total = 0
     cpu_before = time.process_time()
     size = len(order)
 
-    async def one(offset: int) -> None:
-        nonlocal asked_in_all
+    async def run_one(offset: int) -> None:
+        nonlocal total
         count = 0
-        mine: list[int] = []
-        latencies.append(mine)
-        keep = mine.append
+        own: list[int] = []
+        latencies.append(own)
+        keep = own.append
         position = offset
-        asked = clock()
-        while asked < end:
+        sent = clock()
+        while sent < end:
             item = order[position]
             position += 1
             if position == size:
                 position = 0
             try:
-                answer = await ask(item)
+                answer = await look_up(item)
             except answering_errors as error:
                 answer = error
             answered = clock()
-            if not check(item, answer):
+            if not is_right(item, answer):
                 raise WrongAnswerError(f"item {item}: {answer!r}")
             if begin <= answered < end:
-                keep(answered - asked)
-            asked = answered
+                keep(answered - sent)
+            sent = answered
             count += 1
-        asked_in_all += count
+        total += count
 
     async with asyncio.TaskGroup() as group:
         for number in range(in_flight):
-            group.create_task(one(number * size // in_flight))
+            group.create_task(run_one(number * size // in_flight))
     cpu_s = time.process_time() - cpu_before
-    ordered = sorted(sample for mine in latencies for sample in mine)
+    ordered = sorted(sample for own in latencies for sample in own)
     return LoopSample(
         per_second=len(ordered) / seconds,
         p50_us=percentile(ordered, 0.50) / 1000,
         p99_us=percentile(ordered, 0.99) / 1000,
+        p999_us=percentile(ordered, 0.999) / 1000,
         answers=len(ordered),
-        cpu_us=cpu_s / max(1, asked_in_all) * 1e6,
+        cpu_us=cpu_s / max(1, total) * 1e6,
     )

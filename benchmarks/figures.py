@@ -1,4 +1,4 @@
-"""Samples to figures, figures to tables."""
+"""Figures of samples, and their text: medians, percentiles, tables, JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Spread:
-    """The median of repeated measurements and how far they lie apart."""
+    """The median and range of repeated measurements."""
 
     median: float
     lowest: float
@@ -28,25 +28,25 @@ class Spread:
 
 
 def percentile(ordered: Sequence[int], share: float) -> int:
-    """The value below which `share` of the ascending samples lie; 0 of none."""
+    """The value below which `share` of the ascending samples lie; 0 if there are none."""
     if not ordered:
         return 0
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
 def thousands(per_second: float) -> str:
-    """`4.82k`, `19.3k`, `153k`: three digits, as far as any such figure can be trusted."""
+    """`4.82k`, `19.3k`, `153k`: three digits."""
     value = per_second / 1000
     return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f}k"
 
 
-def ratio(figure: float, of: float) -> str:
-    """`1.08`; `-` where the other one answered nothing in its time."""
-    return f"{figure / of:.2f}" if of else "-"
+def ratio(figure: float, divisor: float) -> str:
+    """`1.08`; `-` if the divisor is 0."""
+    return f"{figure / divisor:.2f}" if divisor else "-"
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A markdown table, columns padded: first left, others right."""
+    """A markdown table: the first column left-aligned, the others right-aligned."""
     widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
 
     def line(cells: Sequence[str]) -> str:
@@ -61,5 +61,5 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def write_json(path: Path, content: Mapping[str, object]) -> None:
-    """All figures of a run, for comparing runs."""
+    """Writes all figures of a run as JSON."""
     path.write_text(json.dumps(content, indent=2) + "\n")

@@ -1,4 +1,4 @@
-"""The machine a figure was taken on, and how busy it was: the note under every table."""
+"""The machine a figure was measured on and its load: the note under every table."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ PACKAGES = (
     "pyarrow",
     "redis",
     "hiredis",
+    "valkey-glide",
 )
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What does not change during a run."""
+    """Hardware and software, which do not change during a run."""
 
     cpus: int
     """CPUs this process may run on."""
@@ -33,13 +34,13 @@ class Machine:
     system: str
     python: str
     packages: dict[str, str]
-    """Version by package; only what is installed."""
+    """Version by name of the installed packages."""
     started: str
     """Local time."""
 
     @classmethod
     def here(cls) -> Machine:
-        """The machine that runs this."""
+        """The machine of this process."""
         return cls(
             cpus=len(os.sched_getaffinity(0)),
             cpu_model=_first_value("/proc/cpuinfo", "model name") or platform.machine(),
@@ -51,13 +52,13 @@ class Machine:
         )
 
     def lines(self) -> list[str]:
-        """The note for people."""
+        """The note as text."""
         packages = ", ".join(f"{name} {version}" for name, version in self.packages.items())
         hardware = f"{self.cpus} CPUs ({self.cpu_model}), {self.memory_gib} GiB"
         return [f"{hardware}, {self.system}, Python {self.python}, {self.started}", packages]
 
     def to_json(self) -> dict[str, object]:
-        """The note for machines."""
+        """The note as JSON."""
         return asdict(self)
 
 
@@ -69,11 +70,11 @@ class CpuTimes:
     idle_s: float
     steal_s: float
     own_s: float
-    """Of this process and the children it waited for."""
+    """CPU seconds of this process and its ended children."""
 
     @classmethod
     def now(cls) -> CpuTimes:
-        """Read from /proc/stat."""
+        """The counters of /proc/stat."""
         with Path("/proc/stat").open() as stat:
             ticks = [int(field) for field in stat.readline().split()[1:]]
         user, nice, system, idle, iowait, irq, softirq, steal = ticks[:8]
@@ -88,14 +89,17 @@ class CpuTimes:
 
 
 class NoiseMeter:
-    """What the machine did from here to `note()`: a busy neighbour spoils every figure."""
+    """Load and CPU use of the machine from construction to `note()`.
+
+    Distrust figures of a machine that other work kept busy.
+    """
 
     def __init__(self) -> None:
         self.load_before = os.getloadavg()[0]
         self._cpu = CpuTimes.now()
 
     def note(self) -> dict[str, float]:
-        """Load and shares of all CPU time since the meter was made."""
+        """Load averages and the shares of all CPU time since construction."""
         after = CpuTimes.now()
         busy = after.busy_s - self._cpu.busy_s
         idle = after.idle_s - self._cpu.idle_s
@@ -109,7 +113,7 @@ class NoiseMeter:
         }
 
     def line(self) -> str:
-        """The note for people; a load above nothing before the run is another's."""
+        """The note as text; a load before the run is of other work."""
         note = self.note()
         return (
             f"load {note['load_before']} before, {note['load_after']} after; CPUs busy "

@@ -1,8 +1,8 @@
-"""The open loop: questions come when they come, whether or not the last one is answered.
+"""The open loop: look-ups at Poisson arrivals, independent of earlier answers.
 
-Arrivals are drawn ahead, and a latency counts from the intended arrival, so that an asking process
-that falls behind pays for it instead of asking less. What has arrived is asked for once a tick of
-the loop's timers: an asker that spins between arrivals keeps a CPU from the servers it measures.
+Arrivals are drawn ahead, and a latency counts from the intended arrival, so that the latency of a
+client process that falls behind includes its delay. The client sends the look-ups that have arrived
+once per timer tick: a client that spins between arrivals would take a CPU from the servers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 _TICK_S = 0.001
-"""The resolution of uvloop's timers, as of those of asyncio's own loop."""
+"""The timer resolution of uvloop and of asyncio's own loop."""
 
 
 @dataclass(frozen=True)
@@ -30,20 +30,20 @@ class OpenLoopSample:
     """One open loop of some seconds."""
 
     rate: float
-    """Arrivals a second, as asked for."""
+    """Intended arrivals a second."""
     p50_us: float
     p99_us: float
     answers: int
     kept_up: bool
-    """Whether every question was answered; if not, the latencies are of those that were."""
+    """False if a look-up was not answered in time; the latencies are of the answered ones."""
 
     def holds(self, p99_us: float) -> bool:
-        """Whether all were answered with their p99 below this."""
+        """True if all were answered and their p99 is below the limit."""
         return self.kept_up and self.p99_us < p99_us
 
 
 def poisson_arrivals(rate: float, seconds: float, seed: int) -> list[int]:
-    """When questions arrive, in ns from the start: exponential gaps, `rate` a second on average."""
+    """Arrival times in ns from the start: exponential gaps, `rate` a second on average."""
     draw = random.Random(seed).expovariate
     arrivals: list[int] = []
     at_s = draw(rate)
@@ -54,8 +54,8 @@ def poisson_arrivals(rate: float, seconds: float, seed: int) -> list[int]:
 
 
 async def open_loop(
-    ask: Callable[[int], Awaitable[object]],
-    check: Callable[[int, object], bool],
+    look_up: Callable[[int], Awaitable[object]],
+    is_right: Callable[[int, object], bool],
     order: Sequence[int],
     *,
     rate: float,
@@ -64,57 +64,57 @@ async def open_loop(
     seed: int = 3,
     give_up_s: float = 1.0,
 ) -> OpenLoopSample:
-    """Asks for `order`'s items at Poisson arrivals and checks each answer.
+    """Looks up the items of `order` at Poisson arrivals and checks each answer.
 
-    Ends early when a question has waited for its answer longer than `give_up_s`. Questions that
-    arrive during the warm-up are not counted. Raises `WrongAnswerError` at a wrong answer.
+    Ends early if a look-up waits for its answer longer than `give_up_s`. Look-ups that arrive
+    during the warm-up are not counted. Raises `WrongAnswerError` at a wrong answer.
     """
     arrivals = poisson_arrivals(rate, warm_up_s + seconds, seed)
     counted_from = int(warm_up_s * 1e9)
     latencies: list[int] = []
     wrong: list[str] = []
-    questions: list[asyncio.Future[object] | None] = []  # by arrival; None once it is answered
+    look_ups: list[asyncio.Future[object] | None] = []  # by arrival; None once answered
     oldest = 0
     clock = time.perf_counter_ns
     start = clock()
 
-    def answered(position: int, question: asyncio.Future[object]) -> None:
+    def answered(position: int, done: asyncio.Future[object]) -> None:
         now = clock() - start
-        questions[position] = None
-        if question.cancelled():
+        look_ups[position] = None
+        if done.cancelled():
             return
         item = order[position % len(order)]
-        if error := question.exception():
+        if error := done.exception():
             wrong.append(f"item {item}: {error!r}")
-        elif not check(item, question.result()):
-            wrong.append(f"item {item}: {question.result()!r}")
+        elif not is_right(item, done.result()):
+            wrong.append(f"item {item}: {done.result()!r}")
         elif arrivals[position] >= counted_from:
             latencies.append(now - arrivals[position])
 
     def keeps_up() -> bool:
         nonlocal oldest
-        while oldest < len(questions) and questions[oldest] is None:
+        while oldest < len(look_ups) and look_ups[oldest] is None:
             oldest += 1
-        if oldest == len(questions):
+        if oldest == len(look_ups):
             return True
         return clock() - start - arrivals[oldest] <= give_up_s * 1e9
 
     kept_up = True
-    while len(questions) < len(arrivals) and kept_up and not wrong:
+    while len(look_ups) < len(arrivals) and kept_up and not wrong:
         now = clock() - start
-        while len(questions) < len(arrivals) and arrivals[len(questions)] <= now:
-            position = len(questions)
-            question = asyncio.ensure_future(ask(order[position % len(order)]))
-            questions.append(question)
-            question.add_done_callback(partial(answered, position))
-        if len(questions) < len(arrivals):
-            gap_s = (arrivals[len(questions)] - (clock() - start)) / 1e9
+        while len(look_ups) < len(arrivals) and arrivals[len(look_ups)] <= now:
+            position = len(look_ups)
+            pending = asyncio.ensure_future(look_up(order[position % len(order)]))
+            look_ups.append(pending)
+            pending.add_done_callback(partial(answered, position))
+        if len(look_ups) < len(arrivals):
+            gap_s = (arrivals[len(look_ups)] - (clock() - start)) / 1e9
             await asyncio.sleep(max(_TICK_S, gap_s))
         kept_up = keeps_up()
-    while kept_up and not wrong and oldest < len(questions):
+    while kept_up and not wrong and oldest < len(look_ups):
         await asyncio.sleep(0.01)
         kept_up = keeps_up()
-    await _abandon([question for question in questions if question is not None])
+    await _abandon([pending for pending in look_ups if pending is not None])
     if wrong:
         raise WrongAnswerError(wrong[0])
     latencies.sort()
@@ -127,8 +127,8 @@ async def open_loop(
     )
 
 
-async def _abandon(questions: list[asyncio.Future[object]]) -> None:
-    for question in questions:
-        question.cancel()
-    if questions:
-        await asyncio.wait(questions)
+async def _abandon(look_ups: list[asyncio.Future[object]]) -> None:
+    for each in look_ups:
+        each.cancel()
+    if look_ups:
+        await asyncio.wait(look_ups)

@@ -1,19 +1,19 @@
-"""The highest rate that is held: climbed to in steps, then closed in on."""
+"""Search for the highest rate that an open loop holds: first in steps, then by bisection."""
 
 from __future__ import annotations
 
 import math
 
 STEP = 1.5
-"""From one rate to the next while climbing."""
+"""Ratio of two successive rates of the climb."""
 ENOUGH_FAILURES = 2
-"""Rates in a row that are not held before the climb ends: one may be a busy neighbour's doing."""
+"""Successive rates that must fail before the climb ends: one failure may be noise."""
 
 
 class RateSearch:
-    """Says which rate to try next; a rate is held when two of at most three tries held it.
+    """Chooses the next rate to try; a rate is held if two of at most three tries held it.
 
-    The caller asks for `next_rate()`, tries it, tells `record()`, until there is none.
+    The caller tries `next_rate()` and passes the outcome to `record()` until there is no rate.
     """
 
     def __init__(self, first: float, *, resolution: float) -> None:
@@ -22,21 +22,21 @@ class RateSearch:
         self._tries: list[bool] = []
         self._held = 0.0
         self._failed = math.inf  # the lowest rate above `_held` that was not held
-        self._failures = 0  # in a row, while climbing
+        self._failures = 0  # successive, while climbing
 
     @property
     def highest(self) -> float:
-        """The highest rate held so far; 0 where none was."""
+        """The highest rate held so far; 0 if there is none."""
         return self._held
 
     def next_rate(self) -> float | None:
-        """What to try now; None when held and failed rates lie closer than the resolution."""
+        """The rate to try now; None if held and failed rates differ by less than the resolution."""
         if self._has_climbed and (not self._held or self._failed / self._held <= self._resolution):
             return None
         return self._rate
 
     def record(self, held: bool) -> None:
-        """The outcome of a try of `next_rate()`."""
+        """Records the outcome of a try of `next_rate()`."""
         self._tries.append(held)
         if self._tries.count(held) < 2:
             return

@@ -1,1 +1,1 @@
-"""What many keys, and many servers, cost: `python -m benchmarks.capacity`."""
+"""Memory and latency of many keys, and one coordinator of many servers."""

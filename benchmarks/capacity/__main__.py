@@ -1,31 +1,33 @@
-"""`python -m benchmarks.capacity`: what keys cost, from 100,000 on, in memory and in time.
+"""`python -m benchmarks.capacity`: memory and look-up latency of 100,000 keys and more.
 
-A state server of its own process is filled by a job's tasks, comes to rest, and is asked for
-keys at random. Every answer is checked.
+The tasks of a job fill a state server in a process of its own. Once the server is idle, a client
+looks up random keys. Every answer is checked.
 """
 
 from __future__ import annotations
 
 import argparse
-import gc
 import os
 import sys
 
 from benchmarks.arguments import EXPERIMENTS, add_common_arguments, chosen, write_run
 from benchmarks.machine import Machine, NoiseMeter
+from benchmarks.signals import run_async
 
 BACKENDS = ("heap", "rocksdb")
 SIZES = (100_000, 1_000_000)
 LONG = 10_000_000
 BIG_BATCH = 1_000_000
-"""The most keys that are also written by one batch, by the largest size up to this."""
+"""The largest size up to this also rewrites all keys in one batch."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.capacity", description=__doc__)
     parser.add_argument("--backends", default=",".join(BACKENDS), help="some of: %(default)s")
     parser.add_argument("--keys", help="comma-separated; 100000,1000000 unless given")
-    parser.add_argument("--long", action="store_true", help="also 10,000,000 keys; some 15 minutes")
+    parser.add_argument(
+        "--long", action="store_true", help="also 10,000,000 keys; about 15 minutes"
+    )
     add_common_arguments(
         parser,
         rounds="of all loops",
@@ -40,19 +42,16 @@ def main() -> int:
         sizes, options.rounds, options.seconds = SIZES[:1], 1, 0.5
     backends = chosen(parser, options.backends, BACKENDS, "backend")
 
-    # Before the first import of gRPC, in this process and in those it starts.
+    # Before the first import of gRPC, in this process and its children.
     os.environ.setdefault("GRPC_EXPERIMENTS", EXPERIMENTS)
-    import uvloop
-
-    return uvloop.run(run(options, backends, sizes))
+    return run_async(run(options, backends, sizes))
 
 
 async def run(options: argparse.Namespace, backends: list[str], sizes: tuple[int, ...]) -> int:
-    """Measures, prints, writes."""
+    """Measures, prints and writes the figures."""
     from benchmarks.capacity.measuring import measure
     from benchmarks.capacity.report import report, to_json
 
-    gc.set_threshold(100_000, 50, 1000)
     machine, meter = Machine.here(), NoiseMeter()
     rows = [
         await measure(

@@ -1,4 +1,4 @@
-"""Any number of keys whose values follow from them: nobody has to remember what was written."""
+"""Any number of keys whose values are computed from the key number, so that none are stored."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _KEY_MASK = 16**_KEY_DIGITS - 1
 
 
 def key_of(number: int) -> str:
-    """A key of 19 bytes, distinct for every number; neighbours in number are none in order."""
+    """A key of 19 bytes, distinct by number; successive numbers are not successive keys."""
     return f"sensor_{number * _ODD & _KEY_MASK:012x}"
 
 
 def value_of(number: int, revision: int) -> str:
-    """A value of 8 to 50 bytes, hexadecimal digits that do not compress to a prefix."""
+    """A value of 8 to 50 bytes: hexadecimal noise without common prefixes."""
     mixed = (number * _MULTIPLIER + revision * _ODD + 1) & _64
     mixed = (mixed ^ mixed >> 29) * _ODD & _64
     length = SHORTEST + (mixed >> 32) % (LONGEST - SHORTEST + 1)
@@ -35,7 +35,7 @@ def value_of(number: int, revision: int) -> str:
 
 @dataclass(frozen=True)
 class DerivedKeys(Sequence[str]):
-    """The keys, made when asked for."""
+    """The keys, computed on access."""
 
     size: int
 
@@ -51,13 +51,13 @@ class DerivedKeys(Sequence[str]):
             return [key_of(each) for each in range(*number.indices(self.size))]
         if not 0 <= number < self.size:
             raise IndexError(number)
-        # A number of numpy would overflow.
+        # A numpy integer would overflow.
         return key_of(int(number))
 
 
 @dataclass(frozen=True)
 class DerivedRecords:
-    """So many keys, and the value of each at every revision."""
+    """A number of keys and the value of each at every revision."""
 
     size: int
 
@@ -72,19 +72,19 @@ class DerivedRecords:
 
     @property
     def loads(self) -> int:
-        """Batches, and so revisions, it takes to write every key once."""
+        """The number of batches (and revisions) that write every key once."""
         return -(-self.size // BATCH_KEYS)
 
     def load(self, batch: int) -> range:
-        """The keys one of these batches writes."""
+        """The keys that one of these batches writes."""
         return range(batch * BATCH_KEYS, min((batch + 1) * BATCH_KEYS, self.size))
 
     def loaded(self, number: int) -> str:
-        """The value of a key once all is loaded."""
+        """The value of a key after the load."""
         return value_of(number, number // BATCH_KEYS)
 
     @property
     def raw_bytes_per_key(self) -> float:
-        """UTF-8 bytes of a key and its loaded value, the mean of a sample."""
+        """Mean UTF-8 bytes of a key and its loaded value, of a sample."""
         numbers = range(0, self.size, max(1, self.size // _SAMPLE))
         return sum(len(key_of(n)) + len(self.loaded(n)) for n in numbers) / len(numbers)

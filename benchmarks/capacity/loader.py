@@ -1,4 +1,4 @@
-"""The job that writes, in a process of its own, and what it tells of its state server."""
+"""The job that fills the state server, in a process of its own."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from queryable_state.server.settings import Backend
 
 
-class Loading(Protocol):
-    """What can be asked of the process that writes."""
+class LoaderHandle(Protocol):
+    """The loader as the client process calls it."""
 
     def describe(self) -> dict[str, Any]:
-        """Job id, proxies and pids, as of `JobTarget`."""
+        """Job id, proxies and pids, as `JobTarget.describe`."""
         ...
 
     def load(self) -> float:
-        """Writes every key, a batch after the other; answers the seconds it took."""
+        """Writes every key, batch by batch; returns the seconds."""
         ...
 
     def rewrite(self) -> float:
-        """Gives every key its next value in one batch; answers the seconds it took."""
+        """Gives every key its next value in one batch; returns the seconds."""
         ...
 
     def close(self) -> None:
@@ -37,11 +37,11 @@ class Loading(Protocol):
 
 
 class Loader:
-    """A `Loading` over a `JobTarget`: its batches are those of a Spark job's tasks."""
+    """A `JobTarget`, whose batches are those of a Spark job's tasks."""
 
     def __init__(self, size: int, backend: Backend) -> None:
-        # Imported here: only the process that writes needs a job's parts.
-        from benchmarks.query.job_target import JobTarget
+        # Only the loader process needs the parts of a job.
+        from benchmarks.query.feeding.job_target import JobTarget
 
         self._records = DerivedRecords(size)
         self._stack = contextlib.ExitStack()
@@ -75,11 +75,11 @@ _Processes.register("Loader", Loader, exposed=("describe", "load", "rewrite", "c
 
 
 @contextlib.contextmanager
-def loader(size: int, backend: Backend) -> Iterator[Loading]:
-    """A process with an empty state server that so many keys can be written to."""
+def loader(size: int, backend: Backend) -> Iterator[LoaderHandle]:
+    """Starts a loader process with an empty state server."""
     with _Processes(ctx=get_context("spawn")) as processes:
-        loading = cast("Loading", processes.Loader(size, backend))  # type: ignore[attr-defined]
+        handle = cast("LoaderHandle", processes.Loader(size, backend))  # type: ignore[attr-defined]
         try:
-            yield loading
+            yield handle
         finally:
-            loading.close()
+            handle.close()

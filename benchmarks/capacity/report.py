@@ -1,4 +1,4 @@
-"""Rows to tables and to JSON."""
+"""Tables and JSON of `python -m benchmarks.capacity`."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ if TYPE_CHECKING:
 
 
 def report(rows: Sequence[Row]) -> str:
-    """The tables for people."""
+    """The tables."""
     parts = [
-        "Memory of the state server; bytes a key are those beyond an empty server:\n",
+        "Memory of the state server; B/key is memory beyond that of an empty server:\n",
         table(
             [
-                "",
+                "backend",
                 "keys",
                 "raw B/key",
                 "RSS",
-                "after asking",
-                "peak",
-                "beyond the cache",
+                "RSS after look-ups",
+                "peak RSS",
+                "RSS beyond the block cache",
                 "B/key",
                 "overhead/key",
                 "disk",
-                "loaded/s",
+                "keys loaded/s",
             ],
             [
                 [
@@ -37,7 +37,7 @@ def report(rows: Sequence[Row]) -> str:
                     f"{row.keys:,}",
                     f"{row.raw_bytes_per_key:.0f}",
                     _mebi(row.rss_bytes),
-                    _mebi(row.asked_rss_bytes),
+                    _mebi(row.warm_rss_bytes),
                     _mebi(row.peak_rss_bytes),
                     _mebi(row.beyond_cache_bytes),
                     f"{row.bytes_per_key:.0f}",
@@ -48,9 +48,9 @@ def report(rows: Sequence[Row]) -> str:
                 for row in rows
             ],
         ),
-        "\nLook-ups of random keys, p50 / p99 in us:\n",
+        "\nLook-ups of random keys, p50 / p99 in us, by look-ups in flight:\n",
         table(
-            ["", "keys", "hit, 1", "miss, 1", "hit, 64", "miss, 64", "hits/s, 64"],
+            ["backend", "keys", "hit, 1", "miss, 1", "hit, 64", "miss, 64", "hits/s, 64"],
             [
                 [
                     row.backend,
@@ -75,25 +75,25 @@ def report(rows: Sequence[Row]) -> str:
             row.backend,
             f"{row.keys:,}",
             f"{row.big_batch.seconds:.1f}",
-            _mebi(row.asked_rss_bytes),
+            _mebi(row.warm_rss_bytes),
             _mebi(row.big_batch.peak_rss_bytes),
             _mebi(row.big_batch.rss_bytes),
-            f"{row.big_batch.meanwhile.sample.p50_us:.0f}",
-            f"{row.big_batch.meanwhile.sample.p99_us:.0f}",
+            f"{row.big_batch.lookups.sample.p50_us:.0f}",
+            f"{row.big_batch.lookups.sample.p99_us:.0f}",
         ]
         for row in rows
         if row.big_batch
     ]
     if big:
         parts += [
-            "\nEvery key written anew by one batch, and single look-ups meanwhile (us):\n",
-            table(["", "keys", "s", "before", "peak", "after", "p50", "p99"], big),
+            "\nOne batch that rewrites every key, and the latency of single look-ups in us:\n",
+            table(["backend", "keys", "s", "RSS", "peak RSS", "RSS after", "p50", "p99"], big),
         ]
     return "\n".join(parts)
 
 
 def to_json(rows: Sequence[Row]) -> list[dict[str, object]]:
-    """One flat object a row; `p50_us` and `p99_us` are of single hits."""
+    """One flat object per row; `p50_us` and `p99_us` are of hits with one in flight."""
     return [
         {
             **asdict(row),

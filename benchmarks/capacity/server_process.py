@@ -1,4 +1,4 @@
-"""The state server as the system sees it: memory, CPU time, files."""
+"""The process of a state server: its memory, CPU time and files."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ class ServerProcess:
 
     @property
     def peak_rss_bytes(self) -> int:
-        """The most resident memory since it started, or since `forget_peak`."""
+        """The peak of resident memory since the start or `forget_peak`."""
         for line in Path(f"/proc/{self._process.pid}/status").read_text().splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024
         return 0
 
     def forget_peak(self) -> None:
-        """Starts `peak_rss_bytes` anew."""
+        """Resets `peak_rss_bytes`."""
         Path(f"/proc/{self._process.pid}/clear_refs").write_text("5")
 
     @property
     def disk_bytes(self) -> int:
-        """Of all files in its folder, where a store keeps what is not in memory."""
+        """The size on disk of all files in its folder."""
         return sum(
             path.stat().st_blocks * 512
             for path in Path(self._process.cwd()).rglob("*")
@@ -45,9 +45,9 @@ class ServerProcess:
         )
 
     def wait_quiet(self, timeout_s: float = 300.0) -> None:
-        """Returns once it has folded, flushed and compacted what it holds: it uses no CPU time.
+        """Returns once it uses no CPU time: all flushes and compactions are done.
 
-        TimeoutError where it does not come to rest.
+        Raises `TimeoutError` if it stays busy.
         """
         deadline = time.monotonic() + timeout_s
         quiet_s, before_s = 0.0, self._cpu_s()

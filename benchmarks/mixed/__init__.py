@@ -1,1 +1,1 @@
-"""A job and its queries at once, ours and Redis: `python -m benchmarks.mixed`."""
+"""A streaming job under look-ups, beside one that writes to Redis: `python -m benchmarks.mixed`."""

@@ -1,4 +1,4 @@
-"""What every key was after every batch, and whether answers are of it."""
+"""The sums of every key after every batch, and the check of answers against them."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ _MOST_COUNT = 1 << 40
 
 @dataclass(frozen=True)
 class Answers:
-    """Answers as they came: key number, count and total of each."""
+    """Answers in order: key number, count and total of each."""
 
     numbers: array[int] = field(default_factory=lambda: array("q"))
     counts: array[int] = field(default_factory=lambda: array("q"))
     totals: array[int] = field(default_factory=lambda: array("q"))
 
     def keep(self, number: int, count: int, total: int) -> None:
-        """Adds one."""
+        """Adds one answer."""
         self.numbers.append(number)
         self.counts.append(count)
         self.totals.append(total)
 
 
 class History:
-    """Counts and totals of every key after each number of batches, from none on.
+    """Counts and totals of every key after each number of batches, from 0 on.
 
-    The supply's batches repeat a dataset's, so a whole cycle adds the same each time.
+    The supply repeats the batches of a dataset, so every cycle adds the same.
     """
 
     def __init__(self, counts: Numbers, totals: Numbers) -> None:
-        """Rows are what each batch of a cycle adds, by key."""
+        """Takes the additions of each batch of a cycle as rows, by key."""
         self._counts = _sums_from_zero(counts)
         self._totals = _sums_from_zero(totals)
 
@@ -60,13 +60,13 @@ class History:
         )
 
     def order(self) -> list[int]:
-        """All key numbers, shuffled: what a closed loop asks for."""
+        """All key numbers, shuffled: the look-up order of a closed loop."""
         numbers = list(range(self._counts.shape[1]))
         random.Random(11).shuffle(numbers)
         return numbers
 
     def after(self, batches: int) -> tuple[Numbers, Numbers]:
-        """Counts and totals by key after so many batches."""
+        """Counts and totals by key after a number of batches."""
         cycles, rest = divmod(batches, len(self._counts) - 1)
         return (
             cycles * self._counts[-1] + self._counts[rest],
@@ -74,32 +74,34 @@ class History:
         )
 
     def batches_of(self, answers: Answers, most: int) -> Numbers:
-        """After how many batches each answer was true, of `most` that were there.
+        """The number of batches, at most `most`, after which each answer was true.
 
-        Raises `WrongAnswerError` for one that never was: a sum of half a batch, another key's.
+        Raises `WrongAnswerError` for an answer that never was: a part of a batch, another key's.
         """
         states = [self.after(batches) for batches in range(most + 1)]
         keys = len(states[0][0])
         counts = np.stack([state[0] for state in states], axis=1)
         totals = np.stack([state[1] for state in states], axis=1)
-        # By key, then by count, which never falls: one ascending line of all states.
+        # Ascending by key, then by count: the count of a key never decreases.
         line = (counts + np.arange(keys)[:, None] * _MOST_COUNT).ravel()
-        asked = np.asarray(answers.numbers) * _MOST_COUNT + np.asarray(answers.counts)
-        places = np.minimum(np.searchsorted(line, asked), len(line) - 1)
-        right = (line[places] == asked) & (totals.ravel()[places] == np.asarray(answers.totals))
+        keys_and_counts = np.asarray(answers.numbers) * _MOST_COUNT + np.asarray(answers.counts)
+        places = np.minimum(np.searchsorted(line, keys_and_counts), len(line) - 1)
+        right = (line[places] == keys_and_counts) & (
+            totals.ravel()[places] == np.asarray(answers.totals)
+        )
         if not right.all():
             wrong = int(np.flatnonzero(~right)[0])
             number = answers.numbers[wrong]
             raise WrongAnswerError(
-                f"{len(right) - int(right.sum())} of {len(right)} answers are sums of no whole "
-                f"batches; key {number} was answered with count {answers.counts[wrong]}, total "
-                f"{answers.totals[wrong]}"
+                f"{len(right) - int(right.sum())} of {len(right)} answers are not sums of "
+                f"whole batches; the answer for key {number} has count {answers.counts[wrong]}, "
+                f"total {answers.totals[wrong]}"
             )
         found: Numbers = places % (most + 1)
         return found
 
     def check_end(self, found: Sequence[tuple[int, int] | None], batches: int) -> None:
-        """Raises `WrongAnswerError` unless every key is as after all batches."""
+        """Raises `WrongAnswerError` unless every key has its sums after all batches."""
         counts, totals = self.after(batches)
         wanted = list(zip(counts.tolist(), totals.tolist(), strict=True))
         wrong = [n for n, each in enumerate(zip(found, wanted, strict=True)) if each[0] != each[1]]

@@ -1,8 +1,8 @@
 """One streaming job at full load, in a process of its own with a fresh JVM.
 
-`python -m benchmarks.mixed.job KIND ...` prints a JSON line with where to ask, another once the
-JVM is warm. It obeys `finish` on its standard input, with a line about all batches when the last
-is processed and readable, and ends with its standard input.
+`python -m benchmarks.mixed.job KIND ...` prints a JSON line with its addresses and another one once
+the JVM is warm. It answers `finish` on its standard input with a line about all batches, once the
+last one is readable, and ends with its standard input.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.mixed import redis_job
 from benchmarks.mixed.supply import Supply
+from benchmarks.signals import exit_on_sigterm
 from benchmarks.streaming import own_variants
 from benchmarks.streaming.dataset import Dataset
 from benchmarks.streaming.session import start_session
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 CHECKPOINT = "checkpoint"
-"""As `own_variants.start` names the folder in its work folder."""
+"""The name that `own_variants.start` gives the folder."""
 _POLL_S = 0.2
 
 
@@ -40,25 +41,25 @@ class Job:
     """A running job of either kind."""
 
     query: StreamingQuery
-    where: dict[str, Any]
-    """Where to ask."""
+    addresses: dict[str, Any]
+    """The addresses that a client needs."""
     process_all: Callable[[], None]
-    """Returns when all that was supplied is processed and readable."""
+    """Returns when all supplied batches are processed and readable."""
 
 
 @contextlib.contextmanager
 def own_job(spark: SparkSession, supply: Supply, work: Path) -> Iterator[Job]:
-    """Our built-in sums: RocksDB, queryable, every batch durable before it commits."""
+    """Runs our built-in sums: RocksDB, queryable, every batch durable before it commits."""
     with StreamExecutionEnvironment.get_execution_environment(spark) as environment:
         job = own_variants.start("sums", environment, spark, supply.pattern, work)
-        where = {"address": job.proxy_address(), "job_id": job.job_id}
-        yield Job(job.query, where, job.process_all_available)
+        addresses = {"address": job.proxy_address(), "job_id": job.job_id}
+        yield Job(job.query, addresses, job.process_all_available)
         job.cancel()
 
 
 @contextlib.contextmanager
 def peer_job(spark: SparkSession, supply: Supply, work: Path, port: int) -> Iterator[Job]:
-    """Spark's native sums, sent to Redis."""
+    """Runs Spark's native sums, sent to Redis."""
     query = redis_job.start(spark, supply.pattern, work / CHECKPOINT, port)
     yield Job(query, {"port": port}, query.processAllAvailable)
     query.stop()
@@ -72,9 +73,10 @@ def main() -> None:
     parser.add_argument("--rows-per-batch", type=int, required=True)
     parser.add_argument("--keys", type=int, required=True)
     parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--warm-up", type=int, required=True, help="batches until it is warm")
-    parser.add_argument("--port", type=int, default=0, help="of redis")
+    parser.add_argument("--warm-up", type=int, required=True, help="batches of the warm-up")
+    parser.add_argument("--port", type=int, default=0, help="port of redis-server")
     options = parser.parse_args()
+    exit_on_sigterm()
     dataset = Dataset(options.data, options.batches, options.rows_per_batch, options.keys)
     work = options.work
     supply = Supply(dataset, work / "supply", work / CHECKPOINT)
@@ -89,22 +91,22 @@ def main() -> None:
             if options.kind == "ours"
             else peer_job(spark, supply, work, options.port)
         )
-        _say(job.where)
+        _send(job.addresses)
         while (job.query.lastProgress or {"batchId": -1})["batchId"] < options.warm_up:
             if job.query.exception() is not None:
                 raise RuntimeError(f"the job failed: {job.query.exception()}")
             time.sleep(_POLL_S)
-        _say({})
+        _send({})
         if sys.stdin.readline().strip() == "finish":
             supply.stop()
             job.process_all()
-            _say({"given": supply.given, "batches": _batches(job.query)})
-            # Its state is asked for until the other side closes its end.
+            _send({"supplied": supply.supplied, "batches": _batches(job.query)})
+            # The client process looks up its state until it closes the pipe.
             sys.stdin.read()
 
 
 def _batches(query: StreamingQuery) -> list[dict[str, float]]:
-    """Beginning and rows of each batch, in order."""
+    """Start, duration and rows of each batch, in order."""
     return [
         {
             "began_s": datetime.fromisoformat(progress["timestamp"]).timestamp(),
@@ -116,7 +118,7 @@ def _batches(query: StreamingQuery) -> list[dict[str, float]]:
     ]
 
 
-def _say(content: dict[str, Any]) -> None:
+def _send(content: dict[str, Any]) -> None:
     print(json.dumps(content), flush=True)
 
 

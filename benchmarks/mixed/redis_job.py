@@ -1,7 +1,7 @@
-"""The same job as it is written without queryable state: what changed goes to Redis.
+"""The same job without queryable state: it writes the updated rows to Redis.
 
 Spark's native aggregation keeps the sums; `foreachBatch` sends each batch's updated rows to Redis
-from the executors, one `MSET` a partition, over a connection each Python worker keeps.
+from the executors: one `MSET` per partition, one connection per Python worker.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 
 def start(spark: SparkSession, data: Path, checkpoint: Path, port: int) -> StreamingQuery:
-    """Starts the query, after Redis is emptied.
+    """Empties Redis and starts the query.
 
-    A key's value there is its count and total, with a space between.
+    The value of a key in Redis is its count and total, separated by a space.
     """
     _connection(port).flushall()
     totals = (

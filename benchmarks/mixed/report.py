@@ -1,4 +1,4 @@
-"""The tables of `python -m benchmarks.mixed`."""
+"""Tables and JSON of `python -m benchmarks.mixed`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from benchmarks.figures import Spread, table, thousands
-from benchmarks.mixed.cpu_times import PARTS
+from benchmarks.mixed.cpu_by_part import PARTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -21,35 +21,35 @@ TITLES = {"ours": "ours, queryable", "redis": "native sums to Redis, redis-py"}
 
 
 def rows_of(runs: Sequence[Sequence[Window]], in_flight: int) -> Spread:
-    """Rows a second of all windows with so many in flight."""
+    """Rows a second of all windows with a number in flight."""
     return Spread.of([w.rows_per_second for run in runs for w in run if w.in_flight == in_flight])
 
 
 def kept(runs: Sequence[Sequence[Window]], in_flight: int) -> Spread:
-    """Rows a second beside queries as a share of those without, within each run."""
+    """Rows a second under look-ups as a share of those without, within each run."""
     return Spread.of([rows_of([run], in_flight).median / rows_of([run], 0).median for run in runs])
 
 
-def queries_of(
+def look_ups_of(
     runs: Sequence[Sequence[Window]], in_flight: int, figure: Callable[[LoopSample], float]
 ) -> Spread:
-    """A figure of the queries of all windows with so many in flight."""
+    """A figure of the look-ups of all windows with a number in flight."""
     return Spread.of(
         [
-            figure(w.queries)
+            figure(w.look_ups)
             for run in runs
             for w in run
-            if w.in_flight == in_flight and w.queries is not None
+            if w.in_flight == in_flight and w.look_ups is not None
         ]
     )
 
 
 def report(runs: Runs) -> str:
-    """Rows, queries and CPUs of each kind; ours against the peer's where both were run."""
+    """Rows, look-ups and CPUs of each kind; ratios to the peer if both were run."""
     in_flight = sorted({w.in_flight for of_kind in runs.values() for run in of_kind for w in run})
-    asked = [number for number in in_flight if number]
+    counts = [number for number in in_flight if number]
     parts = [
-        "Rows a second (median, lowest to highest window), by queries in flight:",
+        "Rows a second (median, lowest to highest window), by look-ups in flight:",
         table(
             ["job", *("none" if not n else str(n) for n in in_flight)],
             [
@@ -57,26 +57,26 @@ def report(runs: Runs) -> str:
                 for kind, of_kind in runs.items()
             ],
         ),
-        "Rows kept beside queries (median, lowest to highest run):",
+        "Rows kept under look-ups (median, lowest to highest run):",
         table(
-            ["job", *map(str, asked)],
+            ["job", *map(str, counts)],
             [
-                [TITLES[kind], *(_shares(kept(of_kind, n)) for n in asked)]
+                [TITLES[kind], *(_shares(kept(of_kind, n)) for n in counts)]
                 for kind, of_kind in runs.items()
             ],
         ),
-        "Queries a second, p50 / p99 in us (medians; lowest to highest p99):",
+        "Look-ups a second, p50 / p99 in us (medians; lowest to highest p99):",
         table(
-            ["job", *map(str, asked)],
+            ["job", *map(str, counts)],
             [
-                [TITLES[kind], *(_queries(of_kind, n) for n in asked)]
+                [TITLES[kind], *(_look_ups(of_kind, n) for n in counts)]
                 for kind, of_kind in runs.items()
             ],
         ),
     ]
     if set(TITLES) <= set(runs):
         parts += ["Ours against the peer:", _ratios(runs, in_flight)]
-    parts += ["CPUs kept busy, by queries in flight:", _cpus(runs, in_flight)]
+    parts += ["CPUs kept busy, by look-ups in flight:", _cpus(runs, in_flight)]
     return "\n\n".join(parts)
 
 
@@ -88,8 +88,8 @@ def _ratios(runs: Runs, in_flight: Sequence[int]) -> str:
             if n
         ]
 
-    def of_queries(figure: Callable[[LoopSample], float]) -> list[str]:
-        return ["", *ratios(lambda of_kind, n: queries_of(of_kind, n, figure))]
+    def of_look_ups(figure: Callable[[LoopSample], float]) -> list[str]:
+        return ["", *ratios(lambda of_kind, n: look_ups_of(of_kind, n, figure))]
 
     alone = rows_of(runs["ours"], 0).median / rows_of(runs["redis"], 0).median
     return table(
@@ -97,9 +97,9 @@ def _ratios(runs: Runs, in_flight: Sequence[int]) -> str:
         [
             ["rows a second", f"{alone:.2f}", *ratios(rows_of)],
             ["rows kept", "", *ratios(kept)],
-            ["queries a second", *of_queries(lambda sample: sample.per_second)],
-            ["p50", *of_queries(lambda sample: sample.p50_us)],
-            ["p99", *of_queries(lambda sample: sample.p99_us)],
+            ["look-ups a second", *of_look_ups(lambda sample: sample.per_second)],
+            ["p50", *of_look_ups(lambda sample: sample.p50_us)],
+            ["p99", *of_look_ups(lambda sample: sample.p99_us)],
         ],
     )
 
@@ -126,10 +126,10 @@ def _shares(spread: Spread) -> str:
     return f"{spread.median:.2f} ({spread.lowest:.2f}-{spread.highest:.2f})"
 
 
-def _queries(runs: Sequence[Sequence[Window]], in_flight: int) -> str:
-    rate = queries_of(runs, in_flight, lambda sample: sample.per_second)
-    p50 = queries_of(runs, in_flight, lambda sample: sample.p50_us)
-    p99 = queries_of(runs, in_flight, lambda sample: sample.p99_us)
+def _look_ups(runs: Sequence[Sequence[Window]], in_flight: int) -> str:
+    rate = look_ups_of(runs, in_flight, lambda sample: sample.per_second)
+    p50 = look_ups_of(runs, in_flight, lambda sample: sample.p50_us)
+    p99 = look_ups_of(runs, in_flight, lambda sample: sample.p99_us)
     return (
         f"{thousands(rate.median)}, {p50.median:.0f} / {p99.median:.0f} "
         f"({p99.lowest:.0f}-{p99.highest:.0f})"
@@ -137,7 +137,7 @@ def _queries(runs: Sequence[Sequence[Window]], in_flight: int) -> str:
 
 
 def to_json(runs: Runs) -> list[dict[str, object]]:
-    """Every window of the run, in the order in which it was measured."""
+    """Every window of the run as JSON, in order of measurement."""
     return [
         {"job": kind, "run": number, **dataclasses.asdict(window)}
         for kind, of_kind in runs.items()

@@ -1,1 +1,1 @@
-"""Figures of a run as pictures: `python -m benchmarks.plots FILE ...`."""
+"""Pictures of the figures of a run: `python -m benchmarks.plots FILE ...`."""

@@ -1,7 +1,7 @@
-"""`python -m benchmarks.plots FILE ...`: draws what the files of `python -m benchmarks` hold.
+"""`python -m benchmarks.plots FILE ...`: draws the figures in files of `python -m benchmarks`.
 
-Where two files hold figures of one program, the later file's are drawn. The same figures give the
-same pictures, byte for byte.
+If two files hold figures of one program, those of the later file are drawn. The same figures give
+the same pictures, byte for byte.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ PICTURES = {
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.plots", description=__doc__)
-    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="of make bench")
+    parser.add_argument(
+        "files", nargs="+", type=Path, metavar="FILE", help="JSON file of make bench"
+    )
     parser.add_argument("--folder", type=Path, default=FOLDER, help="for the SVG files")
     options = parser.parse_args()
     figures: dict[str, dict[str, object]] = {}

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 LINES = {"heap": ("heap", Line(SKY, "s")), "rocksdb": ("RocksDB", Line(BLUE, "o"))}
 PANELS = (
-    ("bytes_per_key", 1.0, "Server memory, bytes a key"),
+    ("bytes_per_key", 1.0, "Server memory, bytes per key"),
     ("p50_us", 1e-3, "Look-up of one key, p50 in ms"),
 )
 
 
 def capacity(figures: Mapping[str, Any]) -> Figure | None:
-    """Memory a key, and the p50 of a look-up, against the number of keys."""
+    """Draws memory per key and the p50 of a look-up against the number of keys."""
     rows = figures["rows"]
     if not rows:
         return None

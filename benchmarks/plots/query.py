@@ -29,31 +29,35 @@ if TYPE_CHECKING:
 LINES = {
     "direct, heap": Line(SKY, "o", "-", 2.4),
     "direct, RocksDB": Line(BLUE, "o", "-", 2.4),
+    "direct, RocksDB, default GC": Line(BLUE, "o", ":"),
+    "direct, RocksDB, large commits": Line(BLUE, "P", "--"),
+    "direct, RocksDB, Spark job": Line(BLUE, "X", ":"),
     "proxy, RocksDB": Line(GREEN, "s"),
     "proxy, 2 RocksDB": Line(GREEN, "D", "--"),
     "Flink, heap": Line(ORANGE, "^", "--"),
     "Flink, RocksDB": Line(VERMILION, "^"),
-    "redis-py asyncio": Line(PURPLE, "v"),
+    "redis-py, best pool": Line(PURPLE, "v"),
     "redis-py, 16 connections": Line(PURPLE, "P", "--"),
-    "redis-py, 64 connections": Line(BLACK, "X", ":"),
+    "redis-py, 64 connections": Line(PURPLE, "X", ":"),
+    "valkey-glide": Line(BLACK, "v", "--"),
 }
 OTHER = Line(GREY, ".")
 HELD_P99_MS = 5.0
 
 
 def rates(figures: Mapping[str, Any]) -> Figure | None:
-    """Queries a second against how many are in flight."""
+    """Draws look-ups a second against look-ups in flight."""
     return _against_in_flight(
         figures,
         "per_second",
         1.0,
-        "Queries a second, single keys (closed loop, 5,000 updates/s meanwhile)",
-        "queries/s",
+        "Look-ups a second, single keys (closed loop under updates)",
+        "look-ups/s",
     )
 
 
 def latencies(figures: Mapping[str, Any]) -> Figure | None:
-    """The p99 against how many are in flight."""
+    """Draws the p99 against look-ups in flight."""
     return _against_in_flight(
         figures, "p99_us", 1e-3, "p99 of single keys in ms (closed loop; lower is better)", "ms"
     )
@@ -64,7 +68,7 @@ def _against_in_flight(
 ) -> Figure | None:
     series: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for loop in figures["loops"]:
-        if loop["question"] == "hits":
+        if loop["operation"] == "hits":
             series[loop["peer"]][loop["in_flight"]].append(loop[figure] * unit)
     if not series:
         return None
@@ -87,14 +91,14 @@ def _against_in_flight(
         ends.append((peer, counts[-1], values[-1], line.color))
     log_axes(axes, sorted({count for points in series.values() for count in points}))
     axes.set_title(title, loc="left", fontsize=11)
-    axes.set_xlabel("awaits in flight")
+    axes.set_xlabel("look-ups in flight")
     axes.set_ylabel(label)
     name_lines(axes, ends)
     return picture
 
 
 def open_loop(figures: Mapping[str, Any]) -> Figure | None:
-    """The p99 against the rate of arrivals; a cross where the asker did not keep up."""
+    """Draws the p99 against the rate of arrivals, with a cross if the client did not keep up."""
     tries: dict[str, dict[float, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
     for loop in figures["open_loops"]:
         tries[loop["peer"]][loop["rate"]].append(loop)
@@ -129,7 +133,7 @@ def open_loop(figures: Mapping[str, Any]) -> Figure | None:
         fontsize=9,
     )
     axes.set_title(
-        "p99 in ms at Poisson arrivals (crosses: the asking process did not keep up)",
+        "p99 in ms at Poisson arrivals (crosses: the client process did not keep up)",
         loc="left",
         fontsize=11,
     )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def streaming(figures: Mapping[str, Any]) -> Figure | None:
-    """Rows a second of each variant, a panel for each workload."""
+    """Draws rows a second of each variant, one panel per workload."""
     workloads = {name: each["variants"] for name, each in figures["workloads"].items()}
     counts = [len(variants) for variants in workloads.values()]
     if not all(counts) or not counts:

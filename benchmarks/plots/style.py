@@ -1,4 +1,4 @@
-"""What all pictures share: colours that colour-blind people tell apart, names beside the lines."""
+"""The common style of all pictures: colour-blind safe colours, names beside the lines."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ mpl.rcParams.update(
 
 @dataclass(frozen=True)
 class Line:
-    """How a series looks: colour and marker both tell it apart."""
+    """The look of a series: colour and marker are both distinct."""
 
     color: str
     marker: str = "o"
@@ -46,7 +46,7 @@ class Line:
     width: float = 1.8
 
     def keywords(self) -> dict[str, Any]:
-        """For `Axes.plot`."""
+        """The keyword arguments of `Axes.plot`."""
         return {
             "color": self.color,
             "marker": self.marker,
@@ -57,7 +57,7 @@ class Line:
 
 
 def new_figure(width: float = 8.0, height: float = 4.6) -> Figure:
-    """An empty figure, in inches."""
+    """An empty figure; the size is in inches."""
     return Figure(figsize=(width, height), layout="constrained")
 
 
@@ -70,7 +70,7 @@ def short(value: float, _position: object = None) -> str:
 
 
 def log_axes(axes: Axes, in_flight: Sequence[int] | None = None) -> None:
-    """Both axes logarithmic with plain numbers, the first ticked at the counts in flight."""
+    """Makes both axes logarithmic with plain numbers; the x axis has ticks at `in_flight`."""
     axes.set_xscale("log")
     axes.set_yscale("log")
     for axis in (axes.xaxis, axes.yaxis):
@@ -82,7 +82,7 @@ def log_axes(axes: Axes, in_flight: Sequence[int] | None = None) -> None:
 
 
 def apart(values: Sequence[float], gap: float) -> list[float]:
-    """The values moved as little as it takes to lie a gap apart, their order kept."""
+    """The values, moved as little as needed to be a gap apart, in the same order."""
     order = sorted(range(len(values)), key=lambda i: values[i])
     groups: list[tuple[float, list[int]]] = []
     for index in order:
@@ -102,9 +102,9 @@ def apart(values: Sequence[float], gap: float) -> list[float]:
 
 
 def name_lines(axes: Axes, ends: Sequence[tuple[str, float, float, str]]) -> None:
-    """Writes each name (name, x, y, colour) right of its line's end, or near it.
+    """Writes each name (name, x, y, colour) to the right of its line's end.
 
-    The axes have their limits by now.
+    The limits of the axes must be final.
     """
     to_share = axes.transData + axes.transAxes.inverted()
     heights = [float(to_share.transform((x, y))[1]) for _, x, y, _ in ends]
@@ -124,5 +124,5 @@ def name_lines(axes: Axes, ends: Sequence[tuple[str, float, float, str]]) -> Non
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Writes the picture without the date."""
+    """Writes the picture without a date, so that equal pictures are equal files."""
     figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None, dpi=110)

@@ -1,1 +1,1 @@
-"""Queries a second, ours beside redis: `python -m benchmarks.query`."""
+"""Look-ups a second beside Flink, redis-py and valkey-glide: `python -m benchmarks.query`."""

@@ -1,9 +1,9 @@
-"""`python -m benchmarks.query`: queries, ours beside Flink and redis in the same run.
+"""`python -m benchmarks.query`: look-ups beside Flink, redis-py and valkey-glide in the same run.
 
-Each peer holds the same keys and values; so many awaits are in flight in one asyncio process on
-uvloop, for Flink in one JVM with its own client, while another process writes to the peer that is
-asked. State servers, coordinator, proxy, Flink and redis are processes of their own. Every answer
-is checked while it is measured, and at the end every value. The peers alternate within each round.
+Each peer holds the same keys and values. One asyncio process on uvloop is the client (for Flink a
+JVM with Flink's own client); a feeder process writes to the measured peer at the same time. State
+servers, coordinator, proxy, Flink and redis are processes of their own. Every answer is checked,
+and at the end every value. The peers alternate within each round.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import gc
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -19,28 +18,28 @@ from typing import TYPE_CHECKING
 from benchmarks.arguments import EXPERIMENTS, add_common_arguments, chosen, write_run
 from benchmarks.machine import Machine, NoiseMeter
 from benchmarks.query.dataset import Dataset
-from benchmarks.query.question import Question
+from benchmarks.signals import run_async
 
 if TYPE_CHECKING:
-    from benchmarks.query.feeding import Feeding
+    from benchmarks.query.clients.unary import UnaryFigures
+    from benchmarks.query.feeding.feeder import FeederProcess
     from benchmarks.query.measuring import Plan
-    from benchmarks.query.unary import UnaryFigures
 
 PEERS = (
     *("heap", "rocksdb", "proxy", "split"),
+    *("default-gc", "large-commits", "spark"),
     *("flink-heap", "flink-rocksdb"),
-    *("redis", "redis-16", "redis-64"),
+    *("redis", "valkey"),
 )
 OPEN = "open"
 UNARY = "unary"
-PARTS = (*Question, OPEN, UNARY)
-REFERENCES = ("Flink, heap", "Flink, RocksDB", "redis-py asyncio")
+PARTS = ("hits", "misses", "hundreds", OPEN, UNARY)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.query", description=__doc__)
     parser.add_argument("--keys", type=int, default=100_000, help="at most 100,000")
-    parser.add_argument("--in-flight", default="1,4,16,64,256,1024", help="awaits, comma-separated")
+    parser.add_argument("--in-flight", default="1,4,16,64,256,1024", help="comma-separated")
     parser.add_argument("--warm-up", type=float, default=1.0, help="seconds before each loop")
     parser.add_argument("--jvm-warm-up", type=float, default=20.0, help="seconds, of each Flink")
     parser.add_argument("--updates-per-second", type=int, default=5_000)
@@ -61,38 +60,36 @@ def main() -> int:
     if not 100 <= options.keys <= 100_000:
         parser.error("--keys is 100 to 100,000")
 
-    # Before the first import of gRPC, in this process and in those it starts.
+    # Before the first import of gRPC, in this process and its children.
     os.environ.setdefault("GRPC_EXPERIMENTS", EXPERIMENTS)
-    import uvloop
-
-    from benchmarks.query.feeder import updates_per_interval
+    from benchmarks.query.clients.load_generator import Operation
     from benchmarks.query.measuring import Plan
 
     in_flight = {
-        Question.HITS: tuple(int(count) for count in options.in_flight.split(",")),
-        Question.MISSES: (64,) if options.quick else (1, 64),
-        Question.HUNDREDS: (4,) if options.quick else (1, 4, 16),
+        Operation.HITS: tuple(int(count) for count in options.in_flight.split(",")),
+        Operation.MISSES: (64,) if options.quick else (1, 64),
+        Operation.HUNDREDS: (4,) if options.quick else (1, 4, 16),
     }
     plan = Plan(
-        in_flight={question: in_flight[question] for question in Question if question in parts},
+        in_flight={
+            operation: in_flight[operation] for operation in Operation if operation in parts
+        },
         open_loops=OPEN in parts,
         rate_resolution=2.0 if options.quick else 1.1,
         rounds=options.rounds,
         seconds=options.seconds,
         warm_up_s=options.warm_up,
-        updates=updates_per_interval(options.updates_per_second),
     )
-    return uvloop.run(run(options, peers, plan, unary=UNARY in parts))
+    return run_async(run(options, peers, plan, unary=UNARY in parts))
 
 
 async def run(options: argparse.Namespace, names: list[str], plan: Plan, *, unary: bool) -> int:
-    """Starts the peers, measures, prints, writes."""
-    from benchmarks.query.lineup import OPEN_LOOPED, TITLES, Lineup
+    """Starts the peers, measures, prints and writes the figures."""
+    from benchmarks.query.clients.unary import unary_report
+    from benchmarks.query.lineup import REFERENCES, Lineup
     from benchmarks.query.measuring import measure
     from benchmarks.query.report import report, to_json
-    from benchmarks.query.unary import unary_report
 
-    gc.set_threshold(100_000, 50, 1000)
     machine, meter = Machine.here(), NoiseMeter()
     dataset = Dataset(options.keys)
     async with contextlib.AsyncExitStack() as stack:
@@ -100,43 +97,44 @@ async def run(options: argparse.Namespace, names: list[str], plan: Plan, *, unar
         await lineup.add(names, jvm_warm_up_s=options.jvm_warm_up)
         for remark in lineup.remarks:
             print(remark, file=sys.stderr)
-        open_looped = [TITLES[name] for name in OPEN_LOOPED]
-        samples = await measure(lineup.measured, open_looped, dataset, plan)
+        samples = await measure(lineup.peers, lineup.open_loop_peers, dataset, plan)
+        closed = [peer.generator.name for peer in lineup.peers]
+        searched = [peer.generator.name for peer in lineup.open_loop_peers]
         figures = to_json(samples)
-        texts = [report(samples, [one.asking.name for one in lineup.measured], REFERENCES)]
+        texts = [report(samples, closed, searched, REFERENCES)]
         if unary and lineup.owner is not None:
-            called, missing = await _unary(lineup.owner, dataset, plan)
-            figures = {**figures, "unary": [one.to_json() for one in called]}
-            texts.append("\n\n".join([unary_report(called), *missing]))
+            measured, missing = await _unary(lineup.owner, dataset, plan)
+            figures = {**figures, "unary": [each.to_json() for each in measured]}
+            texts.append("\n\n".join([unary_report(measured), *missing]))
     print("\n".join([*machine.lines(), meter.line(), *lineup.remarks]))
     print(
-        f"{options.keys:,} string keys, values of 8 to 50 bytes, {options.updates_per_second:,} "
-        f"updates/s meanwhile; {plan.rounds} rounds of {plan.seconds:g} s, every answer right\n"
+        f"{options.keys:,} string keys, values of 8 to 50 bytes; {plan.rounds} rounds of "
+        f"{plan.seconds:g} s; every answer was right\n"
     )
+    print("\n".join([*lineup.feeder_remarks(), ""]))
     print("\n\n".join(texts))
-    write_run(options, machine, meter, figures)
+    write_run(options, machine, meter, {**figures, "peers": lineup.feeder_remarks()})
     return 0
 
 
 async def _unary(
-    feeding: Feeding, dataset: Dataset, plan: Plan
+    feeder: FeederProcess, dataset: Dataset, plan: Plan
 ) -> tuple[list[UnaryFigures], list[str]]:
-    """What each client measures, and which one is missing and why."""
-    from benchmarks.query import go_asking
-    from benchmarks.query.measuring import fed_and_frozen
-    from benchmarks.query.unary import measure_unary
-    from benchmarks.query.unary_clients import GoClient, PythonClient, UnaryKeys
+    """The figures of each client, and why a client is missing."""
+    from benchmarks.query.clients import go_client
+    from benchmarks.query.clients.unary import PythonClient, UnaryKeys, measure_unary
+    from benchmarks.query.measuring import under_updates
 
-    about = feeding.description
-    asked = about["proxies"][0], UnaryKeys(about["job_id"], dataset), dataset.order()
-    missing = await asyncio.to_thread(go_asking.build)
-    called = []
-    for kind in (PythonClient, GoClient)[: 1 if missing else 2]:
-        async with kind(*asked) as client, fed_and_frozen(feeding):
-            called.append(
+    server = feeder.description
+    arguments = server["proxies"][0], UnaryKeys(server["job_id"], dataset), dataset.order()
+    missing = await asyncio.to_thread(go_client.build)
+    measured = []
+    for kind in (PythonClient, go_client.GoClient)[: 1 if missing else 2]:
+        async with kind(*arguments) as client, under_updates(feeder):
+            measured.append(
                 await measure_unary(client, warm_up_s=plan.warm_up_s, seconds=plan.seconds)
             )
-    return called, [missing] if missing else []
+    return measured, [missing] if missing else []
 
 
 if __name__ == "__main__":

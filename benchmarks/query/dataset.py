@@ -1,4 +1,4 @@
-"""What every peer holds: string keys, string values of 8 to 50 bytes, each with its revision."""
+"""The dataset of all peers: string keys, string values of 8 to 50 bytes that end in a revision."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BATCH_KEYS = 100
 
 
 class Records(Protocol):
-    """What a job writes: keys by number, and the value of each at every revision."""
+    """The keys of a job and the value of each at every revision."""
 
     @property
     def keys(self) -> Sequence[str]:
@@ -32,7 +32,7 @@ class Records(Protocol):
 
 @dataclass(frozen=True)
 class Dataset:
-    """The keys and values; the same in every process that makes it with the same size."""
+    """The keys and values; they depend only on the size."""
 
     size: int
     """Number of keys, at most 100,000 so that the shortest value has 8 bytes."""
@@ -44,12 +44,12 @@ class Dataset:
 
     @cached_property
     def missing_keys(self) -> list[str]:
-        """As many keys as there are, none of them there."""
+        """Missing keys, as many as the present ones."""
         return [f"absent_{number}" for number in range(self.size)]
 
     @cached_property
     def stems(self) -> list[str]:
-        """What a key's value begins with at every revision; distinct by key."""
+        """The beginning that a key's value has at every revision; distinct by key."""
         lengths = random.Random(7)
         return [
             f"{number:05}".ljust(lengths.randint(5, 50 - REVISION_LENGTH), "x")
@@ -58,7 +58,7 @@ class Dataset:
 
     @cached_property
     def raw_stems(self) -> list[bytes]:
-        """The stems as redis gives them."""
+        """The stems as bytes, as redis returns them."""
         return [stem.encode() for stem in self.stems]
 
     def value(self, number: int, revision: int) -> str:
@@ -66,17 +66,17 @@ class Dataset:
         return f"{self.stems[number]}{revision % REVISIONS:0{REVISION_LENGTH}x}"
 
     def order(self) -> list[int]:
-        """All key numbers, shuffled: what a closed loop asks for."""
+        """All key numbers, shuffled: the look-up order of a closed loop."""
         numbers = list(range(self.size))
         random.Random(11).shuffle(numbers)
         return numbers
 
     def updates(self, revision: int, count: int) -> list[int]:
-        """The key numbers that are written at a revision, each once."""
+        """The distinct key numbers of one revision."""
         return random.Random(1000 + revision).sample(range(self.size), min(count, self.size))
 
     def values_at(self, revision: int, count: int) -> list[str]:
-        """All values once every revision up to this one is written, `count` keys at each."""
+        """All values after the revisions up to this one, each of `count` keys."""
         revisions = [0] * self.size
         for written in range(1, revision + 1):
             for number in self.updates(written, count):

@@ -1,10 +1,9 @@
-"""Takes the peers in turn through closed and open loops, and proves each answer right."""
+"""The run: closed and open loops over all peers in turn, every answer checked."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import sys
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -12,48 +11,46 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from benchmarks.figures import thousands
+from benchmarks.gc_modes import GcMode, collecting
 from benchmarks.open_loop import OpenLoopSample, open_loop
-from benchmarks.query.asking import AsyncioAsking
+from benchmarks.query.clients.load_generator import AsyncioLoadGenerator
 from benchmarks.rate_search import RateSearch
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from benchmarks.closed_loop import LoopSample
-    from benchmarks.query.asking import Measured
+    from benchmarks.query.clients.load_generator import MeasuredPeer, Operation
     from benchmarks.query.dataset import Dataset
-    from benchmarks.query.feeding import Feeding
-    from benchmarks.query.question import Question
+    from benchmarks.query.feeding.feeder import FeederProcess
 
 HELD_P99_US = 5_000.0
-"""An open loop's rate is held while its p99 is below this."""
+"""An open loop holds a rate while its p99 is below this."""
 FIRST_RATE = 2_000.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """How long and how often."""
+    """The loops of a run, their length and number."""
 
-    in_flight: dict[Question, tuple[int, ...]]
-    """What is asked in closed loops, and how many await their answers at once."""
+    in_flight: dict[Operation, tuple[int, ...]]
+    """The operations of the closed loops, with the numbers of look-ups in flight."""
     open_loops: bool
     rate_resolution: float
-    """How close held and failed rates come before a search ends, as a ratio."""
+    """A search ends when the ratio of the failed to the held rate is at most this."""
     rounds: int
     seconds: float
     warm_up_s: float
-    updates: int
-    """Keys of one revision."""
 
 
 @dataclass
 class Samples:
     """All loops of a run, by peer."""
 
-    closed: dict[Question, dict[tuple[str, int], list[LoopSample]]] = field(
+    closed: dict[Operation, dict[tuple[str, int], list[LoopSample]]] = field(
         default_factory=lambda: defaultdict(lambda: defaultdict(list))
     )
-    """By question, then by peer and awaits in flight."""
+    """By operation, then by peer and look-ups in flight."""
     open: dict[str, list[OpenLoopSample]] = field(default_factory=lambda: defaultdict(list))
     """Every try at every rate."""
     highest_rate: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
@@ -61,55 +58,62 @@ class Samples:
 
 
 async def measure(
-    measured: Sequence[Measured], open_looped: Sequence[str], dataset: Dataset, plan: Plan
+    peers: Sequence[MeasuredPeer],
+    open_loop_peers: Sequence[MeasuredPeer],
+    dataset: Dataset,
+    plan: Plan,
 ) -> Samples:
-    """Runs every loop of the plan; the peers alternate, every other round backwards.
+    """Runs every loop of the plan; the peers alternate, every other round in reverse order.
 
-    Loops that ask one peer different things stand next to each other, in either order, so that
-    their ratio is not that of the machine a minute later.
+    Loops of different operations on one peer are neighbours, in either order, so that their ratio
+    is not that of two minutes of the machine.
 
-    Raises `WrongAnswerError` where any answer, or at the end any of all values, is wrong.
+    Raises `WrongAnswerError` if any answer, or any value at the end, is wrong.
     """
     samples = Samples()
     for number in range(plan.rounds):
-        turn = list(measured) if number % 2 == 0 else list(reversed(measured))
-        questions = list(plan.in_flight) if number % 2 == 0 else list(reversed(plan.in_flight))
+        turn = list(peers) if number % 2 == 0 else list(reversed(peers))
+        operations = list(plan.in_flight) if number % 2 == 0 else list(reversed(plan.in_flight))
         for in_flight in sorted({count for counts in plan.in_flight.values() for count in counts}):
-            for one, question in product(turn, questions):
-                if in_flight in plan.in_flight[question] and question in one.asking.questions:
-                    sample = await _closed_loop(one, question, in_flight, plan)
-                    samples.closed[question][one.asking.name, in_flight].append(sample)
-                    _say(number, one.asking.name, f"{question} {in_flight:5} in flight", sample)
+            for peer, operation in product(turn, operations):
+                generator = peer.generator
+                if in_flight in plan.in_flight[operation] and operation in generator.operations:
+                    sample = await _closed_loop(peer, operation, in_flight, plan)
+                    samples.closed[operation][generator.name, in_flight].append(sample)
+                    _log(number, generator.name, f"{operation} {in_flight:5} in flight", sample)
         if plan.open_loops:
-            await _search_rates(
-                [one for one in turn if one.asking.name in open_looped], plan, samples
-            )
-    for one in measured:
-        truth = dataset.values_at(one.feeding.revision, plan.updates)
-        await one.asking.check_all(truth, one.feeding.revision)
+            in_turn = open_loop_peers if number % 2 == 0 else list(reversed(open_loop_peers))
+            await _search_rates(in_turn, plan, samples)
+    for peer in peers:
+        revision = peer.feeder.revision
+        truth = dataset.values_at(revision, peer.feeder.keys_per_commit)
+        await peer.generator.check_all(truth, revision)
         print(
-            f"{one.asking.name}: all {dataset.size:,} values as written last, "
-            f"revision {one.feeding.revision}",
+            f"{peer.generator.name}: all {dataset.size:,} values are those of the last revision, "
+            f"{revision}",
             file=sys.stderr,
         )
     return samples
 
 
-async def _closed_loop(one: Measured, question: Question, in_flight: int, plan: Plan) -> LoopSample:
-    async with fed_and_frozen(one.feeding):
-        return await one.asking.closed_loop(
-            question, in_flight, warm_up_s=plan.warm_up_s, seconds=plan.seconds
+async def _closed_loop(
+    peer: MeasuredPeer, operation: Operation, in_flight: int, plan: Plan
+) -> LoopSample:
+    async with under_updates(peer.feeder, peer.gc_mode):
+        return await peer.generator.closed_loop(
+            operation, in_flight, warm_up_s=plan.warm_up_s, seconds=plan.seconds
         )
 
 
-async def _search_rates(turn: Sequence[Measured], plan: Plan, samples: Samples) -> None:
-    """One search for each peer, all in step: each in turn tries the next rate of its own."""
+async def _search_rates(turn: Sequence[MeasuredPeer], plan: Plan, samples: Samples) -> None:
+    """Runs one search per peer; the peers take turns, each with the next rate of its search."""
     searches = {
-        one.asking.name: RateSearch(FIRST_RATE, resolution=plan.rate_resolution) for one in turn
+        peer.generator.name: RateSearch(FIRST_RATE, resolution=plan.rate_resolution)
+        for peer in turn
     }
     while searches:
-        for one in turn:
-            name = one.asking.name
+        for peer in turn:
+            name = peer.generator.name
             if name not in searches:
                 continue
             search = searches[name]
@@ -118,25 +122,25 @@ async def _search_rates(turn: Sequence[Measured], plan: Plan, samples: Samples) 
                 samples.highest_rate[name].append(search.highest)
                 del searches[name]
                 continue
-            sample = await _open_loop(one, rate, plan)
+            sample = await _open_loop(peer, rate, plan)
             search.record(sample.holds(HELD_P99_US))
             samples.open[name].append(sample)
             print(
-                f"open loop: {name:24} {thousands(rate):>6}/s  p50 {sample.p50_us:.0f} us  "
+                f"open loop: {name:30} {thousands(rate):>6}/s  p50 {sample.p50_us:.0f} us  "
                 f"p99 {sample.p99_us:.0f} us{'' if sample.kept_up else '  did not keep up'}",
                 file=sys.stderr,
                 flush=True,
             )
 
 
-async def _open_loop(one: Measured, rate: float, plan: Plan) -> OpenLoopSample:
-    asking = one.asking
-    assert isinstance(asking, AsyncioAsking)
-    async with fed_and_frozen(one.feeding):
+async def _open_loop(peer: MeasuredPeer, rate: float, plan: Plan) -> OpenLoopSample:
+    generator = peer.generator
+    assert isinstance(generator, AsyncioLoadGenerator)
+    async with under_updates(peer.feeder, peer.gc_mode):
         return await open_loop(
-            asking.peer.ask,
-            asking.peer.is_right,
-            asking.order,
+            generator.client.get,
+            generator.client.is_right,
+            generator.order,
             rate=rate,
             warm_up_s=plan.warm_up_s / 2,
             seconds=plan.seconds,
@@ -144,23 +148,23 @@ async def _open_loop(one: Measured, rate: float, plan: Plan) -> OpenLoopSample:
 
 
 @contextlib.asynccontextmanager
-async def fed_and_frozen(feeding: Feeding) -> AsyncIterator[None]:
-    """Updates are written meanwhile; what was there before is not looked through for garbage."""
-    await asyncio.to_thread(feeding.run)
-    gc.collect()
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
-        await asyncio.to_thread(feeding.pause)
+async def under_updates(
+    feeder: FeederProcess, gc_mode: GcMode = GcMode.TUNED
+) -> AsyncIterator[None]:
+    """Lets the feeder write during the block, with a GC mode in this process."""
+    await asyncio.to_thread(feeder.run)
+    with collecting(gc_mode):
+        try:
+            yield
+        finally:
+            await asyncio.to_thread(feeder.pause)
 
 
-def _say(number: int, name: str, loop: str, sample: LoopSample) -> None:
+def _log(number: int, name: str, loop: str, sample: LoopSample) -> None:
     print(
-        f"round {number + 1}: {name:24} {loop} {thousands(sample.per_second):>6} keys/s  "
-        f"p50 {sample.p50_us:.0f} us  p99 {sample.p99_us:.0f} us  "
-        f"CPU of who asks {sample.cpu_us:.2f} us a key",
+        f"round {number + 1}: {name:30} {loop} {thousands(sample.per_second):>6} keys/s  "
+        f"p50 {sample.p50_us:.0f} us  p99 {sample.p99_us:.0f} us  p99.9 {sample.p999_us:.0f} us  "
+        f"client CPU {sample.cpu_us:.2f} us a key",
         file=sys.stderr,
         flush=True,
     )

@@ -1,13 +1,13 @@
-"""The tables of `python -m benchmarks.query`."""
+"""Tables and JSON of `python -m benchmarks.query`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from benchmarks.figures import Spread, ratio, table, thousands
+from benchmarks.query.clients.load_generator import Operation
 from benchmarks.query.dataset import BATCH_KEYS
 from benchmarks.query.measuring import HELD_P99_US
-from benchmarks.query.question import Question
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -18,45 +18,51 @@ if TYPE_CHECKING:
     Loops = dict[tuple[str, int], list[LoopSample]]
 
 TITLES = {
-    Question.HITS: "single keys",
-    Question.MISSES: "single keys that are not there",
-    Question.HUNDREDS: f"answers of {BATCH_KEYS} keys",
+    Operation.HITS: "single keys",
+    Operation.MISSES: "missing keys",
+    Operation.HUNDREDS: f"answers of {BATCH_KEYS} keys",
 }
 
 
-def report(samples: Samples, names: Sequence[str], references: Sequence[str]) -> str:
-    """Rates, latencies, and ratios to the reference peers where they were run."""
+def report(
+    samples: Samples, names: Sequence[str], searched: Sequence[str], references: Sequence[str]
+) -> str:
+    """Rates, latencies and CPU of the peers, and ratios to the reference peers of this run.
+
+    `names` are the peers of the closed loops, `searched` those of the open loops.
+    """
     parts: list[str] = []
-    for question, loops in samples.closed.items():
-        title = TITLES[question]
-        asked = [name for name in names if any(name == peer for peer, _ in loops)]
-        parts += [f"Keys a second (median of rounds), {title}:", _table(loops, asked, _rate)]
-        if question is Question.HITS:
-            parts += ["Lowest to highest round:", _table(loops, asked, _range)]
-        parts += [f"p50 / p99 in us, {title}:", _table(loops, asked, _latency)]
-        if question is Question.HITS:
-            parts += ["CPU of the asking process in us a key:", _table(loops, asked, _cpu)]
+    for operation, loops in samples.closed.items():
+        title = TITLES[operation]
+        measured = [name for name in names if any(name == peer for peer, _ in loops)]
+        parts += [f"Keys a second (median of rounds), {title}:", _table(loops, measured, _rate)]
+        if operation is Operation.HITS:
+            parts += ["Lowest to highest round:", _table(loops, measured, _range)]
+        parts += [f"p50 / p99 in us, {title}:", _table(loops, measured, _latency)]
+        if operation is Operation.HITS:
+            parts += ["p99.9 in us:", _table(loops, measured, _tail)]
+            parts += ["CPU of the client process in us a key:", _table(loops, measured, _cpu)]
         for reference in references:
-            if reference in asked:
+            if reference in measured:
                 parts += [f"Keys a second against {reference}, {title}:"]
-                parts += [_against(loops, asked, reference, _median_rate)]
-            if reference in asked and question is Question.HITS:
+                parts += [_against(loops, measured, reference, _median_rate)]
+            if reference in measured and operation is Operation.HITS:
                 parts += [f"p99 against {reference} (lower is better), {title}:"]
-                parts += [_against(loops, asked, reference, _median_p99)]
-    if Question.MISSES in samples.closed and Question.HITS in samples.closed:
+                parts += [_against(loops, measured, reference, _median_p99)]
+    if Operation.MISSES in samples.closed and Operation.HITS in samples.closed:
         parts += ["Misses a second against hits a second:", _misses_against_hits(samples, names)]
     if samples.highest_rate:
         limit = f"{HELD_P99_US / 1000:g} ms"
-        parts += [f"Open loop: highest rate held at a p99 under {limit}:", _held(samples, names)]
+        parts += [f"Open loop: highest rate held at a p99 under {limit}:", _held(samples, searched)]
     return "\n\n".join(parts)
 
 
 def to_json(samples: Samples) -> dict[str, object]:
-    """Every loop of the run."""
+    """Every loop of the run as JSON."""
     return {
         "loops": [
-            {"peer": peer, "question": question, "in_flight": in_flight, **vars(sample)}
-            for question, loops in samples.closed.items()
+            {"peer": peer, "operation": operation, "in_flight": in_flight, **vars(sample)}
+            for operation, loops in samples.closed.items()
             for (peer, in_flight), taken in loops.items()
             for sample in taken
         ],
@@ -91,6 +97,10 @@ def _latency(taken: Sequence[LoopSample]) -> str:
     return f"{p50:.0f}/{_median_p99(taken):.0f}"
 
 
+def _tail(taken: Sequence[LoopSample]) -> str:
+    return f"{Spread.of([sample.p999_us for sample in taken]).median:.0f}"
+
+
 def _cpu(taken: Sequence[LoopSample]) -> str:
     return f"{Spread.of([sample.cpu_us for sample in taken]).median:.1f}"
 
@@ -122,7 +132,7 @@ def _against(
 
 
 def _misses_against_hits(samples: Samples, names: Sequence[str]) -> str:
-    hits, misses = samples.closed[Question.HITS], samples.closed[Question.MISSES]
+    hits, misses = samples.closed[Operation.HITS], samples.closed[Operation.MISSES]
     columns = [n for n in _columns(misses) if n in _columns(hits)]
     rows = [
         [
@@ -141,17 +151,17 @@ def _held(samples: Samples, names: Sequence[str]) -> str:
         for name in names
         if samples.highest_rate.get(name)
     }
-    best_redis = max(
+    best_pool = max(
         (spread.median for name, spread in held.items() if name.startswith("redis")), default=0.0
     )
     return table(
-        ["", "median", "lowest-highest", "against the best of redis-py"],
+        ["peer", "median", "lowest-highest", "against the best redis-py pool"],
         [
             [
                 name,
                 f"{thousands(spread.median)}/s",
                 f"{thousands(spread.lowest)}-{thousands(spread.highest)}",
-                f"{spread.median / best_redis:.1f}" if best_redis else "",
+                f"{spread.median / best_pool:.1f}" if best_pool else "",
             ]
             for name, spread in held.items()
         ],

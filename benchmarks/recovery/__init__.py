@@ -1,1 +1,1 @@
-"""What durable state costs and how fast it comes back: `python -m benchmarks.recovery`."""
+"""Cost of durable state and time of its restore: `python -m benchmarks.recovery`."""

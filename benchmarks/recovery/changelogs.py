@@ -41,11 +41,11 @@ def measure_changelogs(
     rows: int,
     rounds: int,
     warm_up: int,
-    say: Callable[[str], None],
+    log: Callable[[str], None],
 ) -> dict[str, list[VariantRun]]:
-    """Runs of each way in turn, every other round backwards; the state each ends with is checked.
+    """Runs each way in turn, every other round in reverse order, and checks the final states.
 
-    The workload of `benchmarks.streaming`: 10,000 keys, 200,000 rows a batch.
+    The workload is that of `benchmarks.streaming`: 10,000 keys, 200,000 rows a batch.
     """
     rows_per_batch = min(200_000, rows // 5)
     dataset = Dataset(
@@ -63,5 +63,5 @@ def measure_changelogs(
                 chosen, dataset, folder / "changelog-run", warm_up=warm_up, conf=WAYS[name][1]
             )
             runs[name].append(run)
-            say(f"round {number + 1}: {variant}, {name}: state right")
+            log(f"round {number + 1}: {variant}, {name}: the final state was right")
     return runs

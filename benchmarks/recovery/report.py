@@ -1,4 +1,4 @@
-"""Figures to tables."""
+"""Tables of `python -m benchmarks.recovery`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def restores(samples: Mapping[str, Sequence[RestoreSample]], keys: int) -> str:
-    """Seconds until a server is up and until it has the state."""
+    """Seconds until a server is up and then until it has the state."""
     rows = []
     for case, of_case in samples.items():
         starts = Spread.of([sample.start_s for sample in of_case])
@@ -36,7 +36,7 @@ def restores(samples: Mapping[str, Sequence[RestoreSample]], keys: int) -> str:
 
 
 def sizes(written: Mapping[str, SnapshotSizes]) -> str:
-    """Bytes of a whole checkpoint and of the next one."""
+    """Bytes of a full checkpoint and of the next one."""
     rows = [
         [
             backend,
@@ -54,30 +54,28 @@ def sizes(written: Mapping[str, SnapshotSizes]) -> str:
 
 
 def slowdown(slowed: Slowdown, keys: int) -> str:
-    """Milliseconds of batches beside snapshots and without."""
+    """Milliseconds of batches during snapshots and between them."""
     rows = []
-    for name, values in (("alone", slowed.alone_ms), ("beside", slowed.beside_ms)):
+    for name, values in (("between", slowed.alone_ms), ("during", slowed.beside_ms)):
         ordered = sorted(values)
         rows.append(
             [
-                f"batches of {keys:,} keys, {name} a snapshot"
-                if name == "beside"
-                else f"batches of {keys:,} keys, alone",
+                f"batches of {keys:,} keys, {name} snapshots",
                 str(len(ordered)),
                 *(_at(ordered, share) for share in (0.5, 0.9, 0.99, 1.0)),
             ]
         )
     snapshots = Spread.of(slowed.snapshot_ms)
     note = (
-        f"{slowed.snapshots} full snapshots meanwhile, {snapshots.median:.0f} ms each "
+        f"{slowed.snapshots} full snapshots, {snapshots.median:.0f} ms each "
         f"({snapshots.lowest:.0f}-{snapshots.highest:.0f})"
     )
-    header = ["", "batches", "p50, ms", "p90", "p99", "longest"]
+    header = ["batches", "number", "p50, ms", "p90", "p99", "longest"]
     return table(header, rows) + "\n" + note
 
 
 def changelogs(runs: Mapping[str, Sequence[VariantRun]]) -> str:
-    """Rows a second of each way, and against no durable copy."""
+    """Rows a second of each way, and the ratio to no durable copy."""
     medians = {
         way: Spread.of([rate for run in of_way for rate in run.rows_per_second])
         for way, of_way in runs.items()
@@ -94,7 +92,7 @@ def changelogs(runs: Mapping[str, Sequence[VariantRun]]) -> str:
                 f"{spread.median / medians['off'].median:.2f}",
             ]
         )
-    return table(["state kept", "rows/s", "runs", "batches", "/ off"], rows)
+    return table(["durable copy", "rows/s", "runs", "batches", "/ off"], rows)
 
 
 def _mib(size_bytes: int) -> str:
@@ -102,7 +100,7 @@ def _mib(size_bytes: int) -> str:
 
 
 def _at(ordered: Sequence[float], share: float) -> str:
-    """A percentile; 1.0: the last one."""
+    """A percentile of the values; 1.0 is the maximum."""
     if not ordered:
         return "-"
     return f"{ordered[min(len(ordered) - 1, int(share * len(ordered)))]:.1f}"

@@ -1,4 +1,4 @@
-"""How long a job of many keys is away when its state server is killed."""
+"""Restores of a job after its state server was killed."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class RestoreSample:
     """One restore."""
 
     start_s: float
-    """Until the state server is up."""
+    """Seconds until the state server is up."""
     restore_s: float
-    """From then until the first batch, of one key, is committed."""
+    """Seconds from then until the first batch, of one key, is committed."""
 
 
 def measure_restores(folder: Path, keys: int, rounds: int) -> dict[str, list[RestoreSample]]:
-    """Every case, so many times each, by name; what is restored is checked."""
+    """Runs every case `rounds` times and checks the restored state; samples by case."""
     samples: dict[str, list[RestoreSample]] = {name: [] for name in CASES}
     with StoredJob(folder / "restore-rocksdb", keys=keys, backend="rocksdb") as job:
         job.load()
@@ -40,7 +40,7 @@ def measure_restores(folder: Path, keys: int, rounds: int) -> dict[str, list[Res
         for _ in range(rounds):
             samples["copies"].append(_restored(job, lambda: job.kill_server()))
             samples["download"].append(_restored(job, lambda: job.kill_server(with_copies=True)))
-            # What was restored has new files: the next round has to find them in a checkpoint.
+            # A restore writes new files: the next round must find them in a checkpoint.
             job.checkpoint()
         for _ in range(rounds):
             samples["rescaled"].append(_restored(job, lambda: job.run_again(5 - job.parallelism)))
@@ -55,8 +55,8 @@ def measure_restores(folder: Path, keys: int, rounds: int) -> dict[str, list[Res
     return samples
 
 
-def _restored(job: StoredJob, strike: Callable[[], None]) -> RestoreSample:
-    strike()
+def _restored(job: StoredJob, fail: Callable[[], None]) -> RestoreSample:
+    fail()
     began = time.perf_counter()
     job.start_server()
     started = time.perf_counter()

@@ -1,4 +1,4 @@
-"""What checkpoints write, and what they do to the batches meanwhile."""
+"""Sizes of checkpoints, and durations of batches during checkpoints."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from queryable_state.server.settings import Backend
 
 QUIET_S = 1.5
-"""Between two snapshots, so that batches without one are measured as often."""
+"""Pause between two snapshots, so that batches without a snapshot are as frequent."""
 
 
 @dataclass(frozen=True)
 class SnapshotSizes:
-    """Checkpoints of one job, before and after some keys were written."""
+    """Two checkpoints of one job, the second after some keys were written."""
 
     full_bytes: int
     full_ms: int
@@ -31,7 +31,7 @@ class SnapshotSizes:
 
 @dataclass(frozen=True)
 class Slowdown:
-    """Milliseconds of batches that ran beside a snapshot and of those that did not."""
+    """Milliseconds of batches during a snapshot (`beside_ms`) and of the others."""
 
     snapshots: int
     beside_ms: list[float]
@@ -40,7 +40,7 @@ class Slowdown:
 
 
 def measure_sizes(folder: Path, keys: int) -> dict[str, SnapshotSizes]:
-    """A checkpoint of all keys, and one after a hundredth of them got new values."""
+    """Takes a checkpoint of all keys, and one after a hundredth of them got new values."""
     sizes: dict[str, SnapshotSizes] = {}
     backends: tuple[Backend, ...] = ("rocksdb", "heap")
     for backend in backends:
@@ -61,7 +61,7 @@ def measure_sizes(folder: Path, keys: int) -> dict[str, SnapshotSizes]:
 
 
 def measure_slowdown(folder: Path, keys: int, seconds: float, rows: int) -> Slowdown:
-    """Batches of so many keys one after the other, and full checkpoints every now and then."""
+    """Runs batches of `rows` keys without a pause, and full checkpoints with pauses."""
     with StoredJob(folder / "slowdown", keys=keys, backend="rocksdb", incremental=False) as job:
         job.load()
         job.checkpoint()

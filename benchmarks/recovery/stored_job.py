@@ -1,4 +1,4 @@
-"""A durable job without Spark: one state server in its own process, killed and started again."""
+"""A durable job without Spark, whose state server can be killed and started again."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _CHECKED_KEYS = 2_000
 
 
 class WrongStateError(Exception):
-    """A restored job answers something else than what was written."""
+    """A value of a restored job differs from the written one."""
 
 
 def key_of(number: int) -> str:
@@ -67,8 +67,7 @@ def value_of(number: int, revision: int) -> str:
 class StoredJob:
     """Coordinator and engine in this process, the state server in its own.
 
-    A batch is written as Spark's tasks do, two at a time. `root` is where its state is kept, and
-    the next job with the same root would go on from there.
+    Two tasks at a time write a batch, as tasks in Spark do. The state root lies in `folder`.
     """
 
     def __init__(
@@ -87,7 +86,7 @@ class StoredJob:
             state_root=str(folder / "root"),
             backend=backend,
             incremental=incremental,
-            # So that every byte that is written is in a file of its own and counted.
+            # Every byte is in a file, so that the sizes of files count all of them.
             inline_bytes=0,
             checkpoint_interval_ms=0,
         )
@@ -98,7 +97,7 @@ class StoredJob:
         self._attempts = itertools.count(1)
         self._stack = contextlib.ExitStack()
         self.batch = -1
-        """The batch committed last."""
+        """The newest committed batch; -1 if there is none."""
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
@@ -123,11 +122,11 @@ class StoredJob:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        # The server is told to end by the coordinator, and has to be gone before its folder is.
+        # The server must have ended before its folder is removed.
         self._stack.close()
 
     def start_server(self) -> ServerAddresses:
-        """Brings up the server of the one executor, where there is none."""
+        """Starts the server of the only executor if it does not run."""
         folder = self._folder / "server"
         self._server = ensure_server(
             folder,
@@ -145,7 +144,7 @@ class StoredJob:
         return self._server
 
     def kill_server(self, *, with_copies: bool = False) -> None:
-        """kill -9; `with_copies` also takes what the executor's disk has of checkpoints."""
+        """Kills the server by SIGKILL; `with_copies` also removes its copies of checkpoints."""
         process = psutil.Process(self._server.pid)
         process.send_signal(signal.SIGKILL)
         process.wait(10)
@@ -158,7 +157,7 @@ class StoredJob:
             self.write(np.arange(first, min(first + ROWS_PER_BATCH, self._keys)))
 
     def write(self, numbers: npt.NDArray[np.int64]) -> float:
-        """Runs a batch that gives keys their next value, and commits it; answers its seconds."""
+        """Runs and commits a batch that gives keys their next value; returns its seconds."""
         batch = self.batch + 1
         began = time.perf_counter()
         self._engine.plan(self._query_id, batch, timestamp_ms=time.time_ns() // 1_000_000)
@@ -177,7 +176,7 @@ class StoredJob:
 
     def checkpoint(self) -> CheckpointReport:
         """Takes a checkpoint of the newest batch."""
-        # A batch that the servers are still told of is not in it.
+        # A batch whose commit is still being published is not in the checkpoint.
         self._coordinator.settle(self._query_id, self.batch, _CHECKPOINT_S)
         made = self._coordinator.trigger_checkpoint(self._query_id, _CHECKPOINT_S)
         return next(
@@ -187,7 +186,7 @@ class StoredJob:
         )
 
     def savepoint(self) -> str:
-        """Writes a savepoint of the newest batch; answers its URI."""
+        """Writes a savepoint of the newest batch; returns its URI."""
         self._coordinator.settle(self._query_id, self.batch, _CHECKPOINT_S)
         uri, _ = self._coordinator.trigger_savepoint(
             self._query_id.hex(), str(self._folder / "savepoints"), timeout_s=_CHECKPOINT_S
@@ -195,14 +194,14 @@ class StoredJob:
         return str(uri)
 
     def run_again(self, parallelism: int) -> None:
-        """Ends the query's run and begins another one at a parallelism."""
+        """Ends the query's run and starts another one with a parallelism."""
         self._engine.end(self._query_id)
         _, self._run_id = self._engine.start(NAME, query_id=self._query_id)
         self.parallelism = parallelism
         self._spec = self._operator()
 
     def start_from(self, savepoint: str) -> None:
-        """Ends the query and starts another one, under its own id and root, from a savepoint."""
+        """Ends the query and starts a new one, with an id and root of its own, from a savepoint."""
         self._engine.end(self._query_id)
         self._query_id, self._run_id = self._engine.start("from-savepoint")
         self._engine.commit(self._query_id, self.batch)
@@ -215,7 +214,7 @@ class StoredJob:
         self._spec = replace(self._operator(), config_id="second")
 
     def check(self) -> None:
-        """Asks for some keys; raises `WrongStateError` where one is not as it was written."""
+        """Looks up some keys; raises `WrongStateError` if a value is not the written one."""
         numbers = np.random.default_rng(self.batch).choice(
             self._keys, min(self._keys, _CHECKED_KEYS), replace=False
         )
@@ -231,7 +230,7 @@ class StoredJob:
                 raise WrongStateError(f"{key_of(int(number))} is {found!r}, should be {wanted!r}")
 
     def some_keys(self, count: int) -> npt.NDArray[np.int64]:
-        """Distinct keys, others each time."""
+        """Distinct keys, different in each batch."""
         return np.random.default_rng(1000 + self.batch).choice(self._keys, count, replace=False)
 
     def _run_task(self, batch: int, subtask: int, numbers: Sequence[int]) -> None:
@@ -244,7 +243,7 @@ class StoredJob:
         )
         rows = self._rows(np.asarray(numbers, dtype=np.int64))
         for _ in OperatorTask(self._spec)(iter([rows]), identity, self._server.backend):
-            raise AssertionError("a sink puts out no rows")
+            raise AssertionError("a sink has no output rows")
 
     def _rows(self, numbers: npt.NDArray[np.int64]) -> pa.RecordBatch:
         return pa.RecordBatch.from_pydict(
@@ -289,7 +288,7 @@ class StoredJob:
         )
 
     def _wait_for_server(self) -> None:
-        """Ends with the coordinator, which is closed after this: so it is ended here."""
+        """Ends the server and waits for it, before the coordinator closes."""
         if psutil.pid_exists(self._server.pid):
             process = psutil.Process(self._server.pid)
             process.terminate()

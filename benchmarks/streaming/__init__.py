@@ -1,1 +1,1 @@
-"""Rows a second of keyed aggregations, ours and Spark's: `python -m benchmarks.streaming`."""
+"""Throughput of keyed aggregations, ours and Spark's: `python -m benchmarks.streaming`."""

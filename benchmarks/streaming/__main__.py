@@ -1,10 +1,10 @@
 """`python -m benchmarks.streaming`: rows a second of keyed aggregations, ours beside Spark's.
 
 Every variant of a workload reads the same parquet files in batches of equal size into a noop sink
-on local[2,4], state in RocksDB with changelogs, each time in a fresh JVM; rounds take the variants
-in turn, every other round backwards. A batch's rows a second are its rows over Spark's own trigger
-duration; the first batches of a run are not counted. The state each run ends with is compared with
-the sums.
+on local[2,4], with state in RocksDB and changelogs, each time in a fresh JVM. The variants
+alternate, every other round in reverse order. The rows a second of a batch are its rows divided by
+Spark's trigger duration; the first batches of a run are not counted. The final state of each run is
+compared with the sums.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import TypeVar
 from benchmarks.arguments import add_common_arguments, write_run
 from benchmarks.figures import Spread, table, thousands
 from benchmarks.machine import Machine, NoiseMeter
+from benchmarks.signals import exit_on_signal
 from benchmarks.streaming.dataset import Dataset
 from benchmarks.streaming.runs import VariantRun, run_variant
 from benchmarks.streaming.workloads import REFERENCES, VARIANTS, WORKLOADS, Variant, Workload
@@ -29,12 +30,13 @@ _T = TypeVar("_T")
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.streaming", description=__doc__)
-    parser.add_argument("--workloads", help="comma-separated; all of them without it")
-    parser.add_argument("--variants", help="comma-separated; all of them without it")
+    parser.add_argument("--workloads", help="comma-separated; default: all")
+    parser.add_argument("--variants", help="comma-separated; default: all")
     parser.add_argument("--rows", type=int, help="of each workload, with as many batches")
     parser.add_argument("--rounds", type=int, default=2, help="runs of each variant")
     add_common_arguments(parser, quick="a tenth of the rows, one round")
     options = parser.parse_args()
+    exit_on_signal()
     workloads = _named(parser, "workload", options.workloads, {w.name: w for w in WORKLOADS})
     variants = _named(parser, "variant", options.variants, {v.name: v for v in VARIANTS})
     if options.quick:
@@ -89,7 +91,7 @@ def measure(
             runs[variant].append(run)
             print(
                 f"{workload.name}, round {number + 1}: {variant.name:14} "
-                f"{thousands(Spread.of(run.rows_per_second).median):>6} rows/s, state right "
+                f"{thousands(Spread.of(run.rows_per_second).median):>6} rows/s, right "
                 f"({time.monotonic() - began:.0f} s)",
                 file=sys.stderr,
                 flush=True,
@@ -98,7 +100,7 @@ def measure(
 
 
 def figures(runs: dict[Variant, list[VariantRun]]) -> list[dict[str, object]]:
-    """Of each variant: rows a second of its warm batches, and against the references."""
+    """Rows a second of the warm batches of each variant, and the ratios to the references."""
     medians = _medians(runs)
     return [
         {
@@ -113,7 +115,7 @@ def figures(runs: dict[Variant, list[VariantRun]]) -> list[dict[str, object]]:
 
 
 def report(runs: dict[Variant, list[VariantRun]]) -> str:
-    """The same as a table, with the range of the runs' medians."""
+    """The figures as a table, with the range of the runs' medians."""
     medians = _medians(runs)
     references = [name for name in REFERENCES if name in medians]
     header = ["variant", "rows/s", "runs", "batches", *(f"/ {name}" for name in references)]
@@ -154,12 +156,12 @@ def _of_rows(workload: Workload, rows: int) -> Workload:
 
 
 def _named(
-    parser: argparse.ArgumentParser, what: str, names: str | None, known: dict[str, _T]
+    parser: argparse.ArgumentParser, noun: str, names: str | None, known: dict[str, _T]
 ) -> list[_T]:
     wanted = names.split(",") if names else list(known)
     unknown = set(wanted) - known.keys()
     if unknown:
-        parser.error(f"no such {what}: {', '.join(sorted(unknown))}")
+        parser.error(f"unknown {noun}: {', '.join(sorted(unknown))}; known are {', '.join(known)}")
     return [value for name, value in known.items() if name in wanted]
 
 

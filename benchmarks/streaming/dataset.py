@@ -1,4 +1,4 @@
-"""The rows every variant reads: parquet files written once, and what they add up to."""
+"""The rows of all variants: parquet files written once, and their sums."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def key_names(keys: int) -> list[str]:
 
 @dataclass(frozen=True)
 class Totals:
-    """What is true after some batches: arrays by key number, untouched keys with a count of 0."""
+    """Counts, sums and maxima after some batches, by key number; a key without rows has count 0."""
 
     keys: list[str]
     counts: npt.NDArray[np.int64]
@@ -50,16 +50,16 @@ class Totals:
 
 @dataclass(frozen=True)
 class Dataset:
-    """Batches of equal size; each batch is `FILES_PER_BATCH` files, one for each core."""
+    """Batches of equal size; each batch is `FILES_PER_BATCH` files, one per core."""
 
     folder: Path
     batches: int
     rows_per_batch: int
     keys: int
-    """Rows have keys at random; as many keys as rows: each row another."""
+    """Rows have random keys; with as many keys as rows each row has a key of its own."""
 
     def write(self) -> None:
-        """Writes the files, whose modification times give Spark their order."""
+        """Writes the files; Spark reads them in the order of their modification times."""
         self.folder.mkdir()
         names = pa.array(key_names(self.keys))
         for batch in range(self.batches):
@@ -79,7 +79,7 @@ class Dataset:
                 os.utime(path, (1_700_000_000 + batch, 1_700_000_000 + batch))
 
     def first(self, batches: int, folder: Path) -> Path:
-        """A folder with the files of the first batches only."""
+        """Makes a folder with the files of the first batches only."""
         folder.mkdir()
         for path in sorted(self.folder.glob("*.parquet")):
             if int(path.name[:4]) < batches:
@@ -87,7 +87,7 @@ class Dataset:
         return folder
 
     def totals(self, batches: int) -> Totals:
-        """What the first batches add up to."""
+        """The totals after the first batches."""
         counts = np.zeros(self.keys, dtype=np.int64)
         sums = np.zeros(self.keys, dtype=np.int64)
         maxima = np.full(self.keys, np.iinfo(np.int64).min, dtype=np.int64)
@@ -99,7 +99,7 @@ class Dataset:
         return Totals(key_names(self.keys), counts, sums, maxima)
 
     def additions(self, batch: int) -> Totals:
-        """What one batch adds."""
+        """The totals of one batch alone."""
         counts = np.zeros(self.keys, dtype=np.int64)
         sums = np.zeros(self.keys, dtype=np.int64)
         maxima = np.full(self.keys, np.iinfo(np.int64).min, dtype=np.int64)

@@ -1,9 +1,9 @@
-"""`python -m benchmarks.streaming.freshness`: from a row's arrival to its value in an answer.
+"""`python -m benchmarks.streaming.freshness`: time from a row's arrival to its value in an answer.
 
-A job keeps the highest file number of each key. Files arrive one after the other, each once the
-one before is in a committed answer. Another process reads one key: committed by a question that
-waits for the next batch, uncommitted by asking again and again. Both are held against the batch
-and the task of the same row, as Spark timed them.
+A job keeps the highest file number of each key. A file arrives once the file before it is in a
+committed answer. Another process reads one key: committed by a look-up that waits for the next
+batch, uncommitted by polling. The report compares both with Spark's durations of the row's batch
+and task.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ import pyarrow.parquet as pq
 from benchmarks.arguments import add_common_arguments, write_run
 from benchmarks.figures import percentile, table
 from benchmarks.machine import Machine, NoiseMeter
-from benchmarks.streaming.reader_process import Reader, Seen
+from benchmarks.signals import exit_on_signal
+from benchmarks.streaming.freshness_reader import Reader, Seen
 from benchmarks.streaming.session import start_session
 from benchmarks.streaming.stages import last_stages
 from queryable_state.streaming import StreamExecutionEnvironment
@@ -36,31 +37,31 @@ if TYPE_CHECKING:
 NAME = "newest"
 KEY = "sensor_0"
 SCHEMA = "key string, file bigint"
-COMMITTED_BAR_MS = 30
-UNCOMMITTED_BAR_MS = 10
+COMMITTED_GOAL_MS = 30
+UNCOMMITTED_GOAL_MS = 10
 
 
 @dataclass(frozen=True)
 class Arrival:
-    """One file, in milliseconds."""
+    """The times of one file in milliseconds."""
 
     batch_ms: float
-    """Spark's trigger, from its beginning to its commit."""
+    """Spark's trigger duration."""
     task_ms: float
-    """The stage of the operator, from its first task's launch to its end."""
+    """The operator's stage, from the launch of its first task to its end."""
     committed_ms: float
-    """From the arrival to a committed answer."""
+    """Time from the arrival to a committed answer."""
     uncommitted_ms: float
-    """From the launch of the operator's tasks to an uncommitted answer."""
+    """Time from the launch of the operator's tasks to an uncommitted answer."""
 
     @property
     def committed_over_ms(self) -> float:
-        """Beyond the batch time."""
+        """Committed answer minus batch time."""
         return self.committed_ms - self.batch_ms
 
     @property
     def uncommitted_over_ms(self) -> float:
-        """Beyond the task time."""
+        """Uncommitted answer minus task time."""
         return self.uncommitted_ms - self.task_ms
 
 
@@ -70,11 +71,12 @@ def main() -> int:
     )
     parser.add_argument("--arrivals", type=int, default=100)
     parser.add_argument("--warm-up", type=int, default=20, help="arrivals not counted")
-    parser.add_argument("--rows", type=int, default=10_000, help="of a file, each of another key")
+    parser.add_argument("--rows", type=int, default=10_000, help="of a file, with distinct keys")
     add_common_arguments(parser, quick="a fifth of the arrivals")
     options = parser.parse_args()
     if options.quick:
         options.arrivals, options.warm_up = 20, 8
+    exit_on_signal()
     machine, meter = Machine.here(), NoiseMeter()
     with tempfile.TemporaryDirectory(prefix="benchmark-freshness-") as folder:
         arrivals = run(Path(folder), options.arrivals + options.warm_up, options.rows)
@@ -88,7 +90,7 @@ def main() -> int:
 
 
 def run(folder: Path, arrivals: int, rows: int) -> list[Arrival]:
-    """Lets files arrive, and times each."""
+    """Adds the files one by one and returns the times of each."""
     source = folder / "source"
     source.mkdir()
     spark = start_session(folder, {"spark.queryable_state.backend": "rocksdb"})
@@ -101,13 +103,13 @@ def run(folder: Path, arrivals: int, rows: int) -> list[Arrival]:
                 "freshness", checkpoint_location=str(folder / "checkpoint")
             )
             arrive(source, 0, rows)
-            # What is not there yet cannot be waited for.
+            # The reader can wait only for a state that exists.
             job.process_all_available()
             with Reader(job.proxy_address(), job.job_id, NAME, KEY) as reader:
                 reader.wait_for("committed", 0)
                 arrived_us = {}
                 for number in range(1, arrivals + 1):
-                    # Not in step with Spark's own looks for new files.
+                    # Not in step with Spark's polls for new files.
                     time.sleep(random.uniform(0.05, 0.15))
                     arrived_us[number] = arrive(source, number, rows)
                     reader.wait_for("committed", number)
@@ -119,7 +121,7 @@ def run(folder: Path, arrivals: int, rows: int) -> list[Arrival]:
 
 
 def arrive(source: Path, number: int, rows: int) -> int:
-    """Makes one whole file appear; when it did, in microseconds of the machine's clock."""
+    """Adds one file atomically; returns its arrival in microseconds of the machine's clock."""
     draft = source.parent / "draft"
     keys = pa.array([f"sensor_{row}" for row in range(rows)])
     numbers = pa.array([number] * rows, type=pa.int64())
@@ -134,7 +136,7 @@ def timed(
     arrived_us: dict[int, int],
     seen: dict[str, dict[int, Seen]],
 ) -> list[Arrival]:
-    """Each arrival, with the batch and the stage it was computed in."""
+    """The times of each arrival, with those of its batch and its stage."""
     batches: dict[int, Any] = {progress.batchId: progress for progress in query.recentProgress}
     stages = last_stages(spark)
     arrivals = []
@@ -156,28 +158,28 @@ def timed(
 
 
 def report(arrivals: list[Arrival]) -> str:
-    """Medians and nineteen out of twenty, beside the bars."""
+    """The table: p50, p95 and the goal of each time."""
 
-    def row(name: str, bar: str, values: list[float]) -> list[str]:
+    def row(name: str, goal: str, values: list[float]) -> list[str]:
         ordered = sorted(round(value * 1000) for value in values)
         shares = [percentile(ordered, share) / 1000 for share in (0.5, 0.95)]
-        return [name, *(f"{value:.1f}" for value in shares), bar]
+        return [name, *(f"{value:.1f}" for value in shares), goal]
 
     return table(
-        ["ms", "p50", "p95", "p50 at most"],
+        ["ms", "p50", "p95", "goal of p50"],
         [
             row("batch time", "", [a.batch_ms for a in arrivals]),
             row("arrival to committed answer", "", [a.committed_ms for a in arrivals]),
             row(
-                "beyond the batch time",
-                str(COMMITTED_BAR_MS),
+                "committed answer minus batch time",
+                str(COMMITTED_GOAL_MS),
                 [a.committed_over_ms for a in arrivals],
             ),
             row("task time", "", [a.task_ms for a in arrivals]),
-            row("task's launch to uncommitted answer", "", [a.uncommitted_ms for a in arrivals]),
+            row("task launch to uncommitted answer", "", [a.uncommitted_ms for a in arrivals]),
             row(
-                "beyond the task time",
-                str(UNCOMMITTED_BAR_MS),
+                "uncommitted answer minus task time",
+                str(UNCOMMITTED_GOAL_MS),
                 [a.uncommitted_over_ms for a in arrivals],
             ),
         ],

@@ -1,7 +1,8 @@
-"""The process that waits for values to appear: `freshness` starts it, one for each run.
+"""The process that reads new values as soon as they are readable.
 
-Prints one JSON line for each new value of the key: the value, the batch it was read at, and when it
-was read, in microseconds of the machine's clock. Ends with its standard input.
+`python -m benchmarks.streaming.freshness_reader` prints one JSON line for each new value of a key:
+the value, its batch, and the time of the answer in microseconds of the machine's clock. It ends
+with its standard input. `Reader` starts it and collects the lines.
 """
 
 from __future__ import annotations
@@ -9,34 +10,99 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import subprocess
 import sys
+import threading
 import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from queryable_state.client import Consistency, QueryableStateClient, UnknownKeyOrNamespaceError
 
+if TYPE_CHECKING:
+    from typing import Self
+
 _POLL_S = 0.002
+_WAIT_S = 120.0
 
 
-def tell(consistency: str, value: int, version: int) -> None:
-    """One line."""
+@dataclass(frozen=True)
+class Seen:
+    """The first answer with a value."""
+
+    batch: int
+    seen_us: int
+
+
+class Reader:
+    """Starts the process and collects its lines until it is closed."""
+
+    def __init__(self, proxy: str, job: str, name: str, key: str) -> None:
+        self.seen: dict[str, dict[int, Seen]] = {"committed": {}, "uncommitted": {}}
+        """By consistency and value."""
+        self._changed = threading.Condition()
+        self._ended = False
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.streaming.freshness_reader", proxy, job, name, key],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._thread = threading.Thread(target=self._collect, daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+        self._thread.join()
+
+    def wait_for(self, consistency: str, value: int) -> None:
+        """Waits until a value at least as new was read."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._ended or max(self.seen[consistency], default=-1) >= value, _WAIT_S
+            )
+            if max(self.seen[consistency], default=-1) < value:
+                why = "the reader has ended" if self._ended else f"none in {_WAIT_S:g} s"
+                raise TimeoutError(f"no {consistency} answer with {value}: {why}")
+
+    def _collect(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            answer = json.loads(line)
+            with self._changed:
+                seen = Seen(answer["batch"], answer["seen_us"])
+                self.seen[answer["consistency"]].setdefault(answer["value"], seen)
+                self._changed.notify_all()
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+
+def send(consistency: str, value: int, version: int) -> None:
+    """Prints one line."""
     seen_us = time.time_ns() // 1000
-    seen = {"of": consistency, "value": value, "batch": version, "seen_us": seen_us}
-    print(json.dumps(seen), flush=True)
+    line = {"consistency": consistency, "value": value, "batch": version, "seen_us": seen_us}
+    print(json.dumps(line), flush=True)
 
 
-async def committed(client: QueryableStateClient, job: str, name: str, key: str) -> None:
-    """Each value, by a question that waits for the batch that brings it."""
+async def read_committed(client: QueryableStateClient, job: str, name: str, key: str) -> None:
+    """Sends each value, by a look-up that waits for the next batch."""
     batch = 0
     while True:
         state = await client.get_kv_state(
             job, name, key, consistency=Consistency.at_least(batch), timeout_s=600
         )
-        tell("committed", state.get(), state.info.version)
+        send("committed", state.get(), state.info.version)
         batch = state.info.version + 1
 
 
-async def uncommitted(client: QueryableStateClient, job: str, name: str, key: str) -> None:
-    """Each value, by asking again and again: nothing tells that a batch is sealed."""
+async def read_uncommitted(client: QueryableStateClient, job: str, name: str, key: str) -> None:
+    """Sends each value, by polling: there is no notification of a sealed batch."""
     newest = 0
     while True:
         try:
@@ -45,7 +111,7 @@ async def uncommitted(client: QueryableStateClient, job: str, name: str, key: st
             continue
         if state.get() != newest:
             newest = state.get()
-            tell("uncommitted", newest, state.info.version)
+            send("uncommitted", newest, state.info.version)
         await asyncio.sleep(_POLL_S)
 
 
@@ -58,8 +124,10 @@ async def main() -> None:
     options = parser.parse_args()
     host, port = options.proxy.rsplit(":", 1)
     async with QueryableStateClient(host, int(port)) as client:
-        asked = (client, options.job, options.name, options.key)
-        tasks = [asyncio.create_task(read(*asked)) for read in (committed, uncommitted)]
+        arguments = (client, options.job, options.name, options.key)
+        tasks = [
+            asyncio.create_task(read(*arguments)) for read in (read_committed, read_uncommitted)
+        ]
         ended = asyncio.create_task(asyncio.to_thread(sys.stdin.read))
         done, _ = await asyncio.wait([*tasks, ended], return_when=asyncio.FIRST_COMPLETED)
         for task in tasks:

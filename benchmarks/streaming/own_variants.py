@@ -1,4 +1,4 @@
-"""The same aggregations by our operators, every state of them queryable."""
+"""The aggregations by our operators, all with queryable state."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ OUTPUT = Types.ROW_NAMED(
 
 
 class Totals(KeyedProcessFunction):
-    """Count, sum and maximum; a row for each element, or none."""
+    """Count, sum and maximum; `yields` makes it return a row for each element."""
 
     def __init__(self, *, yields: bool) -> None:
         self.yields = yields
@@ -60,23 +60,22 @@ class Totals(KeyedProcessFunction):
 
 
 def sums(rows: DataStream) -> OperatorStream:
-    """Two sums by the built-in aggregation: vectorised, one row a key and batch."""
+    """Two sums by the built-in aggregation: vectorised, one output row per key and batch."""
     return rows.key_by("key").sum("ones", "value", queryable_name=QUERYABLE_NAME)
 
 
 def row_a_row(rows: DataStream) -> OperatorStream:
-    """A Python function called for each row, which puts out a row each time."""
+    """A Python function called for each row, with one output row each time."""
     return rows.key_by("key").process(Totals(yields=True), OUTPUT)
 
 
 def state_alone(rows: DataStream) -> OperatorStream:
-    """The same function without output: its state is what is asked for."""
+    """The same function without output rows."""
     return rows.key_by("key").process(Totals(yields=False), OUTPUT)
 
 
 def state_in_order(rows: DataStream) -> OperatorStream:
-    """The same function, each key's rows of a batch ordered by a column whose values are at
-    random: nothing is in order before."""
+    """The same function, with the rows of each key and batch ordered by a random column."""
     return rows.key_by("key", order_by="value").process(Totals(yields=False), OUTPUT)
 
 
@@ -107,7 +106,7 @@ def _value(state: Any) -> Iterable[int]:
 
 _READS: dict[str, Callable[[Any], Iterable[int]]] = {
     "sums": lambda state: state.get(),
-    # Which row of a key is the last one of a batch is not fixed.
+    # The last row of a key in a batch is not deterministic.
     "latest": lambda _: (),
     "latest-by": lambda state: (state.value().value,),
 }
@@ -116,7 +115,7 @@ _READS: dict[str, Callable[[Any], Iterable[int]]] = {
 def start(
     name: str, environment: StreamExecutionEnvironment, spark: SparkSession, data: Path, work: Path
 ) -> JobClient:
-    """Starts a variant; what nobody reads is computed and dropped."""
+    """Starts a variant; its output rows are dropped."""
     columns = ("key", "ones", "value") if name == "sums" else ("key", "value")
     rows = environment.from_dataframe(source(spark, data).select(*columns))
     VARIANTS[name](rows).uid(name)
@@ -124,7 +123,7 @@ def start(
 
 
 def state_of(name: str, job: JobClient, keys: Sequence[str]) -> dict[str, list[int]]:
-    """The state of the keys that have one, asked for as any client asks."""
+    """The state of the keys that have one, read by the blocking client."""
     host, port = job.proxy_address().rsplit(":", 1)
     with blocking.QueryableStateClient(host, int(port)) as client:
         states = client.get_kv_states(job.job_id, QUERYABLE_NAME, keys)

@@ -1,15 +1,15 @@
-"""Runs variants in turn, each in a process of its own, and judges what they answer."""
+"""One run of a variant in a process of its own, with the check of its final state."""
 
 from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import sys
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.child_process import run_child
 from benchmarks.streaming.workloads import ALL
 
 if TYPE_CHECKING:
@@ -27,13 +27,13 @@ class VariantRun:
     """One process of one variant."""
 
     rows_per_second: list[float]
-    """Of each warm batch."""
+    """One value per warm batch."""
     batch_ms: list[int]
-    """Of all batches, cold ones first."""
+    """Trigger durations of all batches, in order."""
 
 
 class WrongTotalsError(Exception):
-    """A variant ended with another state than the rows add up to."""
+    """The final state of a variant differs from the sums of the rows."""
 
 
 def run_variant(
@@ -44,12 +44,12 @@ def run_variant(
     warm_up: int,
     conf: Mapping[str, str] = MappingProxyType({}),
 ) -> VariantRun:
-    """Runs a variant on its share of the data, with more of Spark's settings where given.
+    """Runs a variant on its share of the data, with the Spark settings of `conf`.
 
-    `folder` is made and removed.
+    Creates `folder` and removes it.
     """
     batches = variant.batches(dataset.batches)
-    # Of a million keys a part is looked at.
+    # Of a million keys only a part is checked.
     step = -(-dataset.keys // _CHECKED_KEYS)
     folder.mkdir()
     try:
@@ -81,17 +81,14 @@ def _in_own_process(
     for name, value in conf.items():
         arguments += ["--conf", f"{name}={value}"]
     with log.open("w") as stderr:
-        ended = subprocess.run(
+        code, output = run_child(
             [sys.executable, "-m", "benchmarks.streaming.variant", variant.name, *arguments],
-            stdout=subprocess.PIPE,
             stderr=stderr,
-            text=True,
-            check=False,
         )
-    if ended.returncode:
+    if code:
         tail = log.read_text()[-4000:]
-        raise RuntimeError(f"{variant.name} ended with {ended.returncode}:\n{tail}")
-    result: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
+        raise RuntimeError(f"{variant.name} ended with {code}:\n{tail}")
+    result: dict[str, Any] = json.loads(output.splitlines()[-1])
     return result
 
 
@@ -108,6 +105,7 @@ def _check(
     if wrong or len(state) != len(truth):
         key, (found, wanted) = next(iter(wrong.items()), ("", ([], ())))
         raise WrongTotalsError(
-            f"{variant.name}: {len(wrong)} of {len(truth)} keys are wrong, {len(state)} are there; "
+            f"{variant.name}: {len(wrong)} of {len(truth)} keys are wrong, "
+            f"{len(state)} have a state; "
             f"{key!r} is {found}, should be {wanted}"
         )

@@ -1,4 +1,4 @@
-"""The Spark session every variant runs in, alone in its process."""
+"""The Spark session of a variant, its source and its sink."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROCKSDB = "spark.sql.streaming.stateStore.rocksdb"
 
 
 def start_session(folder: Path, extra: Mapping[str, str]) -> SparkSession:
-    """A session; Spark's own state store is RocksDB with changelog checkpoints."""
+    """Starts a session; Spark's own state store is RocksDB with changelog checkpoints."""
     builder = (
         SparkSession.builder.master(MASTER)
         .appName("benchmark")
@@ -46,7 +46,7 @@ def start_session(folder: Path, extra: Mapping[str, str]) -> SparkSession:
 
 
 def source(spark: SparkSession, folder: Path) -> DataFrame:
-    """The files as a stream, a batch of them at a time."""
+    """The files as a stream, one batch of files per trigger."""
     return (
         spark.readStream.schema(SCHEMA)
         .option("maxFilesPerTrigger", FILES_PER_BATCH)
@@ -55,7 +55,7 @@ def source(spark: SparkSession, folder: Path) -> DataFrame:
 
 
 def start_noop(frame: DataFrame, checkpoint: Path) -> StreamingQuery:
-    """Starts a query whose output rows are computed and dropped."""
+    """Starts a query that drops its output rows."""
     return (
         frame.writeStream.format("noop")
         .outputMode("update")

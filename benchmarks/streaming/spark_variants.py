@@ -1,4 +1,4 @@
-"""Spark's own ways of keeping count, sum and maximum by key: the peers."""
+"""The aggregations by Spark's own operators."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STATE_NAME = "totals"
 
 
 class RowTotals(StatefulProcessor):
-    """transformWithState on rows: one output row a key and batch."""
+    """transformWithState on rows: one output row per key and batch."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self.totals = handle.getValueState(STATE_NAME, STATE)
@@ -45,7 +45,7 @@ class RowTotals(StatefulProcessor):
 
 
 class PandasTotals(StatefulProcessor):
-    """transformWithStateInPandas: one output row a key and batch."""
+    """transformWithStateInPandas: one output row per key and batch."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self.totals = handle.getValueState(STATE_NAME, STATE)
@@ -84,7 +84,7 @@ def native(spark: SparkSession, data: Path, checkpoint: Path) -> StreamingQuery:
 
 
 def native_sums(spark: SparkSession, data: Path, checkpoint: Path) -> StreamingQuery:
-    """`groupBy().agg()`: two sums, what our built-in aggregation does in one operator."""
+    """`groupBy().agg()`: two sums, as our built-in aggregation."""
     totals = source(spark, data).groupBy("key").agg(F.sum("ones"), F.sum("value"))
     return start_noop(totals, checkpoint)
 
@@ -107,7 +107,7 @@ def transform_with_state_in_pandas(
 
 
 def state_of(spark: SparkSession, checkpoint: Path, *, named: bool) -> DataFrame:
-    """The state a stopped query left, by Spark's state reader: `key` and `value` structs."""
+    """The state of a stopped query by Spark's state reader: `key` and `value` structs."""
     reader = spark.read.format("statestore")
     if named:
         reader = reader.option("stateVarName", STATE_NAME)

@@ -1,4 +1,4 @@
-"""When Spark's stages ran, as its own status store has it."""
+"""Start and end of Spark's stages, from its status store."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Stage:
-    """Milliseconds of the machine's clock."""
+    """One stage, in milliseconds of the machine's clock."""
 
     launched_ms: int
-    """Of the first task."""
+    """Launch of the first task."""
     ended_ms: int
 
 
 def last_stages(spark: SparkSession) -> list[Stage]:
-    """The last stage of each job that has ended: in a stream the operator's, one a batch."""
+    """The last stage of each ended job: in a stream that of the operator, one per batch."""
     context: Any = spark.sparkContext._jsc.sc()
     store = context.statusStore()
     jobs = _listed(spark, store.jobsList(None))

@@ -1,7 +1,7 @@
-"""One variant in a process of its own: a fresh JVM, and nothing another variant left behind.
+"""The process of one variant, with a fresh JVM.
 
 `python -m benchmarks.streaming.variant NAME --data FOLDER --work FOLDER` reads all files of the
-data folder, prints one JSON line (batches, the state it ended with, by key), and ends.
+data folder and prints one JSON line: the batches and the final state by key.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmarks.signals import exit_on_sigterm
 from benchmarks.streaming import own_variants, spark_variants
 from benchmarks.streaming.dataset import key_names
 from benchmarks.streaming.session import batches_of, start_session
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 AS_OURS = {"spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1)}
-"""What our jobs set on their own query, for the peers that pass rows to Python too."""
+"""The setting of our own queries, also for the peers that pass rows to Python."""
 SPARK_VARIANTS = {
     "native": spark_variants.native,
     "native-sums": spark_variants.native_sums,
@@ -37,9 +38,10 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--keys", type=int, required=True, help="distinct keys in the data")
-    parser.add_argument("--step", type=int, default=1, help="every how manieth key is looked at")
+    parser.add_argument("--step", type=int, default=1, help="only every STEPth key is checked")
     parser.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE")
     options = parser.parse_args()
+    exit_on_sigterm()
     conf = dict(setting.split("=", 1) for setting in options.conf)
     keys = key_names(options.keys)[:: options.step]
     run = run_own if options.name in OWN_VARIANTS else run_spark
@@ -50,7 +52,7 @@ def main() -> None:
 def run_spark(
     name: str, data: Path, work: Path, keys: Sequence[str], conf: Mapping[str, str]
 ) -> dict[str, object]:
-    """Runs one of Spark's; the state is read by Spark's state reader when the query has ended."""
+    """Runs a variant of Spark; its state reader reads the state after the end of the query."""
     spark = start_session(work, {**AS_OURS, **conf})
     try:
         checkpoint = work / "checkpoint"
@@ -59,9 +61,9 @@ def run_spark(
         batches = batches_of(query)
         query.stop()
         state = spark_variants.state_of(spark, checkpoint, named=name in NAMED_STATE)
-        looked_at = set(keys)
+        checked = set(keys)
         rows = state.select("key", "value").toLocalIterator()
-        found = {row.key[0]: list(row.value) for row in rows if row.key[0] in looked_at}
+        found = {row.key[0]: list(row.value) for row in rows if row.key[0] in checked}
         return {"batches": batches, "state": found}
     finally:
         spark.stop()
@@ -70,7 +72,7 @@ def run_spark(
 def run_own(
     name: str, data: Path, work: Path, keys: Sequence[str], conf: Mapping[str, str]
 ) -> dict[str, object]:
-    """Runs one of ours; the state is asked for while the query still runs."""
+    """Runs a variant of ours; a client reads the state while the query runs."""
     spark = start_session(work, {"spark.queryable_state.backend": "rocksdb", **conf})
     try:
         with StreamExecutionEnvironment.get_execution_environment(spark) as environment:

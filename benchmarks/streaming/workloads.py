@@ -1,4 +1,4 @@
-"""What is measured: workloads, and the variants that run them."""
+"""The workloads and the variants that run them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ class Variant:
     """One row of the table."""
 
     name: str
-    """As `benchmarks.streaming.variant` knows it."""
+    """The name in `benchmarks.streaming.variant`."""
     title: str
-    """For people."""
+    """The name in tables and pictures."""
     share: float
-    """Share of the batches it gets: the slow ones would take minutes."""
+    """Share of the batches that it runs: slow variants would take minutes."""
     columns: tuple[str, ...]
-    """What its state holds of `Totals`."""
+    """The columns of `Totals` in its state."""
 
     def batches(self, whole: int) -> int:
-        """The number of its batches, half of them warm at least."""
+        """The number of its batches, of which at least half are warm."""
         return min(whole, max(int(whole * self.share), 4))
 
 
@@ -37,26 +37,26 @@ VARIANTS = (
     Variant("tws-pandas", "Spark transformWithStateInPandas", 0.1, ALL),
 )
 REFERENCES = ("native-sums", "native", "tws-row", "tws-pandas")
-"""What the others are held against, where they run."""
+"""The variants that the others are compared with."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """Rows, in batches of equal size."""
+    """A number of rows and keys, in batches of equal size."""
 
     name: str
     rows: int
     rows_per_batch: int
     keys: int
     warm_up: int
-    """Batches of a run that are not counted; of a variant with few, half of them."""
+    """Batches of a run that are not counted; at most half of a variant's batches."""
     variants: tuple[str, ...]
     checkpoint_interval_ms: int = 0
-    """Of our state; 0: only the changelog. Spark's store makes its snapshots as it likes."""
+    """Interval of our snapshots; 0: changelogs only. Spark's store keeps its own schedule."""
 
     @property
     def batches(self) -> int:
-        """All of them."""
+        """The number of batches."""
         return -(-self.rows // self.rows_per_batch)
 
     def quick(self) -> Workload:

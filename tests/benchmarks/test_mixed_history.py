@@ -1,4 +1,4 @@
-"""What answers of a job beside queries are held against."""
+"""The check of a running job's answers against its history."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TOTALS = np.array([[10, -20], [0, 5], [7, 1]])
 
 
 def history() -> History:
-    """Two keys over a cycle of three batches; the second batch leaves key 0 alone."""
+    """Two keys over a cycle of three batches; the second batch has no rows of key 0."""
     return History(COUNTS, TOTALS)
 
 
@@ -35,11 +35,11 @@ def test_sums_of_whole_batches_are_found_in_the_history() -> None:
     assert found.tolist() == [1, 2, 3, 3]
 
 
-def test_a_batch_that_leaves_a_key_alone_is_not_told_from_the_one_before() -> None:
+def test_an_answer_is_of_the_earliest_batch_with_its_sums() -> None:
     assert history().batches_of(answers((0, 1, 10)), 3).tolist() == [1]
 
 
-def test_a_key_nothing_was_added_to_yet_is_zero() -> None:
+def test_a_key_without_rows_is_zero() -> None:
     assert history().batches_of(answers((0, 0, 0)), 3).tolist() == [0]
 
 
@@ -56,16 +56,16 @@ def test_every_further_cycle_adds_the_same() -> None:
         pytest.param((1, 2, -19), id="another total"),
         pytest.param((0, 2, 12), id="a part of a batch"),
         pytest.param((0, 2, -20), id="another key's"),
-        pytest.param((1, 6, -34), id="a batch that was not there"),
-        pytest.param((1, 1 << 39, 0), id="a count beyond all"),
+        pytest.param((1, 6, -34), id="a later batch"),
+        pytest.param((1, 1 << 39, 0), id="an impossible count"),
     ],
 )
-def test_what_a_key_never_was_is_refused(wrong: tuple[int, int, int]) -> None:
+def test_sums_that_a_key_never_had_are_wrong(wrong: tuple[int, int, int]) -> None:
     with pytest.raises(WrongAnswerError, match=f"1 of 2 answers .* key {wrong[0]} "):
         history().batches_of(answers((1, 2, -20), wrong), 3)
 
 
-def test_the_end_is_right_only_with_every_key_of_all_batches() -> None:
+def test_the_final_state_is_right_only_if_every_key_has_all_batches() -> None:
     history().check_end([(4, 17), (4, -14)], 3)
     with pytest.raises(WrongAnswerError, match="1 of 2 keys are wrong after 3 batches: sensor_1"):
         history().check_end([(4, 17), (3, -15)], 3)

@@ -1,4 +1,4 @@
-"""Batches for a job that never lacks any."""
+"""The endless supply of batches for a streaming query."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def dataset(tmp_path: Path) -> Dataset:
 
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> Path:
-    """A query's folder, without a batch begun."""
+    """The checkpoint folder of a query that has begun no batch."""
     return tmp_path / "checkpoint"
 
 
@@ -42,64 +42,62 @@ def supply(dataset: Dataset, tmp_path: Path, checkpoint: Path) -> Iterator[Suppl
 
 
 def begin(checkpoint: Path, batch: int) -> None:
-    """Has the query begin a batch."""
+    """Records that the query has begun a batch."""
     (checkpoint / "offsets").mkdir(parents=True, exist_ok=True)
     (checkpoint / "offsets" / str(batch)).touch()
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    """Fails where it does not come true in time."""
+    """Fails if the condition is not true in time."""
     deadline = time.monotonic() + DEADLINE_S
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
 
-def _has_given(supply: Supply, batches: int) -> bool:
-    return supply.given == batches
+def _has_supplied(supply: Supply, batches: int) -> bool:
+    return supply.supplied == batches
 
 
 def batches(supply: Supply) -> list[Path]:
-    """What can be read, in order."""
+    """The readable batches, in order."""
     return sorted(supply.pattern.parent.glob(supply.pattern.name))
 
 
 def test_batches_are_there_before_the_query_begins(supply: Supply) -> None:
-    assert supply.given == len(batches(supply)) > 0
+    assert supply.supplied == len(batches(supply)) > 0
     for batch in batches(supply):
         assert len(list(batch.iterdir())) == FILES_PER_BATCH
 
 
-def test_what_the_query_begins_is_made_up_for(supply: Supply, checkpoint: Path) -> None:
-    ahead = supply.given
+def test_each_begun_batch_is_replaced_by_a_new_one(supply: Supply, checkpoint: Path) -> None:
+    ahead = supply.supplied
     for batch in range(5):
         begin(checkpoint, batch)
-        wait_until(partial(_has_given, supply, batch + 1 + ahead))
+        wait_until(partial(_has_supplied, supply, batch + 1 + ahead))
 
 
 def test_batches_repeat_those_of_the_dataset_in_newer_files(
     supply: Supply, checkpoint: Path, dataset: Dataset
 ) -> None:
     begin(checkpoint, 2)
-    wait_until(lambda: supply.given > 4)
+    wait_until(lambda: supply.supplied > 4)
     first, again = batches(supply)[1], batches(supply)[1 + dataset.batches]
     for old, new in zip(sorted(first.iterdir()), sorted(again.iterdir()), strict=True):
         assert pq.read_table(old).equals(pq.read_table(new))
         assert new.stat().st_mtime > old.stat().st_mtime
 
 
-def test_what_was_taken_long_ago_is_removed_and_nothing_that_was_not(
-    supply: Supply, checkpoint: Path
-) -> None:
+def test_old_batches_are_deleted_and_new_ones_are_kept(supply: Supply, checkpoint: Path) -> None:
     begin(checkpoint, 40)
-    wait_until(lambda: len(batches(supply)) < 10 and supply.given > 41)
-    assert batches(supply)[-1].name == f"{supply.given - 1:06}"
+    wait_until(lambda: len(batches(supply)) < 10 and supply.supplied > 41)
+    assert batches(supply)[-1].name == f"{supply.supplied - 1:06}"
     assert int(batches(supply)[0].name) <= 40
 
 
-def test_nothing_is_given_after_the_stop(supply: Supply, checkpoint: Path) -> None:
+def test_nothing_is_supplied_after_the_stop(supply: Supply, checkpoint: Path) -> None:
     supply.stop()
-    given = supply.given
+    supplied = supply.supplied
     begin(checkpoint, 9)
     supply.stop()
-    assert supply.given == given == len(batches(supply))
+    assert supply.supplied == supplied == len(batches(supply))

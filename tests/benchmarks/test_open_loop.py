@@ -33,50 +33,50 @@ def test_arrivals_are_the_same_for_the_same_seed() -> None:
     assert poisson_arrivals(500.0, 1.0, seed=2) != poisson_arrivals(500.0, 1.0, seed=4)
 
 
-async def test_every_arrival_after_the_warm_up_is_asked_and_counted() -> None:
-    asked: list[int] = []
+async def test_every_arrival_is_looked_up_and_counted_after_the_warm_up() -> None:
+    items: list[int] = []
 
-    async def ask(item: int) -> int:
-        asked.append(item)
+    async def look_up(item: int) -> int:
+        items.append(item)
         return item
 
     sample = await open_loop(
-        ask, right, [4, 5, 6], rate=500.0, warm_up_s=0.1, seconds=0.2, seed=5, give_up_s=60.0
+        look_up, right, [4, 5, 6], rate=500.0, warm_up_s=0.1, seconds=0.2, seed=5, give_up_s=60.0
     )
     arrivals = poisson_arrivals(500.0, 0.1 + 0.2, seed=5)
-    assert len(asked) == len(arrivals)
-    assert asked[:4] == [4, 5, 6, 4]
+    assert len(items) == len(arrivals)
+    assert items[:4] == [4, 5, 6, 4]
     assert sample.kept_up
     assert sample.answers == sum(arrival >= 0.1 * 1e9 for arrival in arrivals)
 
 
-async def test_a_question_that_waits_does_not_hold_up_the_next() -> None:
-    all_asked = asyncio.Event()
+async def test_a_waiting_look_up_does_not_delay_the_next() -> None:
+    all_sent = asyncio.Event()
     expected = len(poisson_arrivals(1_000.0, 0.1, seed=3))
-    asked = 0
+    sent = 0
 
-    async def ask(item: int) -> int:
-        nonlocal asked
-        asked += 1
-        if asked == expected:
-            all_asked.set()
-        await all_asked.wait()
+    async def look_up(item: int) -> int:
+        nonlocal sent
+        sent += 1
+        if sent == expected:
+            all_sent.set()
+        await all_sent.wait()
         return item
 
     sample = await open_loop(
-        ask, right, [1], rate=1_000.0, warm_up_s=0.0, seconds=0.1, give_up_s=60.0
+        look_up, right, [1], rate=1_000.0, warm_up_s=0.0, seconds=0.1, give_up_s=60.0
     )
     assert sample.kept_up
     assert sample.answers == expected
 
 
-async def test_a_question_that_is_never_answered_ends_the_loop() -> None:
-    async def ask(_item: int) -> int:
+async def test_a_look_up_without_an_answer_ends_the_loop() -> None:
+    async def look_up(_item: int) -> int:
         await asyncio.Event().wait()
         return 0
 
     sample = await open_loop(
-        ask, right, [1], rate=100.0, warm_up_s=0.0, seconds=0.1, give_up_s=0.05
+        look_up, right, [1], rate=100.0, warm_up_s=0.0, seconds=0.1, give_up_s=0.05
     )
     assert not sample.kept_up
     assert not sample.holds(1e9)
@@ -90,15 +90,15 @@ async def test_a_wrong_answer_is_an_error() -> None:
         await open_loop(echo, never, [7], rate=1_000.0, warm_up_s=0.0, seconds=0.1)
 
 
-async def test_a_question_that_fails_is_an_error() -> None:
-    async def ask(_item: int) -> int:
+async def test_a_failed_look_up_is_an_error() -> None:
+    async def look_up(_item: int) -> int:
         raise ConnectionError("gone")
 
     with pytest.raises(WrongAnswerError, match="gone"):
-        await open_loop(ask, right, [7], rate=1_000.0, warm_up_s=0.0, seconds=0.1)
+        await open_loop(look_up, right, [7], rate=1_000.0, warm_up_s=0.0, seconds=0.1)
 
 
-def test_a_rate_is_held_below_the_limit_only() -> None:
+def test_a_rate_is_held_only_below_the_limit() -> None:
     sample = OpenLoopSample(rate=1.0, p50_us=1.0, p99_us=4_999.0, answers=1, kept_up=True)
     assert sample.holds(5_000.0)
     assert not sample.holds(4_999.0)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def loop(peer: str, in_flight: int, per_second: float) -> dict[str, Any]:
     return {
         "peer": peer,
-        "question": "hits",
+        "operation": "hits",
         "in_flight": in_flight,
         "per_second": per_second,
         "p99_us": 900.0,
@@ -35,7 +35,7 @@ def tried(peer: str, rate: float, *, kept_up: bool) -> dict[str, Any]:
 QUERY = {
     "loops": [
         loop(peer, in_flight, 1_000.0 * in_flight)
-        for peer in ("direct, RocksDB", "someone else")
+        for peer in ("direct, RocksDB", "another peer")
         for in_flight in (1, 64, 1024)
     ],
     "open_loops": [
@@ -70,8 +70,8 @@ CAPACITY = {
 @pytest.mark.parametrize(
     ("draw", "figures", "named"),
     [
-        (rates, QUERY, ["direct, RocksDB", "someone else", "1024"]),
-        (latencies, QUERY, ["direct, RocksDB", "someone else"]),
+        (rates, QUERY, ["direct, RocksDB", "another peer", "1024"]),
+        (latencies, QUERY, ["direct, RocksDB", "another peer"]),
         (open_loop, QUERY, ["direct, RocksDB", "5 ms"]),
         (streaming, STREAMING, ["ours, built-in", "250k"]),
         (capacity, CAPACITY, ["heap", "RocksDB", "1M"]),
@@ -101,7 +101,7 @@ def test_a_part_that_was_not_run_gives_no_picture(
     assert draw({"loops": [], "open_loops": []}) is None
 
 
-def test_names_are_moved_apart_and_keep_their_order() -> None:
+def test_overlapping_names_are_moved_apart_in_order() -> None:
     placed = apart([0.5, 0.1, 0.52, 0.51, 0.9], 0.1)
     assert sorted(range(5), key=lambda i: placed[i]) == [1, 0, 3, 2, 4]
     assert all(above - below >= 0.1 - 1e-9 for below, above in pairwise(sorted(placed)))

@@ -1,4 +1,4 @@
-"""The search for the highest rate an open loop holds."""
+"""The search for the highest rate that an open loop holds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def search(holds: Callable[[float], bool], first: float) -> tuple[float, list[float]]:
-    """The outcome, and every rate tried."""
+    """The highest rate, and all tried rates."""
     rates = RateSearch(first, resolution=1.1)
     tried = []
     while (rate := rates.next_rate()) is not None:
@@ -27,13 +27,13 @@ def test_it_ends_within_the_resolution_below_the_limit(limit: float) -> None:
     assert limit / 1.1 <= found <= limit
 
 
-def test_it_gives_up_where_the_first_rates_are_not_held() -> None:
+def test_it_ends_with_0_if_the_first_rates_are_not_held() -> None:
     found, tried = search(lambda _: False, 4_000.0)
     assert found == 0
     assert tried == [4_000.0, 4_000.0, 6_000.0, 6_000.0]
 
 
-def test_a_rate_not_held_below_one_that_is_does_not_end_the_climb() -> None:
+def test_a_failed_rate_below_a_held_one_does_not_end_the_climb() -> None:
     found, _ = search(lambda rate: rate != 6_000 and rate <= 30_000, 4_000.0)
     assert 30_000 / 1.1 <= found <= 30_000
 

@@ -1,1 +1,1 @@
-"""A thousand state servers against one coordinator: `python -m benchmarks.capacity.simulation`."""
+"""One coordinator of a thousand simulated servers: `python -m benchmarks.capacity.simulation`."""

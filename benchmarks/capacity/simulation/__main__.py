@@ -1,20 +1,20 @@
 """`python -m benchmarks.capacity.simulation`: the real coordinator under many state servers.
 
-The servers hold nothing and share one process, but register, renew leases, begin batches and hear
-of commits as real ones do, each over connections of its own. Each task asks for its owner on a
-server by chance, as Spark places tasks.
+The servers hold no state and share one process. They register, renew leases, begin batches and
+receive commits as real ones do, each over connections of its own. Each task runs on a random
+server, as Spark places tasks, and requests its owner there.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
-import gc
 import os
 import sys
 
 from benchmarks.arguments import EXPERIMENTS, add_common_arguments, write_run
+from benchmarks.gc_modes import collecting
 from benchmarks.machine import Machine, NoiseMeter
+from benchmarks.signals import run_async
 
 QUICK = 50
 
@@ -27,62 +27,56 @@ def main() -> int:
     parser.add_argument("--subtasks", type=int, default=4000)
     parser.add_argument("--key-groups", type=int, default=32767)
     parser.add_argument("--batches", type=int, default=3)
-    parser.add_argument("--idle-s", type=float, default=10.0, help="of heartbeats alone")
+    parser.add_argument("--idle-s", type=float, default=10.0, help="seconds of heartbeats alone")
     add_common_arguments(parser, quick="50 servers, 200 subtasks")
     options = parser.parse_args()
     if options.quick:
         options.servers, options.subtasks, options.idle_s = QUICK, 4 * QUICK, 2.0
 
-    # Before the first import of gRPC, in this process and in those it starts.
+    # Before the first import of gRPC, in this process and its children.
     os.environ.setdefault("GRPC_EXPERIMENTS", EXPERIMENTS)
-    import uvloop
-
-    return uvloop.run(run(options))
+    return run_async(run(options))
 
 
 async def run(options: argparse.Namespace) -> int:
-    """Runs every phase, prints, writes."""
+    """Runs every phase, prints and writes the figures."""
     from benchmarks.capacity.simulation.driver import driver
     from benchmarks.capacity.simulation.fleet import Fleet, Phase
     from benchmarks.capacity.simulation.report import report, to_json
 
-    gc.set_threshold(100_000, 50, 1000)
     machine, meter = Machine.here(), NoiseMeter()
-    starting = driver(options.servers)
-    driving = await asyncio.to_thread(starting.__enter__)
     phases: list[Phase] = []
 
-    def took(*more: Phase) -> None:
+    def record(*more: Phase) -> None:
         for phase in more:
             print(
-                f"{phase.what}: {phase.seconds:.2f} s, coordinator {phase.coordinator_cpu_s:.2f} "
+                f"{phase.title}: {phase.seconds:.2f} s, coordinator {phase.coordinator_cpu_s:.2f} "
                 f"CPU s, {phase.calls} calls, {phase.wire_bytes} bytes",
                 file=sys.stderr,
                 flush=True,
             )
         phases.extend(more)
 
-    try:
+    # Nothing else runs on the event loop while the driver starts and ends.
+    with collecting(), driver(options.servers) as handle:
         fleet = Fleet(
-            driving,
+            handle,
             servers=options.servers,
             subtasks=options.subtasks,
             key_groups=options.key_groups,
         )
         async with fleet:
-            took(await fleet.register())
-            took(*await fleet.run_batch("first batch"))
+            record(await fleet.register())
+            record(*await fleet.run_batch("first batch"))
             for number in range(options.batches):
-                took(*await fleet.run_batch(f"batch {number + 1}"))
-            took(await fleet.idle(options.idle_s))
-            took(await fleet.locate("location, first"))
-            took(await fleet.locate("location, unchanged"))
+                record(*await fleet.run_batch(f"batch {number + 1}"))
+            record(await fleet.idle(options.idle_s))
+            record(await fleet.locate("location, first request"))
+            record(await fleet.locate("location, unchanged"))
             for lost in (1, options.servers // 100, options.servers // 10):
                 if lost:
-                    took(await fleet.lose(lost))
+                    record(await fleet.lose(lost))
             rss = fleet.rss_bytes()
-    finally:
-        await asyncio.to_thread(starting.__exit__, None, None, None)
     print("\n".join([*machine.lines(), meter.line()]))
     print()
     print(report(phases, options.servers, options.subtasks, options.key_groups, rss))

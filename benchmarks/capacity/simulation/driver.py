@@ -1,4 +1,4 @@
-"""The driver: the real coordinator over an engine that is run by hand, in a process of its own."""
+"""The driver process: the real coordinator over an engine that the benchmark controls."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ JOB_NAME = "simulated"
 SECRET = "simulated"
 
 
-class Driving(Protocol):
-    """What can be asked of the driver's process."""
+class DriverHandle(Protocol):
+    """The driver as the process of the servers calls it."""
 
     def describe(self) -> tuple[str, bytes, bytes, int]:
-        """The coordinator's address, the ids of query and run, the process's pid."""
+        """Address of the coordinator, ids of query and run, pid of the process."""
         ...
 
     def plan(self, batch_id: int) -> None:
-        """A batch is planned."""
+        """Plans a batch."""
         ...
 
     def commit(self, batch_id: int) -> float:
-        """A batch is committed; answers the seconds until every server was told."""
+        """Commits a batch; returns the seconds until every server has acknowledged it."""
         ...
 
     def close(self) -> None:
-        """Ends the coordinator; nobody is told."""
+        """Stops the coordinator without notice to the servers."""
         ...
 
 
 class Driver:
-    """A `Driving`."""
+    """A coordinator with one query."""
 
     def __init__(self, executors: int) -> None:
-        # What is lost with a killed server is what is asked for here, and no news.
+        # Lost servers are part of the benchmark: their errors are not logged.
         logging.disable(logging.ERROR)
         self._engine = InMemoryEngine(executors=executors)
         self._query_id, self._run_id = self._engine.start(JOB_NAME)
@@ -64,7 +64,7 @@ class Driver:
         began = time.perf_counter()
         self._engine.commit(self._query_id, batch_id)
         if not self._coordinator.settle(self._query_id, batch_id, 60.0):
-            raise TimeoutError(f"batch {batch_id} is not settled after 60 s")
+            raise TimeoutError(f"batch {batch_id} is not acknowledged by all servers after 60 s")
         return time.perf_counter() - began
 
     def close(self) -> None:
@@ -72,7 +72,7 @@ class Driver:
 
 
 class Cost:
-    """CPU seconds of a process and seconds of the clock, from here on."""
+    """CPU seconds of a process and wall-clock seconds since construction."""
 
     def __init__(self, process: psutil.Process) -> None:
         self._process = process
@@ -80,11 +80,11 @@ class Cost:
         self._began = time.perf_counter()
 
     def cpu_s(self) -> float:
-        """Used since."""
+        """CPU seconds since construction."""
         return _cpu_s(self._process) - self._cpu_s
 
     def seconds(self) -> float:
-        """Gone by since."""
+        """Wall-clock seconds since construction."""
         return time.perf_counter() - self._began
 
 
@@ -96,14 +96,14 @@ _Processes.register("Driver", Driver, exposed=("describe", "plan", "commit", "cl
 
 
 @contextlib.contextmanager
-def driver(executors: int) -> Iterator[Driving]:
-    """A driver's process with one query and so many executors."""
+def driver(executors: int) -> Iterator[DriverHandle]:
+    """Starts a driver process with one query and some executors."""
     with _Processes(ctx=get_context("spawn")) as processes:
-        driving = cast("Driving", processes.Driver(executors))  # type: ignore[attr-defined]
+        handle = cast("DriverHandle", processes.Driver(executors))  # type: ignore[attr-defined]
         try:
-            yield driving
+            yield handle
         finally:
-            driving.close()
+            handle.close()
 
 
 def _cpu_s(process: psutil.Process) -> float:

@@ -1,4 +1,4 @@
-"""Phases to a table and to JSON."""
+"""Table and JSON of the simulation."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 def report(
     phases: Sequence[Phase], servers: int, subtasks: int, key_groups: int, rss_bytes: int
 ) -> str:
-    """The table for people."""
+    """The table."""
     rows = [
         [
-            phase.what,
+            phase.title,
             f"{phase.seconds:.2f}",
             f"{phase.coordinator_cpu_s:.2f}",
             f"{phase.calls:,}" if phase.calls else "",
@@ -28,13 +28,13 @@ def report(
         ]
         for phase in phases
     ]
-    header = ["", "s", "coordinator CPU s", "calls", "CPU us a call", "bytes a call"]
+    header = ["step", "s", "coordinator CPU s", "calls", "CPU us a call", "bytes a call"]
     return (
         f"{servers:,} servers, {subtasks:,} subtasks, {key_groups:,} key groups; the coordinator "
-        f"ends with {rss_bytes / 2**20:.0f} MiB\n\n" + table(header, rows)
+        f"has {rss_bytes / 2**20:.0f} MiB at the end\n\n" + table(header, rows)
     )
 
 
 def to_json(phases: Sequence[Phase]) -> list[dict[str, object]]:
-    """One flat object a phase."""
+    """One flat object per step."""
     return [asdict(phase) for phase in phases]

@@ -1,4 +1,4 @@
-"""A state server that holds nothing: it only speaks the coordinator's protocol."""
+"""A simulated state server without state: it implements only the coordinator's protocol."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ from queryable_state.wire.status import error_from_call
 
 STATE_NAME = "simulated"
 RENEWALS = 3
-"""Heartbeats a lease, as of a state server."""
+"""Heartbeats per lease, as those of a state server."""
 _CALL_S = 30.0
 _RETRY_S = 0.1
 _LOCAL = (
-    # A connection of its own, as a server of another machine has.
+    # A connection of its own, as that of a server on another machine.
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.max_receive_message_length", -1),
 )
 
 
 class SimulatedServer:
-    """Registers, renews its lease, begins batches, and reports what it was told to have sealed."""
+    """A server that registers, renews its lease, begins batches and reports sealed subtasks."""
 
     def __init__(self, number: int, coordinator: str) -> None:
         self.server_id = f"{number}-{number:012x}"
         self.heartbeat_bytes = 0
-        """Of the last heartbeat and the lease it was answered with."""
+        """Bytes of the last heartbeat and its answer."""
         self.heartbeats = 0
         self.committed = -1
         self._number = number
         self._channel = grpc.aio.insecure_channel(coordinator, options=_LOCAL)
         self._stub: Any = coordinator_pb2_grpc.CoordinatorStub(self._channel)
         self._server = grpc.aio.server()
-        self._server.add_generic_rpc_handlers((self._answering(),))
+        self._server.add_generic_rpc_handlers((self._handler(),))
         port = self._server.add_insecure_port("127.0.0.1:0")
         self._address = f"127.0.0.1:{port}"
         self._lease = coordinator_pb2.Lease()
@@ -60,15 +60,15 @@ class SimulatedServer:
 
     @property
     def owns_any(self) -> bool:
-        """Whether it has opened a subtask."""
+        """True if it has opened a subtask."""
         return bool(self._opened)
 
     async def listen(self) -> None:
-        """Hears the coordinator from now on."""
+        """Starts to listen to the coordinator."""
         await self._server.start()
 
     async def register(self) -> None:
-        """Takes its first lease and keeps it."""
+        """Takes the first lease and starts to renew it."""
         self._lease = await self._call(
             self._stub.RegisterServer,
             coordinator_pb2.RegisterServerRequest(
@@ -83,7 +83,7 @@ class SimulatedServer:
         self._heartbeats = asyncio.create_task(self._renew())
 
     async def stop(self) -> None:
-        """Answers no more and renews no more, as one that was killed."""
+        """Stops answering and renewing, as a killed server."""
         if self._heartbeats is not None:
             self._heartbeats.cancel()
             await asyncio.gather(self._heartbeats, return_exceptions=True)
@@ -91,7 +91,7 @@ class SimulatedServer:
         await self._channel.close()
 
     async def assign(self, subtask: backend_pb2.Subtask, not_server_id: str = "") -> str:
-        """Asks for the owner of a subtask, until there is one; answers its id."""
+        """Requests the owner of a subtask until it has one; returns its id."""
         request = coordinator_pb2.AssignSubtaskRequest(
             subtask=subtask, server_id=self.server_id, not_server_id=not_server_id
         )
@@ -99,7 +99,7 @@ class SimulatedServer:
         return str(response.server_id)
 
     async def begin(self, subtask: backend_pb2.Subtask, run_id: bytes, batch_id: int) -> None:
-        """Begins a batch of a subtask this server owns, and has it sealed at once."""
+        """Begins a batch of an own subtask and seals it at once."""
         self._query_id = subtask.query_id
         beginning = self._begun.get(batch_id)
         if beginning is None:
@@ -129,7 +129,7 @@ class SimulatedServer:
         )
 
     async def locate(self) -> query_pb2.LocateStateResponse:
-        """Asks where the state is, as a proxy does: also for the same owners again."""
+        """Locates the state, as a proxy does, with the version it knows."""
         request = query_pb2.LocateStateRequest(
             state_name=STATE_NAME,
             known_state_id=self._location.registration.state_id,
@@ -140,8 +140,8 @@ class SimulatedServer:
             self._location = response.location
         return response
 
-    def _answering(self) -> grpc.GenericRpcHandler:
-        """Of `StateBackend` what the coordinator asks."""
+    def _handler(self) -> grpc.GenericRpcHandler:
+        """The RPCs of `StateBackend` that the coordinator calls."""
 
         async def commit(
             request: backend_pb2.CommitRequest, context: object
@@ -207,7 +207,7 @@ class SimulatedServer:
         )
 
     async def _renew(self) -> None:
-        # As servers that did not all start in one moment.
+        # Spreads the renewals, as those of servers that started at different times.
         await asyncio.sleep(self._number % 97 / 97 * self._lease.duration_ms / 1000 / RENEWALS)
         while True:
             request = coordinator_pb2.HeartbeatRequest(
@@ -215,17 +215,17 @@ class SimulatedServer:
             )
             if self._query_id:
                 request.committed.add(query_id=self._query_id, version=self.committed)
-            asked_at = time.monotonic()
+            sent_at = time.monotonic()
             lease = self._lease = await self._call(self._stub.Heartbeat, request)
             self.heartbeats += 1
-            for told in lease.committed:
-                self.committed = max(self.committed, told.version)
+            for each in lease.committed:
+                self.committed = max(self.committed, each.version)
             self.heartbeat_bytes = request.ByteSize() + lease.ByteSize()
             pause_s = lease.duration_ms / 1000 / RENEWALS
-            await asyncio.sleep(max(0.0, pause_s - (time.monotonic() - asked_at)))
+            await asyncio.sleep(max(0.0, pause_s - (time.monotonic() - sent_at)))
 
     async def _call(self, rpc: Any, request: object) -> Any:
-        """Asks until it is answered; raises what is refused for good."""
+        """Retries until there is an answer; raises errors that a retry does not cure."""
         deadline = time.monotonic() + _CALL_S
         while True:
             try:

@@ -13,27 +13,28 @@ type LoopSample struct {
 	Answers int     `json:"answers"`
 	P50     float64 `json:"p50_us"`
 	P99     float64 `json:"p99_us"`
-	// Of this process, an answer.
+	P999    float64 `json:"p999_us"`
+	// CPU time of this process per answer.
 	CPU float64 `json:"cpu_us"`
 }
 
-// closedLoop has so many goroutines ask, each anew as soon as it has its answer.
+// closedLoop keeps inFlight calls in flight, one per goroutine.
 //
-// Answers of the warm-up are checked and not counted. The first failure is returned.
-func closedLoop(asker *Asker, inFlight int, warmUp, length time.Duration) (LoopSample, error) {
+// Answers of the warm-up are checked but not counted. Returns the first failure.
+func closedLoop(client *Client, inFlight int, warmUp, length time.Duration) (LoopSample, error) {
 	begin := time.Now().Add(warmUp)
 	end := begin.Add(length)
 	latencies := make([][]time.Duration, inFlight)
 	failures := make(chan error, inFlight)
-	var asked atomic.Int64
+	var calls atomic.Int64
 	var failed atomic.Bool
 	var group sync.WaitGroup
 	cpuBefore := cpuTime()
 	for number := range inFlight {
 		group.Go(func() {
-			at := number * len(asker.keys) / inFlight
+			at := number * len(client.keys) / inFlight
 			for began := time.Now(); began.Before(end) && !failed.Load(); at++ {
-				if err := asker.ask(at % len(asker.keys)); err != nil {
+				if err := client.call(at % len(client.keys)); err != nil {
 					failed.Store(true)
 					failures <- err
 					return
@@ -42,7 +43,7 @@ func closedLoop(asker *Asker, inFlight int, warmUp, length time.Duration) (LoopS
 				if !ended.Before(begin) && ended.Before(end) {
 					latencies[number] = append(latencies[number], ended.Sub(began))
 				}
-				asked.Add(1)
+				calls.Add(1)
 				began = ended
 			}
 		})
@@ -58,26 +59,27 @@ func closedLoop(asker *Asker, inFlight int, warmUp, length time.Duration) (LoopS
 		Answers: len(ordered),
 		P50:     at(ordered, 0.50),
 		P99:     at(ordered, 0.99),
-		CPU:     microseconds(cpu) / float64(max(1, asked.Load())),
+		P999:    at(ordered, 0.999),
+		CPU:     microseconds(cpu) / float64(max(1, calls.Load())),
 	}, nil
 }
 
-// Burst is how calls that were begun together ended.
+// Burst counts the outcomes of calls that were started together.
 type Burst struct {
 	Answers  int `json:"answers"`
 	Failures int `json:"failures"`
-	// One of the failures; empty: there is none.
+	// One of the failures; empty if there is none.
 	Example string `json:"example"`
 }
 
-// atOnce begins so many calls together; a wrong answer is a failure.
-func atOnce(asker *Asker, count int) Burst {
+// atOnce starts count calls together; a wrong answer is a failure.
+func atOnce(client *Client, count int) Burst {
 	outcomes := make(chan error, count)
 	start := make(chan struct{})
 	for number := range count {
 		go func() {
 			<-start
-			outcomes <- asker.ask(number % len(asker.keys))
+			outcomes <- client.call(number % len(client.keys))
 		}()
 	}
 	close(start)
@@ -102,7 +104,7 @@ func at(ascending []time.Duration, share float64) float64 {
 
 func microseconds(duration time.Duration) float64 { return float64(duration.Nanoseconds()) / 1e3 }
 
-// cpuTime is what this process has used so far.
+// cpuTime returns the CPU time used by this process.
 func cpuTime() time.Duration {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {

@@ -1,12 +1,12 @@
-// Asks a state server by plain unary GetKvState, as a program in another language does.
+// A client of a state server by plain unary GetKvState, as a program in another language is.
 //
 // Arguments: HOST:PORT, full name of the method, file with a line "REQUEST TAB BEGINNING" for each
-// key in the order they are asked for, both in hex digits: the serialized request, and what the
-// key's value begins with at every revision; length of what follows the beginning. Commands on
+// key in look-up order, both in hex digits: the serialized request, and the beginning that the
+// key's value has at every revision; length of the rest of a value. Commands on
 // standard input, each answered by one JSON line:
 //
 //	loop IN_FLIGHT WARM_UP_S SECONDS: a closed loop over the keys
-//	at_once COUNT: so many calls that are begun together
+//	at_once COUNT: calls that are started together
 package main
 
 import (
@@ -36,13 +36,13 @@ func main() {
 	}
 	channel, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
-		log.Fatalf("cannot ask %s: %v", address, err)
+		log.Fatalf("cannot connect to %s: %v", address, err)
 	}
 	defer channel.Close()
-	asker := &Asker{channel: channel, method: method, keys: keys}
+	client := &Client{channel: channel, method: method, keys: keys}
 	say(map[string]any{"ready": true, "grpc": grpc.Version})
 	for commands := bufio.NewScanner(os.Stdin); commands.Scan(); {
-		answer, err := obey(asker, strings.Fields(commands.Text()))
+		answer, err := obey(client, strings.Fields(commands.Text()))
 		if err != nil {
 			log.Fatalf("%s: %v", commands.Text(), err)
 		}
@@ -50,7 +50,7 @@ func main() {
 	}
 }
 
-func obey(asker *Asker, words []string) (any, error) {
+func obey(client *Client, words []string) (any, error) {
 	switch {
 	case len(words) == 4 && words[0] == "loop":
 		numbers := [3]float64{}
@@ -61,15 +61,15 @@ func obey(asker *Asker, words []string) (any, error) {
 			}
 			numbers[at] = number
 		}
-		return closedLoop(asker, int(numbers[0]), seconds(numbers[1]), seconds(numbers[2]))
+		return closedLoop(client, int(numbers[0]), seconds(numbers[1]), seconds(numbers[2]))
 	case len(words) == 2 && words[0] == "at_once":
 		count, err := strconv.Atoi(words[1])
 		if err != nil {
 			return nil, err
 		}
-		return atOnce(asker, count), nil
+		return atOnce(client, count), nil
 	}
-	return nil, fmt.Errorf("no such command")
+	return nil, fmt.Errorf("unknown command")
 }
 
 func readKeys(file, tailText string) ([]Key, error) {

@@ -4,23 +4,23 @@ import java.util.Arrays;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.atomic.AtomicInteger;
 
-/** So many queries in flight, each asking anew as soon as it has its answer. */
+/** A fixed number of queries in flight, each followed at once by the next. */
 final class ClosedLoop {
-    /** What is asked and whether the answer to it is right. */
-    interface Question {
-        /** Completes with null when the answer to an item is right, with a complaint otherwise. */
-        CompletableFuture<String> ask(int item);
+    /** One query and the check of its answer. */
+    interface Operation {
+        /** Completes with null if the answer to an item is right, else with a complaint. */
+        CompletableFuture<String> run(int item);
     }
 
-    private final Question question;
+    private final Operation operation;
     private final int[] order;
     private final long beginNs;
     private final long endNs;
     private final AtomicInteger running;
     private final CompletableFuture<Void> ended = new CompletableFuture<>();
 
-    private ClosedLoop(Question question, int[] order, int inFlight, double warmUpS, double seconds) {
-        this.question = question;
+    private ClosedLoop(Operation operation, int[] order, int inFlight, double warmUpS, double seconds) {
+        this.operation = operation;
         this.order = order;
         this.running = new AtomicInteger(inFlight);
         this.beginNs = System.nanoTime() + (long) (warmUpS * 1e9);
@@ -28,20 +28,20 @@ final class ClosedLoop {
     }
 
     /** Ascending latencies in ns of the answers given after the warm-up. */
-    static long[] run(Question question, int[] order, int inFlight, double warmUpS, double seconds)
+    static long[] run(Operation operation, int[] order, int inFlight, double warmUpS, double seconds)
             throws Exception {
-        ClosedLoop loop = new ClosedLoop(question, order, inFlight, warmUpS, seconds);
-        Asking[] all = new Asking[inFlight];
+        ClosedLoop loop = new ClosedLoop(operation, order, inFlight, warmUpS, seconds);
+        Slot[] all = new Slot[inFlight];
         for (int number = 0; number < inFlight; number++) {
-            all[number] = loop.new Asking((int) ((long) number * order.length / inFlight));
+            all[number] = loop.new Slot((int) ((long) number * order.length / inFlight));
         }
-        for (Asking one : all) {
+        for (Slot one : all) {
             one.next();
         }
         loop.ended.get();
         long[] latencies = new long[Arrays.stream(all).mapToInt(one -> one.count).sum()];
         int filled = 0;
-        for (Asking one : all) {
+        for (Slot one : all) {
             System.arraycopy(one.latencies, 0, latencies, filled, one.count);
             filled += one.count;
         }
@@ -49,19 +49,19 @@ final class ClosedLoop {
         return latencies;
     }
 
-    /** One query in flight at a time; its calls follow one another, on whatever thread. */
-    private final class Asking {
+    /** One query in flight at a time; its calls never overlap, but may run on any thread. */
+    private final class Slot {
         private long[] latencies = new long[1024];
         private int count;
         private int position;
 
-        Asking(int position) {
+        Slot(int position) {
             this.position = position;
         }
 
         void next() {
-            long asked = System.nanoTime();
-            if (asked >= endNs) {
+            long sent = System.nanoTime();
+            if (sent >= endNs) {
                 if (running.decrementAndGet() == 0) {
                     ended.complete(null);
                 }
@@ -69,7 +69,7 @@ final class ClosedLoop {
             }
             int item = order[position];
             position = position + 1 == order.length ? 0 : position + 1;
-            question.ask(item)
+            operation.run(item)
                     .whenComplete(
                             (complaint, failure) -> {
                                 long answered = System.nanoTime();
@@ -79,20 +79,20 @@ final class ClosedLoop {
                                     ended.completeExceptionally(
                                             new IllegalStateException(complaint));
                                 } else {
-                                    keep(asked, answered);
+                                    keep(sent, answered);
                                     next();
                                 }
                             });
         }
 
-        private void keep(long asked, long answered) {
+        private void keep(long sent, long answered) {
             if (answered < beginNs || answered >= endNs) {
                 return;
             }
             if (count == latencies.length) {
                 latencies = Arrays.copyOf(latencies, 2 * count);
             }
-            latencies[count++] = answered - asked;
+            latencies[count++] = answered - sent;
         }
     }
 }

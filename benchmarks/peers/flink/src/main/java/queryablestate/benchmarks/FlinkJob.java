@@ -28,13 +28,13 @@ import org.apache.flink.util.Collector;
  *
  * <p>Arguments: backend (hashmap or rocksdb), local directory, port of the proxy, port to read lines
  * "key TAB value" from. Prints one JSON line once the job runs. Each line on standard input is a
- * number of elements; it is answered when the job has that many of them in its state. The end of
- * standard input ends it all.
+ * number of elements; the answer follows once the job has that many in its state. The end of
+ * standard input ends the process.
  */
 public final class FlinkJob {
     static final String QUERYABLE_NAME = "benchmark";
 
-    /** Elements in the state; the tasks share it because a MiniCluster's are in this process. */
+    /** Elements in the state, counted by all tasks: they run in this process. */
     private static final AtomicLong APPLIED = new AtomicLong();
 
     private FlinkJob() {}

@@ -1,4 +1,4 @@
-"""The job's process as the asking process sees it."""
+"""The process of a job, as the client process drives it."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ import shutil
 import sys
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.line_process import LineProcess
+from benchmarks.child_process import LineProcess
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from types import TracebackType
 
     from benchmarks.streaming.dataset import Dataset
 
 _LOG_TAIL = 4000
 
 
-class RunningJob(LineProcess):
-    """One process of `benchmarks.mixed.job`, until the block is left; its folder goes with it."""
+class JobProcess(LineProcess):
+    """One process of `benchmarks.mixed.job`; its folder is deleted when it ends."""
 
     def __init__(self, kind: str, dataset: Dataset, work: Path, *, warm_up: int, port: int) -> None:
         work.mkdir()
@@ -39,22 +40,26 @@ class RunningJob(LineProcess):
                     *(sys.executable, "-m", "benchmarks.mixed.job", kind),
                     *(str(part) for pair in arguments.items() for part in pair),
                 ],
-                end_timeout_s=60,
                 own_session=True,
                 stderr=log,
             )
 
-    def __exit__(self, *exc_info: object) -> None:
-        super().__exit__(*exc_info)
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        super().__exit__(kind, error, trace)
         shutil.rmtree(self._work, ignore_errors=True)
 
     def wait_warm(self) -> None:
-        """Returns when the batches of the warm-up are behind it."""
+        """Returns when the batches of the warm-up are done."""
         self.read()
 
     def finish(self) -> dict[str, Any]:
-        """Ends the supply; answers all batches when the last is readable."""
+        """Stops the supply; returns all batches once the last one is readable."""
         return self.command("finish")
 
-    def last_words(self) -> str:
+    def reason_of_end(self) -> str:
         return f"its log ends with:\n{self._log.read_text()[-_LOG_TAIL:]}"

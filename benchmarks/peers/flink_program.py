@@ -1,4 +1,4 @@
-"""The two Java programs of the Flink peer: built once by Maven, then started as processes."""
+"""The two Java programs of the Flink peer: their build by Maven and their processes."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from benchmarks.line_process import LineProcess
+from benchmarks.child_process import LineProcess
 
-PROJECT = Path(__file__).resolve().parents[1] / "peers" / "flink"
+PROJECT = Path(__file__).resolve().parent / "flink"
 TARGET = PROJECT / "target"
-HOW_TO_GET_IT = (
+NOT_INSTALLED = (
     "no Flink rows: they need Maven and a JDK of Java 17 "
     "(apt-get install maven openjdk-17-jdk-headless)"
 )
@@ -30,13 +30,13 @@ OPENED = (
     "java.base/java.util.concurrent.locks",
     "java.base/sun.net.util",
 )
-"""Packages Flink reflects into, as its own configuration opens them on Java 17."""
+"""Packages that Flink's own configuration opens for reflection on Java 17."""
 
 
 def build() -> str | None:
-    """Builds the programs where they are older than their sources; else says what is missing."""
+    """Builds the programs if they are older than their sources; returns an error or None."""
     if shutil.which("mvn") is None or shutil.which("javac") is None:
-        return HOW_TO_GET_IT
+        return NOT_INSTALLED
     sources = [PROJECT / "pom.xml", *PROJECT.glob("src/**/*.java")]
     built = TARGET / "flink-peer-1.jar"
     newest = max(source.stat().st_mtime for source in sources)
@@ -50,7 +50,7 @@ def build() -> str | None:
 
 
 class FlinkProgram(LineProcess):
-    """One JVM that is told what to do in lines and answers each with one line of JSON."""
+    """One JVM, driven by lines."""
 
     def __init__(self, name: str, *arguments: str, is_server: bool) -> None:
         java_home = os.environ.get("JAVA_HOME")

@@ -1,4 +1,4 @@
-"""The redis peer: a server of its own in a temporary folder, or a reason why there is none."""
+"""A redis-server of its own in a temporary folder, nothing on disk."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 
 import redis
 
-from benchmarks.query.free_port import free_port
+from benchmarks.child_process import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-HOW_TO_GET_IT = "redis-server is not on PATH (apt-get install redis-server): no redis rows"
+NOT_INSTALLED = "redis-server is not on PATH (apt-get install redis-server): no redis rows"
 START_TIMEOUT_S = 10.0
 
 
 @contextlib.contextmanager
 def redis_server() -> Iterator[int | None]:
-    """Runs redis-server, nothing on disk; gives its port, None where it is not installed."""
+    """Runs redis-server and yields its port; yields None if it is not installed."""
     executable = shutil.which("redis-server")
     if executable is None:
         yield None
@@ -37,14 +37,14 @@ def redis_server() -> Iterator[int | None]:
             start_new_session=True,
         )
         try:
-            _wait(port, process)
+            _wait_until_up(port, process)
             yield port
         finally:
             process.terminate()
             process.wait()
 
 
-def _wait(port: int, process: subprocess.Popen[bytes]) -> None:
+def _wait_until_up(port: int, process: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + START_TIMEOUT_S
     while True:
         try:

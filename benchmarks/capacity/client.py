@@ -1,14 +1,14 @@
-"""Looks keys up at random, those that are there and those that are not."""
+"""Checked look-ups of random keys, present and missing ones."""
 
 from __future__ import annotations
 
-import gc
 import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self, cast
 
 from benchmarks.capacity.dataset import key_of, value_of
 from benchmarks.closed_loop import closed_loop
+from benchmarks.gc_modes import collecting
 from benchmarks.query.dataset import QUERYABLE_NAME
 from queryable_state.client import QueryableStateClient, UnknownKeyOrNamespaceError
 from queryable_state.wire.addresses import host_and_port
@@ -28,12 +28,12 @@ class Lookups:
 
     in_flight: int
     found: bool
-    """Whether the keys asked for are there."""
+    """True if the keys are present."""
     sample: LoopSample
 
 
-class Asking:
-    """A client of the server that holds the records; every answer is checked."""
+class RandomLookups:
+    """A client of the server that holds the records; it checks every answer."""
 
     def __init__(self, records: DerivedRecords, proxy: str, job_id: str) -> None:
         self._records = records
@@ -52,33 +52,29 @@ class Asking:
         await self._client.__aexit__(*exc_info)
 
     async def loop(self, *, in_flight: int, found: bool, seconds: float) -> Lookups:
-        """Asks for one kind of keys for so long; raises `WrongAnswerError` at a wrong answer."""
-        gc.collect()
-        gc.freeze()
-        try:
+        """Runs one closed loop over present or missing keys; raises at a wrong answer."""
+        with collecting():
             sample = await closed_loop(
-                self._ask if found else self._ask_absent,
+                self._get if found else self._get_absent,
                 self._is_right if found else self._is_absent,
                 self._present if found else self._absent,
                 in_flight=in_flight,
                 warm_up_s=_WARM_UP_S,
                 seconds=seconds,
             )
-        finally:
-            gc.unfreeze()
         return Lookups(in_flight, found, sample)
 
-    async def _ask(self, number: int) -> KvState:
+    async def _get(self, number: int) -> KvState:
         return await self._client.get_kv_state(self._job_id, QUERYABLE_NAME, key_of(number))
 
-    async def _ask_absent(self, number: int) -> KvState | None:
+    async def _get_absent(self, number: int) -> KvState | None:
         try:
             return await self._client.get_kv_state(self._job_id, QUERYABLE_NAME, key_of(number))
         except UnknownKeyOrNamespaceError:
             return None
 
     def _is_right(self, number: int, answer: object) -> bool:
-        """Whether it is the value of the load, or of the batch that wrote all anew."""
+        """True if the value is that of the load or of the batch that rewrote all keys."""
         found = cast("KvState", answer).value()
         rewritten = value_of(number, self._records.loads)
         return bool(found in (self._records.loaded(number), rewritten))

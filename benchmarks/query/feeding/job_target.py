@@ -1,4 +1,7 @@
-"""A job without Spark: state servers in their own processes, written to by a job's own tasks."""
+"""The writing side of a job without Spark: the real tasks, coordinator and state servers.
+
+Without Spark's scheduling a batch commits in milliseconds, so that the figures are of the servers.
+"""
 
 from __future__ import annotations
 
@@ -44,8 +47,8 @@ PARALLELISM = 2
 class JobTarget:
     """Coordinator and engine in this process, state servers and a proxy in theirs.
 
-    A revision is a batch: each subtask's task begins, prepares and seals as in
-    a Spark worker, then the engine commits.
+    A revision is a batch: the task of each subtask begins, prepares and seals as in a Spark
+    worker, then the engine commits.
     """
 
     def __init__(self, dataset: Records, *, backend: Backend, servers: int) -> None:
@@ -86,14 +89,14 @@ class JobTarget:
         self._stack.close()
 
     def _wait_for_servers(self) -> None:
-        """Until they have removed their files and ended."""
+        """Waits until the servers have removed their files and ended."""
         ending = [
             psutil.Process(each.pid) for each in self._addresses if psutil.pid_exists(each.pid)
         ]
         psutil.wait_procs(ending, timeout=20)
 
     def describe(self) -> dict[str, object]:
-        """Job id, the servers' proxies and processes, and the stand-alone proxy."""
+        """Job id, proxies and pids of the servers, and the stand-alone proxy."""
         return {
             "job_id": self._query_id.hex(),
             "proxies": [address.proxy for address in self._addresses],
@@ -107,7 +110,7 @@ class JobTarget:
         self._engine.plan(self._query_id, revision, timestamp_ms=now_ms)
         chosen = np.array(numbers)
         for subtask in range(PARALLELISM):
-            mine = chosen[self._subtasks[chosen] == subtask]
+            own = chosen[self._subtasks[chosen] == subtask]
             identity = TaskIdentity(
                 query_id=self._query_id,
                 run_id=self._run_id,
@@ -116,8 +119,8 @@ class JobTarget:
                 task_attempt=next(self._attempts),
             )
             server = self._addresses[subtask % len(self._addresses)]
-            for _ in self._task(iter([self._rows(revision, mine)]), identity, server.backend):
-                raise AssertionError("a sink puts out no rows")
+            for _ in self._task(iter([self._rows(revision, own)]), identity, server.backend):
+                raise AssertionError("a sink has no output rows")
         self._engine.commit(self._query_id, revision)
         self._coordinator.batch_committed(self._query_id, revision)
 
@@ -166,7 +169,7 @@ class JobTarget:
 
     @contextlib.contextmanager
     def _stand_alone_proxy(self) -> Iterator[str]:
-        """Runs `queryable-state proxy`; gives its address."""
+        """Runs `queryable-state proxy` and yields its address."""
         command = Path(sys.executable).with_name("queryable-state")
         process = subprocess.Popen(
             [command, "proxy", "--coordinator", self._coordinator.address, "--port", "0"],

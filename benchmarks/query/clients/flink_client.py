@@ -1,4 +1,4 @@
-"""Flink as its own Java client asks it, in a JVM beside the one that answers."""
+"""Flink's own Java client, in a JVM beside the JVM of the job."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from benchmarks.closed_loop import LoopSample, WrongAnswerError
+from benchmarks.peers.flink_program import FlinkProgram
+from benchmarks.query.clients.load_generator import Operation
 from benchmarks.query.dataset import REVISION_LENGTH
-from benchmarks.query.flink_programs import FlinkProgram
-from benchmarks.query.question import Question
 
 if TYPE_CHECKING:
     from benchmarks.query.dataset import Dataset
 
 
-class FlinkAsking:
-    """The JVM that asks; `async with` starts and ends it."""
+class FlinkLoadGenerator:
+    """The JVM of the client; `async with` starts and ends it."""
 
-    questions = frozenset({Question.HITS, Question.MISSES})
+    operations = frozenset({Operation.HITS, Operation.MISSES})
 
     def __init__(self, name: str, dataset: Dataset, *, port: int, job_id: str) -> None:
         self.name = name
@@ -41,7 +41,7 @@ class FlinkAsking:
             )
             self._program = stack.enter_context(
                 FlinkProgram(
-                    "FlinkAsking",
+                    "FlinkClient",
                     str(self._port),
                     self._job_id,
                     expected,
@@ -57,27 +57,23 @@ class FlinkAsking:
         await asyncio.to_thread(self._stack.close)
 
     async def warm_up(self, seconds: float) -> None:
-        """Compiles both JVMs' hot paths: a cold JVM answers a third of what a warm one does."""
+        """Compiles the hot paths of both JVMs: a cold JVM has a third of the rate of a warm one."""
         for in_flight, share in ((64, 0.5), (1024, 0.4), (1, 0.1)):
-            await self.closed_loop(Question.HITS, in_flight, warm_up_s=0.0, seconds=seconds * share)
+            await self.closed_loop(
+                Operation.HITS, in_flight, warm_up_s=0.0, seconds=seconds * share
+            )
 
     async def closed_loop(
-        self, question: Question, in_flight: int, *, warm_up_s: float, seconds: float
+        self, operation: Operation, in_flight: int, *, warm_up_s: float, seconds: float
     ) -> LoopSample:
-        """One closed loop of the JVM."""
-        figures = await asyncio.to_thread(
-            self._program.command, f"{question} {in_flight} {warm_up_s} {seconds}"
+        """Runs one closed loop in the JVM."""
+        found = await asyncio.to_thread(
+            self._program.command, f"{operation} {in_flight} {warm_up_s} {seconds}"
         )
-        return LoopSample(
-            per_second=figures["answers"] / seconds,
-            p50_us=figures["p50_us"],
-            p99_us=figures["p99_us"],
-            answers=figures["answers"],
-            cpu_us=figures["cpu_us"],
-        )
+        return LoopSample(per_second=found["answers"] / seconds, **found)
 
     async def check_all(self, truth: list[str], revision: int) -> None:
-        """Compares at once: the feeder says a revision when the job has it in its state."""
+        """Compares at once: the feeder reports a revision when the job has it in its state."""
         path = self._write("truth", [truth[number] for number in self._order])
         found = await asyncio.to_thread(self._program.command, f"check {path}")
         if found["wrong"]:

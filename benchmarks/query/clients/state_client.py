@@ -1,4 +1,4 @@
-"""Our state as an asyncio process asks it."""
+"""The project's asyncio client."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from queryable_state.client import KvState
 
 
-class StatePeer:
-    """Our client against one proxy, with or without going on to the owners directly."""
+class StateClient:
+    """`QueryableStateClient` against one proxy; `direct` lets it connect to the owners."""
 
     def __init__(
         self, name: str, dataset: Dataset, *, address: str, job_id: str, direct: bool
@@ -38,36 +38,36 @@ class StatePeer:
     async def __aexit__(self, *exc_info: object) -> None:
         await self._client.__aexit__(*exc_info)
 
-    def ask(self, number: int) -> Awaitable[KvState]:
+    def get(self, number: int) -> Awaitable[KvState]:
         """`get_kv_state`."""
         return self._client.get_kv_state(self._job_id, QUERYABLE_NAME, self._keys[number])
 
     def is_right(self, number: int, answer: KvState) -> bool:
-        """Whether the decoded value begins as the key's does."""
+        """True if the decoded value begins as the key's does."""
         return bool(answer.value()[:-REVISION_LENGTH] == self._stems[number])
 
-    def ask_missing(self, number: int) -> Awaitable[KvState]:
-        """`get_kv_state`, which raises for a key without a value."""
+    def get_missing(self, number: int) -> Awaitable[KvState]:
+        """`get_kv_state`, which raises an error for a missing key."""
         return self._client.get_kv_state(self._job_id, QUERYABLE_NAME, self._missing_keys[number])
 
     def is_missing(self, number: int, answer: object) -> bool:
-        """Whether it is the error that says so."""
+        """True if the answer is that error."""
         return isinstance(answer, UnknownKeyOrNamespaceError)
 
-    def ask_many(self, start: int) -> Awaitable[list[KvState | None]]:
+    def get_many(self, start: int) -> Awaitable[list[KvState | None]]:
         """`get_kv_states`."""
         return self._client.get_kv_states(
             self._job_id, QUERYABLE_NAME, self._keys[start : start + BATCH_KEYS]
         )
 
     def are_right(self, start: int, answers: list[KvState | None]) -> bool:
-        """Whether each decoded value begins as its key's does."""
+        """True if each decoded value begins as its key's does."""
         return [
             answer.value()[:-REVISION_LENGTH] if answer is not None else None for answer in answers
         ] == self._stems[start : start + BATCH_KEYS]
 
     def is_at(self, revision: int, answers: list[KvState | None]) -> bool:
-        """Whether every value was read at the batch of the revision or a later one."""
+        """True if every value was read at the batch of the revision or a later one."""
         return all(answer is not None and answer.info.version >= revision for answer in answers)
 
     def texts(self, answers: list[KvState | None]) -> list[str | None]:

@@ -19,19 +19,19 @@ import org.apache.flink.queryablestate.client.QueryableStateClient;
 import org.apache.flink.queryablestate.exceptions.UnknownKeyOrNamespaceException;
 
 /**
- * The process that asks Flink: the JVM's counterpart of the asyncio process that asks the others.
+ * The client process of Flink, as the asyncio process is that of the other peers.
  *
  * <p>Arguments: port of the proxy, job id, file with a line "key TAB beginning of every value TAB
- * key that is not there" for each key, in the order they are asked for; length of what follows the
+ * missing key" for each key, in look-up order; length of the rest of a value after its
  * beginning. Commands on standard input, each answered by one JSON line:
  *
  * <ul>
  *   <li>{@code hits IN_FLIGHT WARM_UP_S SECONDS}: a closed loop over the keys
- *   <li>{@code misses IN_FLIGHT WARM_UP_S SECONDS}: the same over keys that are not there
- *   <li>{@code check FILE}: whether every key has the value of its line
+ *   <li>{@code misses IN_FLIGHT WARM_UP_S SECONDS}: the same over missing keys
+ *   <li>{@code check FILE}: checks that every key has the value of its line
  * </ul>
  */
-public final class FlinkAsking {
+public final class FlinkClient {
     private static final OperatingSystemMXBean PROCESS =
             (OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
 
@@ -44,7 +44,7 @@ public final class FlinkAsking {
     private final int tail;
     private final int[] order;
 
-    private FlinkAsking(QueryableStateClient client, JobID job, List<String> lines, int tail) {
+    private FlinkClient(QueryableStateClient client, JobID job, List<String> lines, int tail) {
         this.client = client;
         this.job = job;
         this.tail = tail;
@@ -59,14 +59,14 @@ public final class FlinkAsking {
         int port = Integer.parseInt(args[0]);
         List<String> lines = Files.readAllLines(Path.of(args[2]));
         QueryableStateClient client = new QueryableStateClient("127.0.0.1", port);
-        FlinkAsking asking =
-                new FlinkAsking(
+        FlinkClient flink =
+                new FlinkClient(
                         client, JobID.fromHexString(args[1]), lines, Integer.parseInt(args[3]));
         System.out.println("{\"ready\": true}");
         BufferedReader commands =
                 new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line; (line = commands.readLine()) != null; ) {
-            System.out.println(asking.obey(line.trim().split(" ")));
+            System.out.println(flink.obey(line.trim().split(" ")));
         }
         client.shutdownAndWait();
         System.exit(0);
@@ -85,17 +85,17 @@ public final class FlinkAsking {
         }
     }
 
-    private String loop(ClosedLoop.Question question, String[] words) throws Exception {
+    private String loop(ClosedLoop.Operation operation, String[] words) throws Exception {
         double warmUpS = Double.parseDouble(words[2]);
         double seconds = Double.parseDouble(words[3]);
         long cpuNs = PROCESS.getProcessCpuTime();
-        long[] ns = ClosedLoop.run(question, order, Integer.parseInt(words[1]), warmUpS, seconds);
+        long[] ns = ClosedLoop.run(operation, order, Integer.parseInt(words[1]), warmUpS, seconds);
         cpuNs = PROCESS.getProcessCpuTime() - cpuNs;
-        // The warm-up's answers are not counted; its share of the time is taken out instead.
+        // Answers of the warm-up are not counted, so the share of its time is subtracted.
         double cpuUs = cpuNs / 1e3 * seconds / (seconds + warmUpS) / Math.max(1, ns.length);
         return String.format(
-                "{\"answers\": %d, \"p50_us\": %.1f, \"p99_us\": %.1f, \"cpu_us\": %.2f}",
-                ns.length, at(ns, 0.50) / 1e3, at(ns, 0.99) / 1e3, cpuUs);
+                "{\"answers\": %d, \"p50_us\": %.1f, \"p99_us\": %.1f, \"p999_us\": %.1f, \"cpu_us\": %.2f}",
+                ns.length, at(ns, 0.50) / 1e3, at(ns, 0.99) / 1e3, at(ns, 0.999) / 1e3, cpuUs);
     }
 
     private static long at(long[] ascending, double share) {
@@ -128,7 +128,7 @@ public final class FlinkAsking {
                         (state, failure) ->
                                 isUnknownKey(failure)
                                         ? null
-                                        : missing[number] + " is there or failed: " + failure);
+                                        : missing[number] + " exists or its look-up failed: " + failure);
     }
 
     private String check(List<String> values) throws Exception {
@@ -152,7 +152,7 @@ public final class FlinkAsking {
         }
     }
 
-    /** The server sends its exception's stack trace; the class is somewhere among the causes. */
+    /** The server sends its exception as a stack trace; a cause or a message names the class. */
     private static boolean isUnknownKey(Throwable failure) {
         for (Throwable each = failure; each != null; each = each.getCause()) {
             if (each instanceof UnknownKeyOrNamespaceException

@@ -1,4 +1,4 @@
-"""Who takes the CPU: seconds of the processes of one run, by their part in it."""
+"""CPU seconds of the processes of one run, by their part in it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 MARK = "BENCHMARK_MIXED_RUN"
-"""The environment variable that what this program starts inherits, redis and Spark too."""
-PARTS = ("JVM", "Python workers", "state server", "redis-server", "driver's Python", "asking")
+"""The environment variable that marks all child processes, redis and Spark included."""
+PARTS = ("JVM", "Python workers", "state server", "redis-server", "driver's Python", "client")
 
 
 def part_of(command: Sequence[str]) -> str:
@@ -29,13 +29,13 @@ def part_of(command: Sequence[str]) -> str:
 
 
 def cpu_by_part(mark: str) -> Mapping[str, float]:
-    """CPU seconds so far of this process, its children, and all that carry the mark, by part."""
+    """CPU seconds so far of this process, its children and all marked processes, by part."""
     seconds: defaultdict[str, float] = defaultdict(float)
     for process in psutil.process_iter():
         try:
             if process.pid == os.getpid():
-                part = "asking"
-            # redis-server writes its title over its environment.
+                part = "client"
+            # redis-server overwrites its environment with its title.
             elif process.ppid() == os.getpid() or process.environ().get(MARK) == mark:
                 part = part_of(process.cmdline())
             else:

@@ -1,4 +1,4 @@
-"""Flink as the feeder writes to it: a job in a MiniCluster that reads the updates from a socket."""
+"""The writing side of Flink: a job in a MiniCluster that reads updates from a socket."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import socket
 import tempfile
 from typing import TYPE_CHECKING, Literal, Self
 
-from benchmarks.query.flink_programs import FlinkProgram
-from benchmarks.query.free_port import free_port
+from benchmarks.child_process import free_port
+from benchmarks.peers.flink_program import FlinkProgram
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -19,7 +19,7 @@ START_TIMEOUT_S = 60.0
 
 
 class FlinkTarget:
-    """A job that keeps the last value of each key in queryable state; an update is a line."""
+    """A job that keeps the last value of each key in queryable state; one line per update."""
 
     def __init__(self, dataset: Dataset, *, backend: Literal["hashmap", "rocksdb"]) -> None:
         self._dataset = dataset
@@ -59,11 +59,11 @@ class FlinkTarget:
         self._stack.close()
 
     def describe(self) -> dict[str, object]:
-        """Job id, the versions of Flink and Java, and the proxy's port."""
+        """Job id, versions of Flink and Java, and the proxy's port."""
         return {**self._description, "port": self._proxy_port}
 
     def write(self, revision: int, numbers: list[int]) -> None:
-        """Sends keys at a revision and waits until the job has put them into its state."""
+        """Sends keys at a revision and waits until the job has them in its state."""
         lines = [
             f"{self._dataset.keys[number]}\t{self._dataset.value(number, revision)}\n"
             for number in numbers

@@ -1,4 +1,4 @@
-"""Who asks for sums: our client, and redis-py."""
+"""The clients that look up sums: ours and redis-py."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ if TYPE_CHECKING:
     from queryable_state.client import KvState
 
 
-class Asker(Protocol):
+class Client(Protocol):
     """A client of one job's sums; `async with` opens and closes it."""
 
     async def __aenter__(self) -> Self: ...
     async def __aexit__(self, *exc_info: object) -> None: ...
-    def ask(self, number: int) -> Awaitable[object]:
-        """Asks for one key."""
+    def get(self, number: int) -> Awaitable[object]:
+        """Looks up one key."""
         ...
 
     def sums(self, answer: Any) -> tuple[int, int] | None:
-        """Count and total of an answer; None: there is no such key."""
+        """Count and total of an answer; None for a missing key."""
         ...
 
-    async def ask_all(self) -> list[tuple[int, int] | None]:
+    async def get_all(self) -> list[tuple[int, int] | None]:
         """Count and total of every key, by number."""
         ...
 
 
-class OwnAsker:
+class OwnClient:
     """Our client, direct to the owner after one look-up at its proxy."""
 
     def __init__(self, keys: Sequence[str], address: str, job_id: str) -> None:
@@ -49,7 +49,7 @@ class OwnAsker:
     async def __aexit__(self, *exc_info: object) -> None:
         await self._client.__aexit__(*exc_info)
 
-    def ask(self, number: int) -> Awaitable[KvState]:
+    def get(self, number: int) -> Awaitable[KvState]:
         return self._client.get_kv_state(self._job_id, QUERYABLE_NAME, self._keys[number])
 
     def sums(self, answer: KvState | None) -> tuple[int, int] | None:
@@ -58,13 +58,13 @@ class OwnAsker:
         count, total = answer.get()
         return count, total
 
-    async def ask_all(self) -> list[tuple[int, int] | None]:
+    async def get_all(self) -> list[tuple[int, int] | None]:
         states = await self._client.get_kv_states(self._job_id, QUERYABLE_NAME, list(self._keys))
         return [self.sums(state) for state in states]
 
 
-class RedisAsker:
-    """redis-py's asyncio client: hiredis, a connection for each await in flight."""
+class RedisClient:
+    """redis-py's asyncio client with hiredis: one connection per look-up in flight."""
 
     def __init__(self, keys: Sequence[str], port: int) -> None:
         self._keys = keys
@@ -76,7 +76,7 @@ class RedisAsker:
     async def __aexit__(self, *exc_info: object) -> None:
         await self._client.aclose()
 
-    def ask(self, number: int) -> Awaitable[Any]:
+    def get(self, number: int) -> Awaitable[Any]:
         return self._client.get(self._keys[number])
 
     def sums(self, answer: bytes | None) -> tuple[int, int] | None:
@@ -85,6 +85,6 @@ class RedisAsker:
         count, total = answer.split(b" ")
         return int(count), int(total)
 
-    async def ask_all(self) -> list[tuple[int, int] | None]:
+    async def get_all(self) -> list[tuple[int, int] | None]:
         answers: list[Any] = await self._client.mget(self._keys)
         return [self.sums(answer) for answer in answers]

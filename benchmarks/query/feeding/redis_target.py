@@ -1,4 +1,4 @@
-"""Redis as the feeder writes to it."""
+"""The writing side of redis: one `MSET` per commit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CHUNK = 10_000
 
 
 class RedisTarget:
-    """A redis server; an update is one key of an MSET."""
+    """A connection to a redis-server."""
 
     def __init__(self, port: int, dataset: Dataset) -> None:
         self._port = port
@@ -21,7 +21,7 @@ class RedisTarget:
         self._connection = redis.Redis(port=port)
 
     def describe(self) -> dict[str, object]:
-        """Its port and version."""
+        """Port and version of the server."""
         server = self._connection.info("server")
         return {"port": self._port, "version": server["redis_version"]}
 

@@ -18,28 +18,28 @@ const (
 	valuesField  = 2
 )
 
-// Key is what is asked for one key, and what is right of its value.
+// Key is the request of one key and the expected beginning of its value.
 type Key struct {
 	request   []byte
 	beginning []byte
-	tail      int // bytes of the value behind its beginning
+	tail      int // bytes of the value after its beginning
 }
 
-// Asker asks for keys over one channel; any number of goroutines may.
-type Asker struct {
+// Client looks up keys over one channel; it is safe for concurrent use.
+type Client struct {
 	channel *grpc.ClientConn
 	method  string
 	keys    []Key
 }
 
-// ask asks for one key and checks the answer.
-func (asker *Asker) ask(number int) error {
+// call looks up one key and checks the answer.
+func (client *Client) call(number int) error {
 	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()
-	key := &asker.keys[number]
+	key := &client.keys[number]
 	var response []byte
-	err := asker.channel.Invoke(
-		ctx, asker.method, key.request, &response, grpc.ForceCodec(serialized{}))
+	err := client.channel.Invoke(
+		ctx, client.method, key.request, &response, grpc.ForceCodec(serialized{}))
 	if err != nil {
 		return err
 	}
@@ -51,12 +51,12 @@ func (asker *Asker) ask(number int) error {
 		return fmt.Errorf("wrong answer %x: %w", response, err)
 	}
 	if len(value) != len(key.beginning)+key.tail || !bytes.HasPrefix(value, key.beginning) {
-		return fmt.Errorf("wrong value %x, not one that begins with %x", value, key.beginning)
+		return fmt.Errorf("wrong value %x, expected beginning %x", value, key.beginning)
 	}
 	return nil
 }
 
-// field is the first field of this number, a message or bytes, of a serialized message.
+// field returns the first field with this number (a message or bytes) of a serialized message.
 func field(message []byte, wanted protowire.Number) ([]byte, error) {
 	for len(message) > 0 {
 		number, kind, length := protowire.ConsumeTag(message)
@@ -76,7 +76,7 @@ func field(message []byte, wanted protowire.Number) ([]byte, error) {
 	return nil, fmt.Errorf("no field %d", wanted)
 }
 
-// serialized is the codec of messages that are bytes already.
+// serialized is the codec of messages that are already bytes.
 type serialized struct{}
 
 func (serialized) Name() string { return "proto" }

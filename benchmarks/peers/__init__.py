@@ -1,0 +1,1 @@
+"""The peers' own programs: redis-server, Flink in Java, the unary client in Go."""

@@ -1,0 +1,1 @@
+"""The clients under test, each with the load generator that drives it."""

@@ -1,0 +1,1 @@
+"""The feeder process and the peers it can write to."""
