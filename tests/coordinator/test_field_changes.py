@@ -8,13 +8,12 @@ import pytest
 
 from queryable_state.server.coordinator.model.registrations import OperatorClaim, RegistrationTable
 from queryable_state.streaming.descriptors import (
-    AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
     StateDescriptor,
     ValueStateDescriptor,
 )
-from queryable_state.streaming.functions import AggregateFunction
+from queryable_state.streaming.functions import AggregateFunction, AggregatingStateDescriptor
 from queryable_state.wire.errors import InvalidRequestError, JobError, Reason
 from queryable_state.wire.schema.types import TypeInfo, Types
 from queryable_state.wire.values.value_codec import ValueCodec

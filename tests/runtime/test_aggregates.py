@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queryable_state.streaming.descriptors import ReducingStateDescriptor
-from queryable_state.streaming.functions import ReduceFunction
+from queryable_state.streaming.functions import ReduceFunction, ReducingStateDescriptor
 from queryable_state.streaming.runtime.operators.operators import (
     Aggregate,
     AggregateKind,

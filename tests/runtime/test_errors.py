@@ -10,15 +10,15 @@ import pytest
 
 from queryable_state.streaming import runtime
 from queryable_state.streaming.descriptors import (
-    AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
-    ReducingStateDescriptor,
     ValueStateDescriptor,
 )
 from queryable_state.streaming.functions import (
     AggregateFunction,
+    AggregatingStateDescriptor,
     KeyedProcessFunction,
+    ReducingStateDescriptor,
     UserFunctionError,
 )
 from queryable_state.streaming.runtime.operators.operators import (
@@ -26,7 +26,7 @@ from queryable_state.streaming.runtime.operators.operators import (
     Reduce,
     declared_states,
 )
-from queryable_state.streaming.runtime.settings import RuntimeSettings
+from queryable_state.streaming.runtime.states.settings import RuntimeSettings
 from queryable_state.streaming.testing import KeyedOperatorHarness
 from queryable_state.wire.errors import (
     InvalidRequestError,

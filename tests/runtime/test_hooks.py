@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from queryable_state.streaming.descriptors import (
-    AggregatingStateDescriptor,
-    ReducingStateDescriptor,
-)
 from queryable_state.streaming.functions import (
     AggregateFunction,
+    AggregatingStateDescriptor,
     KeyedProcessFunction,
     ReduceFunction,
+    ReducingStateDescriptor,
     UserFunctionError,
 )
 from queryable_state.streaming.runtime.operators.operators import (

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from queryable_state.streaming.descriptors import (
-    AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
-    ReducingStateDescriptor,
     ValueStateDescriptor,
 )
 from queryable_state.streaming.functions import (
     AggregateFunction,
+    AggregatingStateDescriptor,
     KeyedProcessFunction,
+    ReducingStateDescriptor,
     UserFunctionError,
 )
 from queryable_state.streaming.runtime.operators.operators import Reduce
-from queryable_state.streaming.runtime.settings import RuntimeSettings
+from queryable_state.streaming.runtime.states.settings import RuntimeSettings
 from queryable_state.streaming.testing import KeyedOperatorHarness
 from queryable_state.wire.errors import SerializationError
 

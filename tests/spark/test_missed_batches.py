@@ -10,7 +10,7 @@ from pyspark.errors import StreamingQueryException
 from tests.spark.functions import COUNTS, READINGS, CountPerKey
 from tests.spark.waiting import until
 
-from queryable_state.streaming.spark.worker.failure import failure_of
+from queryable_state.streaming.spark.queries.failure import failure_of
 from queryable_state.wire.errors import JobError, Reason
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from queryable_state.streaming import (
     StreamExecutionEnvironment,
     Types,
 )
-from queryable_state.streaming.spark.worker.failure import failure_of
+from queryable_state.streaming.spark.queries.failure import failure_of
 from queryable_state.wire.errors import CheckpointError, RestoreMismatchError
 
 if TYPE_CHECKING:

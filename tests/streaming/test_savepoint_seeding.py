@@ -17,7 +17,7 @@ from queryable_state.server.checkpoint.state_root import StateRoot
 from queryable_state.streaming.spark.savepoints.progress_export import FileGoneError, cut_log
 from queryable_state.streaming.spark.savepoints.savepoint import Savepoint
 from queryable_state.streaming.spark.savepoints.seeding import seed
-from queryable_state.streaming.spark.spark_files import SparkFiles
+from queryable_state.streaming.spark.savepoints.spark_files import SparkFiles
 from queryable_state.wire.errors import CheckpointError, RestoreMismatchError
 
 if TYPE_CHECKING:

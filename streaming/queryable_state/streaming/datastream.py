@@ -1,38 +1,49 @@
-"""A stream of elements, and what can be done with it."""
+"""Data streams: elements, keyed elements, and the operators on them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
-from queryable_state.streaming.jobs.graph import (
-    OperatorNode,
-    SinkNode,
-    StreamNode,
-    check_name,
+from queryable_state.streaming.descriptors import ValueStateDescriptor
+from queryable_state.streaming.functions import KeyedProcessFunction, ReducingStateDescriptor
+from queryable_state.streaming.jobs.elements import Columns
+from queryable_state.streaming.jobs.graph import OperatorNode, SinkNode
+from queryable_state.streaming.jobs.keys import KeySelector
+from queryable_state.streaming.operator_columns import aggregated_columns, stored_columns
+from queryable_state.streaming.operator_handles import (
+    DataStreamSink,
+    QueryableStateStream,
+    StatefulOperator,
 )
-from queryable_state.streaming.keyed_stream import KeyedStream
-from queryable_state.streaming.keys import KeySelector
 from queryable_state.streaming.ordering import EVENT_TIME, order_columns
 from queryable_state.streaming.runtime.operators.operators import (
-    with_dropped_fields,
-    with_renamed_fields,
+    Aggregate,
+    AggregateKind,
+    KeyedProcess,
+    LatestValueSink,
+    ReducingSink,
 )
+from queryable_state.streaming.runtime.operators.operators import Reduce as ReduceOperator
 from queryable_state.wire.errors import InvalidRequestError
-from queryable_state.wire.schema.types import type_info
+from queryable_state.wire.schema.types import Field, Kind, TypeInfo, type_info
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from pyspark.sql import DataFrame
 
-    from queryable_state.streaming.environment import StreamExecutionEnvironment
+    from queryable_state.streaming.functions import ReduceFunction
+    from queryable_state.streaming.jobs.graph import StreamNode
+    from queryable_state.streaming.operator_handles import StreamEnvironment
     from queryable_state.streaming.ordering import DefaultOrder, OrderBy
+    from queryable_state.streaming.runtime.columns.row_order import OrderColumn
+    from queryable_state.streaming.runtime.operators.operators import Operator
 
 
 class DataStream:
     """A stream; made by an environment or by an operator on another stream."""
 
-    def __init__(self, environment: StreamExecutionEnvironment, node: StreamNode) -> None:
+    def __init__(self, environment: StreamEnvironment, node: StreamNode) -> None:
         self._environment = environment
         self._node = node
 
@@ -87,7 +98,7 @@ class DataStream:
 
     def print(self) -> DataStreamSink:
         """Prints each element on the driver's standard output."""
-        return self.add_sink(_print_rows)._named("print")
+        return self.add_sink(_print_rows).name("print")
 
     def add_sink(self, function: Callable[[DataFrame, int], object]) -> DataStreamSink:
         """Calls a function with the DataFrame and the id of each batch, as `foreachBatch` does.
@@ -108,77 +119,157 @@ class DataStream:
         return self.add_sink(function)
 
 
-class _StatefulOperator:
-    """What can be said of a stateful operator and its state."""
-
-    _node: OperatorNode
-
-    def uid(self, uid: str) -> Self:
-        """Identity of the operator's state within the job, kept when the program changes."""
-        self._node.given_uid = check_name("a uid", uid)
-        return self
-
-    def name(self, name: str) -> Self:
-        """Name of the operator, for people."""
-        self._node.given_name = check_name("the name of an operator", name)
-        return self
-
-    def renamed_fields(self, renamed: Mapping[str, str]) -> Self:
-        """Declares fields of the state's rows that had other names before, `{new path: old name}`;
-        see `StateDescriptor.set_renamed_fields`."""
-        self._node.operator = with_renamed_fields(self._node.operator, renamed)
-        return self
-
-    def dropped_fields(self, *dropped: str) -> Self:
-        """Declares stored fields of the state's rows that are gone for good, by path; see
-        `StateDescriptor.set_dropped_fields`."""
-        self._node.operator = with_dropped_fields(self._node.operator, dropped)
-        return self
-
-
-class OperatorStream(_StatefulOperator, DataStream):
-    """What a stateful operator puts out."""
-
-    _node: OperatorNode
-
-
-class QueryableStateStream(_StatefulOperator):
-    """A queryable state that a keyed stream is written to; the end of that stream."""
+class KeyedStream:
+    """A stream partitioned by key; made by `DataStream.key_by`."""
 
     def __init__(
-        self, environment: StreamExecutionEnvironment, node: OperatorNode, queryable_name: str
+        self,
+        environment: StreamEnvironment,
+        node: StreamNode,
+        keys: KeySelector,
+        order: tuple[OrderColumn, ...] = (),
     ) -> None:
         self._environment = environment
         self._node = node
-        self._queryable_name = queryable_name
+        self._keys = keys
+        self._order = order
+
+    def process(self, function: KeyedProcessFunction, output_type: object) -> OperatorStream:
+        """Runs a function with state over the elements.
+
+        `output_type` is a row (`Types.ROW_NAMED`, a DDL string of columns), whose
+        fields become columns, or any other type, whose values make the column `value`.
+        """
+        if not isinstance(function, KeyedProcessFunction):
+            raise InvalidRequestError(
+                f"process takes an instance of KeyedProcessFunction, not {function!r}"
+            )
+        output = type_info(output_type)
+        return self._stream("process", KeyedProcess(function), self._all, output)
+
+    def reduce(self, function: ReduceFunction[Any] | Callable[[Any, Any], Any]) -> OperatorStream:
+        """Reduces the elements of each key; puts out the reduced value for each element."""
+        element = self._node.columns.element_type(self._all, "reduce")
+        descriptor = ReducingStateDescriptor("reduce", function, element)
+        return self._stream("reduce", ReduceOperator(descriptor), self._all, element)
+
+    def sum(self, *columns: str, queryable_name: str | None = None) -> OperatorStream:
+        """Sums of columns by key, in the columns' own types; null counts as nothing.
+
+        As `min` and `max` do, it puts out one row (key columns, then these) a batch
+        for each key touched; with `queryable_name` the state itself can be queried.
+        """
+        return self._aggregate(AggregateKind.SUM, columns, queryable_name)
+
+    def min(self, *columns: str, queryable_name: str | None = None) -> OperatorStream:
+        """Minima of columns by key; see `sum`."""
+        return self._aggregate(AggregateKind.MIN, columns, queryable_name)
+
+    def max(self, *columns: str, queryable_name: str | None = None) -> OperatorStream:
+        """Maxima of columns by key; see `sum`."""
+        return self._aggregate(AggregateKind.MAX, columns, queryable_name)
+
+    def as_queryable_state(
+        self,
+        name: str,
+        descriptor: ValueStateDescriptor | ReducingStateDescriptor | None = None,
+        *,
+        latest_by: OrderBy | None = None,
+    ) -> QueryableStateStream:
+        """Makes the last element of each key, or all of them reduced, queryable as `name`.
+
+        Without a descriptor an element is kept whole. A row type of a descriptor
+        takes the columns it names; another type takes the one column beside the key and those of
+        the order.
+
+        `latest_by` (a column or several, as `order_by` of `key_by`) says which element is the
+        last one: that with the greatest value of all batches, so that a late row changes
+        nothing. Of equal ones a later batch's stays, and within a batch the one that comes last
+        by `order_by`, then by its input partition. Null is smaller than every value: an element
+        whose `latest_by` is null stays only until one has a value.
+
+        **Without `latest_by` the last element is the last one to arrive**: of the newest batch,
+        by the order of `key_by`. Where a batch is read from several files or Kafka partitions
+        and `key_by` has no order, that is any of the batch.
+        """
+        latest = order_columns(latest_by, self._node.columns, "latest_by")
+        if latest and isinstance(descriptor, ReducingStateDescriptor):
+            raise InvalidRequestError(
+                f"as_queryable_state({name!r}): latest_by chooses one element of a key, and "
+                f"{descriptor!r} reduces all of them: leave one of both out"
+            )
+        if descriptor is None:
+            names = self._all
+            element = self._node.columns.element_type(names, f"as_queryable_state({name!r})")
+            descriptor = ValueStateDescriptor(name, element)
+        else:
+            names = stored_columns(
+                f"as_queryable_state({name!r})",
+                descriptor,
+                self._node.columns,
+                self._keys,
+                {key.column for key in (*latest, *self._order)},
+            )
+        if descriptor.queryable_name != name:
+            descriptor.set_queryable(name)
+        operator: Operator
+        if isinstance(descriptor, ValueStateDescriptor):
+            operator = LatestValueSink.of(descriptor, names, latest)
+        else:
+            operator = ReducingSink(descriptor)
+        node = self._add("queryable-state", operator, names, descriptor.value_type, None)
+        return QueryableStateStream(self._environment, node, name)
 
     @property
-    def queryable_state_name(self) -> str:
-        """Name to query the state by."""
-        return self._queryable_name
+    def _all(self) -> tuple[str, ...]:
+        return self._node.columns.names
 
-    def to_dataframe(self) -> DataFrame:
-        """The state's writer as a streaming DataFrame without rows.
+    def _aggregate(
+        self, kind: AggregateKind, names: tuple[str, ...], queryable_name: str | None
+    ) -> OperatorStream:
+        fields = aggregated_columns(kind, names, self._node.columns, self._keys)
+        output = TypeInfo(
+            Kind.ROW,
+            fields=(*self._keys.fields, *(Field(field.column, field.type) for field in fields)),
+        )
+        operator = Aggregate(fields, str(kind), queryable_name)
+        return self._stream(str(kind), operator, names, output)
 
-        The state is written once the caller starts it with `writeStream`, for
-        instance `.format("noop")`. `env.execute` does not run it again.
-        """
-        return self._environment._dataframe_of(self._node)
+    def _stream(
+        self, kind: str, operator: Operator, names: tuple[str, ...], output: TypeInfo
+    ) -> OperatorStream:
+        value_type = self._node.columns.element_type(names, kind)
+        node = self._add(kind, operator, names, value_type, output)
+        return OperatorStream(self._environment, node)
+
+    def _add(
+        self,
+        kind: str,
+        operator: Operator,
+        names: tuple[str, ...],
+        value_type: TypeInfo | None,
+        output: TypeInfo | None,
+    ) -> OperatorNode:
+        assert value_type is not None, "only an aggregating state may have no value type"
+        return self._environment._add_operator(
+            OperatorNode(
+                upstream=self._node,
+                kind=kind,
+                keys=self._keys,
+                operator=operator,
+                value_columns=names,
+                value_type=value_type,
+                output_type=output,
+                columns=Columns({}) if output is None else Columns.of_output(output),
+                order=() if isinstance(operator, Aggregate) else self._order,
+            )
+        )
 
 
-class DataStreamSink:
-    """A sink, to be named."""
+class OperatorStream(StatefulOperator, DataStream):
+    """What a stateful operator puts out."""
 
-    def __init__(self, node: SinkNode) -> None:
-        self._node = node
-
-    def name(self, name: str) -> Self:
-        """Name of the sink, for people."""
-        return self._named(check_name("the name of a sink", name))
-
-    def _named(self, name: str) -> Self:
-        self._node.name = name
-        return self
+    _node: OperatorNode
 
 
 def _print_rows(batch: DataFrame, batch_id: int) -> None:

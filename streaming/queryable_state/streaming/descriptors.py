@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from queryable_state.streaming.field_changes import checked_drops, checked_renames
-from queryable_state.streaming.functions import AggregateFunction, reducer
-from queryable_state.streaming.hooks import refuse_uncalled_hooks
 from queryable_state.v1.registration_pb2 import (
     FieldRename,
     SchemaVersion,
@@ -15,12 +13,10 @@ from queryable_state.v1.registration_pb2 import (
 )
 from queryable_state.wire.errors import InvalidRequestError, JobError, KeyTypeError
 from queryable_state.wire.keys.key_codec import KeyCodec
-from queryable_state.wire.schema.types import TypeInfo, Types, type_info
+from queryable_state.wire.schema.types import TypeInfo, type_info
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from queryable_state.streaming.functions import Function, ReduceFunction
+    from collections.abc import Iterable, Mapping, Sequence
 
 
 def _is_name(name: object) -> bool:
@@ -73,7 +69,7 @@ class StateDescriptor:
         return None
 
     @property
-    def function(self) -> Function | Callable[[Any, Any], Any] | None:
+    def function(self) -> object | None:
         """What combines the values added to the state; None for states without such."""
         return None
 
@@ -217,68 +213,3 @@ class MapStateDescriptor(StateDescriptor):
     @property
     def map_key_type(self) -> TypeInfo:
         return self._map_key_type
-
-
-class ReducingStateDescriptor(StateDescriptor):
-    """One value a key, combined by a `ReduceFunction` or a callable of two values."""
-
-    kind = StateKind.REDUCING
-
-    def __init__(
-        self,
-        name: str,
-        reduce_function: ReduceFunction[Any] | Callable[[Any, Any], Any],
-        value_type: object,
-    ) -> None:
-        super().__init__(name, type_info(value_type))
-        self.reduce: Callable[[Any, Any], Any] = reducer(reduce_function)
-        self._function = reduce_function
-
-    @property
-    def function(self) -> ReduceFunction[Any] | Callable[[Any, Any], Any]:
-        return self._function
-
-
-class AggregatingStateDescriptor(StateDescriptor):
-    """An accumulator a key; its result is stored beside it where the state is queryable.
-
-    `result_type` is needed for a queryable state alone: outside the job nobody
-    runs the aggregate function.
-    """
-
-    kind = StateKind.AGGREGATING
-
-    def __init__(
-        self,
-        name: str,
-        agg_function: AggregateFunction[Any, Any, Any],
-        accumulator_type: object = None,
-        result_type: object = None,
-    ) -> None:
-        super().__init__(name, None if result_type is None else type_info(result_type))
-        if not isinstance(agg_function, AggregateFunction):
-            raise InvalidRequestError(
-                f"state {name!r}: an aggregating state takes an AggregateFunction, "
-                f"not {agg_function!r}"
-            )
-        refuse_uncalled_hooks(agg_function)
-        self.agg_function = agg_function
-        self._accumulator_type = (
-            Types.PICKLED_BYTE_ARRAY() if accumulator_type is None else type_info(accumulator_type)
-        )
-
-    @property
-    def accumulator_type(self) -> TypeInfo:
-        return self._accumulator_type
-
-    @property
-    def function(self) -> AggregateFunction[Any, Any, Any]:
-        return self.agg_function
-
-    def set_queryable(self, name: str) -> None:
-        if self.value_type is None:
-            raise InvalidRequestError(
-                f"state {self.name!r} cannot be queryable without a result type: pass result_type= "
-                "to its AggregatingStateDescriptor"
-            )
-        super().set_queryable(name)

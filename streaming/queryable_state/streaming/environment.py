@@ -12,9 +12,9 @@ from queryable_state.streaming.config.restart_strategy import (
 )
 from queryable_state.streaming.config.settings import EnvironmentSettings
 from queryable_state.streaming.config.state_backend import StateBackend
-from queryable_state.streaming.datastream import DataStream, OperatorStream, QueryableStateStream
+from queryable_state.streaming.datastream import DataStream
 from queryable_state.streaming.jobs.declared_job import NextJob
-from queryable_state.streaming.jobs.graph import JobGraph, OperatorNode, SourceNode
+from queryable_state.streaming.jobs.graph import JobGraph, SourceNode
 from queryable_state.streaming.order_checks import warn_of_order
 from queryable_state.streaming.spark.application import SparkApplication
 from queryable_state.streaming.spark.compile import Compiler
@@ -282,12 +282,6 @@ class StreamExecutionEnvironment:
 
     def _add_sink(self, node: SinkNode) -> None:
         self._next.declared.sinks.append(node)
-
-    def _operator_stream(self, node: OperatorNode) -> OperatorStream:
-        return OperatorStream(self, node)
-
-    def _queryable_stream(self, node: OperatorNode, name: str) -> QueryableStateStream:
-        return QueryableStateStream(self, node, name)
 
     def _dataframe_of(self, node: StreamNode) -> DataFrame:
         if isinstance(node, SourceNode):

@@ -17,17 +17,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, TypeVar
 
+from queryable_state.streaming.descriptors import StateDescriptor
 from queryable_state.streaming.hooks import refuse_uncalled_hooks
+from queryable_state.v1.registration_pb2 import StateKind
 from queryable_state.wire.errors import InvalidRequestError, JobError, Reason
+from queryable_state.wire.schema.types import TypeInfo, Types, type_info
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from queryable_state.streaming.descriptors import (
-        AggregatingStateDescriptor,
         ListStateDescriptor,
         MapStateDescriptor,
-        ReducingStateDescriptor,
         ValueStateDescriptor,
     )
     from queryable_state.streaming.state import (
@@ -51,48 +52,6 @@ class UserFunctionError(JobError):
     """
 
     default_reason = Reason.USER_FUNCTION_FAILED
-
-
-class RuntimeContext(ABC):
-    """What a function is given when it is opened: its states and its place."""
-
-    @abstractmethod
-    def get_state(self, descriptor: ValueStateDescriptor) -> ValueState[Any]:
-        """The value state of this descriptor."""
-
-    @abstractmethod
-    def get_list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
-        """The list state of this descriptor."""
-
-    @abstractmethod
-    def get_map_state(self, descriptor: MapStateDescriptor) -> MapState[Any, Any]:
-        """The map state of this descriptor."""
-
-    @abstractmethod
-    def get_reducing_state(self, descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
-        """The reducing state of this descriptor."""
-
-    @abstractmethod
-    def get_aggregating_state(
-        self, descriptor: AggregatingStateDescriptor
-    ) -> AggregatingState[Any, Any]:
-        """The aggregating state of this descriptor."""
-
-    @abstractmethod
-    def get_task_name(self) -> str:
-        """Name of the operator."""
-
-    @abstractmethod
-    def get_index_of_this_subtask(self) -> int:
-        """Index of the subtask, from 0."""
-
-    @abstractmethod
-    def get_number_of_parallel_subtasks(self) -> int:
-        """Parallelism of the operator."""
-
-    @abstractmethod
-    def get_max_number_of_parallel_subtasks(self) -> int:
-        """Number of key groups."""
 
 
 class Context(ABC):
@@ -181,3 +140,110 @@ def reducer(function: ReduceFunction[T] | Callable[[T, T], T]) -> Callable[[T, T
     raise InvalidRequestError(
         f"a reduce function is a ReduceFunction or a callable of two values, not {function!r}"
     )
+
+
+class ReducingStateDescriptor(StateDescriptor):
+    """One value a key, combined by a `ReduceFunction` or a callable of two values."""
+
+    kind = StateKind.REDUCING
+
+    def __init__(
+        self,
+        name: str,
+        reduce_function: ReduceFunction[Any] | Callable[[Any, Any], Any],
+        value_type: object,
+    ) -> None:
+        super().__init__(name, type_info(value_type))
+        self.reduce: Callable[[Any, Any], Any] = reducer(reduce_function)
+        self._function = reduce_function
+
+    @property
+    def function(self) -> ReduceFunction[Any] | Callable[[Any, Any], Any]:
+        return self._function
+
+
+class AggregatingStateDescriptor(StateDescriptor):
+    """An accumulator a key; its result is stored beside it where the state is queryable.
+
+    `result_type` is needed for a queryable state alone: outside the job nobody
+    runs the aggregate function.
+    """
+
+    kind = StateKind.AGGREGATING
+
+    def __init__(
+        self,
+        name: str,
+        agg_function: AggregateFunction[Any, Any, Any],
+        accumulator_type: object = None,
+        result_type: object = None,
+    ) -> None:
+        super().__init__(name, None if result_type is None else type_info(result_type))
+        if not isinstance(agg_function, AggregateFunction):
+            raise InvalidRequestError(
+                f"state {name!r}: an aggregating state takes an AggregateFunction, "
+                f"not {agg_function!r}"
+            )
+        refuse_uncalled_hooks(agg_function)
+        self.agg_function = agg_function
+        self._accumulator_type = (
+            Types.PICKLED_BYTE_ARRAY() if accumulator_type is None else type_info(accumulator_type)
+        )
+
+    @property
+    def accumulator_type(self) -> TypeInfo:
+        return self._accumulator_type
+
+    @property
+    def function(self) -> AggregateFunction[Any, Any, Any]:
+        return self.agg_function
+
+    def set_queryable(self, name: str) -> None:
+        if self.value_type is None:
+            raise InvalidRequestError(
+                f"state {self.name!r} cannot be queryable without a result type: pass result_type= "
+                "to its AggregatingStateDescriptor"
+            )
+        super().set_queryable(name)
+
+
+class RuntimeContext(ABC):
+    """What a function is given when it is opened: its states and its place."""
+
+    @abstractmethod
+    def get_state(self, descriptor: ValueStateDescriptor) -> ValueState[Any]:
+        """The value state of this descriptor."""
+
+    @abstractmethod
+    def get_list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
+        """The list state of this descriptor."""
+
+    @abstractmethod
+    def get_map_state(self, descriptor: MapStateDescriptor) -> MapState[Any, Any]:
+        """The map state of this descriptor."""
+
+    @abstractmethod
+    def get_reducing_state(self, descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
+        """The reducing state of this descriptor."""
+
+    @abstractmethod
+    def get_aggregating_state(
+        self, descriptor: AggregatingStateDescriptor
+    ) -> AggregatingState[Any, Any]:
+        """The aggregating state of this descriptor."""
+
+    @abstractmethod
+    def get_task_name(self) -> str:
+        """Name of the operator."""
+
+    @abstractmethod
+    def get_index_of_this_subtask(self) -> int:
+        """Index of the subtask, from 0."""
+
+    @abstractmethod
+    def get_number_of_parallel_subtasks(self) -> int:
+        """Parallelism of the operator."""
+
+    @abstractmethod
+    def get_max_number_of_parallel_subtasks(self) -> int:
+        """Number of key groups."""

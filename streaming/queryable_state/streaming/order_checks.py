@@ -11,7 +11,7 @@ from queryable_state.streaming.runtime.operators.operators import LatestValueSin
 
 if TYPE_CHECKING:
     from queryable_state.streaming.jobs.graph import JobGraph
-    from queryable_state.streaming.origin import Grouping
+    from queryable_state.streaming.jobs.origin import Grouping
 
 _log = logging.getLogger("queryable_state.streaming")
 

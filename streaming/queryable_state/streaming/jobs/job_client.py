@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from queryable_state.streaming.config.state_paths import absolute
 from queryable_state.streaming.jobs.job_runs import JobRuns
-from queryable_state.streaming.spark.worker.failure import failure_of
+from queryable_state.streaming.spark.queries.failure import failure_of
 from queryable_state.wire.addresses import host_and_port
 
 if TYPE_CHECKING:
@@ -71,13 +71,13 @@ class JobClient:
         config: JobConfig,
     ) -> JobClient:
         """Starts a job."""
-        engine = application.engine
+        adapter = application.adapter
 
         def error_of(query: StreamingQuery) -> Exception | None:
-            return engine.stop_reason(uuid.UUID(str(query.id)).bytes) or failure_of(query)
+            return adapter.stop_reason(uuid.UUID(str(query.id)).bytes) or failure_of(query)
 
         def start_again() -> StreamingQuery:
-            engine.forget_stop(uuid.UUID(str(runs.query.id)).bytes)
+            adapter.forget_stop(uuid.UUID(str(runs.query.id)).bytes)
             return start()
 
         runs = JobRuns(

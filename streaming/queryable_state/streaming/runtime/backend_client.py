@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from queryable_state.internal.v1.backend_pb2_grpc import StateBackendStub
-    from queryable_state.streaming.runtime.spec import OperatorSpec, TaskIdentity
+    from queryable_state.streaming.runtime.operators.spec import OperatorSpec
+    from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
     from queryable_state.v1.registration_pb2 import StateRegistration
     from queryable_state.wire.changes import Seal, Token
 

@@ -20,7 +20,7 @@ from queryable_state.streaming.runtime.operators.operators import (
     ReducingSink,
 )
 from queryable_state.streaming.runtime.operators.ordered_rows import in_order
-from queryable_state.streaming.runtime.spec import subtask_mismatch
+from queryable_state.streaming.runtime.states.state_spec import subtask_mismatch
 from queryable_state.streaming.runtime.states.task_states import where
 from queryable_state.wire.errors import InvalidRequestError, JobError, Reason
 
@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from queryable_state.streaming.runtime.access import StateAccess
-    from queryable_state.streaming.runtime.spec import OperatorSpec, TaskIdentity
+    from queryable_state.streaming.runtime.operators.spec import OperatorSpec
+    from queryable_state.streaming.runtime.states.access import StateAccess
+    from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
 
 _GC_THRESHOLDS = (100_000, 50, 1000)
 

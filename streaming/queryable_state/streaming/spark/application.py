@@ -18,11 +18,12 @@ from queryable_state.server.settings import (
     StateServerSettings,
 )
 from queryable_state.streaming.config.job_configuration import server_backend
+from queryable_state.streaming.spark.queries.active_queries import live_executors
 from queryable_state.streaming.spark.queries.listener import CommitListener
-from queryable_state.streaming.spark.queries.spark_adapter import SparkAdapter, live_executors
+from queryable_state.streaming.spark.queries.scratch_folder import ScratchFolder
+from queryable_state.streaming.spark.queries.spark_adapter import SparkAdapter
 from queryable_state.streaming.spark.queries.stored_state import StoredState
-from queryable_state.streaming.spark.scratch_folder import ScratchFolder
-from queryable_state.streaming.spark.server_start import ServerStart
+from queryable_state.streaming.spark.server_start import ServerStarter
 from queryable_state.streaming.spark.session import runs_on_one_machine, warn_of_risks
 from queryable_state.streaming.spark.worker.worker_python import WorkerCheck
 from queryable_state.wire.errors import QueryTimeoutError
@@ -67,9 +68,14 @@ class SparkApplication:
         advertised = settings.coordinator_host or (
             "" if local else self._context.getConf().get("spark.driver.host", "")
         )
-        self.engine = SparkAdapter(spark, ServerStart(self).begin)
+        self.adapter = SparkAdapter(
+            spark,
+            ServerStarter(
+                self._context, lambda: self.server_template, is_closed=lambda: self.closed
+            ).start,
+        )
         self.coordinator = Coordinator(
-            self.engine,
+            self.adapter,
             CoordinatorSettings(
                 secret=self._settings.secret,
                 host=self._host,
@@ -178,7 +184,7 @@ class SparkApplication:
         with self._lock:
             if any(observed is session for observed, _ in self._listeners):
                 return
-            listener = CommitListener(self.engine, self.coordinator, self.stored.open)
+            listener = CommitListener(self.adapter, self.coordinator, self.stored.open)
             session.streams.addListener(listener)
             self._listeners.append((session, listener))
 

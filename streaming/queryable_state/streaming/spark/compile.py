@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from queryable_state.server.coordinator import OperatorLayout
-from queryable_state.streaming.elements import free_name
+from queryable_state.streaming.jobs.elements import free_name
 from queryable_state.streaming.jobs.graph import OperatorNode, SinkNode, SourceNode
 from queryable_state.streaming.runtime.columns.row_check import GROUP_BITS
-from queryable_state.streaming.runtime.settings import RuntimeSettings
-from queryable_state.streaming.runtime.spec import OperatorSpec
+from queryable_state.streaming.runtime.operators.spec import OperatorSpec
+from queryable_state.streaming.runtime.states.settings import RuntimeSettings
 from queryable_state.streaming.spark.types import data_type, is_hashable, schema
 from queryable_state.streaming.spark.worker.task import SubtaskFunction
 

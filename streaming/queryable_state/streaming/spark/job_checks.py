@@ -14,8 +14,8 @@ from queryable_state.server.coordinator.model.state_evolution import check_evolu
 from queryable_state.server.coordinator.roots.stored_states import StoredStates
 from queryable_state.streaming.config.state_paths import is_local
 from queryable_state.streaming.spark.queries.checkpoint_files import newest_commit
+from queryable_state.streaming.spark.savepoints.spark_files import SparkFiles
 from queryable_state.streaming.spark.session import runs_on_one_machine
-from queryable_state.streaming.spark.spark_files import SparkFiles
 from queryable_state.wire.errors import CheckpointError, CorruptDataError, RestoreMismatchError
 
 if TYPE_CHECKING:

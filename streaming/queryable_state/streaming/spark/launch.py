@@ -23,7 +23,7 @@ from queryable_state.streaming.spark.declarations import declarations
 from queryable_state.streaming.spark.job_checks import check_place
 from queryable_state.streaming.spark.plan_settings import set_plan
 from queryable_state.streaming.spark.queries.checkpoint_files import is_temporary
-from queryable_state.streaming.spark.savepoints.start import SavepointStart
+from queryable_state.streaming.spark.savepoint_start import SavepointStart
 from queryable_state.streaming.spark.session import default_location
 from queryable_state.wire.errors import InvalidRequestError
 

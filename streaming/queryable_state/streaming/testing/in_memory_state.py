@@ -15,7 +15,8 @@ from queryable_state.wire.errors import Reason, SupersededError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from queryable_state.streaming.runtime.spec import OperatorSpec, TaskIdentity
+    from queryable_state.streaming.runtime.operators.spec import OperatorSpec
+    from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
     from queryable_state.v1.registration_pb2 import StateRegistration
     from queryable_state.wire.changes import Seal
 

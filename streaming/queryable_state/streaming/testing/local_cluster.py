@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from queryable_state.server.state_server.server import StateServer
-    from queryable_state.streaming.runtime.access import StateAccess
-    from queryable_state.streaming.runtime.spec import OperatorSpec, TaskIdentity
+    from queryable_state.streaming.runtime.operators.spec import OperatorSpec
+    from queryable_state.streaming.runtime.states.access import StateAccess
+    from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
 
 _T = TypeVar("_T")
 _DEADLINE_S = 20.0

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 from xxhash import xxh64_intdigest
 
-from queryable_state.streaming.elements import Columns
 from queryable_state.streaming.functions import KeyedProcessFunction
+from queryable_state.streaming.jobs.elements import Columns
 from queryable_state.streaming.ordering import order_columns
 from queryable_state.streaming.runtime.columns.arrow_types import arrow_type, to_python
 from queryable_state.streaming.runtime.columns.row_check import row_check
 from queryable_state.streaming.runtime.operators.operators import KeyedProcess
-from queryable_state.streaming.runtime.settings import RuntimeSettings
-from queryable_state.streaming.runtime.spec import VALUE_COLUMN, OperatorSpec, TaskIdentity
+from queryable_state.streaming.runtime.operators.spec import VALUE_COLUMN, OperatorSpec
+from queryable_state.streaming.runtime.states.settings import RuntimeSettings
+from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
 from queryable_state.streaming.runtime.task import OperatorTask
 from queryable_state.streaming.testing.in_memory_state import InMemoryStateBackend
 from queryable_state.v1.registration_pb2 import StateKind, StateRegistration
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
 
     from queryable_state.streaming.ordering import OrderBy
-    from queryable_state.streaming.runtime.access import StateAccess
     from queryable_state.streaming.runtime.operators.operators import Operator
+    from queryable_state.streaming.runtime.states.access import StateAccess
     from queryable_state.v1.query_pb2 import Records
 
 CHECK_COLUMN = "__check"

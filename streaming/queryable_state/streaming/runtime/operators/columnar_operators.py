@@ -18,9 +18,10 @@ from queryable_state.wire.errors import InvalidRequestError, SerializationError
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
-    from queryable_state.streaming.runtime.access import StateAccess
     from queryable_state.streaming.runtime.operators.operators import Aggregate, FieldAggregate
-    from queryable_state.streaming.runtime.spec import OperatorSpec, TaskIdentity
+    from queryable_state.streaming.runtime.operators.spec import OperatorSpec
+    from queryable_state.streaming.runtime.states.access import StateAccess
+    from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
 
 
 def run_aggregate(

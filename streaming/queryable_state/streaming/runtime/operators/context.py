@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from queryable_state.streaming.descriptors import (
-    AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
-    ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from queryable_state.streaming.functions import Context, RuntimeContext
+from queryable_state.streaming.functions import (
+    AggregatingStateDescriptor,
+    Context,
+    ReducingStateDescriptor,
+    RuntimeContext,
+)
 from queryable_state.streaming.runtime.states.list_cells import CachedList
 from queryable_state.streaming.runtime.states.map_cells import CachedMap
 from queryable_state.streaming.runtime.states.value_cells import (

@@ -19,11 +19,12 @@ from queryable_state.wire.schema.types import Kind
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
 
-    from queryable_state.streaming.runtime.access import StateAccess
     from queryable_state.streaming.runtime.columns.row_order import OrderColumn
     from queryable_state.streaming.runtime.operators.operators import LatestValueSink
-    from queryable_state.streaming.runtime.spec import OperatorSpec, TaskIdentity
+    from queryable_state.streaming.runtime.operators.spec import OperatorSpec
+    from queryable_state.streaming.runtime.states.access import StateAccess
     from queryable_state.streaming.runtime.states.key_table import Slots
+    from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
 
 
 def run_latest(

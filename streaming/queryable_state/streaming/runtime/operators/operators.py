@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from queryable_state.streaming.descriptors import ReducingStateDescriptor, ValueStateDescriptor
-from queryable_state.streaming.functions import UserFunctionError
+from queryable_state.streaming.descriptors import ValueStateDescriptor
+from queryable_state.streaming.functions import ReducingStateDescriptor, UserFunctionError
 from queryable_state.streaming.hooks import refuse_uncalled_hooks
 from queryable_state.streaming.runtime.operators.context import DeclaringContext
 from queryable_state.streaming.runtime.operators.open_functions import OpenFunctions

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from queryable_state.streaming.runtime.columns.row_order import Numbers
-    from queryable_state.streaming.runtime.spec import OperatorSpec
+    from queryable_state.streaming.runtime.operators.spec import OperatorSpec
 
 MOST_BYTES = 256 << 20
 """Of rows that a task holds in memory to order them."""

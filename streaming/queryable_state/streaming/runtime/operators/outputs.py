@@ -17,7 +17,7 @@ from queryable_state.wire.values.value_codec import ValueCodec
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from queryable_state.streaming.runtime.spec import OperatorSpec
+    from queryable_state.streaming.runtime.operators.spec import OperatorSpec
     from queryable_state.wire.schema.types import TypeInfo
 
 _INTEGERS = frozenset((Kind.BYTE, Kind.SHORT, Kind.INT, Kind.LONG))

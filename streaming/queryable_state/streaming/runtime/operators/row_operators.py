@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from queryable_state.streaming.descriptors import ReducingStateDescriptor, StateDescriptor
-    from queryable_state.streaming.functions import KeyedProcessFunction
-    from queryable_state.streaming.runtime.access import StateAccess
-    from queryable_state.streaming.runtime.spec import OperatorSpec, TaskIdentity
+    from queryable_state.streaming.descriptors import StateDescriptor
+    from queryable_state.streaming.functions import KeyedProcessFunction, ReducingStateDescriptor
+    from queryable_state.streaming.runtime.operators.spec import OperatorSpec
+    from queryable_state.streaming.runtime.states.access import StateAccess
+    from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
 
 
 _NO_ITERABLES_OF_OUTPUTS = frozenset((str, bytes, dict))

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from queryable_state.internal.v1.backend_pb2 import StateValues
     from queryable_state.streaming.descriptors import StateDescriptor
-    from queryable_state.streaming.runtime.settings import RuntimeSettings
     from queryable_state.streaming.runtime.states.key_table import KeyTable
+    from queryable_state.streaming.runtime.states.settings import RuntimeSettings
     from queryable_state.v1.registration_pb2 import SchemaVersion, StateRegistration
     from queryable_state.wire.changes import ChangeBlockBuilder
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from queryable_state.streaming.runtime.columns.arrow_types import to_python
 from queryable_state.streaming.runtime.columns.row_check import key_group_of
-from queryable_state.streaming.runtime.spec import subtask_mismatch
+from queryable_state.streaming.runtime.states.state_spec import subtask_mismatch
 from queryable_state.wire.errors import KeyTypeError, LimitExceededError
 from queryable_state.wire.keys.key_codec import KeyCodec
 from queryable_state.wire.keys.key_groups import key_group_range
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from queryable_state.streaming.runtime.spec import OperatorSpec
+    from queryable_state.streaming.runtime.states.state_spec import StateSpec
 
     Slots = npt.NDArray[np.int64]
 
@@ -35,7 +35,7 @@ class KeyTable:
     Equal keys are those of equal wire bytes: 0.0 and -0.0 are one key, and so is every NaN.
     """
 
-    def __init__(self, spec: OperatorSpec, subtask: int, where: str) -> None:
+    def __init__(self, spec: StateSpec, subtask: int, where: str) -> None:
         self.keys: list[Any] = []
         """By slot: the key as a function sees it."""
         self.wire_keys: list[bytes] = []

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from queryable_state.streaming.runtime.access import StateAccess
-    from queryable_state.streaming.runtime.spec import OperatorSpec, TaskIdentity
+    from queryable_state.streaming.runtime.states.access import StateAccess
     from queryable_state.streaming.runtime.states.cached_state import CachedState
     from queryable_state.streaming.runtime.states.key_table import Slots
+    from queryable_state.streaming.runtime.states.state_spec import StateSpec, TaskIdentity
     from queryable_state.wire.changes import Seal
 
 _log = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class TaskStates:
 
     def __init__(
         self,
-        spec: OperatorSpec,
+        spec: StateSpec,
         task: TaskIdentity,
         access: StateAccess,
         states: Sequence[CachedState],
@@ -176,7 +176,7 @@ class TaskStates:
             state.take(slots, values)
 
 
-def where(spec: OperatorSpec, task: TaskIdentity) -> str:
+def where(spec: StateSpec, task: TaskIdentity) -> str:
     """Operator, subtask and batch, as the texts of errors name them."""
     return (
         f"operator {spec.name!r} (uid {spec.uid}), subtask {task.subtask} of {spec.parallelism}, "

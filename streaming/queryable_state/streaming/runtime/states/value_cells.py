@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from queryable_state.internal.v1.backend_pb2 import StateValues
-    from queryable_state.streaming.descriptors import (
+    from queryable_state.streaming.descriptors import StateDescriptor
+    from queryable_state.streaming.functions import (
         AggregatingStateDescriptor,
         ReducingStateDescriptor,
-        StateDescriptor,
     )
     from queryable_state.streaming.runtime.states.cached_state import StateLink
     from queryable_state.v1.registration_pb2 import StateRegistration
@@ -229,8 +229,8 @@ class CachedAggregating(CellState, AggregatingState[Any, Any]):
 
     def _no_accumulator(self, method: str) -> UserFunctionError:
         return UserFunctionError(
-            f"{self._described(self._current_key.slot)}: {method} of the aggregate function returned "
-            "None; it returns the accumulator, also where it changed the one it was given"
+            f"{self._described(self._current_key.slot)}: {method} of the aggregate function "
+            "returned None: return the accumulator, also if it was changed in place"
         )
 
     def _result(self, slot: int, values: HeldValues) -> bytes | None:

@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING
 
 from queryable_state.server.coordinator.model.engine import BatchClocks
-from queryable_state.streaming.spark.spark_files import SparkFiles
+from queryable_state.streaming.spark.savepoints.spark_files import SparkFiles
 from queryable_state.wire.errors import CorruptDataError
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 import uuid
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -12,12 +11,16 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JError
 
 from queryable_state.server.coordinator.model.engine import BatchClocks, QueryInfo
+from queryable_state.streaming.spark.queries.active_queries import (
+    RETRY_AFTER_MS,
+    ActiveQueries,
+    live_executors,
+)
 from queryable_state.streaming.spark.queries.checkpoint_files import CheckpointFiles, is_temporary
+from queryable_state.streaming.spark.queries.scratch_folder import outlives_query
 from queryable_state.streaming.spark.savepoints.file_sink_check import check_sink, skipped_batch
 from queryable_state.streaming.spark.savepoints.progress_export import export_progress
-from queryable_state.streaming.spark.scratch_folder import outlives_query
-from queryable_state.streaming.spark.spark_files import SparkFiles
-from queryable_state.streaming.spark.worker.failure import to_be_carried
+from queryable_state.streaming.spark.savepoints.spark_files import SparkFiles
 from queryable_state.wire.errors import (
     CheckpointError,
     JobError,
@@ -28,17 +31,14 @@ from queryable_state.wire.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     from queryable_state.server.checkpoint.file_systems.storage import CheckpointStorage
 
 _log = logging.getLogger("queryable_state.streaming")
 
-_RETRY_AFTER_MS = 100
 # A query that is to fail looks for its next batch within this time, or is stopped.
 _FAILURE_S = 30.0
-_END_POLL_S = 0.02
 _SINK_LOG_INTERVAL = "spark.sql.streaming.fileSink.log.compactInterval"
 
 
@@ -64,15 +64,14 @@ class SparkAdapter:
     def __init__(self, spark: SparkSession, start_servers: Callable[[], None]) -> None:
         """`start_servers` as `Engine.start_servers`."""
         self._start_servers = start_servers
-        self._spark = spark
+        self._active = ActiveQueries(spark)
         self._context = spark.sparkContext
         self._lock = threading.Lock()
         self._seen: dict[bytes, _SeenQuery] = {}
-        self._uuid_class: Any = None
 
     def query(self, query_id: bytes) -> QueryInfo | None:
         """The query of this id, also after it ended."""
-        execution = self._execution(query_id)
+        execution = self._active.execution(query_id)
         if execution is not None:
             return self._observe(query_id, execution).info
         with self._lock:
@@ -89,10 +88,10 @@ class SparkAdapter:
         clocks = None if files is None else files.clocks(batch_id)
         if clocks is not None:
             return clocks
-        if files is None or self._execution(query_id) is not None:
+        if files is None or self._active.execution(query_id) is not None:
             raise RetryLaterError(
                 f"the offsets of batch {batch_id} of query {query_id.hex()} are not there yet",
-                retry_after_ms=_RETRY_AFTER_MS,
+                retry_after_ms=RETRY_AFTER_MS,
             )
         raise JobError(
             f"{files.root} has no offsets of batch {batch_id}, and query {query_id.hex()} has "
@@ -138,7 +137,7 @@ class SparkAdapter:
 
     def execution(self, query_id: bytes) -> Any:
         """The JVM's `StreamExecution` of an active query; None where it is not active."""
-        return self._execution(query_id)
+        return self._active.execution(query_id)
 
     def is_planned(self, query_id: bytes, batch_id: int) -> bool:
         """Whether Spark has written the offsets of the batch."""
@@ -156,7 +155,7 @@ class SparkAdapter:
     def stop_query(self, query_id: bytes, error: QueryableStateError) -> None:
         """Stops the query; `stop_reason` tells why afterwards."""
         _log.error("query %s is stopped: %s", query_id.hex(), error)
-        execution = self._execution(query_id)
+        execution = self._active.execution(query_id)
         if execution is None:
             return
         self._observe(query_id, execution)
@@ -165,12 +164,12 @@ class SparkAdapter:
             info = replace(seen.info, error=str(error))
             self._seen[query_id] = replace(seen, info=info, stopped_for=error)
         # The query fails of it where it looks for its next batch before it is stopped.
-        self._mark_error(execution, error)
-        self._stop_aside(execution, query_id, _FAILURE_S)
+        self._active.mark_error(execution, error)
+        self._active.stop(execution, query_id, _FAILURE_S)
 
     def end_query(self, query_id: bytes) -> None:
         """Stops the query without a reason, and without waiting for its end."""
-        execution = self._execution(query_id)
+        execution = self._active.execution(query_id)
         if execution is None:
             return
         files = self._observe(query_id, execution).files
@@ -180,7 +179,7 @@ class SparkAdapter:
                 "temporary one, with the progress a savepoint needs, when the query stops: make a "
                 "savepoint while it runs, or start it with a checkpointLocation"
             )
-        self._stop_aside(execution, query_id)
+        self._active.stop(execution, query_id)
 
     def export_progress(
         self, query_id: bytes, batch_id: int, storage: CheckpointStorage, folder: str
@@ -197,13 +196,13 @@ class SparkAdapter:
     def fail_query(self, query_id: bytes, error: QueryableStateError) -> None:
         """Lets the query fail of the error, for its user to see, before its next batch begins."""
         _log.error("query %s fails: %s", query_id.hex(), error)
-        execution = self._execution(query_id)
-        if execution is not None and not self._mark_error(execution, error):
+        execution = self._active.execution(query_id)
+        if execution is not None and not self._active.mark_error(execution, error):
             self.stop_query(query_id, error)
 
     def sink_refusal(self, query_id: bytes) -> QueryableStateError | None:
         """Why a query that starts would lose output in its sink; None: it would not."""
-        execution = self._execution(query_id)
+        execution = self._active.execution(query_id)
         if execution is None:
             return None
         location = SparkFiles(self._context, execution.resolvedCheckpointRoot())
@@ -243,47 +242,6 @@ class SparkAdapter:
                 info = replace(seen.info, active=False, error=error or seen.info.error)
                 self._seen[query_id] = replace(seen, info=info)
 
-    def _stop_aside(self, execution: Any, query_id: bytes, after_s: float = 0.0) -> None:
-        threading.Thread(
-            target=_stop, args=(execution, query_id, after_s), name="stop-query", daemon=True
-        ).start()
-
-    def _mark_error(self, execution: Any, error: QueryableStateError) -> bool:
-        """Hands Spark the error a query fails of; False where Spark does not take it."""
-        try:
-            jvm: Any = self._context._jvm
-            text = str(to_be_carried(error)) + "\n" + "\n".join(error.__notes__)
-            cause = jvm.java.lang.IllegalStateException(f"{type(error).__name__}: {text}")
-            execution.errorNotifier().markError(cause)
-        except (Py4JError, OSError) as problem:
-            _log.warning("the cause of a failed query cannot be handed to Spark: %s", problem)
-            return False
-        return True
-
-    @property
-    def _jsc(self) -> Any:
-        return self._context._jsc
-
-    def _execution(self, query_id: bytes) -> Any:
-        """The JVM's object of an active query; None where it is not active or Spark is gone."""
-        context = self._context
-        if context._jsc is None:
-            return None
-        try:
-            jvm_id = self._uuids(context).fromString(str(uuid.UUID(bytes=query_id)))
-            return self._spark._jsparkSession.sharedState().activeStreamingQueries().get(jvm_id)
-        except (Py4JError, AttributeError, OSError) as problem:
-            raise RetryLaterError(
-                f"Spark does not answer: {problem}", retry_after_ms=_RETRY_AFTER_MS
-            ) from problem
-
-    def _uuids(self, context: SparkContext) -> Any:
-        """The JVM's class UUID. To look a class up by its name takes the JVM milliseconds."""
-        if self._uuid_class is None:
-            jvm: Any = context._jvm
-            self._uuid_class = jvm.java.util.UUID
-        return self._uuid_class
-
     def _observe(self, query_id: bytes, execution: Any) -> _SeenQuery:
         try:
             run_id = uuid.UUID(execution.runId().toString()).bytes
@@ -292,7 +250,7 @@ class SparkAdapter:
             sink = execution.sink().toString()
         except (Py4JError, OSError) as problem:
             raise RetryLaterError(
-                f"Spark does not answer: {problem}", retry_after_ms=_RETRY_AFTER_MS
+                f"Spark does not answer: {problem}", retry_after_ms=RETRY_AFTER_MS
             ) from problem
         with self._lock:
             seen = self._seen.get(query_id)
@@ -311,25 +269,5 @@ class SparkAdapter:
             seen = self._seen.get(query_id)
         if seen is not None and seen.files is not None:
             return seen.files
-        execution = self._execution(query_id)
+        execution = self._active.execution(query_id)
         return None if execution is None else self._observe(query_id, execution).files
-
-
-def _stop(execution: Any, query_id: bytes, after_s: float) -> None:
-    """Stops a query, unless it ends by itself in the time given."""
-    give_up_s = time.monotonic() + after_s
-    try:
-        while execution.isActive() and time.monotonic() < give_up_s:
-            time.sleep(_END_POLL_S)
-        execution.stop()
-    except (Py4JError, OSError) as problem:
-        _log.error("query %s could not be stopped: %s", query_id.hex(), problem)
-
-
-def live_executors(context: SparkContext) -> int:
-    """Executors now, at least 1; the driver counts where it runs the tasks."""
-    try:
-        jsc: Any = context._jsc
-        return max(1, int(jsc.sc().getExecutorMemoryStatus().size()) - 1)
-    except (Py4JError, AttributeError):
-        return 1

@@ -17,7 +17,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.streaming.spark.savepoints.seeding import ORIGIN
-from queryable_state.streaming.spark.spark_files import SparkFiles
+from queryable_state.streaming.spark.savepoints.spark_files import SparkFiles
 from queryable_state.wire.errors import RestoreMismatchError
 
 if TYPE_CHECKING:

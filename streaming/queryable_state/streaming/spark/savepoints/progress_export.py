@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from queryable_state.server.checkpoint.file_systems.storage import CheckpointStorage
-    from queryable_state.streaming.spark.spark_files import SparkFiles
+    from queryable_state.streaming.spark.savepoints.spark_files import SparkFiles
 
 
 _ATTEMPTS = 5

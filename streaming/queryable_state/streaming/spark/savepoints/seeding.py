@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from queryable_state.internal.v1.checkpoint_pb2 import RootRegistrations
     from queryable_state.server.checkpoint.state_root import StateRoot
     from queryable_state.streaming.spark.savepoints.savepoint import Savepoint
-    from queryable_state.streaming.spark.spark_files import SparkFiles
+    from queryable_state.streaming.spark.savepoints.spark_files import SparkFiles
 
 _log = logging.getLogger("queryable_state.streaming")
 

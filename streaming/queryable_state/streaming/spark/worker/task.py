@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
 
-from queryable_state.streaming.runtime.spec import TaskIdentity
+from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
+from queryable_state.streaming.spark.queries.failure import to_be_carried
 from queryable_state.streaming.spark.queries.query_operators import QueryOperator
-from queryable_state.streaming.spark.worker.failure import to_be_carried
 from queryable_state.wire.errors import JobError, QueryableStateError, Reason
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from queryable_state.server.settings import StateServerSettings
-    from queryable_state.streaming.runtime.spec import OperatorSpec
+    from queryable_state.streaming.runtime.operators.spec import OperatorSpec
 
 
 _QUERY_ID = "sql.streaming.queryId"

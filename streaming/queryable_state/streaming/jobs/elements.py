@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from queryable_state.streaming.config.settings import joined
-from queryable_state.streaming.runtime.spec import VALUE_COLUMN
+from queryable_state.streaming.runtime.operators.spec import VALUE_COLUMN
 from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.schema.types import Field, Kind, TypeInfo, type_info
 

@@ -12,7 +12,7 @@ from queryable_state.server.coordinator.model.registrations import operator_labe
 from queryable_state.server.coordinator.model.state_evolution import check_evolution
 from queryable_state.streaming.spark.savepoints.savepoint import Savepoint
 from queryable_state.streaming.spark.savepoints.seeding import seed
-from queryable_state.streaming.spark.spark_files import SparkFiles
+from queryable_state.streaming.spark.savepoints.spark_files import SparkFiles
 from queryable_state.wire.errors import JobError, RestoreMismatchError
 
 if TYPE_CHECKING:
