@@ -234,9 +234,9 @@ def test_lists_maps_and_accumulators_follow_the_same_rule() -> None:
 @pytest.mark.parametrize(
     ("renamed", "text"),
     [
-        ({"m": "cnt"}, r"'m' is none of 'a', 'n'"),
+        ({"m": "cnt"}, r"'m' is not one of 'a', 'n'"),
         ({"n": "a"}, "which the same row still has"),
-        ({"n": ""}, "from no name"),
+        ({"n": ""}, "is empty"),
     ],
 )
 def test_a_rename_that_cannot_be_meant_is_refused_at_its_descriptor(
@@ -249,7 +249,7 @@ def test_a_rename_that_cannot_be_meant_is_refused_at_its_descriptor(
 
 def test_a_drop_that_cannot_be_meant_is_refused_at_its_descriptor() -> None:
     descriptor = ValueStateDescriptor("total", row(n=LONG))
-    with pytest.raises(InvalidRequestError, match="'n' is declared to be dropped"):
+    with pytest.raises(InvalidRequestError, match="'n' is declared as dropped"):
         descriptor.set_dropped_fields(["n"])
     with pytest.raises(InvalidRequestError, match="a list of paths, not 'cnt'"):
         descriptor.set_dropped_fields("cnt")

@@ -96,7 +96,8 @@ def test_none_clears_a_value_state() -> None:
 )
 def test_none_is_refused_where_values_are_added(call: Callable[[Any], Any]) -> None:
     with pytest.raises(
-        SerializationError, match=r"state '\w+', key 'k': \w+ was given None, and a [A-Z]+ state"
+        SerializationError,
+        match=r"state '\w+', key 'k': \w+ was called with None, but a [A-Z]+ state",
     ):
         calling(call).process(["k"])
 
@@ -152,5 +153,7 @@ def test_reduce_refuses_a_null_element() -> None:
         value_column="v",
         output_type="int",
     )
-    with pytest.raises(SerializationError, match="state 'least', key 'k': add was given None"):
+    with pytest.raises(
+        SerializationError, match="state 'least', key 'k': add was called with None"
+    ):
         harness.process([("k", None)])

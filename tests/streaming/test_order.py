@@ -45,8 +45,8 @@ def test_an_order_is_a_column_or_several_each_in_its_direction() -> None:
 @pytest.mark.parametrize(
     ("order_by", "said"),
     [
-        ("missing", "no column 'missing'; the columns are: sensor, ts"),
-        (["ts", ("absent", "desc")], "no column 'absent'"),
+        ("missing", "column 'missing' does not exist; the columns are: sensor, ts"),
+        (["ts", ("absent", "desc")], "column 'absent' does not exist"),
         ("labels", r"'labels' is map<string,int>, which has no order"),
         (("tags", "desc"), "'tags' is array<string>, which has no order"),
         ("nested", "'nested' is struct<m:map<string,int>>, which has no order"),

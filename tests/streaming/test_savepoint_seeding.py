@@ -107,7 +107,7 @@ def test_a_root_of_another_savepoint_is_refused(
 ) -> None:
     target.seed(savepoint)
     other = written(tmp_path / "savepoint-2")
-    with pytest.raises(RestoreMismatchError, match=r"started from .*savepoint-1.*another history"):
+    with pytest.raises(RestoreMismatchError, match=r"started from .*savepoint-1.*two histories"):
         target.seed(other)
 
 

@@ -1,7 +1,7 @@
 """Keyed state of PySpark streaming jobs that can be queried while they run.
 
-A program makes a `StreamExecutionEnvironment`, keys a stream and processes it; a
-descriptor's `set_queryable` opens a state to `queryable_state.client`.
+A program creates a `StreamExecutionEnvironment`, keys a stream and processes it. The
+`set_queryable` method of a descriptor makes a state visible to `queryable_state.client`.
 """
 
 from queryable_state.streaming.config.checkpoint_config import (

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class DataStream:
-    """A stream; made by an environment or by an operator on another stream."""
+    """A stream of elements; created by an environment or by an operator on another stream."""
 
     def __init__(self, environment: StreamEnvironment, node: StreamNode) -> None:
         self._environment = environment
@@ -55,20 +55,20 @@ class DataStream:
     ) -> KeyedStream:
         """Partitions the stream by key.
 
-        `key_by("a", "b")` takes columns: one is a bare key, several make a row.
-        `key_by(function, key_type)` takes what a Python function, of an element,
-        returns; it must return the same for the same element.
+        `key_by("a", "b")` takes columns: one column is a bare key, several form a row.
+        `key_by(function, key_type)` takes a deterministic Python function from an element to its
+        key.
 
         `order_by` is the order of a key's rows within each batch: a column, `("ts", "desc")`, or a
-        list of these; `window.end` is a field of a column. Null comes before every value and NaN
-        after every number, as in Spark; `desc` is the reverse. Rows equal in all columns keep the
-        order of their input partition, and those of different partitions come by its number: a
-        batch that runs again has the same order. Rows of a later batch come later, however old.
+        list of these; `window.end` names a field of a column. As in Spark, null sorts before every
+        value and NaN after every number; `desc` is the reverse. Rows that are equal in all columns
+        are ordered by input partition number, then by position in the partition, so a replayed
+        batch has the same order. The order does not span batches.
 
-        Without `order_by` the order is the event-time column of the DataFrame's watermark where
-        there is one. Otherwise, or with `order_by=None`, rows come as they arrive: **rows of one
-        Kafka partition or one split of a file in their order, those of different ones in any**.
-        `sum`, `min` and `max` need no order and take none.
+        The default `order_by` is the event-time column of the DataFrame's watermark, if there is
+        one. Otherwise, or with `order_by=None`, rows are in arrival order: **rows of one Kafka
+        partition or one file split keep their order; rows of different ones interleave in any
+        order**. `sum`, `min` and `max` ignore the order.
         """
         columns = self._node.columns
         if keys and all(isinstance(key, str) for key in keys) and key_type is None:
@@ -77,7 +77,7 @@ class DataStream:
             declared = keys[1] if len(keys) == 2 else key_type
             if declared is None:
                 raise InvalidRequestError(
-                    "key_by(function) needs the key's type: key_by(function, Types.STRING())"
+                    "key_by(function) needs the key's type, as in key_by(function, Types.STRING())"
                 )
             selector = KeySelector.by_function(keys[0], type_info(declared), columns)
         else:
@@ -91,8 +91,8 @@ class DataStream:
     def to_dataframe(self) -> DataFrame:
         """The stream as an ordinary streaming DataFrame.
 
-        Its state is queryable once the caller starts it with `writeStream`, whatever
-        the sink and the trigger. `env.execute` does not run it again.
+        The caller starts it with `writeStream`, with any sink and trigger; then its state is
+        queryable. `env.execute` does not run it.
         """
         return self._environment._dataframe_of(self._node)
 
@@ -103,7 +103,7 @@ class DataStream:
     def add_sink(self, function: Callable[[DataFrame, int], object]) -> DataStreamSink:
         """Calls a function with the DataFrame and the id of each batch, as `foreachBatch` does.
 
-        The function runs in the driver and again when Spark repeats a batch. Threads
+        The function runs in the driver, and runs again when Spark replays a batch. Threads that
         it starts must be `pyspark.InheritableThread`s.
         """
         if not callable(function):
@@ -120,7 +120,7 @@ class DataStream:
 
 
 class KeyedStream:
-    """A stream partitioned by key; made by `DataStream.key_by`."""
+    """A stream partitioned by key; created by `DataStream.key_by`."""
 
     def __init__(
         self,
@@ -137,8 +137,8 @@ class KeyedStream:
     def process(self, function: KeyedProcessFunction, output_type: object) -> OperatorStream:
         """Runs a function with state over the elements.
 
-        `output_type` is a row (`Types.ROW_NAMED`, a DDL string of columns), whose
-        fields become columns, or any other type, whose values make the column `value`.
+        `output_type` is a row (`Types.ROW_NAMED`, a DDL string of columns), whose fields become
+        the output columns, or another type for the only output column, `value`.
         """
         if not isinstance(function, KeyedProcessFunction):
             raise InvalidRequestError(
@@ -148,25 +148,25 @@ class KeyedStream:
         return self._stream("process", KeyedProcess(function), self._all, output)
 
     def reduce(self, function: ReduceFunction[Any] | Callable[[Any, Any], Any]) -> OperatorStream:
-        """Reduces the elements of each key; puts out the reduced value for each element."""
+        """Reduces the elements of each key; emits the reduced value for each element."""
         element = self._node.columns.element_type(self._all, "reduce")
         descriptor = ReducingStateDescriptor("reduce", function, element)
         return self._stream("reduce", ReduceOperator(descriptor), self._all, element)
 
     def sum(self, *columns: str, queryable_name: str | None = None) -> OperatorStream:
-        """Sums of columns by key, in the columns' own types; null counts as nothing.
+        """Sums columns by key, in the columns' own types; nulls are ignored.
 
-        As `min` and `max` do, it puts out one row (key columns, then these) a batch
-        for each key touched; with `queryable_name` the state itself can be queried.
+        Like `min` and `max` it emits, per batch, one row for each key of the batch: the key
+        columns, then the sums. With `queryable_name` the state itself can be queried.
         """
         return self._aggregate(AggregateKind.SUM, columns, queryable_name)
 
     def min(self, *columns: str, queryable_name: str | None = None) -> OperatorStream:
-        """Minima of columns by key; see `sum`."""
+        """Computes minima of columns by key; see `sum`."""
         return self._aggregate(AggregateKind.MIN, columns, queryable_name)
 
     def max(self, *columns: str, queryable_name: str | None = None) -> OperatorStream:
-        """Maxima of columns by key; see `sum`."""
+        """Computes maxima of columns by key; see `sum`."""
         return self._aggregate(AggregateKind.MAX, columns, queryable_name)
 
     def as_queryable_state(
@@ -178,25 +178,24 @@ class KeyedStream:
     ) -> QueryableStateStream:
         """Makes the last element of each key, or all of them reduced, queryable as `name`.
 
-        Without a descriptor an element is kept whole. A row type of a descriptor
-        takes the columns it names; another type takes the one column beside the key and those of
-        the order.
+        Without a descriptor the whole element is stored. A descriptor with a row type selects the
+        columns that the row names; with another type it selects the only column that is neither a
+        key nor an order column.
 
-        `latest_by` (a column or several, as `order_by` of `key_by`) says which element is the
-        last one: that with the greatest value of all batches, so that a late row changes
-        nothing. Of equal ones a later batch's stays, and within a batch the one that comes last
-        by `order_by`, then by its input partition. Null is smaller than every value: an element
-        whose `latest_by` is null stays only until one has a value.
+        `latest_by` (one or several columns, as `order_by` of `key_by`) defines the last element:
+        the one with the greatest value over all batches, so a late row changes nothing. Of equal
+        elements the later batch's wins; within a batch, the last by `order_by`, then by input
+        partition. Null is smaller than every value.
 
-        **Without `latest_by` the last element is the last one to arrive**: of the newest batch,
-        by the order of `key_by`. Where a batch is read from several files or Kafka partitions
-        and `key_by` has no order, that is any of the batch.
+        **Without `latest_by` the last element is the last to arrive**: the last of the newest
+        batch, by the order of `key_by`. If a batch is read from several files or Kafka partitions
+        and `key_by` has no order, it may be any element of the batch.
         """
         latest = order_columns(latest_by, self._node.columns, "latest_by")
         if latest and isinstance(descriptor, ReducingStateDescriptor):
             raise InvalidRequestError(
-                f"as_queryable_state({name!r}): latest_by chooses one element of a key, and "
-                f"{descriptor!r} reduces all of them: leave one of both out"
+                f"as_queryable_state({name!r}): latest_by selects one element of a key, but "
+                f"{descriptor!r} reduces all of them: remove one of the two"
             )
         if descriptor is None:
             names = self._all
@@ -267,7 +266,7 @@ class KeyedStream:
 
 
 class OperatorStream(StatefulOperator, DataStream):
-    """What a stateful operator puts out."""
+    """The output of a stateful operator."""
 
     _node: OperatorNode
 

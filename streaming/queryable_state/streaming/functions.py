@@ -1,15 +1,17 @@
-"""The functions a user writes, and what they are given.
+"""User functions, the descriptors that hold one, and the contexts passed to functions.
 
-Call order within one task, that is for one subtask of an operator and one batch:
-`open` once, before any element, where a `KeyedProcessFunction` must ask for every state;
-`process_element` (`reduce`, `add`) for the elements of the batch, in the order of `key_by`, else as
-the rows arrive; `close` once at the end, also when `open` or an element failed. The functions of a
-`KeyedProcessFunction`'s states are opened after it and closed before it. A task has its own
-copy of each function: attributes set in one batch are gone in the next, only
-state stays. The driver opens and closes a copy of a `KeyedProcessFunction` to learn its states.
-Other hooks of Flink's functions (`on_timer`, `snapshot_state`, ...) are refused. Spark may run
-a task again or twice in one batch: the state counts one run, effects on anything else are the
-function's own.
+A task runs one subtask of an operator for one batch. Its call order is:
+
+- `open` once, before any element. A `KeyedProcessFunction` must request every state here.
+- `process_element` (`reduce`, `add`) for each element, in the order of `key_by`, else in arrival
+  order.
+- `close` once at the end, also if `open` or an element failed.
+
+The functions of a `KeyedProcessFunction`'s states are opened after it and closed before it. Each
+task has its own copy of a function: attributes do not survive the batch, only state does. The
+driver opens and closes a copy of a `KeyedProcessFunction` to learn its states. Other hooks of
+Flink's functions (`on_timer`, `snapshot_state`, ...) are refused. Spark may run a task several
+times in one batch: the state counts one run, but other side effects happen in each run.
 """
 
 from __future__ import annotations
@@ -46,35 +48,34 @@ OUT = TypeVar("OUT")
 
 
 class UserFunctionError(JobError):
-    """Fix the function: it raised, or put out what is not of its output type.
+    """A user function raised, or returned a value that does not fit its type: fix the function.
 
-    The text names operator, subtask, batch and key; `__cause__` is the function's own exception.
+    The text names operator, subtask, batch and key; `__cause__` is the function's exception.
     """
 
     default_reason = Reason.USER_FUNCTION_FAILED
 
 
 class Context(ABC):
-    """What a function is given with each element."""
+    """Key and clocks of the element that is being processed."""
 
     @abstractmethod
     def get_current_key(self) -> Any:
-        """Key of the element: a bare value, or a tuple where there are several key columns."""
+        """Key of the element: a bare value, or a tuple if there are several key columns."""
 
     @abstractmethod
     def timestamp(self) -> int:
-        """Time of the batch in milliseconds since the epoch; the same in a replay."""
+        """Processing time of the batch in milliseconds since the epoch; a replay has the same."""
 
     @abstractmethod
     def current_watermark(self) -> int:
-        """The operator's event-time clock in milliseconds since the epoch; 0: no watermark."""
+        """Event-time watermark in milliseconds since the epoch; 0: no watermark."""
 
     def timer_service(self) -> NoReturn:
-        """Refused: there are no timers yet."""
+        """Raises InvalidRequestError: timers are not supported."""
         raise InvalidRequestError(
-            "ctx.timer_service(): there are no timers: compare ctx.timestamp() or "
-            "ctx.current_watermark() with a time kept in state when the next element of the key "
-            "comes",
+            "ctx.timer_service(): timers are not supported: when the next element of the key "
+            "arrives, compare ctx.timestamp() or ctx.current_watermark() with a time kept in state",
             reason=Reason.UNSUPPORTED,
         )
 
@@ -83,31 +84,31 @@ _Context: TypeAlias = Context
 
 
 class Function(ABC):  # noqa: B024 - both hooks are optional
-    """A function of the user's; see the module for call order."""
+    """A user function; the module docstring has the call order."""
 
     def open(self, runtime_context: RuntimeContext) -> None:  # noqa: B027 - optional to override
-        """Prepare what lives as long as the task; a `KeyedProcessFunction` asks for states."""
+        """Acquires resources of the task; a `KeyedProcessFunction` requests its states here."""
 
     def close(self) -> None:  # noqa: B027 - optional to override
-        """Release what `open` took."""
+        """Releases the resources that `open` acquired."""
 
 
 class KeyedProcessFunction(Function):
-    """A function over the elements of a keyed stream with state."""
+    """A function with state over the elements of a keyed stream."""
 
     Context: TypeAlias = _Context
 
     @abstractmethod
     def process_element(self, value: Any, ctx: Context) -> Iterable[Any] | None:
-        """Process one element; yields or returns the outputs, None for none."""
+        """Processes one element; yields or returns the outputs, None for no output."""
 
 
 class ReduceFunction(Function, Generic[T]):
-    """Combines two values of one type into one of the same type; must be associative."""
+    """Combines two values of one type into one value of that type; must be associative."""
 
     @abstractmethod
     def reduce(self, value1: T, value2: T) -> T:
-        """The combination of what is there (`value1`) and what comes (`value2`); not None."""
+        """Combines the stored value (`value1`) with a new one (`value2`); must not return None."""
 
 
 class AggregateFunction(Function, Generic[IN, ACC, OUT]):
@@ -115,19 +116,20 @@ class AggregateFunction(Function, Generic[IN, ACC, OUT]):
 
     @abstractmethod
     def create_accumulator(self) -> ACC:
-        """A new accumulator, of nothing."""
+        """A new, empty accumulator; not None."""
 
     @abstractmethod
     def add(self, value: IN, accumulator: ACC) -> ACC:
-        """The accumulator with one value added; may be the one given, changed."""
+        """Adds a value and returns the accumulator, which may be the argument changed in place."""
 
     @abstractmethod
     def get_result(self, accumulator: ACC) -> OUT:
-        """The result of an accumulator, which it leaves unchanged."""
+        """Computes the result of an accumulator; must not change the accumulator."""
 
     @abstractmethod
     def merge(self, acc_a: ACC, acc_b: ACC) -> ACC:
-        """One accumulator of two; either may be changed. For windows that merge: none do yet."""
+        """Merges two accumulators, either of which may be changed. Never called: there are no
+        merging windows."""
 
 
 def reducer(function: ReduceFunction[T] | Callable[[T, T], T]) -> Callable[[T, T], T]:
@@ -143,7 +145,7 @@ def reducer(function: ReduceFunction[T] | Callable[[T, T], T]) -> Callable[[T, T
 
 
 class ReducingStateDescriptor(StateDescriptor):
-    """One value a key, combined by a `ReduceFunction` or a callable of two values."""
+    """Descriptor of a `ReducingState` with a `ReduceFunction` or a callable of two values."""
 
     kind = StateKind.REDUCING
 
@@ -163,10 +165,10 @@ class ReducingStateDescriptor(StateDescriptor):
 
 
 class AggregatingStateDescriptor(StateDescriptor):
-    """An accumulator a key; its result is stored beside it where the state is queryable.
+    """Descriptor of an `AggregatingState`.
 
-    `result_type` is needed for a queryable state alone: outside the job nobody
-    runs the aggregate function.
+    Only a queryable state needs a `result_type`: its result is stored beside the accumulator,
+    because queries never run the aggregate function.
     """
 
     kind = StateKind.AGGREGATING
@@ -208,7 +210,7 @@ class AggregatingStateDescriptor(StateDescriptor):
 
 
 class RuntimeContext(ABC):
-    """What a function is given when it is opened: its states and its place."""
+    """States, name and subtask of the task that opens a function."""
 
     @abstractmethod
     def get_state(self, descriptor: ValueStateDescriptor) -> ValueState[Any]:

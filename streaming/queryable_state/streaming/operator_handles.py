@@ -33,35 +33,36 @@ class StreamEnvironment(Protocol):
 
 
 class StatefulOperator:
-    """What can be said of a stateful operator and its state."""
+    """Options of a stateful operator and its state."""
 
     _node: OperatorNode
 
     def uid(self, uid: str) -> Self:
-        """Identity of the operator's state within the job, kept when the program changes."""
+        """Sets the identity of the operator's state within the job. Keep it when the program
+        changes."""
         self._node.given_uid = check_name("a uid", uid)
         return self
 
     def name(self, name: str) -> Self:
-        """Name of the operator, for people."""
+        """Sets the name of the operator for logs and errors."""
         self._node.given_name = check_name("the name of an operator", name)
         return self
 
     def renamed_fields(self, renamed: Mapping[str, str]) -> Self:
-        """Declares fields of the state's rows that had other names before, `{new path: old name}`;
-        see `StateDescriptor.set_renamed_fields`."""
+        """Declares renamed fields of the state's rows, as `{new path: old name}`; see
+        `StateDescriptor.set_renamed_fields`."""
         self._node.operator = with_renamed_fields(self._node.operator, renamed)
         return self
 
     def dropped_fields(self, *dropped: str) -> Self:
-        """Declares stored fields of the state's rows that are gone for good, by path; see
+        """Declares dropped fields of the state's rows, by path; see
         `StateDescriptor.set_dropped_fields`."""
         self._node.operator = with_dropped_fields(self._node.operator, dropped)
         return self
 
 
 class QueryableStateStream(StatefulOperator):
-    """A queryable state that a keyed stream is written to; the end of that stream."""
+    """A queryable state that a keyed stream is written to; it has no output."""
 
     def __init__(
         self, environment: StreamEnvironment, node: OperatorNode, queryable_name: str
@@ -72,25 +73,25 @@ class QueryableStateStream(StatefulOperator):
 
     @property
     def queryable_state_name(self) -> str:
-        """Name to query the state by."""
+        """The name clients query the state by."""
         return self._queryable_name
 
     def to_dataframe(self) -> DataFrame:
-        """The state's writer as a streaming DataFrame without rows.
+        """The operator that writes the state, as a streaming DataFrame without rows.
 
-        The state is written once the caller starts it with `writeStream`, for
-        instance `.format("noop")`. `env.execute` does not run it again.
+        The caller starts it with `writeStream`, for instance `.format("noop")`. `env.execute` does
+        not run it.
         """
         return self._environment._dataframe_of(self._node)
 
 
 class DataStreamSink:
-    """A sink, to be named."""
+    """A declared sink."""
 
     def __init__(self, node: SinkNode) -> None:
         self._node = node
 
     def name(self, name: str) -> Self:
-        """Name of the sink, for people."""
+        """Sets the name of the sink for logs and errors."""
         self._node.name = check_name("the name of a sink", name)
         return self

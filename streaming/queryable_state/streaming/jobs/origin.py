@@ -1,4 +1,4 @@
-"""Where the rows of a source come from, as far as their order depends on it."""
+"""Origin of a stream's rows: the sources and the aggregation that determine their order."""
 
 from __future__ import annotations
 
@@ -11,30 +11,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Grouping:
-    """The groups of a native aggregation: one row for each in a batch."""
+    """The groups of a native Spark aggregation, which emits one row per group and batch."""
 
     expressions: tuple[str, ...]
-    """What it groups by, as Spark writes it."""
+    """Grouping expressions in Spark's notation."""
     carriers: Mapping[str, int] = field(default_factory=dict)
-    """Columns of the stream that tell one value of an expression from the others, by name: the
-    expression's place."""
+    """Columns of the stream that identify the value of an expression: column name to the
+    expression's index."""
 
-    def told_apart_by(self, columns: Iterable[str]) -> bool:
-        """Whether each group has a key of its own where these are the key's columns."""
+    def distinguished_by(self, columns: Iterable[str]) -> bool:
+        """True if a key of these columns identifies one group."""
         found = {self.carriers[name] for name in columns if name in self.carriers}
         return len(found) == len(self.expressions)
 
-    def not_in(self, columns: Iterable[str]) -> list[str]:
-        """Columns of the stream that stand for groups, but for these."""
+    def columns_beside(self, columns: Iterable[str]) -> list[str]:
+        """Columns of the stream that carry grouping expressions, except the given ones."""
         return [name for name in self.carriers if name not in set(columns)]
 
 
 @dataclass(frozen=True)
 class Origin:
-    """The sources of a DataFrame, and the aggregation they went through."""
+    """The sources of a DataFrame, and the last aggregation after them."""
 
     sources: tuple[str, ...] = ()
-    """Streaming sources, as Spark names them, that give a batch to several tasks."""
+    """Spark's names of the streaming sources that split a batch over several tasks."""
     grouping: Grouping | None = None
-    """Of the last native aggregation; None: rows are as the sources have them, or it is not
-    known what they were grouped by."""
+    """The last native aggregation; None if there is none, or its grouping is unknown."""

@@ -1,4 +1,4 @@
-"""Connections from this worker process to state servers, kept over tasks."""
+"""gRPC channels from this worker process to state servers, shared by its tasks."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import grpc
 from queryable_state.internal.v1.backend_pb2_grpc import StateBackendStub
 
 _OPTIONS = [
-    # What a server may send is the server's limit to hold.
+    # The server enforces message limits.
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
-    # A server that is started again answers at once, not after a minute of growing pauses.
+    # Short backoff: a restarted server is reached at once.
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.min_reconnect_backoff_ms", 50),
     ("grpc.max_reconnect_backoff_ms", 1000),
 ]
 
 _lock = threading.Lock()
-# By process as well: a channel does not survive a fork.
+# The key contains the process id: a channel does not survive a fork.
 _stubs: dict[tuple[int, str], tuple[grpc.Channel, StateBackendStub]] = {}
 
 
@@ -36,7 +36,7 @@ def backend_stub(address: str) -> StateBackendStub:
 
 
 def forget(address: str) -> None:
-    """Close the connection to a server that is gone; idempotent."""
+    """Closes the channel to a server that is gone. Idempotent."""
     with _lock:
         found = _stubs.pop((os.getpid(), address), None)
     if found is not None:
@@ -44,7 +44,7 @@ def forget(address: str) -> None:
 
 
 def close_all() -> None:
-    """Close the connections of this process."""
+    """Closes the channels of this process."""
     for pid, address in list(_stubs):
         if pid == os.getpid():
             forget(address)

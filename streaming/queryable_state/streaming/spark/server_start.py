@@ -29,7 +29,7 @@ _FAILURES = (QueryableStateError, PySparkException, Py4JError, OSError, Attribut
 
 @dataclass(frozen=True)
 class ServerFunction:
-    """For `foreachPartition`: starts the state server of the executor that runs the task."""
+    """A function for `foreachPartition` that starts the state server of the task's executor."""
 
     server: StateServerSettings
     """Template; the executor adds its id and its folder."""

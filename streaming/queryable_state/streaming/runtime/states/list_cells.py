@@ -1,4 +1,4 @@
-"""List state: what was there before the batch, and what the batch appends."""
+"""List state of a task: the elements stored before the batch, and the batch's appends."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ class _Elements:
 
     def __init__(self) -> None:
         self.stored: Sequence[Any] | None = None
-        """What earlier batches stored: held elements, or chunks; None: not read."""
+        """Elements of earlier batches: cached elements or chunks; None: not fetched."""
         self.appended: list[Any] = []
-        """Held elements."""
+        """Cached elements that this batch appended."""
         self.cleared = False
 
 
 class CachedList(CachedState, ListState[Any]):
-    """List state. A batch's appends become chunks of their own, so appending reads nothing.
+    """List state. A batch stores its appends as new chunks, so an append does not read.
 
-    Elements that can be changed in place are held as bytes, and their stored chunks too.
+    Mutable elements, and their stored chunks, are cached as bytes.
     """
 
     read_kind = ReadKind.PREFIX
@@ -127,7 +127,7 @@ class CachedList(CachedState, ListState[Any]):
     def _chunks(
         self, slot: int, appended: list[Any], join: Callable[[list[Any]], bytes]
     ) -> Iterable[bytes]:
-        """The appends in as few chunks as the limit on values allows."""
+        """The appends in chunks of at most `value_bytes`, halved until they fit."""
         if not appended:
             return []
         chunk = join(appended)
@@ -142,7 +142,7 @@ class CachedList(CachedState, ListState[Any]):
         ]
 
     def _all_held(self, slot: int, values: Iterable[Any], method: str) -> list[Any]:
-        """All of them or none: an element that is refused leaves the state as it was."""
+        """Converts all values for the cache; an invalid one raises before any is written."""
         held = []
         for value in values:
             if value is None:

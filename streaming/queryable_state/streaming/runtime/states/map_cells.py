@@ -1,4 +1,4 @@
-"""Map state: entries by their encoded keys, fetched whole where the map is small."""
+"""Map state of a task: entries by encoded key; small maps are fetched whole."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ class _Entries:
 
     def __init__(self) -> None:
         self.entries: dict[bytes, tuple[Any, Any]] = {}
-        """Encoded map key to map key and held value (None: null): what is known to be there."""
+        """Known entries: encoded map key to map key and cached value (None: null)."""
         self.absent: set[bytes] = set()
-        """What is known not to be there, while the map is not complete."""
+        """Encoded keys known not to exist, while the map is not complete."""
         self.changed: dict[bytes, None] = {}
-        """What was written or removed."""
+        """Encoded keys of written and removed entries, in order."""
         self.loaded = False
-        """Fetched, up to the limit of entries."""
+        """True if the map was fetched, up to the prefetch limit."""
         self.complete = False
-        """What is not in `entries` is not there."""
+        """True if `entries` contains all entries of the map."""
         self.cleared = False
 
 
 class CachedMap(CachedState, MapState[Any, Any]):
-    """Map state. Maps over the limit of entries are read entry by entry, or whole if iterated."""
+    """Map state. A map above the prefetch limit is read entry by entry, and whole for iteration."""
 
     read_kind = ReadKind.PREFIX
 
@@ -111,7 +111,7 @@ class CachedMap(CachedState, MapState[Any, Any]):
 
     def put_all(self, entries: Mapping[Any, Any]) -> None:
         slot = self._current_key.slot
-        # All of them or none: an entry that is refused leaves the state as it was.
+        # Validate all entries before the first write: an invalid entry changes nothing.
         held = [
             (self._encoded_key(slot, key), self._held(slot, value))
             for key, value in entries.items()
@@ -188,7 +188,7 @@ class CachedMap(CachedState, MapState[Any, Any]):
         return cell.entries.get(encoded)
 
     def _in_order(self) -> list[tuple[Any, Any]]:
-        """All entries, in the order of their encoded keys."""
+        """All entries in the order of their encoded keys."""
         entries = self._whole().entries
         return [entries[encoded] for encoded in sorted(entries)]
 
@@ -233,7 +233,8 @@ class CachedMap(CachedState, MapState[Any, Any]):
             return self._keys.encode(key)
         except KeyTypeError as problem:
             raise KeyTypeError(
-                f"{self._described(slot)}: the map key {key!r} is not {self._keys.type_info}: "
+                f"{self._described(slot)}: the map key {key!r} is not of type "
+                f"{self._keys.type_info}: "
                 f"{problem}"
             ) from problem
 

@@ -1,4 +1,4 @@
-"""States of one value a key: value, reducing and aggregating state."""
+"""Cached states with one value per key: value, reducing and aggregating state."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class CellState(CachedState):
-    """One held value a slot; None where nothing is stored."""
+    """One cached value per slot; None if the key has no value."""
 
     element = b""
 
@@ -58,7 +58,7 @@ class CellState(CachedState):
         self._values = HeldValues.of(codec)
         self._hold = self._values.hold
         self.give = self._values.give
-        """What a function reads of a cell that is not None."""
+        """Converts a cached value, which must not be None, for a function."""
 
     def grow(self, slots: int) -> None:
         self.cells.extend([UNSEEN] * (slots - len(self.cells)))
@@ -80,12 +80,12 @@ class CellState(CachedState):
         )
 
     def load_chunk(self) -> list[Any]:
-        """All cells, those of the chunk's keys read."""
+        """Fetches the unseen keys of the chunk; returns the cached values by slot."""
         self._load_chunk()
         return self.cells
 
     def held(self, slot: int, value: Any) -> Any:
-        """The cell of a value; SerializationError if it is None or not of the state's type."""
+        """Converts a value for the cache; SerializationError if it is None or of another type."""
         try:
             return self._hold(value)
         except SerializationError as problem:
@@ -108,7 +108,7 @@ class CellState(CachedState):
         return data
 
     def _read(self) -> Any:
-        """The cell of the current key."""
+        """The cached value of the current key, fetched if unseen."""
         cell = self.cells[self._current_key.slot]
         if cell is UNSEEN:
             cell = self.load_chunk()[self._current_key.slot]
@@ -123,14 +123,14 @@ class CellState(CachedState):
         self.dirty.add(slot)
 
     def clear(self) -> None:
-        """Remove what is stored under the current key."""
+        """Removes the value of the current key."""
         slot = self._current_key.slot
         self.cells[slot] = None
         self.dirty.add(slot)
 
 
 class CachedValue(CellState, ValueState[Any]):
-    """Value state."""
+    """Value state of a task."""
 
     def value(self) -> Any:
         cell = self.cells[self._current_key.slot]
@@ -148,7 +148,7 @@ class CachedValue(CellState, ValueState[Any]):
 
 
 class CachedReducing(CellState, ReducingState[Any]):
-    """Reducing state."""
+    """Reducing state of a task."""
 
     def __init__(self, descriptor: ReducingStateDescriptor) -> None:
         super().__init__(descriptor)
@@ -162,7 +162,7 @@ class CachedReducing(CellState, ReducingState[Any]):
         self._write(self.reduced(self._read(), value))
 
     def reduced(self, cell: Any, value: Any) -> Any:
-        """What the reduce function makes of a cell of the current key and a new value."""
+        """Applies the reduce function to a cached value of the current key and a new value."""
         if value is None:
             raise self._null_refused("add")
         if cell is None:
@@ -170,14 +170,15 @@ class CachedReducing(CellState, ReducingState[Any]):
         result = self._reduce(self.give(cell), value)
         if result is None:
             raise UserFunctionError(
-                f"{self._described(self._current_key.slot)}: the reduce function returned None; it "
-                "returns the combination of the two values it is given"
+                f"{self._described(self._current_key.slot)}: the reduce function returned None: "
+                "return the combination of its two arguments"
             )
         return result
 
 
 class CachedAggregating(CellState, AggregatingState[Any, Any]):
-    """Aggregating state: the cell is the accumulator; a result beside it where queryable."""
+    """Aggregating state of a task. It caches the accumulator; if it is queryable, `write` stores
+    the result beside the accumulator."""
 
     element = ACCUMULATOR_ELEMENT
 
@@ -210,7 +211,7 @@ class CachedAggregating(CellState, AggregatingState[Any, Any]):
             created = self._aggregate.create_accumulator()
             if created is None:
                 raise self._no_accumulator("create_accumulator")
-            # As it would be read back, so that the first value is added to what all others are.
+            # In the form of a stored accumulator: all values are added to the same form.
             cell = self.held(self._current_key.slot, created)
         accumulator = self._aggregate.add(value, self.give(cell))
         if accumulator is None:
@@ -234,7 +235,7 @@ class CachedAggregating(CellState, AggregatingState[Any, Any]):
         )
 
     def _result(self, slot: int, values: HeldValues) -> bytes | None:
-        """The bytes of the result to store; None where there is none."""
+        """The bytes of the result to store; None if there is no result."""
         cell = self.cells[slot]
         if cell is None:
             return None
