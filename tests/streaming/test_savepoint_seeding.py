@@ -122,7 +122,7 @@ def test_a_location_with_a_checkpoint_and_no_state_is_refused(
     savepoint: Savepoint, target: Target
 ) -> None:
     target.files.write("metadata", json.dumps({"id": str(uuid.uuid4())}).encode())
-    with pytest.raises(RestoreMismatchError, match="holds Spark's checkpoint of a query already"):
+    with pytest.raises(RestoreMismatchError, match="already holds Spark's checkpoint of a query"):
         target.seed(savepoint)
     assert target.root.registrations() is None
 

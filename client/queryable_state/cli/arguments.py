@@ -10,8 +10,6 @@ import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from queryable_state.cli.shown_state import ShownState
-from queryable_state.client import QueryableStateClient
 from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.json_text import key_from_json
 from queryable_state.wire.keys.store_keys import window_namespace
@@ -67,20 +65,6 @@ def prefix_of(word: str, key_type: TypeInfo) -> Any:
 def keys_of_lines(lines: Iterable[str], key_type: TypeInfo) -> list[Any]:
     """Parses one key per line; skips empty lines."""
     return [key_of(word, key_type) for line in lines if (word := line.rstrip("\r\n"))]
-
-
-async def answer(options: argparse.Namespace) -> int:
-    """Runs the command's operation with a client for `--server`; returns the exit code."""
-    host, port = server_of(options)
-    async with QueryableStateClient(host, port, timeout_s=seconds_of(options)) as client:
-        exit_code: int
-        if options.of_state:
-            # Its types are needed to parse keys and to format values.
-            state = await client.describe_state(options.job, options.state)
-            exit_code = await options.operation(options, client, ShownState(state))
-        else:
-            exit_code = await options.operation(options, client)
-        return exit_code
 
 
 def add_operation(
@@ -147,9 +131,25 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from queryable_state.cli.arguments import answer
-
     return asyncio.run(answer(options))
+
+
+async def answer(options: argparse.Namespace) -> int:
+    """Runs the command's operation with a client for `--server`; returns the exit code."""
+    # Parsing arguments must not load the client and gRPC.
+    from queryable_state.cli.shown_state import ShownState
+    from queryable_state.client import QueryableStateClient
+
+    host, port = server_of(options)
+    async with QueryableStateClient(host, port, timeout_s=seconds_of(options)) as client:
+        exit_code: int
+        if options.of_state:
+            # Its types are needed to parse keys and to format values.
+            state = await client.describe_state(options.job, options.state)
+            exit_code = await options.operation(options, client, ShownState(state))
+        else:
+            exit_code = await options.operation(options, client)
+        return exit_code
 
 
 def server_of(options: argparse.Namespace) -> tuple[str, int]:

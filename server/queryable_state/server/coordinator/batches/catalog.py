@@ -119,7 +119,9 @@ class Catalog:
         with state.changed:
             jobs = [state.jobs.resolve(job_text)] if job_text else list(state.jobs)
             return [
-                state for job in jobs for state in state.states.queryable(job.query_id).values()
+                registration
+                for job in jobs
+                for registration in state.states.queryable(job.query_id).values()
             ]
 
     def running(self) -> list[bytes]:

@@ -15,9 +15,9 @@ from queryable_state.streaming.functions import (
     ReducingStateDescriptor,
     RuntimeContext,
 )
-from queryable_state.streaming.runtime.states.list_cells import CachedList
-from queryable_state.streaming.runtime.states.map_cells import CachedMap
-from queryable_state.streaming.runtime.states.value_cells import (
+from queryable_state.streaming.runtime.states.list_state import CachedList
+from queryable_state.streaming.runtime.states.map_state import CachedMap
+from queryable_state.streaming.runtime.states.value_states import (
     CachedAggregating,
     CachedReducing,
     CachedValue,

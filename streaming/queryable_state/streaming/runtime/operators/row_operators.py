@@ -12,7 +12,7 @@ from queryable_state.streaming.runtime.operators.open_functions import OpenFunct
 from queryable_state.streaming.runtime.operators.outputs import Outputs
 from queryable_state.streaming.runtime.states.key_table import shown_key
 from queryable_state.streaming.runtime.states.task_states import TaskStates, where
-from queryable_state.streaming.runtime.states.value_cells import CachedReducing
+from queryable_state.streaming.runtime.states.value_states import CachedReducing
 from queryable_state.wire.errors import QueryableStateError
 from queryable_state.wire.rows import row_class
 from queryable_state.wire.schema.types import Kind, TypeInfo
@@ -179,14 +179,14 @@ def _reduce(
     current_key = owned.current_key
     for batch in gathered(batches, spec.settings.chunk_rows):
         slots = owned.start_chunk(batch).tolist()
-        cells = state.load_chunk()
+        cached_values = state.load_chunk()
         state.enter()
         emitted = outputs.rows.append if emit else _drop
         try:
             for slot, element in zip(slots, read(batch), strict=True):
                 current_key.slot = slot
-                cell = cells[slot] = held(slot, reduced(cells[slot], element))
-                emitted(give(cell))
+                cached = cached_values[slot] = held(slot, reduced(cached_values[slot], element))
+                emitted(give(cached))
         except QueryableStateError as error:
             _name_element(error, spec, owned)
             raise

@@ -35,7 +35,7 @@ UNSEEN: Final = Unseen()
 
 
 @dataclass(frozen=True, kw_only=True)
-class StateLink:
+class StateContext:
     """Keys, settings and fetch functions that the states of a task share."""
 
     current_key: CurrentKey
@@ -66,16 +66,16 @@ class CachedState(ABC):
         """True once a chunk has read the state; later chunks prefetch it."""
         self.state_id = 0
         self._current_key: CurrentKey = NoCurrentKeyError(descriptor.name)
-        self._link: StateLink
+        self._context: StateContext
 
-    def bind(self, registration: StateRegistration, link: StateLink) -> None:
+    def bind(self, registration: StateRegistration, context: StateContext) -> None:
         """Sets the registered state id and types."""
         self.state_id = registration.state_id
-        self._link = link
+        self._context = context
 
     def enter(self) -> None:
         """Allows access: elements are processed, and `current_key` has their key."""
-        self._current_key = self._link.current_key
+        self._current_key = self._context.current_key
 
     def leave(self) -> None:
         """Forbids access until the next `enter`."""
@@ -107,15 +107,15 @@ class CachedState(ABC):
 
     def prefix(self, slot: int) -> bytes:
         """Wire key and namespace: the store key without the element."""
-        return self._link.keys.wire_keys[slot] + VOID_NAMESPACE
+        return self._context.keys.wire_keys[slot] + VOID_NAMESPACE
 
     def _load_chunk(self) -> None:
         self.was_read = True
-        self._link.load(self)
+        self._context.load(self)
 
     def _described(self, slot: int) -> str:
-        key = shown_key(self._link.keys.keys[slot], self._link.key_type)
-        return f"{self._link.where}: state {self.descriptor.name!r}, key {key}"
+        key = shown_key(self._context.keys.keys[slot], self._context.key_type)
+        return f"{self._context.where}: state {self.descriptor.name!r}, key {key}"
 
     def _refused(
         self, slot: int, info: TypeInfo, problem: SerializationError
@@ -134,7 +134,7 @@ class CachedState(ABC):
         )
 
     def _check_size(self, slot: int, size: int, info: TypeInfo) -> None:
-        limit = self._link.settings.value_bytes
+        limit = self._context.settings.value_bytes
         if size > limit:
             raise LimitExceededError(
                 f"{self._described(slot)}: a value of type {info} has {size} bytes, but "

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from queryable_state.internal.v1.backend_pb2 import StateValues
     from queryable_state.streaming.descriptors import StateDescriptor
-    from queryable_state.streaming.runtime.states.cached_state import StateLink
+    from queryable_state.streaming.runtime.states.cached_state import StateContext
     from queryable_state.streaming.runtime.states.key_table import Slots
     from queryable_state.v1.registration_pb2 import StateRegistration
     from queryable_state.wire.changes import ChangeBlockBuilder
@@ -44,8 +44,8 @@ class ColumnState(CachedState):
         self._columns: list[pa.Array] = []
         self._written: Slots | None = None
 
-    def bind(self, registration: StateRegistration, link: StateLink) -> None:
-        super().bind(registration, link)
+    def bind(self, registration: StateRegistration, context: StateContext) -> None:
+        super().bind(registration, context)
         declared = self.descriptor.value_type
         assert declared is not None
         self._codec = value_codec(registration.value_types, declared, None)
@@ -108,10 +108,10 @@ class ColumnState(CachedState):
             )
         except SerializationError as problem:
             raise SerializationError(
-                f"{self._link.where}: state {self.descriptor.name!r}: a value cannot be written "
+                f"{self._context.where}: state {self.descriptor.name!r}: a value cannot be written "
                 f"as {self._codec.type_info}: {problem}"
             ) from problem
-        limit = self._link.settings.value_bytes
+        limit = self._context.settings.value_bytes
         for slot, value in zip(slots, values, strict=True):
             if len(value) > limit:
                 self._check_size(slot, len(value), self._codec.type_info)

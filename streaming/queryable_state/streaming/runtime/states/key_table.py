@@ -52,11 +52,11 @@ class KeyTable:
         }
         codec = KeyCodec(spec.key_type)
         self._encode = codec.encode
-        # -0.0 and 0.0 are one key, and so are equal times of two zones: a function sees the same
-        # one of them whichever row comes first.
+        # -0.0 and 0.0 are one key, and so are equal times in two zones. Decoding the wire key gives
+        # functions the same object for any first row.
         self._read_back = codec.decode_all if _has_other_forms(spec.key_type) else None
         self._slot_of: dict[bytes, int] = {}
-        # Keys of one type that are equal to Python have equal bytes; not the other way round (NaN).
+        # Keys that are equal in Python have equal bytes. The converse does not hold for NaN.
         self._known: dict[Any, int] = {}
         self._make_key: Callable[[tuple[Any, ...]], Any] | None = None
         self._column_types = [spec.key_type]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from queryable_state.streaming.runtime.states.cached_state import StateLink
+from queryable_state.streaming.runtime.states.cached_state import StateContext
 from queryable_state.streaming.runtime.states.cursor import CurrentKey
 from queryable_state.streaming.runtime.states.key_table import KeyTable
 from queryable_state.wire.changes import BlockSums, ChangeBlockBuilder
@@ -97,7 +97,7 @@ class TaskStates:
         self._token = begun.token
         self.batch_timestamp_ms = begun.batch_timestamp_ms
         self.watermark_ms = begun.watermark_ms
-        link = StateLink(
+        context = StateContext(
             current_key=self.current_key,
             keys=self.keys,
             key_type=spec.key_type,
@@ -108,7 +108,7 @@ class TaskStates:
             fetch=lambda fetch: self._access.fetch([fetch])[0],
         )
         for state, registration in zip(self._states, begun.states, strict=True):
-            state.bind(registration, link)
+            state.bind(registration, context)
 
     def start_chunk(self, batch: pa.RecordBatch) -> Slots:
         """Adds a chunk and prefetches the states that earlier chunks read; the slot of each row."""

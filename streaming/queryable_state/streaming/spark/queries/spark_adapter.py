@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("queryable_state.streaming")
 
-# A query that is to fail looks for its next batch within this time, or is stopped.
+# Time for a query to fail by itself at its next batch; then it is stopped.
 _FAILURE_S = 30.0
 _SINK_LOG_INTERVAL = "spark.sql.streaming.fileSink.log.compactInterval"
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from queryable_state.internal.v1.backend_pb2 import StateValues
     from queryable_state.streaming.descriptors import ListStateDescriptor
-    from queryable_state.streaming.runtime.states.cached_state import StateLink
+    from queryable_state.streaming.runtime.states.cached_state import StateContext
     from queryable_state.v1.registration_pb2 import StateRegistration
     from queryable_state.wire.changes import ChangeBlockBuilder
 
@@ -50,8 +50,8 @@ class CachedList(CachedState, ListState[Any]):
         self._lists: list[_Elements | None] = []
         self._dirty: set[int] = set()
 
-    def bind(self, registration: StateRegistration, link: StateLink) -> None:
-        super().bind(registration, link)
+    def bind(self, registration: StateRegistration, context: StateContext) -> None:
+        super().bind(registration, context)
         element = self.descriptor.value_type
         assert element is not None
         self._codec = value_codec(registration.value_types, element, Types.LIST)
@@ -122,7 +122,7 @@ class CachedList(CachedState, ListState[Any]):
         for slot in written:
             prefix = self.prefix(slot)
             for sequence, chunk in enumerate(self._chunks(slot, self._of(slot).appended, join)):
-                changes.put(prefix + list_element(self._link.batch_id, sequence), chunk)
+                changes.put(prefix + list_element(self._context.batch_id, sequence), chunk)
 
     def _chunks(
         self, slot: int, appended: list[Any], join: Callable[[list[Any]], bytes]
@@ -131,7 +131,7 @@ class CachedList(CachedState, ListState[Any]):
         if not appended:
             return []
         chunk = join(appended)
-        if len(chunk) <= self._link.settings.value_bytes:
+        if len(chunk) <= self._context.settings.value_bytes:
             return [chunk]
         if len(appended) == 1:
             self._check_size(slot, len(chunk), self._codec.type_info)

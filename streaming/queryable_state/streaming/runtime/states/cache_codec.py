@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldValues:
+class CacheCodec:
     """Conversions between values, cached values and stored bytes."""
 
     hold: Callable[[Any], Any]
@@ -34,14 +34,14 @@ class HeldValues:
     """Cached value to stored bytes."""
 
     @staticmethod
-    def of(codec: ValueCodec) -> HeldValues:
+    def of(codec: ValueCodec) -> CacheCodec:
         """The conversions of the codec's type."""
         if codec.type_info.kind == Kind.PICKLED:
             return _of_pickles(codec)
         if is_mutable(codec.type_info):
-            return HeldValues(codec.encode, codec.decode, _same, _same)
+            return CacheCodec(codec.encode, codec.decode, _same, _same)
         hold = normaliser(codec.type_info, codec.read_back)
-        return HeldValues(hold, _same, codec.decode, codec.encode)
+        return CacheCodec(hold, _same, codec.decode, codec.encode)
 
 
 def _same(value: Any) -> Any:
@@ -51,7 +51,7 @@ def _same(value: Any) -> Any:
 _ATOMS = frozenset((bool, int, float, str, bytes, type(None)))
 
 
-def _of_pickles(codec: ValueCodec) -> HeldValues:
+def _of_pickles(codec: ValueCodec) -> CacheCodec:
     """Conversions of pickled values: atoms and tuples of atoms are cached without pickling.
 
     This makes plain accumulators such as (sum, count) cheap. Such a value is cached inside a
@@ -70,4 +70,4 @@ def _of_pickles(codec: ValueCodec) -> HeldValues:
     def data(held: Any) -> bytes:
         return codec.encode(held[0]) if held.__class__ is tuple else held
 
-    return HeldValues(hold, give, _same, data)
+    return CacheCodec(hold, give, _same, data)
