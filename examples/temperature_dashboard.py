@@ -1,7 +1,7 @@
-"""Watch the state of a running PySpark job: `make demo`.
+"""Dashboard of the state of a running PySpark job: `make demo`.
 
-Starts examples/temperature_job.py in a process of its own and, here, a dashboard that asks the
-job every second for the state of all sensors, all queries at once. Ctrl-C ends both.
+The script starts examples/temperature_job.py in its own process. The dashboard queries the state of
+all sensors concurrently, once per second. Ctrl-C stops both.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ START_TIMEOUT_S = 120.0
 
 @dataclass(frozen=True)
 class Row:
-    """What one round of queries said of one sensor."""
+    """Query results of one sensor in one round."""
 
     sensor: str
     last: float | None
@@ -51,7 +51,7 @@ class Row:
 
 
 async def read_sensor(client: QueryableStateClient, job_id: str, sensor: str) -> Row:
-    """Both states of one sensor; None where the job has not seen it yet."""
+    """Reads both states of one sensor; a value is None if the job has not seen the sensor yet."""
     last, maximum = await asyncio.gather(
         client.get_kv_state(job_id, "lastTemperature", sensor),
         client.get_kv_state(job_id, "maxTemperature", sensor),
@@ -69,7 +69,7 @@ async def read_sensor(client: QueryableStateClient, job_id: str, sensor: str) ->
 
 
 def dashboard_of(rows: list[Row], took_ms: float, alerts: list[str]) -> Group:
-    """The dashboard of one round."""
+    """Renders the results of one round."""
     table = Table(title=f"{2 * len(rows)} queries in {took_ms:.1f} ms")
     table.add_column("sensor")
     for column in ("lastTemperature", "maxTemperature", "batch"):
@@ -85,7 +85,7 @@ def dashboard_of(rows: list[Row], took_ms: float, alerts: list[str]) -> Group:
 
 @contextlib.contextmanager
 def running_job(log: IO[bytes], arguments: list[str]) -> Iterator[subprocess.Popen[bytes]]:
-    """The job in a process group of its own, ended when the block is left."""
+    """Runs the job in its own process group and stops it at the end of the block."""
     process = subprocess.Popen(
         [sys.executable, str(JOB_SCRIPT), *arguments],
         stdout=log,
@@ -104,7 +104,7 @@ def running_job(log: IO[bytes], arguments: list[str]) -> Iterator[subprocess.Pop
 
 
 def job_started(process: subprocess.Popen[bytes], log: Path) -> tuple[str, str]:
-    """The id of the job and the HOST:PORT of its proxy, once it says them."""
+    """Waits until the job prints its id and the HOST:PORT of its proxy; returns both."""
     deadline = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < deadline:
         for line in log.read_text(errors="replace").splitlines():
@@ -124,7 +124,7 @@ def alerts_in(log: Path) -> list[str]:
 
 
 async def watch(job_id: str, address: str, log: Path, seconds: float, console: Console) -> None:
-    """Asks once a second until `seconds` are over (0: until Ctrl-C)."""
+    """Queries once per second for `seconds` (0: until Ctrl-C)."""
     host, port = address.rsplit(":", 1)
     ends = time.monotonic() + seconds if seconds else float("inf")
     screen = (
@@ -180,10 +180,9 @@ def demo(seconds: float, job_arguments: list[str]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Watch the state of a running PySpark job.")
-    parser.add_argument("--seconds", type=float, default=0, help="end after so long; 0: Ctrl-C")
+    parser.add_argument("--seconds", type=float, default=0, help="run time; 0: until Ctrl-C")
     options, job_arguments = parser.parse_known_args()
-    # Whatever asks for the end, a closed terminal included, ends the loop as Ctrl-C does;
-    # running_job then ends the job.
+    # SIGTERM and a closed terminal end the loop like Ctrl-C; then `running_job` stops the job.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     with contextlib.suppress(KeyboardInterrupt):

@@ -1,11 +1,11 @@
-"""The sensor job: alerts on a jump of the temperature, running maximum and last reading.
+"""Sensor job: alerts on temperature jumps, running maximum and last reading.
 
-Three things come of one stream of readings, in one Spark query:
-  alerts            printed, when a reading is more than --threshold away from the one before it
+One Spark query computes three results from one stream of readings:
+  alerts            printed when a reading differs by more than --threshold from the previous one
   lastTemperature   queryable: the last reading of each sensor
   maxTemperature    queryable: the highest reading of each sensor
 
-`examples/temperature_dashboard.py` starts this job and watches it; it also runs alone.
+`examples/temperature_dashboard.py` starts this job and displays its state. The job also runs alone.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SENSORS = 12
 
 
 class TemperatureAlert(KeyedProcessFunction):
-    """Yields (sensor, temperature, jump) when a reading is too far from the last one."""
+    """Yields (sensor, temperature, jump) if a reading differs too much from the last one."""
 
     def __init__(self, threshold: float) -> None:
         self.threshold = threshold
@@ -58,7 +58,7 @@ class TemperatureAlert(KeyedProcessFunction):
 
 
 def readings(spark: SparkSession, rows_per_second: int) -> DataFrame:
-    """A stream of (sensor, ts, temperature): a daily curve, an offset a sensor and some noise."""
+    """A stream of (sensor, ts, temperature): a daily curve, an offset per sensor, and noise."""
     rows = spark.readStream.format("rate").option("rowsPerSecond", rows_per_second).load()
     number = F.col("value") % SENSORS + 1
     curve = 65 + 15 * F.sin(F.col("value") / 2000 + number)
@@ -87,7 +87,7 @@ def main() -> None:
 
     env = StreamExecutionEnvironment.get_execution_environment(spark)
     stream = env.from_dataframe(readings(spark, options.rows_per_second))
-    # The rows of a batch come from several tasks: a jump is one only between readings in order.
+    # The rows of a batch come from several tasks, and jumps are only defined on ordered readings.
     sensors = stream.key_by("sensor", order_by="ts")
     alert_type = Types.ROW_NAMED(
         ["sensor", "temperature", "jump"], [Types.STRING(), Types.DOUBLE(), Types.DOUBLE()]

@@ -27,7 +27,7 @@ def test_servers_are_hosts_with_or_without_a_port(given: str, expected: tuple[st
 
 @pytest.mark.parametrize("given", [":9069", "a:b", "a:0", "a:65536", "::1", "a:1:2", "[]:1"])
 def test_what_is_no_server_is_refused(given: str) -> None:
-    with pytest.raises(InvalidRequestError, match="write HOST or HOST:PORT"):
+    with pytest.raises(InvalidRequestError, match="use HOST or HOST:PORT"):
         server_of(parser().parse_args(["jobs", "--server", given]))
 
 

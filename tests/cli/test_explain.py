@@ -22,7 +22,7 @@ async def test_a_look_up_is_explained_step_by_step(terminal: Terminal) -> None:
     steps = [line.split("  ")[0] for line in table[1:]]
     assert steps[:2] == ["locate", "client to server"]
     assert steps[-1] == "read"
-    assert "in all" in ran.lines[-1]
+    assert "in total" in ran.lines[-1]
 
 
 async def test_the_explanation_as_json(terminal: Terminal) -> None:

@@ -115,7 +115,7 @@ async def test_presence_and_size_move_no_value(terminal: Terminal) -> None:
     assert (await terminal.run("get", "seen", "sensor_1", "--size", "--json")).json["value"][
         "elements"
     ] == 2
-    with pytest.raises(InvalidRequestError, match="leave out --map-key"):
+    with pytest.raises(InvalidRequestError, match="omit --map-key"):
         await terminal.run("get", "counts", "sensor_1", "--size", "--map-key", "x")
 
 

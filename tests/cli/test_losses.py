@@ -27,7 +27,7 @@ async def test_answers_that_lost_older_state_are_asked_for_and_say_so(
     assert scanned.exit_code == 1
     assert (
         scanned.lines[-1]
-        == "not complete: state of some keys was lost or does not fit in one answer"
+        == "not complete: state of some keys was lost or exceeds the size of a response"
     )
     assert len(scanned.rows) == 1 + 30
     many = await terminal.run("mget", "last", *KEYS, "--json")

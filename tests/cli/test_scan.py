@@ -97,7 +97,7 @@ async def test_a_page_token_goes_on_as_of_a_newer_batch_where_that_will_do(
     assert second.json["is_newer"]
     assert {entry["value"] for entry in second.json["keys"]} == {-1.0}
     assert len(second.json["keys"]) == 10
-    assert "as of a newer batch than the page before" in (await terminal.run(*page)).lines
+    assert "from a newer batch than the previous page" in (await terminal.run(*page)).lines
 
 
 async def test_what_does_not_fit_stands_at_its_key(
@@ -123,7 +123,7 @@ async def test_what_does_not_fit_stands_at_its_key(
 async def test_the_table_prints_the_token_too(terminal: Terminal) -> None:
     ran = await terminal.run("scan", "last", "--limit", "20")
     hint, _, token = ran.lines[-1].partition(": ")
-    assert hint == "more may follow"
+    assert hint == "more keys may follow"
     rest = await terminal.run("scan", "last", "--limit", "20", *token.split())
     assert len(rest.rows) == 1 + 10
 

@@ -8,13 +8,12 @@ import pytest
 
 from queryable_state.server.coordinator.model.registrations import OperatorClaim, RegistrationTable
 from queryable_state.streaming.descriptors import (
-    AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
     StateDescriptor,
     ValueStateDescriptor,
 )
-from queryable_state.streaming.functions import AggregateFunction
+from queryable_state.streaming.functions import AggregateFunction, AggregatingStateDescriptor
 from queryable_state.wire.errors import InvalidRequestError, JobError, Reason
 from queryable_state.wire.schema.types import TypeInfo, Types
 from queryable_state.wire.values.value_codec import ValueCodec
@@ -235,9 +234,9 @@ def test_lists_maps_and_accumulators_follow_the_same_rule() -> None:
 @pytest.mark.parametrize(
     ("renamed", "text"),
     [
-        ({"m": "cnt"}, r"'m' is none of 'a', 'n'"),
+        ({"m": "cnt"}, r"'m' is not one of 'a', 'n'"),
         ({"n": "a"}, "which the same row still has"),
-        ({"n": ""}, "from no name"),
+        ({"n": ""}, "is empty"),
     ],
 )
 def test_a_rename_that_cannot_be_meant_is_refused_at_its_descriptor(
@@ -250,7 +249,7 @@ def test_a_rename_that_cannot_be_meant_is_refused_at_its_descriptor(
 
 def test_a_drop_that_cannot_be_meant_is_refused_at_its_descriptor() -> None:
     descriptor = ValueStateDescriptor("total", row(n=LONG))
-    with pytest.raises(InvalidRequestError, match="'n' is declared to be dropped"):
+    with pytest.raises(InvalidRequestError, match="'n' is declared as dropped"):
         descriptor.set_dropped_fields(["n"])
     with pytest.raises(InvalidRequestError, match="a list of paths, not 'cnt'"):
         descriptor.set_dropped_fields("cnt")

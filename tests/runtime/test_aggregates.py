@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queryable_state.streaming.descriptors import ReducingStateDescriptor
-from queryable_state.streaming.functions import ReduceFunction
+from queryable_state.streaming.functions import ReduceFunction, ReducingStateDescriptor
 from queryable_state.streaming.runtime.operators.operators import (
     Aggregate,
     AggregateKind,
@@ -126,7 +125,7 @@ def test_a_sum_beyond_its_type_fails_with_key_and_column() -> None:
 
     with pytest.raises(SerializationError, match=r"sum of column 'v' for key 'a' .* bigint"):
         harness.run([("a", 10)])
-    with pytest.raises(SerializationError, match="beyond the range"):
+    with pytest.raises(SerializationError, match="overflows"):
         harness.run([("a", 2**62), ("a", 2**62), ("a", 2**62)])
     assert harness.run([("a", 2**62), ("a", 9 - 2**62)]) == [("a", 2**63 - 1)]
 
@@ -136,7 +135,7 @@ def test_a_sum_beyond_its_type_fails_with_key_and_column() -> None:
     [("int", [2**31 - 1, 1]), ("tinyint", [-128, -1]), ("decimal(3,1)", [Decimal("99.9")] * 2)],
 )
 def test_narrow_sums_are_not_wrapped(of: str, rows: list[Any]) -> None:
-    with pytest.raises(SerializationError, match="beyond the range"):
+    with pytest.raises(SerializationError, match="overflows"):
         aggregating(("sum", "v", of)).process([("a", value) for value in rows])
 
 
@@ -149,7 +148,7 @@ def test_nan_is_the_largest_number() -> None:
 
 
 def test_what_cannot_be_summed_is_refused_when_the_job_is_built() -> None:
-    with pytest.raises(InvalidRequestError, match="no sum of string"):
+    with pytest.raises(InvalidRequestError, match="string has no sum"):
         FieldAggregate("name", AggregateKind.SUM, Types.STRING())
 
 

@@ -16,13 +16,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queryable_state.streaming.descriptors import (
-    AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
-    ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from queryable_state.streaming.functions import AggregateFunction, KeyedProcessFunction
+from queryable_state.streaming.functions import (
+    AggregateFunction,
+    AggregatingStateDescriptor,
+    KeyedProcessFunction,
+    ReducingStateDescriptor,
+)
 from queryable_state.streaming.runtime.operators.operators import (
     Aggregate,
     AggregateKind,

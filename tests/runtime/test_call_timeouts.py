@@ -12,8 +12,9 @@ from queryable_state.internal.v1 import backend_pb2, backend_pb2_grpc
 from queryable_state.streaming.descriptors import ValueStateDescriptor
 from queryable_state.streaming.runtime.backend_client import BackendClient
 from queryable_state.streaming.runtime.operators.operators import LatestValueSink
-from queryable_state.streaming.runtime.settings import RuntimeSettings
-from queryable_state.streaming.runtime.spec import OperatorSpec, TaskIdentity
+from queryable_state.streaming.runtime.operators.spec import OperatorSpec
+from queryable_state.streaming.runtime.states.settings import RuntimeSettings
+from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
 from queryable_state.wire.schema.types import Types
 
 if TYPE_CHECKING:

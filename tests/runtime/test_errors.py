@@ -10,15 +10,15 @@ import pytest
 
 from queryable_state.streaming import runtime
 from queryable_state.streaming.descriptors import (
-    AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
-    ReducingStateDescriptor,
     ValueStateDescriptor,
 )
 from queryable_state.streaming.functions import (
     AggregateFunction,
+    AggregatingStateDescriptor,
     KeyedProcessFunction,
+    ReducingStateDescriptor,
     UserFunctionError,
 )
 from queryable_state.streaming.runtime.operators.operators import (
@@ -26,7 +26,7 @@ from queryable_state.streaming.runtime.operators.operators import (
     Reduce,
     declared_states,
 )
-from queryable_state.streaming.runtime.settings import RuntimeSettings
+from queryable_state.streaming.runtime.states.settings import RuntimeSettings
 from queryable_state.streaming.testing import KeyedOperatorHarness
 from queryable_state.wire.errors import (
     InvalidRequestError,
@@ -189,7 +189,9 @@ def test_a_null_inside_a_struct_key_is_refused() -> None:
 
 def test_a_key_over_the_limit_is_refused() -> None:
     harness = scripted(lambda *_: None, settings=RuntimeSettings(key_bytes=50))
-    with pytest.raises(LimitExceededError, match="a key is 64 bytes long, 50 are allowed"):
+    with pytest.raises(
+        LimitExceededError, match=r"has 64 bytes, but spark\.queryable_state\.key_bytes is 50"
+    ):
         harness.process([("x" * 60, 1.0)])
 
 
@@ -238,7 +240,9 @@ def test_an_unpicklable_value_names_its_state() -> None:
 
 def test_a_wrong_map_key_and_a_wrong_map_value_are_refused_where_they_are_put() -> None:
     harness = scripted(lambda self, value, ctx: self.map.put(1, 1))
-    with pytest.raises(KeyTypeError, match="state 'map', key 'a': the map key 1 is not string"):
+    with pytest.raises(
+        KeyTypeError, match="state 'map', key 'a': the map key 1 is not of type string"
+    ):
         harness.process([("a", 1.0)])
     harness = scripted(lambda self, value, ctx: self.map.put("x", "y"))
     with pytest.raises(SerializationError, match="state 'map', key 'a'"):
@@ -264,9 +268,9 @@ def test_a_reduce_function_that_raises_or_returns_none_is_named() -> None:
     ("output_type", "output", "text"),
     [
         ("int", "1", "the output column 'value' is int"),
-        ("int", 1.5, "a float is no integer"),
-        ("a INT, b INT", (1,), "put out what is not a row of its output type"),
-        ("a INT, b INT", 1, "put out what is not a row of its output type"),
+        ("int", 1.5, "a float is not an integer"),
+        ("a INT, b INT", (1,), "emitted a value that is not a row of its output type"),
+        ("a INT, b INT", 1, "emitted a value that is not a row of its output type"),
         ("a INT, b INT", {"c": 1}, "has no field 'c'"),
         ("a STRING", (b"\xff",), "the output column 'a' is string"),
     ],
@@ -291,14 +295,14 @@ def test_outputs_may_be_tuples_rows_lists_and_dictionaries() -> None:
 def test_a_task_without_a_batch_id_is_refused() -> None:
     harness = scripted(lambda *_: None)
     harness.batch_id = -1
-    with pytest.raises(JobError, match="told no batch id") as error:
+    with pytest.raises(JobError, match="gave the task no batch id") as error:
         harness.run([("a", 1.0)])
     assert error.value.reason == Reason.MISSING_BATCH_ID
 
 
 def test_state_outside_process_element_is_refused() -> None:
     harness = scripted(lambda *_: None, opened=lambda self, context: self.state.update(1))
-    with pytest.raises(JobError, match="where there is no current key"):
+    with pytest.raises(JobError, match="without a current key"):
         harness.process([("a", 1.0)])
 
 
@@ -306,7 +310,7 @@ def test_a_state_asked_for_after_open_is_refused() -> None:
     harness = scripted(
         lambda self, value, ctx: self.context.get_state(ValueStateDescriptor("late", "int"))
     )
-    with pytest.raises(JobError, match=r"state 'late' .* ask for every state there"):
+    with pytest.raises(JobError, match=r"state 'late' .* request every state there"):
         harness.process([("a", 1.0)])
 
 
@@ -319,11 +323,11 @@ def test_one_name_for_two_different_states_is_refused() -> None:
 
     same = twice(("get_state", ValueStateDescriptor("state", "int")))
     assert [descriptor.name for descriptor in same] == ["state", "map"]
-    with pytest.raises(JobError, match="'state' is asked for twice and differently"):
+    with pytest.raises(JobError, match="'state' is requested with two different"):
         twice(("get_state", ValueStateDescriptor("state", "bigint")))
-    with pytest.raises(JobError, match="'state' is asked for twice and differently"):
+    with pytest.raises(JobError, match="'state' is requested with two different"):
         twice(("get_list_state", ListStateDescriptor("state", "int")))
-    with pytest.raises(InvalidRequestError, match="a ValueStateDescriptor is needed"):
+    with pytest.raises(InvalidRequestError, match="expected a ValueStateDescriptor"):
         twice(("get_state", ListStateDescriptor("other", "int")))
 
 

@@ -161,7 +161,7 @@ def test_chunk_boundaries_change_nothing() -> None:
 
 
 def test_more_keys_than_a_fetch_may_have_are_fetched_in_several() -> None:
-    from queryable_state.streaming.runtime.settings import RuntimeSettings
+    from queryable_state.streaming.runtime.states.settings import RuntimeSettings
 
     harness = counting(parallelism=1, settings=RuntimeSettings(fetch_keys=10))
     rows = [(f"s{i}", 1.0) for i in range(25)]
@@ -173,7 +173,7 @@ def test_more_keys_than_a_fetch_may_have_are_fetched_in_several() -> None:
 
 
 def test_outputs_leave_in_batches_of_bounded_size() -> None:
-    from queryable_state.streaming.runtime.settings import RuntimeSettings
+    from queryable_state.streaming.runtime.states.settings import RuntimeSettings
 
     harness = counting(parallelism=1, settings=RuntimeSettings(output_rows=1000))
     batches = harness.partitions([("a", float(i)) for i in range(2500)])[0]

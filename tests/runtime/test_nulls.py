@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from queryable_state.streaming.descriptors import (
-    AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
-    ReducingStateDescriptor,
     ValueStateDescriptor,
 )
 from queryable_state.streaming.functions import (
     AggregateFunction,
+    AggregatingStateDescriptor,
     KeyedProcessFunction,
+    ReducingStateDescriptor,
     UserFunctionError,
 )
 from queryable_state.streaming.runtime.operators.operators import Reduce
-from queryable_state.streaming.runtime.settings import RuntimeSettings
+from queryable_state.streaming.runtime.states.settings import RuntimeSettings
 from queryable_state.streaming.testing import KeyedOperatorHarness
 from queryable_state.wire.errors import SerializationError
 
@@ -96,7 +96,8 @@ def test_none_clears_a_value_state() -> None:
 )
 def test_none_is_refused_where_values_are_added(call: Callable[[Any], Any]) -> None:
     with pytest.raises(
-        SerializationError, match=r"state '\w+', key 'k': \w+ was given None, and a [A-Z]+ state"
+        SerializationError,
+        match=r"state '\w+', key 'k': \w+ was called with None, but a [A-Z]+ state",
     ):
         calling(call).process(["k"])
 
@@ -152,5 +153,7 @@ def test_reduce_refuses_a_null_element() -> None:
         value_column="v",
         output_type="int",
     )
-    with pytest.raises(SerializationError, match="state 'least', key 'k': add was given None"):
+    with pytest.raises(
+        SerializationError, match="state 'least', key 'k': add was called with None"
+    ):
         harness.process([("k", None)])

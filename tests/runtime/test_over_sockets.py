@@ -9,20 +9,23 @@ import pytest
 from queryable_state.client.blocking import QueryableStateClient
 from queryable_state.server.settings import Limits
 from queryable_state.streaming.descriptors import (
-    AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
-    ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from queryable_state.streaming.functions import AggregateFunction, KeyedProcessFunction
+from queryable_state.streaming.functions import (
+    AggregateFunction,
+    AggregatingStateDescriptor,
+    KeyedProcessFunction,
+    ReducingStateDescriptor,
+)
 from queryable_state.streaming.runtime.operators.operators import (
     Aggregate,
     AggregateKind,
     FieldAggregate,
     LatestValueSink,
 )
-from queryable_state.streaming.runtime.settings import RuntimeSettings
+from queryable_state.streaming.runtime.states.settings import RuntimeSettings
 from queryable_state.streaming.testing import KeyedOperatorHarness
 from queryable_state.streaming.testing.local_cluster import LocalCluster
 from queryable_state.wire.errors import (

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queryable_state.streaming.descriptors import ListStateDescriptor, ReducingStateDescriptor
-from queryable_state.streaming.functions import KeyedProcessFunction
+from queryable_state.streaming.descriptors import ListStateDescriptor
+from queryable_state.streaming.functions import KeyedProcessFunction, ReducingStateDescriptor
 from queryable_state.streaming.runtime.columns.arrow_types import arrow_type, to_arrow_value
 from queryable_state.streaming.runtime.columns.row_order import (
     OrderColumn,
@@ -26,7 +26,7 @@ from queryable_state.streaming.runtime.columns.row_order import (
 )
 from queryable_state.streaming.runtime.operators.operators import Reduce
 from queryable_state.streaming.runtime.operators.ordered_rows import in_order
-from queryable_state.streaming.runtime.spec import OperatorSpec
+from queryable_state.streaming.runtime.operators.spec import OperatorSpec
 from queryable_state.streaming.testing import KeyedOperatorHarness
 from queryable_state.wire.schema.types import Types, type_info
 

@@ -25,7 +25,7 @@ from queryable_state.streaming.runtime.columns.value_columns import (
     encode_rows,
 )
 from queryable_state.streaming.runtime.operators.operators import LatestValueSink
-from queryable_state.streaming.runtime.settings import RuntimeSettings
+from queryable_state.streaming.runtime.states.settings import RuntimeSettings
 from queryable_state.streaming.testing import InMemoryStateBackend, KeyedOperatorHarness
 from queryable_state.wire.errors import (
     InvalidRequestError,

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queryable_state.streaming.descriptors import (
+from queryable_state.streaming.descriptors import ListStateDescriptor, MapStateDescriptor
+from queryable_state.streaming.functions import (
+    AggregateFunction,
     AggregatingStateDescriptor,
-    ListStateDescriptor,
-    MapStateDescriptor,
+    KeyedProcessFunction,
     ReducingStateDescriptor,
 )
-from queryable_state.streaming.functions import AggregateFunction, KeyedProcessFunction
-from queryable_state.streaming.runtime.settings import RuntimeSettings
+from queryable_state.streaming.runtime.states.settings import RuntimeSettings
 from queryable_state.streaming.testing import InMemoryStateBackend, KeyedOperatorHarness
 from queryable_state.v1.query_pb2 import ReadKind
 from queryable_state.wire.schema.types import Types

@@ -255,12 +255,12 @@ def test_what_would_lose_state_is_refused_before_the_job_starts(
     count(new_environment(checkpoint_directory=str(state)), source).cancel()
 
     env = new_environment(checkpoint_directory=str(state)).set_max_parallelism(64)
-    with pytest.raises(RestoreMismatchError, match=r"kept by 128.*set_max_parallelism\(128\)"):
+    with pytest.raises(RestoreMismatchError, match=r"stored with 128.*set_max_parallelism\(128\)"):
         started(env, source)
 
     root, spark = state / "counting", state / "counting" / "spark"
     shutil.move(spark, tmp_path / "spark")
-    with pytest.raises(RestoreMismatchError, match="is not there: bring back"):
+    with pytest.raises(RestoreMismatchError, match="does not exist: restore"):
         started(new_environment(checkpoint_directory=str(state)), source)
 
     shutil.move(root, tmp_path / "kept")

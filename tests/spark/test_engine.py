@@ -83,7 +83,7 @@ def test_clocks_and_commits_are_those_of_sparks_logs(
     assert not ended.active
     assert ended.error is None
     assert engine.is_committed(query_id, 1)
-    with pytest.raises(JobError, match="checkpoint is gone"):
+    with pytest.raises(JobError, match="checkpoint was removed"):
         engine.clocks(query_id, 0)
 
 

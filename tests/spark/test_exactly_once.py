@@ -194,7 +194,7 @@ def test_a_job_that_is_stopped_for_a_reason_has_it_as_its_exception(
     job.process_all_available()
     refusal = JobError("partial", reason=Reason.PARTIAL_BATCH)
     application = env._running_application()
-    application.engine.stop_query(uuid.UUID(job.job_id).bytes, refusal)
+    application.adapter.stop_query(uuid.UUID(job.job_id).bytes, refusal)
     until(lambda: not job.query.isActive)
     assert job.exception() is refusal
     assert job.status() == "FAILED"

@@ -10,7 +10,7 @@ from pyspark.errors import StreamingQueryException
 from tests.spark.functions import COUNTS, READINGS, CountPerKey
 from tests.spark.waiting import until
 
-from queryable_state.streaming.spark.worker.failure import failure_of
+from queryable_state.streaming.spark.queries.failure import failure_of
 from queryable_state.wire.errors import JobError, Reason
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def test_a_plan_without_its_operator_is_refused_before_its_sink_has_anything(
         str(tmp_path / "out")
     )
     until(lambda: not query.isActive, timeout_s=60)
-    assert "optimizer takes operator 'counts' out of the plan" in str(failure_of(query))
+    assert "optimizer removes operator 'counts' from the plan" in str(failure_of(query))
     assert not list((tmp_path / "out").glob("*.parquet"))
 
 

@@ -220,8 +220,8 @@ def test_what_a_plan_says_of_the_order_of_its_rows(
     assert grouping is not None
     assert len(grouping.expressions) == 2
     assert grouping.carriers == {"code": 0, "until": 1}
-    assert grouping.told_apart_by(["until", "code"])
-    assert not grouping.told_apart_by(["code"])
+    assert grouping.distinguished_by(["until", "code"])
+    assert not grouping.distinguished_by(["code"])
 
     watermarked = env.from_dataframe(flights.withWatermark("ts", "1 hour"))
     with caplog.at_level(logging.WARNING, logger="queryable_state.streaming"):
@@ -235,7 +235,7 @@ def test_what_a_plan_says_of_the_order_of_its_rows(
     assert "FileSource[" in said[0]
     with pytest.raises(InvalidRequestError, match=r"order_by takes .* not Column<'ts DESC"):
         watermarked.key_by("carrier", order_by=F.col("ts").desc())  # type: ignore[arg-type]
-    with pytest.raises(InvalidRequestError, match="latest_by chooses one element"):
+    with pytest.raises(InvalidRequestError, match="latest_by selects one element"):
         watermarked.key_by("carrier").as_queryable_state(
             "most",
             ReducingStateDescriptor("most", max, Types.ROW_NAMED(["n"], [Types.LONG()])),

@@ -11,7 +11,7 @@ from tests.plans import PLANS
 from tests.spark.functions import COUNTS, READINGS, CountPerKey
 
 from queryable_state.streaming.spark.compile import _Frames
-from queryable_state.streaming.spark.worker.failure import failure_of
+from queryable_state.streaming.spark.queries.failure import failure_of
 from queryable_state.wire.errors import JobError, Reason
 
 if TYPE_CHECKING:

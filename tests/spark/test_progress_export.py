@@ -13,7 +13,7 @@ from queryable_state.server.checkpoint.file_systems.storage import storage_of
 from queryable_state.streaming.spark.savepoints.file_sink_check import check_sink
 from queryable_state.streaming.spark.savepoints.progress_export import export_progress
 from queryable_state.streaming.spark.savepoints.seeding import ORIGIN
-from queryable_state.streaming.spark.spark_files import SparkFiles
+from queryable_state.streaming.spark.savepoints.spark_files import SparkFiles
 from queryable_state.wire.errors import CheckpointError
 
 if TYPE_CHECKING:

@@ -149,7 +149,7 @@ def test_a_refused_job_leaves_nothing_to_the_next_one(
     env.from_dataframe(source.dataframe()).key_by("sensor").max("temperature").uid("same")
     job = env.execute_async("next")
     job.process_all_available()
-    assert "'next' does not run what was declared for the job that was refused" in caplog.text
+    assert "'next' does not run the declarations of the job that was refused" in caplog.text
     assert repr(env) == "<StreamExecutionEnvironment: 0 operators and 0 sinks>"
     with pytest.raises(InvalidRequestError, match="nothing to run"):
         env.execute_async("nothing is left of any of them")

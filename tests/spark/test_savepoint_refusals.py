@@ -48,7 +48,7 @@ def test_a_savepoint_of_another_job(jobs: Jobs, uri: str) -> None:
 
 def test_another_max_parallelism(jobs: Jobs, uri: str) -> None:
     jobs.env.set_max_parallelism(64)
-    with pytest.raises(RestoreMismatchError, match="max parallelism 64, and 128 in savepoint"):
+    with pytest.raises(RestoreMismatchError, match="max parallelism 64, but 128 in savepoint"):
         jobs.counting("new", savepoint=uri)
 
 
@@ -61,7 +61,7 @@ def test_a_key_of_another_type(jobs: Jobs, uri: str, feed: MakeFeed) -> None:
 
 
 def test_a_place_where_no_savepoint_is(jobs: Jobs) -> None:
-    with pytest.raises(RestoreMismatchError, match="is no savepoint"):
+    with pytest.raises(RestoreMismatchError, match="is not a complete savepoint"):
         jobs.counting("new", savepoint=str(jobs.folder / "nothing"))
 
 
@@ -77,7 +77,7 @@ def test_a_location_with_another_history(jobs: Jobs, uri: str) -> None:
     job = jobs.counting("used")
     job.process_all_available()
     job.cancel()
-    with pytest.raises(RestoreMismatchError, match="would mix it with another history"):
+    with pytest.raises(RestoreMismatchError, match="would mix two histories"):
         jobs.counting("used", savepoint=uri)
     again = jobs.counting("used")
     again.process_all_available()
@@ -87,7 +87,7 @@ def test_a_location_with_another_history(jobs: Jobs, uri: str) -> None:
 def test_a_job_without_a_lasting_place(jobs: Jobs, uri: str) -> None:
     keyed = jobs.env.from_dataframe(jobs.source.dataframe()).key_by("sensor")
     keyed.process(CountPerKey(), COUNTS).uid("counts")
-    with pytest.raises(InvalidRequestError, match="no lasting place"):
+    with pytest.raises(InvalidRequestError, match="no durable location"):
         jobs.env.execute_async("new", savepoint=uri)
 
 

@@ -18,7 +18,7 @@ from queryable_state.streaming import (
     StreamExecutionEnvironment,
     Types,
 )
-from queryable_state.streaming.spark.worker.failure import failure_of
+from queryable_state.streaming.spark.queries.failure import failure_of
 from queryable_state.wire.errors import CheckpointError, RestoreMismatchError
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ def test_operators_are_added_and_removed_by_uid(
     assert not (jobs.folder / "removed").exists()
     with caplog.at_level(logging.WARNING, "queryable_state.streaming"):
         removed = start("removed", "counts", savepoint=uri, allow_non_restored_state=True)
-    assert "highest stays behind" in caplog.text
+    assert "the operators highest in" in caplog.text
     removed.process_all_available()
     assert jobs.values(removed) == {2: len(KEYS)}
     later = start("later", "counts highest", savepoint=jobs.savepoint(removed, stop=True))
@@ -305,7 +305,7 @@ def test_a_query_of_the_user_begins_behind_a_savepoint_and_not_in_a_file_sink_th
 
     temporary = stream().writeStream.format("noop").outputMode("append").start()
     temporary.processAllAvailable()
-    with pytest.raises(CheckpointError, match="make a savepoint while it runs"):
+    with pytest.raises(CheckpointError, match="take a savepoint while it runs"):
         coordinator.trigger_savepoint(str(temporary.id), str(folder / "savepoints"), stop=True)
     assert temporary.isActive
     temporary.stop()
@@ -316,7 +316,7 @@ def test_a_query_of_the_user_begins_behind_a_savepoint_and_not_in_a_file_sink_th
     until(lambda: not second.isActive)
     failure = failure_of(second)
     assert isinstance(failure, RestoreMismatchError)
-    assert "would skip batches 1 to 1" in str(failure)
+    assert "would silently skip batches 1 to 1" in str(failure)
     assert sorted(path.name for path in (folder / "second/offsets").glob("[0-9]*")) == ["0"]
 
     assert env.restore_savepoint(uri, str(folder / "second")) == query_id, "it is not seeded again"

@@ -9,7 +9,7 @@ from pyspark.errors import StreamingQueryException
 from tests.spark.functions import COUNTS, READINGS, CountPerKey
 
 from queryable_state.streaming import StreamExecutionEnvironment
-from queryable_state.streaming.spark.worker.failure import failure_of
+from queryable_state.streaming.spark.queries.failure import failure_of
 from queryable_state.wire.errors import JobError, Reason
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import traceback
 import pytest
 
 from queryable_state.streaming.functions import UserFunctionError
-from queryable_state.streaming.spark.worker.failure import to_be_carried, typed_error
+from queryable_state.streaming.spark.queries.failure import to_be_carried, typed_error
 from queryable_state.wire.errors import (
     InternalError,
     JobError,

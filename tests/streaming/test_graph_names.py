@@ -14,8 +14,8 @@ from queryable_state.wire.errors import JobError, Reason
 from queryable_state.wire.schema.types import Types
 
 if TYPE_CHECKING:
-    from queryable_state.streaming.elements import Columns
-    from queryable_state.streaming.keys import KeySelector
+    from queryable_state.streaming.jobs.elements import Columns
+    from queryable_state.streaming.jobs.keys import KeySelector
 
 
 def queryable(state_name: str, name: str) -> ValueStateDescriptor:

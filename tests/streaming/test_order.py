@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql.types import StructField, StructType, TimestampType
 
-from queryable_state.streaming.descriptors import ReducingStateDescriptor, ValueStateDescriptor
-from queryable_state.streaming.elements import Columns
+from queryable_state.streaming.descriptors import ValueStateDescriptor
+from queryable_state.streaming.functions import ReducingStateDescriptor
+from queryable_state.streaming.jobs.elements import Columns
 from queryable_state.streaming.jobs.graph import OperatorNode, SourceNode
-from queryable_state.streaming.keys import KeySelector
+from queryable_state.streaming.jobs.keys import KeySelector
+from queryable_state.streaming.jobs.origin import Grouping, Origin
 from queryable_state.streaming.order_checks import order_warning
 from queryable_state.streaming.ordering import EVENT_TIME, order_columns
-from queryable_state.streaming.origin import Grouping, Origin
 from queryable_state.streaming.runtime.operators.operators import LatestValueSink, ReducingSink
 from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.schema.types import Types, type_info
@@ -44,8 +45,8 @@ def test_an_order_is_a_column_or_several_each_in_its_direction() -> None:
 @pytest.mark.parametrize(
     ("order_by", "said"),
     [
-        ("missing", "no column 'missing'; the columns are: sensor, ts"),
-        (["ts", ("absent", "desc")], "no column 'absent'"),
+        ("missing", "column 'missing' does not exist; the columns are: sensor, ts"),
+        (["ts", ("absent", "desc")], "column 'absent' does not exist"),
         ("labels", r"'labels' is map<string,int>, which has no order"),
         (("tags", "desc"), "'tags' is array<string>, which has no order"),
         ("nested", "'nested' is struct<m:map<string,int>>, which has no order"),

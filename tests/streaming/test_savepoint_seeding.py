@@ -17,7 +17,7 @@ from queryable_state.server.checkpoint.state_root import StateRoot
 from queryable_state.streaming.spark.savepoints.progress_export import FileGoneError, cut_log
 from queryable_state.streaming.spark.savepoints.savepoint import Savepoint
 from queryable_state.streaming.spark.savepoints.seeding import seed
-from queryable_state.streaming.spark.spark_files import SparkFiles
+from queryable_state.streaming.spark.savepoints.spark_files import SparkFiles
 from queryable_state.wire.errors import CheckpointError, RestoreMismatchError
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def test_a_root_of_another_savepoint_is_refused(
 ) -> None:
     target.seed(savepoint)
     other = written(tmp_path / "savepoint-2")
-    with pytest.raises(RestoreMismatchError, match=r"started from .*savepoint-1.*another history"):
+    with pytest.raises(RestoreMismatchError, match=r"started from .*savepoint-1.*two histories"):
         target.seed(other)
 
 
@@ -122,7 +122,7 @@ def test_a_location_with_a_checkpoint_and_no_state_is_refused(
     savepoint: Savepoint, target: Target
 ) -> None:
     target.files.write("metadata", json.dumps({"id": str(uuid.uuid4())}).encode())
-    with pytest.raises(RestoreMismatchError, match="holds Spark's checkpoint of a query already"):
+    with pytest.raises(RestoreMismatchError, match="already holds Spark's checkpoint of a query"):
         target.seed(savepoint)
     assert target.root.registrations() is None
 

@@ -81,7 +81,7 @@ def test_two_names_of_one_setting_may_not_differ() -> None:
     conf = {"spark.queryable_state.backend": "heap", "spark.queryable_state.state.backend": "heap"}
     assert EnvironmentSettings.load(conf, {}).backend == "heap"
     conf["spark.queryable_state.backend"] = "rocksdb"
-    with pytest.raises(InvalidRequestError, match="one setting, and differ"):
+    with pytest.raises(InvalidRequestError, match="same setting, but differ"):
         EnvironmentSettings.load(conf, {})
 
 
@@ -95,7 +95,7 @@ def test_the_secret_is_random_where_none_is_set_and_never_shown() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "text"),
     [
-        ("paralelism", "2", "paralelism is not a setting; there are: allow_missing_state"),
+        ("paralelism", "2", "paralelism is not a setting; the settings are: allow_missing_state"),
         ("parallelism", "two", "'two', which is not a whole number"),
         ("strict", "maybe", "true or false"),
         ("backend", "redis", "heap, rocksdb"),
@@ -104,9 +104,9 @@ def test_the_secret_is_random_where_none_is_set_and_never_shown() -> None:
         ("changelog", "maybe", "auto, on, off"),
         ("execution.checkpointing.interval", "soon", r"10 s, 5 min"),
         ("state.backend.fs.memory-threshold", "2 miles", "20 kb"),
-        ("state.checkpoints.num-retained", "0", "retained_checkpoints is at least 1"),
+        ("state.checkpoints.num-retained", "0", "retained_checkpoints must be at least 1"),
         ("storage_options", "[1]", "a JSON object"),
-        ("parallelism", "129", "over max_parallelism 128"),
+        ("parallelism", "129", "exceeds max_parallelism 128"),
         ("proxy_ports", "70000", r"spark\.queryable_state\.proxy_ports"),
         ("frame_ports", "any", r"spark\.queryable_state\.frame_ports"),
         ("frame_ports", "9070", r"spark\.queryable_state\.frame_ports.*two frame ports"),

@@ -85,16 +85,16 @@ def test_a_custom_backend_is_made_of_the_configuration() -> None:
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda: MemoryStateBackend(max_state_size=-1), "max_state_size is 1 or more"),
+        (lambda: MemoryStateBackend(max_state_size=-1), "max_state_size must be at least 1"),
         (lambda: MemoryStateBackend(checkpoint_path=""), "checkpoint_path is empty"),
         (lambda: FsStateBackend(None), "needs a checkpoint_directory_uri"),  # type: ignore[arg-type]
         (lambda: FsStateBackend("/c", file_state_size_threshold=2**21), "at most 1048576"),
         (lambda: RocksDBStateBackend(), "needs a checkpoint_data_uri"),
         (
             lambda: RocksDBStateBackend(checkpoint_stream_backend=RocksDBStateBackend("/c")),
-            "is a MemoryStateBackend or an FsStateBackend",
+            "must be a MemoryStateBackend or an FsStateBackend",
         ),
-        (lambda: RocksDBStateBackend("/c").set_db_storage_paths("x"), "absolute local path"),
+        (lambda: RocksDBStateBackend("/c").set_db_storage_paths("x"), "absolute local paths"),
         (
             lambda: RocksDBStateBackend("/c").set_predefined_options(9),  # type: ignore[arg-type]
             "DEFAULT, SPINNING_DISK_OPTIMIZED",

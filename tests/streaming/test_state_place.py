@@ -17,7 +17,7 @@ from queryable_state.streaming import (
     RocksDBStateBackend,
 )
 from queryable_state.streaming.config.job_configuration import backend_of, config_id, job_config
-from queryable_state.streaming.config.state_paths import place_of
+from queryable_state.streaming.config.state_paths import paths_of
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def place(
     **values: Any,
 ) -> StatePaths:
     settings = EnvironmentSettings(**values)
-    return place_of(
+    return paths_of(
         settings,
         backend_of(settings, backend),
         "my job",

@@ -27,7 +27,8 @@ from queryable_state.server.testing import InMemoryEngine
 from queryable_state.streaming import Types, ValueStateDescriptor
 from queryable_state.streaming.runtime.columns.row_check import row_check
 from queryable_state.streaming.runtime.operators.operators import LatestValueSink
-from queryable_state.streaming.runtime.spec import OperatorSpec, TaskIdentity
+from queryable_state.streaming.runtime.operators.spec import OperatorSpec
+from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
 from queryable_state.streaming.runtime.task import OperatorTask
 from queryable_state.wire.keys.key_groups import KeyGroups
 

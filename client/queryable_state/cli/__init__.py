@@ -1,6 +1,6 @@
-"""The command `queryable-state`: a module a subcommand, each with `add_command`.
+"""Command `queryable-state`, with one module per subcommand, each with `add_command`.
 
-Those that ask are here; those that serve come from the server's part. Neither
+Query commands are in this package; server commands come from `queryable_state.server`. Neither
 imports grpc before it runs: what serves sets what gRPC reads when it is
 imported, and `--help` should not take long.
 """
@@ -33,13 +33,13 @@ __all__ = ["main", "parser"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command; answers its exit code.
+    """Runs the command; returns its exit code, see `exit_codes`.
 
-    See `exit_codes`; usage errors leave with 2 as `SystemExit`.
+    A usage error raises `SystemExit` with code 2.
     """
     options = parser().parse_args(arguments)
     if sys.stdout is None:
-        # Closed by who started us: what it does not want is not printed.
+        # The parent process closed stdout: discard the output.
         sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 - until the process ends
     try:
         exit_code: int = options.run(options)
@@ -49,28 +49,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"queryable-state: {error}", file=sys.stderr)
         return NOT_THERE if isinstance(error, UnknownKeyOrNamespaceError) else REFUSED
     except BrokenPipeError:
-        # Whoever read has enough, as `head`.
-        _give_up_output()
+        # The reader, such as `head`, closed the pipe.
+        _discard_output()
         return PIPE_CLOSED
     except OSError as problem:
-        # A disk that is full, a terminal that is gone.
-        _give_up_output()
+        # For instance a full disk or a closed terminal.
+        _discard_output()
         print(f"queryable-state: {problem}", file=sys.stderr)
         return REFUSED
     except KeyboardInterrupt:
         return INTERRUPTED
 
 
-def _give_up_output() -> None:
-    """Nobody takes what is still to be written; the interpreter would complain at its end."""
+def _discard_output() -> None:
+    """Discards buffered output, which the interpreter would fail to write at its exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command's arguments; what is parsed has `run`, which takes it."""
+    """The argument parser; the parsed options have `run`, a function of these options."""
     whole = argparse.ArgumentParser(
         prog="queryable-state",
-        description="Asks running PySpark jobs for their keyed state, and serves it.",
+        description="Queries and serves the keyed state of running PySpark jobs.",
     )
     commands = whole.add_subparsers(required=True, metavar="COMMAND")
     for command in (get, mget, scan, explain, states, jobs):

@@ -1,4 +1,4 @@
-"""`python -m queryable_state.cli`, where the script `queryable-state` is not on the path."""
+"""Entry point of `python -m queryable_state.cli`."""
 
 import sys
 

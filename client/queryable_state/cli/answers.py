@@ -1,4 +1,4 @@
-"""What answers say of themselves, and JSON for machines."""
+"""Formatting of read information and errors, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def print_json(answer: dict[str, Any]) -> None:
 
 
 def info_json(info: ReadInfo | None) -> dict[str, Any] | None:
-    """Where and when something was read, by the client's names."""
+    """The fields of a `ReadInfo` as JSON."""
     return None if info is None else dataclasses.asdict(info) | {"role": info.role.name}
 
 
 def error_json(error: QueryableStateError | None) -> dict[str, Any] | None:
-    """Why something was refused."""
+    """The fields of an error as JSON."""
     if error is None:
         return None
     return {
@@ -36,12 +36,12 @@ def error_json(error: QueryableStateError | None) -> dict[str, Any] | None:
 
 
 def error_text(error: QueryableStateError) -> str:
-    """Why something was refused, in one line."""
+    """An error in one line."""
     return f"{error.reason_name}: {error.message}"
 
 
 def info_text(info: ReadInfo) -> str:
-    """Where and when something was read, in one line."""
+    """A `ReadInfo` in one line."""
     texts = [batch_text(info.version)]
     if info.commit_time_ms:
         texts.append(f"committed {time_text(info.commit_time_ms)}")
@@ -56,10 +56,10 @@ def info_text(info: ReadInfo) -> str:
 
 
 def batch_text(version: int) -> str:
-    """A batch for people."""
+    """A batch id for people."""
     return f"batch {version}" if version >= 0 else "before the first batch"
 
 
 def who_text(info: ReadInfo) -> str:
-    """Who answered."""
+    """Role and id of the server that answered."""
     return f"{info.role.name.lower()} {info.server_id}"

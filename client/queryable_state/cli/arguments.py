@@ -1,4 +1,4 @@
-"""Arguments that the commands have in common, and what they mean to the client."""
+"""Arguments shared by the query commands, and their conversion for the client."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from queryable_state.cli.shown_state import ShownState
-from queryable_state.client import QueryableStateClient
 from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.json_text import key_from_json
 from queryable_state.wire.keys.store_keys import window_namespace
@@ -32,20 +30,19 @@ _SERVER = re.compile(r"(?:\[(?P<six>[^\[\]]+)\]|(?P<name>[^:\[\]]+))(?::(?P<port
 _TIMEOUT_S = 5.0
 
 KEYS_EPILOG = (
-    "Keys are JSON of the type the job registered: 7, '[\"AA\", 3]'. Where that is a string, a "
-    "date, a time or binary, the word itself will do: sensor_1, 2013-01-31. Behind -- a word may "
-    "begin with a dash."
+    "Keys are JSON of the state's key type: 7, '[\"AA\", 3]'. Strings, dates, times and binaries "
+    "need no quotes: sensor_1, 2013-01-31. After -- a key may begin with a dash."
 )
 
-# What JSON writes in quotes, so that a word without them can be meant.
+# Types whose JSON is a string, so the quotes may be omitted.
 _QUOTED = (Kind.STRING, Kind.BINARY, Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ)
 
 
 def key_of(word: str, key_type: TypeInfo) -> Any:
-    """The key a word says: its JSON, or the word itself where JSON would need quotes.
+    """Parses a key from JSON; for types whose JSON is a string, the quotes may be omitted.
 
-    A word in quotes is JSON always. `InvalidRequestError` for what is no JSON,
-    `KeyTypeError` for what is of another type.
+    A quoted word is always parsed as JSON. Raises `InvalidRequestError` for invalid JSON and
+    `KeyTypeError` for a value of another type.
     """
     if key_type.kind in _QUOTED and not (len(word) > 1 and word[0] == word[-1] == '"'):
         word = json.dumps(word)
@@ -53,7 +50,7 @@ def key_of(word: str, key_type: TypeInfo) -> Any:
 
 
 def prefix_of(word: str, key_type: TypeInfo) -> Any:
-    """The beginning of keys a word says: of a string, or an array of the first fields."""
+    """Parses a key prefix: the start of a string, or an array of the first fields."""
     if key_type.fields:
         try:
             given = json.loads(word)
@@ -66,33 +63,19 @@ def prefix_of(word: str, key_type: TypeInfo) -> Any:
 
 
 def keys_of_lines(lines: Iterable[str], key_type: TypeInfo) -> list[Any]:
-    """A key a line; empty lines are none."""
+    """Parses one key per line; skips empty lines."""
     return [key_of(word, key_type) for line in lines if (word := line.rstrip("\r\n"))]
 
 
-async def answer(options: argparse.Namespace) -> int:
-    """Asks the command's question of the server that is named; answers the exit code."""
-    host, port = server_of(options)
-    async with QueryableStateClient(host, port, timeout_s=seconds_of(options)) as client:
-        exit_code: int
-        if options.of_state:
-            # Its types say how words are read and values shown.
-            state = await client.describe_state(options.job, options.state)
-            exit_code = await options.operation(options, client, ShownState(state))
-        else:
-            exit_code = await options.operation(options, client)
-        return exit_code
-
-
-def add_asking(
+def add_operation(
     parser: argparse.ArgumentParser, operation: Callable[..., Awaitable[int]], *, of_state: bool
 ) -> None:
-    """Makes the command ask `operation`, and adds what that needs: whom, how long, how to print.
+    """Makes the command run `operation`; adds `--server`, `--timeout` and `--json`.
 
-    It is called with the options and a client, of a state also with its
-    `ShownState`, and answers the exit code.
+    `operation` is called with the options, a client and, if `of_state`, the `ShownState`. It
+    returns the exit code.
     """
-    parser.set_defaults(run=_ask, operation=operation, of_state=of_state)
+    parser.set_defaults(run=_run, operation=operation, of_state=of_state)
     parser.add_argument(
         "--server",
         metavar="HOST[:PORT]",
@@ -104,15 +87,15 @@ def add_asking(
         type=float,
         default=_TIMEOUT_S,
         metavar="SECONDS",
-        help="give up after so long (default: %(default)s)",
+        help="timeout of the command (default: %(default)s)",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def add_state(parser: argparse.ArgumentParser) -> None:
-    """Adds the state to ask, and its job."""
+    """Adds the state to query, and `--job`."""
     parser.add_argument("state", metavar="STATE", help="queryable name")
-    add_job(parser, "id or name; may be left out where one job has the state")
+    add_job(parser, "id or name; needed only if several jobs have the state")
 
 
 def add_job(parser: argparse.ArgumentParser, meaning: str) -> None:
@@ -121,12 +104,12 @@ def add_job(parser: argparse.ArgumentParser, meaning: str) -> None:
 
 
 def add_reading(parser: argparse.ArgumentParser) -> None:
-    """Adds which batch to read, and of which window."""
+    """Adds the options for consistency, window and completeness."""
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
         "--uncommitted",
         action="store_true",
-        help="also what is sealed and not committed yet, and may be replaced",
+        help="read sealed batches too, which are not committed yet and may be replaced",
     )
     which.add_argument(
         "--at-least", type=int, metavar="BATCH", help="wait until this batch is committed"
@@ -135,32 +118,49 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
         "--within",
         type=float,
         metavar="SECONDS",
-        help="wait until the newest commit is at most so long ago",
+        help="wait until the newest commit is at most this many seconds old",
     )
     parser.add_argument(
         "--window",
         metavar="START/END",
-        help="state of this window: ISO times (UTC unless they say) or milliseconds since 1970",
+        help="read this window: ISO times (default UTC) or milliseconds since 1970",
     )
     parser.add_argument(
-        "--allow-incomplete", action="store_true", help="accept answers that lost older state"
+        "--allow-incomplete", action="store_true", help="accept state whose older part was lost"
     )
 
 
-def _ask(options: argparse.Namespace) -> int:
-    from queryable_state.cli.arguments import answer
-
+def _run(options: argparse.Namespace) -> int:
     return asyncio.run(answer(options))
 
 
+async def answer(options: argparse.Namespace) -> int:
+    """Runs the command's operation with a client for `--server`; returns the exit code."""
+    # Parsing arguments must not load the client and gRPC.
+    from queryable_state.cli.shown_state import ShownState
+    from queryable_state.client import QueryableStateClient
+
+    host, port = server_of(options)
+    async with QueryableStateClient(host, port, timeout_s=seconds_of(options)) as client:
+        exit_code: int
+        if options.of_state:
+            # Its types are needed to parse keys and to format values.
+            state = await client.describe_state(options.job, options.state)
+            exit_code = await options.operation(options, client, ShownState(state))
+        else:
+            exit_code = await options.operation(options, client)
+        return exit_code
+
+
 def server_of(options: argparse.Namespace) -> tuple[str, int]:
-    """Host and port of `--server`, or of the environment."""
+    """Host and port of `--server`, else of the environment variable, else the default."""
     given = options.server or os.environ.get(SERVER_VARIABLE) or _DEFAULT_SERVER
     match = _SERVER.fullmatch(given)
     port = int(match["port"] or _DEFAULT_PORT) if match else 0
     if match is None or not 0 < port < 65536:
         raise InvalidRequestError(
-            f"server {given!r}: write HOST or HOST:PORT, as in {_DEFAULT_SERVER} or [::1]:9069"
+            f"server {given!r} is invalid: use HOST or HOST:PORT, as in {_DEFAULT_SERVER} or "
+            "[::1]:9069"
         )
     return match["six"] or match["name"], port
 
@@ -169,12 +169,12 @@ def seconds_of(options: argparse.Namespace) -> float:
     """The value of `--timeout`."""
     seconds: float = options.timeout
     if not 0 < seconds < math.inf:
-        raise InvalidRequestError(f"--timeout {seconds:g}: give a number of seconds above 0")
+        raise InvalidRequestError(f"--timeout {seconds:g} is invalid: use seconds above 0")
     return seconds
 
 
 def read_options(options: argparse.Namespace) -> ReadOptions:
-    """What `add_reading` added, as the client takes it."""
+    """The options of `add_reading` as arguments of the client."""
     return {
         "consistency": _consistency(options),
         "namespace": _window(options.window),
@@ -200,11 +200,11 @@ def _window(given: str | None) -> bytes | None:
     start, slash, end = given.partition("/")
     try:
         if not slash:
-            raise ValueError("there is no slash")
+            raise ValueError("it has no slash")
         return window_namespace(_ms(start), _ms(end))
     except ValueError as problem:
         raise InvalidRequestError(
-            f"--window {given!r}: write START/END, as in "
+            f"--window {given!r} is invalid: use START/END, as in "
             f"2013-01-31T10:00:00Z/2013-01-31T10:05:00Z: {problem}"
         ) from problem
 

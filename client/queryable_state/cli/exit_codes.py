@@ -1,13 +1,13 @@
-"""How commands end; else with 0."""
+"""Exit codes of commands, other than 0."""
 
 NOT_THERE = 1
-"""What was asked for is not there, not all of it, or not intact."""
+"""The requested state does not exist, or only partly."""
 
 REFUSED = 2
-"""It could not be answered; the caller can put it right, or ask again later."""
+"""The command failed; the caller can fix the request or retry later."""
 
 INTERRUPTED = 130
-"""As shells say it: 128 and SIGINT."""
+"""128 + SIGINT, as in shells."""
 
 PIPE_CLOSED = 141
-"""As shells say it: 128 and SIGPIPE."""
+"""128 + SIGPIPE, as in shells."""

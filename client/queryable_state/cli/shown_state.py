@@ -1,4 +1,4 @@
-"""Keys and values of one state as JSON and as cells of a table."""
+"""Formatting of one state's keys and values as JSON and as table cells."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ShownState:
-    """How the keys and values of a state are printed."""
+    """Formatter of a state's keys and values."""
 
     def __init__(self, state: StateInfo) -> None:
         self.state = state
@@ -22,7 +22,7 @@ class ShownState:
         self.value_head = _head("value", whole_type(state))
 
     def names(self) -> dict[str, Any]:
-        """The state in an answer's JSON."""
+        """The job and the state as JSON fields."""
         return {
             "job": self.state.job_name,
             "job_id": self.state.job_id,
@@ -31,29 +31,29 @@ class ShownState:
         }
 
     def key(self, key: Any) -> Any:
-        """A key for JSON."""
+        """A key as JSON."""
         return to_jsonable(key, self.state.key_type)
 
     def value(self, found: KvState) -> Any:
-        """A whole value for JSON, or that of an entry."""
+        """The whole value of a key as JSON; for a map entry, the entry's value."""
         if isinstance(found, MapEntry):
             return to_jsonable(found.value(), given(self.state.value_type))
         return to_jsonable(_decoded(found), given(whole_type(self.state)))
 
     def key_cells(self, key: Any) -> list[str]:
-        """A key as cells under `key_head`."""
+        """A key as cells for `key_head`."""
         return _cells(self.key(key), self.state.key_type)
 
     def value_cells(self, found: KvState) -> list[str]:
-        """A whole value as cells under `value_head`."""
+        """The whole value of a key as cells for `value_head`."""
         return _cells(self.value(found), given(whole_type(self.state)))
 
     def map_key(self, key: Any) -> Any:
-        """The key of an entry for JSON."""
+        """A map key as JSON."""
         return to_jsonable(key, given(self.state.map_key_type))
 
     def value_table(self, key: Any, found: KvState) -> tuple[list[str], list[list[str]]]:
-        """Head and rows of what one key has: a row an entry of a map or an element of a list."""
+        """Header and rows of one key's value: one row per map entry or list element."""
         if isinstance(found, MapState):
             map_key, value = given(self.state.map_key_type), given(self.state.value_type)
             entries = found.items()
@@ -71,7 +71,7 @@ class ShownState:
 
 
 def whole_type(state: StateInfo) -> TypeInfo | None:
-    """The type of all that is under one key; None: not registered."""
+    """The type of a key's whole value; None if no value type is registered."""
     if state.value_type is None:
         return None
     match state.kind:

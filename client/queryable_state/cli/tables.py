@@ -1,4 +1,4 @@
-"""Figures as people read them, in columns."""
+"""Formatting of values and tables for people."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 class GrowingTable:
-    """A table printed in pieces: columns widen for what comes, lines that are printed stay."""
+    """A table that is printed in parts; later parts may have wider columns."""
 
     def __init__(self, head: Sequence[str]) -> None:
         self._head: Sequence[str] | None = head
         self._widths = [0] * len(head)
 
     def add(self, rows: Sequence[Sequence[str]]) -> list[str]:
-        """Lines with aligned columns; the first piece begins with the head."""
+        """Lines with aligned columns; the first part begins with the header."""
         if self._head is not None:
             rows, self._head = [self._head, *rows], None
         columns = zip(self._widths, *rows, strict=True)
@@ -38,7 +38,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def cell(jsonable: Any) -> str:
-    """What JSON has as one cell: strings without quotes, nothing that moves a terminal's cursor."""
+    """A JSON value as one table cell: printable strings without quotes, no control characters."""
     if isinstance(jsonable, str) and jsonable.isprintable():
         text = jsonable
     else:
@@ -49,7 +49,7 @@ def cell(jsonable: Any) -> str:
 
 
 def bytes_text(size_bytes: float) -> str:
-    """A size in the unit that fits it: `1.5 MiB`."""
+    """A size with a unit: `1.5 MiB`."""
     for unit in _UNITS:
         if size_bytes < 1024 or unit == _UNITS[-1]:
             break
@@ -58,7 +58,7 @@ def bytes_text(size_bytes: float) -> str:
 
 
 def percent_text(part: int, whole: int) -> str:
-    """A share: `12 %`; of nothing, nothing."""
+    """A percentage: `12 %`; empty if `whole` is 0."""
     return f"{100 * part / whole:.0f} %" if whole else ""
 
 
@@ -77,5 +77,5 @@ def us_text(duration_us: int) -> str:
 
 
 def time_text(ms: int) -> str:
-    """Milliseconds since the epoch as a time in UTC; 0: none."""
+    """Milliseconds since the epoch as a UTC time; empty for 0."""
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ") if ms else ""

@@ -1,7 +1,7 @@
 """Keyed state of PySpark streaming jobs that can be queried while they run.
 
-A program makes a `StreamExecutionEnvironment`, keys a stream and processes it; a
-descriptor's `set_queryable` opens a state to `queryable_state.client`.
+A program creates a `StreamExecutionEnvironment`, keys a stream and processes it. The
+`set_queryable` method of a descriptor makes a state visible to `queryable_state.client`.
 """
 
 from queryable_state.streaming.config.checkpoint_config import (
@@ -24,29 +24,24 @@ from queryable_state.streaming.config.state_backend import (
     MemoryStateBackend,
     StateBackend,
 )
-from queryable_state.streaming.datastream import (
-    DataStream,
-    DataStreamSink,
-    OperatorStream,
-    QueryableStateStream,
-)
+from queryable_state.streaming.datastream import DataStream, KeyedStream, OperatorStream
 from queryable_state.streaming.descriptors import (
-    AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
-    ReducingStateDescriptor,
     StateDescriptor,
     ValueStateDescriptor,
 )
 from queryable_state.streaming.environment import StreamExecutionEnvironment
 from queryable_state.streaming.functions import (
     AggregateFunction,
+    AggregatingStateDescriptor,
     KeyedProcessFunction,
     ReduceFunction,
+    ReducingStateDescriptor,
     RuntimeContext,
 )
 from queryable_state.streaming.jobs.job_client import JobClient, JobStatus
-from queryable_state.streaming.keyed_stream import KeyedStream
+from queryable_state.streaming.operator_handles import DataStreamSink, QueryableStateStream
 from queryable_state.streaming.state import (
     AggregatingState,
     ListState,

@@ -1,38 +1,49 @@
-"""A stream of elements, and what can be done with it."""
+"""Data streams: elements, keyed elements, and the operators on them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
-from queryable_state.streaming.jobs.graph import (
-    OperatorNode,
-    SinkNode,
-    StreamNode,
-    check_name,
+from queryable_state.streaming.descriptors import ValueStateDescriptor
+from queryable_state.streaming.functions import KeyedProcessFunction, ReducingStateDescriptor
+from queryable_state.streaming.jobs.elements import Columns
+from queryable_state.streaming.jobs.graph import OperatorNode, SinkNode
+from queryable_state.streaming.jobs.keys import KeySelector
+from queryable_state.streaming.operator_columns import aggregated_columns, stored_columns
+from queryable_state.streaming.operator_handles import (
+    DataStreamSink,
+    QueryableStateStream,
+    StatefulOperator,
 )
-from queryable_state.streaming.keyed_stream import KeyedStream
-from queryable_state.streaming.keys import KeySelector
 from queryable_state.streaming.ordering import EVENT_TIME, order_columns
 from queryable_state.streaming.runtime.operators.operators import (
-    with_dropped_fields,
-    with_renamed_fields,
+    Aggregate,
+    AggregateKind,
+    KeyedProcess,
+    LatestValueSink,
+    ReducingSink,
 )
+from queryable_state.streaming.runtime.operators.operators import Reduce as ReduceOperator
 from queryable_state.wire.errors import InvalidRequestError
-from queryable_state.wire.schema.types import type_info
+from queryable_state.wire.schema.types import Field, Kind, TypeInfo, type_info
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from pyspark.sql import DataFrame
 
-    from queryable_state.streaming.environment import StreamExecutionEnvironment
+    from queryable_state.streaming.functions import ReduceFunction
+    from queryable_state.streaming.jobs.graph import StreamNode
+    from queryable_state.streaming.operator_handles import StreamEnvironment
     from queryable_state.streaming.ordering import DefaultOrder, OrderBy
+    from queryable_state.streaming.runtime.columns.row_order import OrderColumn
+    from queryable_state.streaming.runtime.operators.operators import Operator
 
 
 class DataStream:
-    """A stream; made by an environment or by an operator on another stream."""
+    """A stream of elements; created by an environment or by an operator on another stream."""
 
-    def __init__(self, environment: StreamExecutionEnvironment, node: StreamNode) -> None:
+    def __init__(self, environment: StreamEnvironment, node: StreamNode) -> None:
         self._environment = environment
         self._node = node
 
@@ -44,20 +55,20 @@ class DataStream:
     ) -> KeyedStream:
         """Partitions the stream by key.
 
-        `key_by("a", "b")` takes columns: one is a bare key, several make a row.
-        `key_by(function, key_type)` takes what a Python function, of an element,
-        returns; it must return the same for the same element.
+        `key_by("a", "b")` takes columns: one column is a bare key, several form a row.
+        `key_by(function, key_type)` takes a deterministic Python function from an element to its
+        key.
 
         `order_by` is the order of a key's rows within each batch: a column, `("ts", "desc")`, or a
-        list of these; `window.end` is a field of a column. Null comes before every value and NaN
-        after every number, as in Spark; `desc` is the reverse. Rows equal in all columns keep the
-        order of their input partition, and those of different partitions come by its number: a
-        batch that runs again has the same order. Rows of a later batch come later, however old.
+        list of these; `window.end` names a field of a column. As in Spark, null sorts before every
+        value and NaN after every number; `desc` is the reverse. Rows that are equal in all columns
+        are ordered by input partition number, then by position in the partition, so a replayed
+        batch has the same order. The order does not span batches.
 
-        Without `order_by` the order is the event-time column of the DataFrame's watermark where
-        there is one. Otherwise, or with `order_by=None`, rows come as they arrive: **rows of one
-        Kafka partition or one split of a file in their order, those of different ones in any**.
-        `sum`, `min` and `max` need no order and take none.
+        The default `order_by` is the event-time column of the DataFrame's watermark, if there is
+        one. Otherwise, or with `order_by=None`, rows are in arrival order: **rows of one Kafka
+        partition or one file split keep their order; rows of different ones interleave in any
+        order**. `sum`, `min` and `max` ignore the order.
         """
         columns = self._node.columns
         if keys and all(isinstance(key, str) for key in keys) and key_type is None:
@@ -66,7 +77,7 @@ class DataStream:
             declared = keys[1] if len(keys) == 2 else key_type
             if declared is None:
                 raise InvalidRequestError(
-                    "key_by(function) needs the key's type: key_by(function, Types.STRING())"
+                    "key_by(function) needs the key's type, as in key_by(function, Types.STRING())"
                 )
             selector = KeySelector.by_function(keys[0], type_info(declared), columns)
         else:
@@ -80,19 +91,19 @@ class DataStream:
     def to_dataframe(self) -> DataFrame:
         """The stream as an ordinary streaming DataFrame.
 
-        Its state is queryable once the caller starts it with `writeStream`, whatever
-        the sink and the trigger. `env.execute` does not run it again.
+        The caller starts it with `writeStream`, with any sink and trigger; then its state is
+        queryable. `env.execute` does not run it.
         """
         return self._environment._dataframe_of(self._node)
 
     def print(self) -> DataStreamSink:
         """Prints each element on the driver's standard output."""
-        return self.add_sink(_print_rows)._named("print")
+        return self.add_sink(_print_rows).name("print")
 
     def add_sink(self, function: Callable[[DataFrame, int], object]) -> DataStreamSink:
         """Calls a function with the DataFrame and the id of each batch, as `foreachBatch` does.
 
-        The function runs in the driver and again when Spark repeats a batch. Threads
+        The function runs in the driver, and runs again when Spark replays a batch. Threads that
         it starts must be `pyspark.InheritableThread`s.
         """
         if not callable(function):
@@ -108,77 +119,156 @@ class DataStream:
         return self.add_sink(function)
 
 
-class _StatefulOperator:
-    """What can be said of a stateful operator and its state."""
-
-    _node: OperatorNode
-
-    def uid(self, uid: str) -> Self:
-        """Identity of the operator's state within the job, kept when the program changes."""
-        self._node.given_uid = check_name("a uid", uid)
-        return self
-
-    def name(self, name: str) -> Self:
-        """Name of the operator, for people."""
-        self._node.given_name = check_name("the name of an operator", name)
-        return self
-
-    def renamed_fields(self, renamed: Mapping[str, str]) -> Self:
-        """Declares fields of the state's rows that had other names before, `{new path: old name}`;
-        see `StateDescriptor.set_renamed_fields`."""
-        self._node.operator = with_renamed_fields(self._node.operator, renamed)
-        return self
-
-    def dropped_fields(self, *dropped: str) -> Self:
-        """Declares stored fields of the state's rows that are gone for good, by path; see
-        `StateDescriptor.set_dropped_fields`."""
-        self._node.operator = with_dropped_fields(self._node.operator, dropped)
-        return self
-
-
-class OperatorStream(_StatefulOperator, DataStream):
-    """What a stateful operator puts out."""
-
-    _node: OperatorNode
-
-
-class QueryableStateStream(_StatefulOperator):
-    """A queryable state that a keyed stream is written to; the end of that stream."""
+class KeyedStream:
+    """A stream partitioned by key; created by `DataStream.key_by`."""
 
     def __init__(
-        self, environment: StreamExecutionEnvironment, node: OperatorNode, queryable_name: str
+        self,
+        environment: StreamEnvironment,
+        node: StreamNode,
+        keys: KeySelector,
+        order: tuple[OrderColumn, ...] = (),
     ) -> None:
         self._environment = environment
         self._node = node
-        self._queryable_name = queryable_name
+        self._keys = keys
+        self._order = order
+
+    def process(self, function: KeyedProcessFunction, output_type: object) -> OperatorStream:
+        """Runs a function with state over the elements.
+
+        `output_type` is a row (`Types.ROW_NAMED`, a DDL string of columns), whose fields become
+        the output columns, or another type for the only output column, `value`.
+        """
+        if not isinstance(function, KeyedProcessFunction):
+            raise InvalidRequestError(
+                f"process takes an instance of KeyedProcessFunction, not {function!r}"
+            )
+        output = type_info(output_type)
+        return self._stream("process", KeyedProcess(function), self._all, output)
+
+    def reduce(self, function: ReduceFunction[Any] | Callable[[Any, Any], Any]) -> OperatorStream:
+        """Reduces the elements of each key; emits the reduced value for each element."""
+        element = self._node.columns.element_type(self._all, "reduce")
+        descriptor = ReducingStateDescriptor("reduce", function, element)
+        return self._stream("reduce", ReduceOperator(descriptor), self._all, element)
+
+    def sum(self, *columns: str, queryable_name: str | None = None) -> OperatorStream:
+        """Sums columns by key, in the columns' own types; nulls are ignored.
+
+        Like `min` and `max` it emits, per batch, one row for each key of the batch: the key
+        columns, then the sums. With `queryable_name` the state itself can be queried.
+        """
+        return self._aggregate(AggregateKind.SUM, columns, queryable_name)
+
+    def min(self, *columns: str, queryable_name: str | None = None) -> OperatorStream:
+        """Computes minima of columns by key; see `sum`."""
+        return self._aggregate(AggregateKind.MIN, columns, queryable_name)
+
+    def max(self, *columns: str, queryable_name: str | None = None) -> OperatorStream:
+        """Computes maxima of columns by key; see `sum`."""
+        return self._aggregate(AggregateKind.MAX, columns, queryable_name)
+
+    def as_queryable_state(
+        self,
+        name: str,
+        descriptor: ValueStateDescriptor | ReducingStateDescriptor | None = None,
+        *,
+        latest_by: OrderBy | None = None,
+    ) -> QueryableStateStream:
+        """Makes the last element of each key, or all of them reduced, queryable as `name`.
+
+        Without a descriptor the whole element is stored. A descriptor with a row type selects the
+        columns that the row names; with another type it selects the only column that is neither a
+        key nor an order column.
+
+        `latest_by` (one or several columns, as `order_by` of `key_by`) defines the last element:
+        the one with the greatest value over all batches, so a late row changes nothing. Of equal
+        elements the later batch's wins; within a batch, the last by `order_by`, then by input
+        partition. Null is smaller than every value.
+
+        **Without `latest_by` the last element is the last to arrive**: the last of the newest
+        batch, by the order of `key_by`. If a batch is read from several files or Kafka partitions
+        and `key_by` has no order, it may be any element of the batch.
+        """
+        latest = order_columns(latest_by, self._node.columns, "latest_by")
+        if latest and isinstance(descriptor, ReducingStateDescriptor):
+            raise InvalidRequestError(
+                f"as_queryable_state({name!r}): latest_by selects one element of a key, but "
+                f"{descriptor!r} reduces all of them: remove one of the two"
+            )
+        if descriptor is None:
+            names = self._all
+            element = self._node.columns.element_type(names, f"as_queryable_state({name!r})")
+            descriptor = ValueStateDescriptor(name, element)
+        else:
+            names = stored_columns(
+                f"as_queryable_state({name!r})",
+                descriptor,
+                self._node.columns,
+                self._keys,
+                {key.column for key in (*latest, *self._order)},
+            )
+        if descriptor.queryable_name != name:
+            descriptor.set_queryable(name)
+        operator: Operator
+        if isinstance(descriptor, ValueStateDescriptor):
+            operator = LatestValueSink.of(descriptor, names, latest)
+        else:
+            operator = ReducingSink(descriptor)
+        node = self._add("queryable-state", operator, names, descriptor.value_type, None)
+        return QueryableStateStream(self._environment, node, name)
 
     @property
-    def queryable_state_name(self) -> str:
-        """Name to query the state by."""
-        return self._queryable_name
+    def _all(self) -> tuple[str, ...]:
+        return self._node.columns.names
 
-    def to_dataframe(self) -> DataFrame:
-        """The state's writer as a streaming DataFrame without rows.
+    def _aggregate(
+        self, kind: AggregateKind, names: tuple[str, ...], queryable_name: str | None
+    ) -> OperatorStream:
+        fields = aggregated_columns(kind, names, self._node.columns, self._keys)
+        output = TypeInfo(
+            Kind.ROW,
+            fields=(*self._keys.fields, *(Field(field.column, field.type) for field in fields)),
+        )
+        operator = Aggregate(fields, str(kind), queryable_name)
+        return self._stream(str(kind), operator, names, output)
 
-        The state is written once the caller starts it with `writeStream`, for
-        instance `.format("noop")`. `env.execute` does not run it again.
-        """
-        return self._environment._dataframe_of(self._node)
+    def _stream(
+        self, kind: str, operator: Operator, names: tuple[str, ...], output: TypeInfo
+    ) -> OperatorStream:
+        value_type = self._node.columns.element_type(names, kind)
+        node = self._add(kind, operator, names, value_type, output)
+        return OperatorStream(self._environment, node)
+
+    def _add(
+        self,
+        kind: str,
+        operator: Operator,
+        names: tuple[str, ...],
+        value_type: TypeInfo | None,
+        output: TypeInfo | None,
+    ) -> OperatorNode:
+        assert value_type is not None, "only an aggregating state may have no value type"
+        return self._environment._add_operator(
+            OperatorNode(
+                upstream=self._node,
+                kind=kind,
+                keys=self._keys,
+                operator=operator,
+                value_columns=names,
+                value_type=value_type,
+                output_type=output,
+                columns=Columns({}) if output is None else Columns.of_output(output),
+                order=() if isinstance(operator, Aggregate) else self._order,
+            )
+        )
 
 
-class DataStreamSink:
-    """A sink, to be named."""
+class OperatorStream(StatefulOperator, DataStream):
+    """The output of a stateful operator."""
 
-    def __init__(self, node: SinkNode) -> None:
-        self._node = node
-
-    def name(self, name: str) -> Self:
-        """Name of the sink, for people."""
-        return self._named(check_name("the name of a sink", name))
-
-    def _named(self, name: str) -> Self:
-        self._node.name = name
-        return self
+    _node: OperatorNode
 
 
 def _print_rows(batch: DataFrame, batch_id: int) -> None:

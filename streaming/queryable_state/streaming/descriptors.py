@@ -1,12 +1,10 @@
-"""What a state is called and made of: given by the user, registered with the coordinator."""
+"""State descriptors: names and types of states, which tasks register with the coordinator."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from queryable_state.streaming.field_changes import checked_drops, checked_renames
-from queryable_state.streaming.functions import AggregateFunction, reducer
-from queryable_state.streaming.hooks import refuse_uncalled_hooks
 from queryable_state.v1.registration_pb2 import (
     FieldRename,
     SchemaVersion,
@@ -15,12 +13,10 @@ from queryable_state.v1.registration_pb2 import (
 )
 from queryable_state.wire.errors import InvalidRequestError, JobError, KeyTypeError
 from queryable_state.wire.keys.key_codec import KeyCodec
-from queryable_state.wire.schema.types import TypeInfo, Types, type_info
+from queryable_state.wire.schema.types import TypeInfo, type_info
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from queryable_state.streaming.functions import Function, ReduceFunction
+    from collections.abc import Iterable, Mapping, Sequence
 
 
 def _is_name(name: object) -> bool:
@@ -30,8 +26,8 @@ def _is_name(name: object) -> bool:
 class StateDescriptor:
     """Name and types of one state of an operator.
 
-    Types are `Types.*`, Spark DDL strings or pyspark `DataType`s. Two
-    descriptors of one name within an operator must be equal in everything.
+    Types are `Types.*`, Spark DDL strings or pyspark `DataType`s. Two descriptors of one operator
+    with the same name must be equal in every property.
     """
 
     kind: ClassVar[StateKind.ValueType]
@@ -59,7 +55,8 @@ class StateDescriptor:
 
     @property
     def value_type(self) -> TypeInfo | None:
-        """Value, list element, map value, or result; None for an aggregate without result type."""
+        """Type of the value, list element, map value or result; None for an aggregating state
+        without a result type."""
         return self._value_type
 
     @property
@@ -73,22 +70,22 @@ class StateDescriptor:
         return None
 
     @property
-    def function(self) -> Function | Callable[[Any, Any], Any] | None:
-        """What combines the values added to the state; None for states without such."""
+    def function(self) -> object | None:
+        """The reduce or aggregate function of the state; None for other states."""
         return None
 
     @property
     def queryable_name(self) -> str | None:
-        """Name to query the state by; None: not queryable."""
+        """The name clients query the state by; None if it is not queryable."""
         return self._queryable_name
 
     @property
     def is_queryable(self) -> bool:
-        """Whether the state can be queried from outside."""
+        """True if clients can query the state."""
         return self._queryable_name is not None
 
     def set_queryable(self, name: str) -> None:
-        """Make the state queryable under a name that is unique within the job."""
+        """Makes the state queryable under a name that is unique within the job."""
         if not _is_name(name):
             raise InvalidRequestError(
                 f"state {self._name!r}: a queryable name is a non-empty string, not {name!r}"
@@ -101,21 +98,21 @@ class StateDescriptor:
         self._queryable_name = name
 
     def set_renamed_fields(self, renamed: Mapping[str, str]) -> None:
-        """Declares fields of the value's rows that had other names before: new path to old name.
+        """Declares renamed fields of the value's rows, as new path to old name.
 
         A path joins field names by `.`, with `[]` for the elements of a list and the values of a
-        map: `{"n": "cnt", "address.street": "str", "items[].price": "cost"}`. Stored values are
-        read under the new names, by clients too. A start that has nothing left to rename ignores
-        it.
+        map: `{"n": "cnt", "address.street": "str", "items[].price": "cost"}`. Tasks and clients
+        read stored values under the new names. A rename that a former start applied has no
+        effect.
         """
         where = f"state {self._name!r}"
         self._renamed_fields = checked_renames(where, self._types, renamed)
 
     def set_dropped_fields(self, dropped: Iterable[str]) -> None:
-        """Declares stored fields of the value's rows that are gone for good, by path.
+        """Declares dropped fields of the value's rows, by path.
 
-        Needed where other fields are added in the same start: without it that is refused, because
-        it looks like a field with a new name.
+        Required if the same start adds other fields: without the declaration the start is
+        refused, because a dropped and an added field may be a rename.
         """
         self._dropped_fields = checked_drops(f"state {self._name!r}", self._types, dropped)
 
@@ -134,7 +131,7 @@ class StateDescriptor:
         operator_name: str = "",
         operator_depth: int = 0,
     ) -> StateRegistration:
-        """The registration the coordinator gives a state id to."""
+        """The registration of the state; the coordinator adds the state id."""
         registration = StateRegistration(
             job_id=job_id,
             job_name=job_name,
@@ -164,7 +161,7 @@ class StateDescriptor:
         return registration
 
     def agrees_with(self, other: StateDescriptor) -> bool:
-        """Whether both describe one and the same state."""
+        """True if both descriptors are equal in every property."""
         return (
             type(self) is type(other)
             and self.name == other.name
@@ -184,7 +181,7 @@ class StateDescriptor:
 
 
 class ValueStateDescriptor(StateDescriptor):
-    """One value a key."""
+    """Descriptor of a `ValueState`."""
 
     kind = StateKind.VALUE
 
@@ -193,7 +190,7 @@ class ValueStateDescriptor(StateDescriptor):
 
 
 class ListStateDescriptor(StateDescriptor):
-    """Elements in the order they are added."""
+    """Descriptor of a `ListState`."""
 
     kind = StateKind.LIST
 
@@ -202,7 +199,7 @@ class ListStateDescriptor(StateDescriptor):
 
 
 class MapStateDescriptor(StateDescriptor):
-    """Entries of a key type and a value type."""
+    """Descriptor of a `MapState`."""
 
     kind = StateKind.MAP
 
@@ -217,68 +214,3 @@ class MapStateDescriptor(StateDescriptor):
     @property
     def map_key_type(self) -> TypeInfo:
         return self._map_key_type
-
-
-class ReducingStateDescriptor(StateDescriptor):
-    """One value a key, combined by a `ReduceFunction` or a callable of two values."""
-
-    kind = StateKind.REDUCING
-
-    def __init__(
-        self,
-        name: str,
-        reduce_function: ReduceFunction[Any] | Callable[[Any, Any], Any],
-        value_type: object,
-    ) -> None:
-        super().__init__(name, type_info(value_type))
-        self.reduce: Callable[[Any, Any], Any] = reducer(reduce_function)
-        self._function = reduce_function
-
-    @property
-    def function(self) -> ReduceFunction[Any] | Callable[[Any, Any], Any]:
-        return self._function
-
-
-class AggregatingStateDescriptor(StateDescriptor):
-    """An accumulator a key; its result is stored beside it where the state is queryable.
-
-    `result_type` is needed for a queryable state alone: outside the job nobody
-    runs the aggregate function.
-    """
-
-    kind = StateKind.AGGREGATING
-
-    def __init__(
-        self,
-        name: str,
-        agg_function: AggregateFunction[Any, Any, Any],
-        accumulator_type: object = None,
-        result_type: object = None,
-    ) -> None:
-        super().__init__(name, None if result_type is None else type_info(result_type))
-        if not isinstance(agg_function, AggregateFunction):
-            raise InvalidRequestError(
-                f"state {name!r}: an aggregating state takes an AggregateFunction, "
-                f"not {agg_function!r}"
-            )
-        refuse_uncalled_hooks(agg_function)
-        self.agg_function = agg_function
-        self._accumulator_type = (
-            Types.PICKLED_BYTE_ARRAY() if accumulator_type is None else type_info(accumulator_type)
-        )
-
-    @property
-    def accumulator_type(self) -> TypeInfo:
-        return self._accumulator_type
-
-    @property
-    def function(self) -> AggregateFunction[Any, Any, Any]:
-        return self.agg_function
-
-    def set_queryable(self, name: str) -> None:
-        if self.value_type is None:
-            raise InvalidRequestError(
-                f"state {self.name!r} cannot be queryable without a result type: pass result_type= "
-                "to its AggregatingStateDescriptor"
-            )
-        super().set_queryable(name)

@@ -1,4 +1,4 @@
-"""Where a program's streams come from and its jobs are started."""
+"""Entry point of a program: creates its streams and starts its jobs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from queryable_state.streaming.config.restart_strategy import (
 )
 from queryable_state.streaming.config.settings import EnvironmentSettings
 from queryable_state.streaming.config.state_backend import StateBackend
-from queryable_state.streaming.datastream import DataStream, OperatorStream, QueryableStateStream
+from queryable_state.streaming.datastream import DataStream
 from queryable_state.streaming.jobs.declared_job import NextJob
-from queryable_state.streaming.jobs.graph import JobGraph, OperatorNode, SourceNode
+from queryable_state.streaming.jobs.graph import JobGraph, SourceNode
 from queryable_state.streaming.order_checks import warn_of_order
 from queryable_state.streaming.spark.application import SparkApplication
 from queryable_state.streaming.spark.compile import Compiler
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 
 class StreamExecutionEnvironment:
-    """The streams and sinks of a program, over one Spark session.
+    """The streams and sinks of a program on one Spark session.
 
-    Sinks and stateful operators collect until `execute` or `execute_async`, which
-    starts all of them as one Spark query. Streams taken with `to_dataframe()` are
-    started by who took them. Used from one thread.
+    The environment collects sinks and stateful operators until `execute` or `execute_async` starts
+    all of them as one Spark query. The caller starts streams taken with `to_dataframe()`. Used
+    from one thread.
     """
 
     def __init__(self, spark: SparkSession, settings: EnvironmentSettings) -> None:
@@ -54,10 +54,10 @@ class StreamExecutionEnvironment:
     def get_execution_environment(
         cls, spark: SparkSession | None = None, settings: EnvironmentSettings | None = None
     ) -> Self:
-        """An environment on a Spark session; without one on the active session or a new one.
+        """Creates an environment on a Spark session, by default the active or a new session.
 
-        Settings are read from Spark's configuration (`spark.queryable_state.*`), the
-        environment and a file; see `EnvironmentSettings`.
+        Without `settings` they are read from Spark's configuration (`spark.queryable_state.*`), the
+        process environment and a file; see `EnvironmentSettings`.
         """
         session = active_session() if spark is None else spark
         check_session(session)
@@ -68,22 +68,22 @@ class StreamExecutionEnvironment:
 
     @property
     def settings(self) -> EnvironmentSettings:
-        """What is set now."""
+        """The current settings."""
         return self._settings
 
     def set_parallelism(self, parallelism: int) -> Self:
-        """Subtasks of each stateful operator of the jobs started after this."""
+        """Sets the subtasks per stateful operator, for jobs started later."""
         if parallelism < 1:
-            raise InvalidRequestError(f"parallelism is at least 1, not {parallelism}")
+            raise InvalidRequestError(f"parallelism must be at least 1, not {parallelism}")
         return self._set(parallelism=parallelism)
 
     def set_max_parallelism(self, max_parallelism: int) -> Self:
-        """Key groups of the states of the jobs started after this; fixed for a state's life."""
+        """Sets the key groups per state, for jobs started later; fixed for a state's lifetime."""
         return self._set(max_parallelism=max_parallelism)
 
     def set_state_backend(self, backend: StateBackend | str) -> Self:
-        """Where the jobs started after this keep their state: a StateBackend, or a name that
-        `state.backend` may have (`heap`, `rocksdb`)."""
+        """Sets the state backend of jobs started later: a StateBackend, or a value of
+        `state.backend` (`heap`, `rocksdb`)."""
         if isinstance(backend, StateBackend):
             self._backend = backend
             return self
@@ -91,41 +91,41 @@ class StreamExecutionEnvironment:
         return self._set(backend=backend)
 
     def get_state_backend(self) -> StateBackend | str:
-        """The StateBackend that was set, else the name of the one jobs take."""
+        """The StateBackend that was set, else the value of `state.backend`."""
         return self._backend or self._settings.backend
 
     def enable_checkpointing(
         self, interval: int, mode: CheckpointingMode = CheckpointingMode.EXACTLY_ONCE
     ) -> Self:
-        """Takes a checkpoint of the jobs started after this every `interval` milliseconds.
+        """Takes a checkpoint every `interval` milliseconds of jobs started later.
 
-        Their state survives without it, too, where it has a lasting place: every batch is durable
-        with its commit. With it a job that fails is restarted (`set_restart_strategy`), and one
-        without a lasting place keeps its checkpoints in the driver's memory.
+        State with a durable location survives without checkpoints too: every batch is durable when
+        it commits. With checkpointing a failed job is restarted (`set_restart_strategy`), and a job
+        without a durable location keeps its checkpoints in the driver's memory.
         """
         self._checkpoints.set_checkpoint_interval(interval)
         self._checkpoints.set_checkpointing_mode(mode)
         return self
 
     def get_checkpoint_config(self) -> CheckpointConfig:
-        """What is set on the checkpoints of jobs; changes count for those started after them."""
+        """The checkpoint configuration; changes apply to jobs started later."""
         return self._checkpoints
 
     def set_restart_strategy(self, strategy: RestartStrategyConfiguration) -> Self:
-        """What happens when a job started after this fails; see `RestartStrategies`."""
+        """Sets the restart strategy of jobs started later; see `RestartStrategies`."""
         if not isinstance(strategy, RestartStrategyConfiguration):
             raise InvalidRequestError(
-                f"a restart strategy is made by RestartStrategies, unlike {strategy!r}"
+                f"{strategy!r} is not a restart strategy: create one with RestartStrategies"
             )
         self._restart_strategy = strategy
         return self
 
     def get_restart_strategy(self) -> RestartStrategyConfiguration:
-        """As set."""
+        """The restart strategy that was set, else the fallback strategy."""
         return self._restart_strategy
 
     def from_dataframe(self, dataframe: DataFrame) -> DataStream:
-        """The rows of a streaming DataFrame, also of a native aggregation, as a stream."""
+        """A stream of the rows of a streaming DataFrame, which may contain native aggregations."""
         return DataStream(self, source_node(dataframe))
 
     def execute(
@@ -138,7 +138,7 @@ class StreamExecutionEnvironment:
         savepoint: str | None = None,
         allow_non_restored_state: bool = False,
     ) -> JobClient:
-        """Starts the job and waits until it ends; raises what it failed of."""
+        """Starts the job and waits until it ends; raises its failure. See `execute_async`."""
         job = self.execute_async(
             job_name,
             checkpoint_location=checkpoint_location,
@@ -160,22 +160,22 @@ class StreamExecutionEnvironment:
         savepoint: str | None = None,
         allow_non_restored_state: bool = False,
     ) -> JobClient:
-        """Starts all sinks, and operators nobody reads, as one Spark query.
+        """Starts all sinks, and the operators without a reader, as one Spark query.
 
-        `trigger` has the arguments of `DataStreamWriter.trigger`, `output_mode` is the query's
-        (`append` for what Spark refuses to run in update mode). The environment is empty
-        afterwards, also if the job is refused; called again before anything else is declared, it
-        tries a refused job again.
+        `trigger` has the arguments of `DataStreamWriter.trigger`. `output_mode` is the mode of the
+        Spark query; use `append` if Spark refuses update mode. The call clears the environment,
+        also if the job is refused. If nothing new is declared, the next call tries a refused job
+        again.
 
-        With `state.checkpoints.dir` set the job's state and, unless `checkpoint_location` is given,
-        Spark's checkpoint are kept there under the job's name: the same program started again
-        goes on behind the last batch.
+        With `state.checkpoints.dir` the job's state is stored there under the job's name, and so
+        is Spark's checkpoint unless `checkpoint_location` is given. The same program then continues
+        after its last committed batch when it is started again.
 
-        With the URI of a `savepoint` the job begins behind it: under a new id, with the state of
-        the operators that have the same uid, at any parallelism. Started again with the same
-        arguments it goes on from its own checkpoint. RestoreMismatchError where the savepoint does
-        not fit the job. State of operators that the job has not, or has no more, is left behind
-        where `allow_non_restored_state` is set.
+        With the URI of a `savepoint` the job starts from it: under a new id, with the state of the
+        operators that have the same uid, at any parallelism. Started again with the same arguments
+        the job continues from its own checkpoint. Raises RestoreMismatchError if the savepoint does
+        not fit the job. With `allow_non_restored_state` the savepoint may contain state of
+        operators that the job does not have; that state is not restored.
         """
         declared = self._next.take(job_name)
         try:
@@ -204,12 +204,12 @@ class StreamExecutionEnvironment:
     def restore_savepoint(
         self, savepoint: str, checkpoint_location: str, *, allow_non_restored_state: bool = False
     ) -> str:
-        """Makes a query that the caller starts himself begin behind a savepoint; answers its id.
+        """Prepares a query that the caller starts to begin from a savepoint; returns its id.
 
-        Between `to_dataframe()` and `writeStream.option("checkpointLocation", ...)` with the same
-        location. Called again for a query that was started so, it changes nothing.
-        RestoreMismatchError where the savepoint does not fit the streams taken with
-        `to_dataframe()`, or the location is in use.
+        Call it after `to_dataframe()` and before `writeStream.option("checkpointLocation", ...)`
+        with the same location. A repeated call changes nothing. Raises RestoreMismatchError if the
+        savepoint does not fit the streams taken with `to_dataframe()`, or another query uses the
+        location.
         """
         query = QueryRestore(
             application=self._running_application(),
@@ -223,9 +223,9 @@ class StreamExecutionEnvironment:
         )
 
     def proxy_address(self, timeout_s: float = 60.0) -> str:
-        """HOST:PORT of a proxy that answers queries, once a first task has started one.
+        """HOST:PORT of a proxy; waits for the first task, which starts the first proxy.
 
-        For jobs the caller started with `writeStream`; other jobs have their `JobClient`.
+        For queries that the caller started with `writeStream`; other jobs have a `JobClient`.
         """
         return self._running_application().proxy_address(timeout_s)
 
@@ -236,21 +236,20 @@ class StreamExecutionEnvironment:
 
     @property
     def secret_file(self) -> Path:
-        """A file with the secret that `queryable-state proxy` needs; gone with the environment."""
+        """A file with the secret that `queryable-state proxy` needs; deleted on `close`."""
         return self._running_application().secret_file
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self._next.summary()}>"
 
     def __str__(self) -> str:
-        """What the environment holds, a line for each operator and sink."""
+        """The declared operators and sinks, one line each."""
         return "\n  ".join((repr(self), *self._next.lines()))
 
     def close(self) -> None:
-        """Ends the coordinator and the state servers of the Spark application. Idempotent.
+        """Stops the coordinator and the state servers of the Spark application. Idempotent.
 
-        Queries of the application that are still running fail. `spark.stop()` does the
-        same.
+        Running queries of the application fail. `spark.stop()` does the same.
         """
         application, self._application = self._application, None
         if application is not None:
@@ -282,12 +281,6 @@ class StreamExecutionEnvironment:
 
     def _add_sink(self, node: SinkNode) -> None:
         self._next.declared.sinks.append(node)
-
-    def _operator_stream(self, node: OperatorNode) -> OperatorStream:
-        return OperatorStream(self, node)
-
-    def _queryable_stream(self, node: OperatorNode, name: str) -> QueryableStateStream:
-        return QueryableStateStream(self, node, name)
 
     def _dataframe_of(self, node: StreamNode) -> DataFrame:
         if isinstance(node, SourceNode):

@@ -1,4 +1,4 @@
-"""Renamed and dropped fields of a state's rows, as a user declares them."""
+"""Checks of the renamed and dropped fields that a user declares for a state."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 def checked_renames(
     where: str, types: Iterable[TypeInfo], renamed: Mapping[str, str]
 ) -> dict[str, str]:
-    """Old names by path; InvalidRequestError where a path is no field of the types, or the old name
-    is still one in the same row."""
+    """The renames as old names by path. Raises InvalidRequestError if a path is not a field of the
+    types, or the same row still has a field of the old name."""
     siblings: dict[str, set[str]] = {}
     for info in types:
         for path, row in rows(info):
@@ -27,11 +27,11 @@ def checked_renames(
     for path, old in renamed.items():
         if path not in siblings:
             raise InvalidRequestError(
-                f"{where}: a renamed field is named by its path in the declared type, and "
-                f"{path!r} is none of {_listed(siblings)}"
+                f"{where}: renamed fields are given by their paths in the declared type, and "
+                f"{path!r} is not one of {_listed(siblings)}"
             )
         if not old:
-            raise InvalidRequestError(f"{where}: field {path!r} was renamed from no name")
+            raise InvalidRequestError(f"{where}: the old name of field {path!r} is empty")
         if old in siblings[path]:
             raise InvalidRequestError(
                 f"{where}: field {path!r} cannot be renamed from {old!r}, which the same row still "
@@ -41,7 +41,7 @@ def checked_renames(
 
 
 def checked_drops(where: str, types: Iterable[TypeInfo], dropped: Iterable[str]) -> Sequence[str]:
-    """The paths of dropped fields; InvalidRequestError where one is still in the types."""
+    """The paths of dropped fields; raises InvalidRequestError if the types still have one."""
     paths = {child(path, f.name) for info in types for path, row in rows(info) for f in row.fields}
     if isinstance(dropped, str):
         raise InvalidRequestError(f"{where}: dropped fields are a list of paths, not {dropped!r}")
@@ -49,10 +49,10 @@ def checked_drops(where: str, types: Iterable[TypeInfo], dropped: Iterable[str])
     for path in wanted:
         if path in paths:
             raise InvalidRequestError(
-                f"{where}: field {path!r} is declared to be dropped, and the declared type has it"
+                f"{where}: field {path!r} is declared as dropped, but the declared type has it"
             )
     return wanted
 
 
 def _listed(paths: Iterable[str]) -> str:
-    return ", ".join(map(repr, sorted(paths))) or "no field, as it has no row"
+    return ", ".join(map(repr, sorted(paths))) or "no fields: the type contains no row"

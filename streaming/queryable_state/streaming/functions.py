@@ -1,15 +1,17 @@
-"""The functions a user writes, and what they are given.
+"""User functions, the descriptors that hold one, and the contexts passed to functions.
 
-Call order within one task, that is for one subtask of an operator and one batch:
-`open` once, before any element, where a `KeyedProcessFunction` must ask for every state;
-`process_element` (`reduce`, `add`) for the elements of the batch, in the order of `key_by`, else as
-the rows arrive; `close` once at the end, also when `open` or an element failed. The functions of a
-`KeyedProcessFunction`'s states are opened after it and closed before it. A task has its own
-copy of each function: attributes set in one batch are gone in the next, only
-state stays. The driver opens and closes a copy of a `KeyedProcessFunction` to learn its states.
-Other hooks of Flink's functions (`on_timer`, `snapshot_state`, ...) are refused. Spark may run
-a task again or twice in one batch: the state counts one run, effects on anything else are the
-function's own.
+A task runs one subtask of an operator for one batch. Its call order is:
+
+- `open` once, before any element. A `KeyedProcessFunction` must request every state here.
+- `process_element` (`reduce`, `add`) for each element, in the order of `key_by`, else in arrival
+  order.
+- `close` once at the end, also if `open` or an element failed.
+
+The functions of a `KeyedProcessFunction`'s states are opened after it and closed before it. Each
+task has its own copy of a function: attributes do not survive the batch, only state does. The
+driver opens and closes a copy of a `KeyedProcessFunction` to learn its states. Other hooks of
+Flink's functions (`on_timer`, `snapshot_state`, ...) are refused. Spark may run a task several
+times in one batch: the state counts one run, but other side effects happen in each run.
 """
 
 from __future__ import annotations
@@ -17,17 +19,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, TypeVar
 
+from queryable_state.streaming.descriptors import StateDescriptor
 from queryable_state.streaming.hooks import refuse_uncalled_hooks
+from queryable_state.v1.registration_pb2 import StateKind
 from queryable_state.wire.errors import InvalidRequestError, JobError, Reason
+from queryable_state.wire.schema.types import TypeInfo, Types, type_info
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from queryable_state.streaming.descriptors import (
-        AggregatingStateDescriptor,
         ListStateDescriptor,
         MapStateDescriptor,
-        ReducingStateDescriptor,
         ValueStateDescriptor,
     )
     from queryable_state.streaming.state import (
@@ -45,16 +48,169 @@ OUT = TypeVar("OUT")
 
 
 class UserFunctionError(JobError):
-    """Fix the function: it raised, or put out what is not of its output type.
+    """A user function raised, or returned a value that does not fit its type: fix the function.
 
-    The text names operator, subtask, batch and key; `__cause__` is the function's own exception.
+    The text names operator, subtask, batch and key; `__cause__` is the function's exception.
     """
 
     default_reason = Reason.USER_FUNCTION_FAILED
 
 
+class Context(ABC):
+    """Key and clocks of the element that is being processed."""
+
+    @abstractmethod
+    def get_current_key(self) -> Any:
+        """Key of the element: a bare value, or a tuple if there are several key columns."""
+
+    @abstractmethod
+    def timestamp(self) -> int:
+        """Processing time of the batch in milliseconds since the epoch; a replay has the same."""
+
+    @abstractmethod
+    def current_watermark(self) -> int:
+        """Event-time watermark in milliseconds since the epoch; 0: no watermark."""
+
+    def timer_service(self) -> NoReturn:
+        """Raises InvalidRequestError: timers are not supported."""
+        raise InvalidRequestError(
+            "ctx.timer_service(): timers are not supported: when the next element of the key "
+            "arrives, compare ctx.timestamp() or ctx.current_watermark() with a time kept in state",
+            reason=Reason.UNSUPPORTED,
+        )
+
+
+_Context: TypeAlias = Context
+
+
+class Function(ABC):  # noqa: B024 - both hooks are optional
+    """A user function; the module docstring has the call order."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:  # noqa: B027 - optional to override
+        """Acquires resources of the task; a `KeyedProcessFunction` requests its states here."""
+
+    def close(self) -> None:  # noqa: B027 - optional to override
+        """Releases the resources that `open` acquired."""
+
+
+class KeyedProcessFunction(Function):
+    """A function with state over the elements of a keyed stream."""
+
+    Context: TypeAlias = _Context
+
+    @abstractmethod
+    def process_element(self, value: Any, ctx: Context) -> Iterable[Any] | None:
+        """Processes one element; yields or returns the outputs, None for no output."""
+
+
+class ReduceFunction(Function, Generic[T]):
+    """Combines two values of one type into one value of that type; must be associative."""
+
+    @abstractmethod
+    def reduce(self, value1: T, value2: T) -> T:
+        """Combines the stored value (`value1`) with a new one (`value2`); must not return None."""
+
+
+class AggregateFunction(Function, Generic[IN, ACC, OUT]):
+    """Adds values to an accumulator and reads a result from it."""
+
+    @abstractmethod
+    def create_accumulator(self) -> ACC:
+        """A new, empty accumulator; not None."""
+
+    @abstractmethod
+    def add(self, value: IN, accumulator: ACC) -> ACC:
+        """Adds a value and returns the accumulator, which may be the argument changed in place."""
+
+    @abstractmethod
+    def get_result(self, accumulator: ACC) -> OUT:
+        """Computes the result of an accumulator; must not change the accumulator."""
+
+    @abstractmethod
+    def merge(self, acc_a: ACC, acc_b: ACC) -> ACC:
+        """Merges two accumulators, either of which may be changed. Never called: there are no
+        merging windows."""
+
+
+def reducer(function: ReduceFunction[T] | Callable[[T, T], T]) -> Callable[[T, T], T]:
+    """The two-argument callable of a reduce function."""
+    if isinstance(function, ReduceFunction):
+        refuse_uncalled_hooks(function)
+        return function.reduce
+    if callable(function):
+        return function
+    raise InvalidRequestError(
+        f"a reduce function is a ReduceFunction or a callable of two values, not {function!r}"
+    )
+
+
+class ReducingStateDescriptor(StateDescriptor):
+    """Descriptor of a `ReducingState` with a `ReduceFunction` or a callable of two values."""
+
+    kind = StateKind.REDUCING
+
+    def __init__(
+        self,
+        name: str,
+        reduce_function: ReduceFunction[Any] | Callable[[Any, Any], Any],
+        value_type: object,
+    ) -> None:
+        super().__init__(name, type_info(value_type))
+        self.reduce: Callable[[Any, Any], Any] = reducer(reduce_function)
+        self._function = reduce_function
+
+    @property
+    def function(self) -> ReduceFunction[Any] | Callable[[Any, Any], Any]:
+        return self._function
+
+
+class AggregatingStateDescriptor(StateDescriptor):
+    """Descriptor of an `AggregatingState`.
+
+    Only a queryable state needs a `result_type`: its result is stored beside the accumulator,
+    because queries never run the aggregate function.
+    """
+
+    kind = StateKind.AGGREGATING
+
+    def __init__(
+        self,
+        name: str,
+        agg_function: AggregateFunction[Any, Any, Any],
+        accumulator_type: object = None,
+        result_type: object = None,
+    ) -> None:
+        super().__init__(name, None if result_type is None else type_info(result_type))
+        if not isinstance(agg_function, AggregateFunction):
+            raise InvalidRequestError(
+                f"state {name!r}: an aggregating state takes an AggregateFunction, "
+                f"not {agg_function!r}"
+            )
+        refuse_uncalled_hooks(agg_function)
+        self.agg_function = agg_function
+        self._accumulator_type = (
+            Types.PICKLED_BYTE_ARRAY() if accumulator_type is None else type_info(accumulator_type)
+        )
+
+    @property
+    def accumulator_type(self) -> TypeInfo:
+        return self._accumulator_type
+
+    @property
+    def function(self) -> AggregateFunction[Any, Any, Any]:
+        return self.agg_function
+
+    def set_queryable(self, name: str) -> None:
+        if self.value_type is None:
+            raise InvalidRequestError(
+                f"state {self.name!r} cannot be queryable without a result type: pass result_type= "
+                "to its AggregatingStateDescriptor"
+            )
+        super().set_queryable(name)
+
+
 class RuntimeContext(ABC):
-    """What a function is given when it is opened: its states and its place."""
+    """States, name and subtask of the task that opens a function."""
 
     @abstractmethod
     def get_state(self, descriptor: ValueStateDescriptor) -> ValueState[Any]:
@@ -93,91 +249,3 @@ class RuntimeContext(ABC):
     @abstractmethod
     def get_max_number_of_parallel_subtasks(self) -> int:
         """Number of key groups."""
-
-
-class Context(ABC):
-    """What a function is given with each element."""
-
-    @abstractmethod
-    def get_current_key(self) -> Any:
-        """Key of the element: a bare value, or a tuple where there are several key columns."""
-
-    @abstractmethod
-    def timestamp(self) -> int:
-        """Time of the batch in milliseconds since the epoch; the same in a replay."""
-
-    @abstractmethod
-    def current_watermark(self) -> int:
-        """The operator's event-time clock in milliseconds since the epoch; 0: no watermark."""
-
-    def timer_service(self) -> NoReturn:
-        """Refused: there are no timers yet."""
-        raise InvalidRequestError(
-            "ctx.timer_service(): there are no timers: compare ctx.timestamp() or "
-            "ctx.current_watermark() with a time kept in state when the next element of the key "
-            "comes",
-            reason=Reason.UNSUPPORTED,
-        )
-
-
-_Context: TypeAlias = Context
-
-
-class Function(ABC):  # noqa: B024 - both hooks are optional
-    """A function of the user's; see the module for call order."""
-
-    def open(self, runtime_context: RuntimeContext) -> None:  # noqa: B027 - optional to override
-        """Prepare what lives as long as the task; a `KeyedProcessFunction` asks for states."""
-
-    def close(self) -> None:  # noqa: B027 - optional to override
-        """Release what `open` took."""
-
-
-class KeyedProcessFunction(Function):
-    """A function over the elements of a keyed stream with state."""
-
-    Context: TypeAlias = _Context
-
-    @abstractmethod
-    def process_element(self, value: Any, ctx: Context) -> Iterable[Any] | None:
-        """Process one element; yields or returns the outputs, None for none."""
-
-
-class ReduceFunction(Function, Generic[T]):
-    """Combines two values of one type into one of the same type; must be associative."""
-
-    @abstractmethod
-    def reduce(self, value1: T, value2: T) -> T:
-        """The combination of what is there (`value1`) and what comes (`value2`); not None."""
-
-
-class AggregateFunction(Function, Generic[IN, ACC, OUT]):
-    """Adds values to an accumulator and reads a result from it."""
-
-    @abstractmethod
-    def create_accumulator(self) -> ACC:
-        """A new accumulator, of nothing."""
-
-    @abstractmethod
-    def add(self, value: IN, accumulator: ACC) -> ACC:
-        """The accumulator with one value added; may be the one given, changed."""
-
-    @abstractmethod
-    def get_result(self, accumulator: ACC) -> OUT:
-        """The result of an accumulator, which it leaves unchanged."""
-
-    @abstractmethod
-    def merge(self, acc_a: ACC, acc_b: ACC) -> ACC:
-        """One accumulator of two; either may be changed. For windows that merge: none do yet."""
-
-
-def reducer(function: ReduceFunction[T] | Callable[[T, T], T]) -> Callable[[T, T], T]:
-    """The two-argument callable of a reduce function."""
-    if isinstance(function, ReduceFunction):
-        refuse_uncalled_hooks(function)
-        return function.reduce
-    if callable(function):
-        return function
-    raise InvalidRequestError(
-        f"a reduce function is a ReduceFunction or a callable of two values, not {function!r}"
-    )

@@ -1,19 +1,19 @@
-"""Hooks of Flink's functions that nothing calls here, and their refusal."""
+"""Refusal of hooks that Flink calls and this library never calls."""
 
 from __future__ import annotations
 
 from queryable_state.wire.errors import InvalidRequestError, Reason
 
 _TIMERS = (
-    "there are no timers: compare ctx.timestamp() or ctx.current_watermark() with a time kept in "
-    "state when the next element of the key comes"
+    "timers are not supported: when the next element of the key arrives, compare ctx.timestamp() "
+    "or ctx.current_watermark() with a time kept in state"
 )
 _SNAPSHOTS = (
-    "a function has no state beside its keyed states, which are stored with each batch: keep "
-    "what must last in a state"
+    "a function has no state other than its keyed states, which are stored with each batch: keep "
+    "lasting data in a keyed state"
 )
 _CHECKPOINTS = (
-    "functions are not told of checkpoints: use the sink, or Spark's StreamingQueryListener"
+    "functions are not notified of checkpoints: use the sink, or Spark's StreamingQueryListener"
 )
 _CONTEXT = "the context is an argument: override open(self, runtime_context)"
 
@@ -30,7 +30,7 @@ _UNCALLED = {
 
 
 def refuse_uncalled_hooks(function: object) -> None:
-    """Raises InvalidRequestError where a function has a hook that would never be called."""
+    """Raises InvalidRequestError if a function has a hook that would never be called."""
     for hook, instead in _UNCALLED.items():
         if callable(getattr(function, hook, None)):
             name = type(function).__name__

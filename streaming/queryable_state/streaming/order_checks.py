@@ -1,4 +1,4 @@
-"""Warnings of sinks whose answer depends on an order of rows that nothing gives them."""
+"""Warnings about latest-value sinks whose result depends on an undefined row order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from queryable_state.streaming.runtime.operators.operators import LatestValueSin
 
 if TYPE_CHECKING:
     from queryable_state.streaming.jobs.graph import JobGraph
-    from queryable_state.streaming.origin import Grouping
+    from queryable_state.streaming.jobs.origin import Grouping
 
 _log = logging.getLogger("queryable_state.streaming")
 
@@ -25,7 +25,7 @@ def warn_of_order(graph: JobGraph) -> None:
 
 
 def order_warning(node: OperatorNode) -> str | None:
-    """What is arbitrary about the rows an operator keeps; None: nothing that can be known."""
+    """The warning for an operator that keeps an arbitrary row of a key; None if there is none."""
     sink = node.operator
     if not isinstance(sink, LatestValueSink) or sink.latest_by:
         return None
@@ -36,7 +36,7 @@ def order_warning(node: OperatorNode) -> str | None:
         return _unordered(node, sink, f"the subtasks of operator {upstream.name!r}")
     origin = upstream.origin
     if origin.grouping is not None:
-        if node.keys.function is None and origin.grouping.told_apart_by(node.keys.columns):
+        if node.keys.function is None and origin.grouping.distinguished_by(node.keys.columns):
             return None
         return _several_groups(node, sink, origin.grouping)
     if node.order or not origin.sources:
@@ -48,24 +48,22 @@ def _unordered(node: OperatorNode, sink: LatestValueSink, parts: str) -> str:
     name = sink.descriptor.queryable_name
     return (
         f"operator {node.name!r} keeps the last row of each key in the queryable state {name!r}, "
-        f"and its rows have no order: {parts} are read side by side, so that any row of a batch "
-        f"may be its last one. as_queryable_state({name!r}, latest_by=<column>) keeps the row "
-        "with the greatest value over all batches; key_by(..., order_by=<column>) orders the rows "
-        "within each batch"
+        f"but its rows have no order: {parts} are read in parallel, so any row of a batch may be "
+        f"the last. as_queryable_state({name!r}, latest_by=<column>) keeps the row with the "
+        "greatest value over all batches; key_by(..., order_by=<column>) orders the rows within "
+        "each batch"
     )
 
 
 def _several_groups(node: OperatorNode, sink: LatestValueSink, grouping: Grouping) -> str:
     name = sink.descriptor.queryable_name
-    key = (
-        joined(node.keys.columns) if node.keys.function is None else "what a function makes of them"
-    )
-    candidates = grouping.not_in(node.keys.columns)
+    key = joined(node.keys.columns) if node.keys.function is None else "computed by a function"
+    candidates = grouping.columns_beside(node.keys.columns)
     column = repr(candidates[0]) if len(candidates) == 1 else "<column>"
     return (
-        f"operator {node.name!r} keeps one row for each key in the queryable state {name!r}, and a "
+        f"operator {node.name!r} keeps one row for each key in the queryable state {name!r}, but a "
         f"key has several: the rows are grouped by {joined(grouping.expressions)}, the key is "
-        f"{key}. Which group a key answers with is arbitrary. "
+        f"{key}. It is arbitrary which group's row is kept. "
         f"as_queryable_state({name!r}, latest_by={column}) keeps the row with the greatest value "
         "over all batches; or add the other columns to key_by"
     )

@@ -1,4 +1,4 @@
-"""What rows are ordered by, as a user writes it."""
+"""Row orders of `key_by` and `latest_by`, parsed from the user's notation."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from queryable_state.wire.schema.types import Kind
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from queryable_state.streaming.elements import Columns
+    from queryable_state.streaming.jobs.elements import Columns
 
     OrderBy: TypeAlias = str | tuple[str, str] | Sequence[str | tuple[str, str]]
     """A column name; `(name, "desc")`; a list of these."""
 
 
 class DefaultOrder(Enum):
-    """The order of a key's rows where none is given."""
+    """The order of a key's rows if the user gives none."""
 
     EVENT_TIME = "event time"
-    """The event-time column of a watermark where the DataFrame has one; else arrival order."""
+    """By the event-time column of the DataFrame's watermark; without one, arrival order."""
 
 
 EVENT_TIME: Final = DefaultOrder.EVENT_TIME
@@ -31,17 +31,17 @@ EVENT_TIME: Final = DefaultOrder.EVENT_TIME
 def order_columns(
     order_by: OrderBy | DefaultOrder | None, columns: Columns, purpose: str
 ) -> tuple[OrderColumn, ...]:
-    """The columns of an order; InvalidRequestError names what cannot be ordered by."""
-    found = tuple(_order_column(item, columns, purpose) for item in _items(order_by, columns))
-    names = [order.name for order in found]
+    """The columns of an order; raises InvalidRequestError if one is unknown or has no order."""
+    parsed = tuple(_order_column(item, columns, purpose) for item in _items(order_by, columns))
+    names = [order.name for order in parsed]
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
         raise InvalidRequestError(f"{purpose}: column {repeated[0]!r} is named twice")
-    return found
+    return parsed
 
 
 def _items(order_by: OrderBy | DefaultOrder | None, columns: Columns) -> list[object]:
-    """What is given for each column."""
+    """One item per column of the order."""
     if order_by is None:
         return []
     if isinstance(order_by, DefaultOrder):
@@ -52,7 +52,7 @@ def _items(order_by: OrderBy | DefaultOrder | None, columns: Columns) -> list[ob
 
 
 def _directed(item: object) -> tuple[str, str] | None:
-    """A name with its direction, where that is what is given."""
+    """The name and direction of a `(name, "asc" | "desc")` tuple; None for anything else."""
     match item:
         case (str(name), ("asc" | "desc") as direction) if isinstance(item, tuple):
             return name, str(direction)
@@ -63,7 +63,7 @@ def _order_column(item: object, columns: Columns, purpose: str) -> OrderColumn:
     name, direction = (item, "asc") if isinstance(item, str) else _directed(item) or ("", "")
     if not name:
         raise _not_an_order(item, purpose)
-    column, path = _found(name, columns)
+    column, path = _split_path(name, columns)
     info = columns.type_of(column, purpose)
     for field_name in path:
         fields = {field.name: field.type for field in info.fields}
@@ -75,14 +75,14 @@ def _order_column(item: object, columns: Columns, purpose: str) -> OrderColumn:
         info = fields[field_name]
     if not has_order(info):
         raise InvalidRequestError(
-            f"{purpose}: column {name!r} is {info}, which has no order: take a number, text, "
-            "binary, boolean, date, timestamp, or a row of these"
+            f"{purpose}: column {name!r} is {info}, which has no order: use a number, text, "
+            "binary, boolean, date or timestamp column, or a row of these"
         )
     return OrderColumn(column=column, path=path, type=info, descending=direction == "desc")
 
 
-def _found(name: str, columns: Columns) -> tuple[str, tuple[str, ...]]:
-    """A column of that name, or a field within the column before the first dot."""
+def _split_path(name: str, columns: Columns) -> tuple[str, tuple[str, ...]]:
+    """Column and field names of a dotted path; a column with that very name wins."""
     column, *path = name.split(".")
     if name in columns.names or column not in columns.names:
         return name, ()
@@ -91,6 +91,6 @@ def _found(name: str, columns: Columns) -> tuple[str, tuple[str, ...]]:
 
 def _not_an_order(given: object, purpose: str) -> InvalidRequestError:
     return InvalidRequestError(
-        f"{purpose} takes a column name, (name, 'desc'), or a list of these, not {given!r}; None "
-        "is for no order"
+        f"{purpose} takes a column name, (name, 'desc'), or a list of these, not {given!r}; use "
+        "None for no order"
     )

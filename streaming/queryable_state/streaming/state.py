@@ -1,27 +1,26 @@
-"""The keyed states a user function reads and writes.
+"""Interfaces of the keyed states that a user function reads and writes.
 
-A state belongs to the key of the element being processed. Writes are seen by
-later reads of the same task at once; they become visible outside when the batch
-is committed, all of them or none.
+A state belongs to the key of the element being processed. Later reads of the same task see a
+write at once. Queries see the writes of a batch when the batch is committed: all or none.
 
-**A read gives what the stored bytes give**, also in the batch that wrote them: a value takes
-its normal form when it is written. A tuple for a ROW reads as a `Row`, 0.1 in a FLOAT as
-0.10000000149011612, `True` in a LONG as 1, a tuple or set in a LIST as a list, a decimal
-with the scale of its type, a datetime of a TIMESTAMP in UTC, a `bytearray` as `bytes`. A value
-that its type cannot hold is refused by the call that writes it (`SerializationError`).
+**A read returns the decoded form of the stored bytes**, also in the batch that wrote them: a
+write converts the value to its normal form. A tuple for a ROW reads as a `Row`, 0.1 in a FLOAT
+as 0.10000000149011612, `True` in a LONG as 1, a tuple or set in a LIST as a list, a decimal
+with the scale of its type, a datetime of a TIMESTAMP in UTC, a `bytearray` as `bytes`. A write
+raises `SerializationError` if the type cannot hold the value.
 
-**A list, map, pickled object, or row with one of these, is the function's own** when it was read,
-and stays so when it was written: each read makes a new object, and changing it in place changes
-nothing that is stored. Write it again to keep a change:
+**Lists, maps, pickled objects, and rows that contain one, are copies.** Each read returns a new
+object, and the state keeps a copy of what is written. Changing such an object in place does not
+change the state. Write it again to keep a change:
 
     entries = self.state.value()
     entries.append(1)
     self.state.update(entries)
 
-**Null**, as in Flink: `ValueState.update(None)` clears; the value of a map entry may be None, and
-the entry is there all the same; `add(None)` of a list, reducing or aggregating state is refused
-(`SerializationError`), and so is a None among the elements of `add_all` and `update` of a list.
-What `add(null)` of a reducing or aggregating state does depends in Flink on the backend.
+**Null**, as in Flink: `ValueState.update(None)` clears the value. A map entry may have the value
+None; the entry then exists. `add(None)` of a list, reducing or aggregating state raises
+`SerializationError`, and so does a None in `add_all` or `update` of a list. (In Flink `add(null)`
+of a reducing or aggregating state depends on the backend.)
 """
 
 from __future__ import annotations
@@ -44,103 +43,103 @@ class State(ABC):
 
     @abstractmethod
     def clear(self) -> None:
-        """Remove what is stored under the current key."""
+        """Removes the state of the current key."""
 
 
 class ValueState(State, Generic[T]):
-    """One value a key."""
+    """One value per key."""
 
     @abstractmethod
     def value(self) -> T | None:
-        """The value; None where there is none."""
+        """The value; None if there is none."""
 
     @abstractmethod
     def update(self, value: T | None) -> None:
-        """Replace the value; None clears it."""
+        """Replaces the value; None clears it."""
 
 
 class ListState(State, Generic[T]):
-    """Elements in the order they were added. Adding reads nothing."""
+    """A list per key, in the order of the `add` calls. `add` does not read the state."""
 
     @abstractmethod
     def get(self) -> list[T]:
-        """The elements; a new list, empty where there is none."""
+        """The elements as a new list; empty if there are none."""
 
     @abstractmethod
     def add(self, value: T) -> None:
-        """Append one element; None is refused."""
+        """Appends one element; raises SerializationError if it is None."""
 
     @abstractmethod
     def add_all(self, values: Iterable[T]) -> None:
-        """Append elements: all of them, or none where one is refused."""
+        """Appends elements: all, or none if one is invalid."""
 
     @abstractmethod
     def update(self, values: Iterable[T]) -> None:
-        """Replace all elements; without any, the same as `clear`."""
+        """Replaces all elements; an empty iterable clears the list."""
 
 
 class MapState(State, Generic[K, V]):
-    """Entries, one record each. The order of iteration is that of the encoded map keys."""
+    """A map per key, one record per entry. Iteration is in the order of encoded map keys."""
 
     @abstractmethod
     def get(self, key: K) -> V | None:
-        """The value of an entry; None if there is no such entry, or its value is None."""
+        """The value of an entry; None if the entry does not exist or its value is None."""
 
     @abstractmethod
     def put(self, key: K, value: V | None) -> None:
-        """Write one entry; None is a value."""
+        """Writes one entry; None is a valid value."""
 
     @abstractmethod
     def put_all(self, entries: Mapping[K, V | None]) -> None:
-        """Write entries: all of them, or none where one is refused."""
+        """Writes entries: all, or none if one is invalid."""
 
     @abstractmethod
     def remove(self, key: K) -> None:
-        """Remove one entry, if it is there."""
+        """Removes one entry if it exists."""
 
     @abstractmethod
     def contains(self, key: K) -> bool:
-        """Whether there is such an entry, also one whose value is None."""
+        """True if the entry exists, also if its value is None."""
 
     @abstractmethod
     def items(self) -> list[tuple[K, V | None]]:
-        """All entries; a new list."""
+        """All entries as a new list."""
 
     @abstractmethod
     def keys(self) -> list[K]:
-        """Keys of all entries; a new list."""
+        """The keys of all entries as a new list."""
 
     @abstractmethod
     def values(self) -> list[V | None]:
-        """Values of all entries; a new list."""
+        """The values of all entries as a new list."""
 
     @abstractmethod
     def is_empty(self) -> bool:
-        """Whether there is no entry."""
+        """True if there is no entry."""
 
     def __contains__(self, key: K) -> bool:
         return self.contains(key)
 
 
 class ReducingState(State, Generic[T]):
-    """One value a key, into which added values are reduced."""
+    """One value per key, the reduction of all added values."""
 
     @abstractmethod
     def get(self) -> T | None:
-        """The value; None where nothing was added."""
+        """The reduced value; None if no value was added."""
 
     @abstractmethod
     def add(self, value: T) -> None:
-        """Reduce a value into the state; None is refused."""
+        """Reduces a value into the state; raises SerializationError if it is None."""
 
 
 class AggregatingState(State, Generic[IN, OUT]):
-    """One accumulator a key, from which a result is read."""
+    """One accumulator per key, and the result that is computed from it."""
 
     @abstractmethod
     def get(self) -> OUT | None:
-        """The result of the accumulator; None where nothing was added."""
+        """The result of the accumulator; None if no value was added."""
 
     @abstractmethod
     def add(self, value: IN) -> None:
-        """Add a value to the accumulator; None is refused."""
+        """Adds a value to the accumulator; raises SerializationError if it is None."""

@@ -1,4 +1,4 @@
-"""`queryable-state completion`: the script that lets a shell complete the command."""
+"""Command `queryable-state completion`: prints a shell completion script."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def add_command(
     parser = commands.add_parser(
         "completion",
         help="print a script that completes this command",
-        description="Prints the completion of commands and options for a shell: "
-        'eval "$(queryable-state completion bash)", or into a file where the shell looks for it.',
+        description="Prints a shell completion script. Use it with "
+        'eval "$(queryable-state completion bash)", or save it where the shell loads completions.',
     )
     parser.add_argument("shell", choices=_SHELLS)
     parser.set_defaults(run=partial(_run, whole))
@@ -32,7 +32,7 @@ def _run(whole: argparse.ArgumentParser, options: argparse.Namespace) -> int:
         import shtab
     except ModuleNotFoundError:
         raise InvalidRequestError(
-            "completion needs shtab, which is not installed here: "
+            "completion needs the package shtab, which is not installed: "
             "pip install 'spark-queryable-state[cli]'"
         ) from None
     print(shtab.complete(whole, shell=options.shell))

@@ -1,4 +1,4 @@
-"""`queryable-state explain`: how one look-up comes about."""
+"""Command `queryable-state explain`: traces one lookup."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from queryable_state.cli.answers import error_json, error_text, info_json, info_text, print_json
 from queryable_state.cli.arguments import (
     KEYS_EPILOG,
-    add_asking,
+    add_operation,
     add_reading,
     add_state,
     key_of,
@@ -28,16 +28,16 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     """Adds the command's arguments."""
     parser = commands.add_parser(
         "explain",
-        help="how a key is looked up: owner, hops, caches, retries, times",
-        description="Looks a key up and prints how that came about. Steps of the client come "
-        "first; those of a server count from the arrival of the request there. Ends with 1 where "
-        "nothing is stored, with 2 where the look-up was refused.",
+        help="trace a lookup: owner, hops, caches, retries, times",
+        description="Looks up a key and prints the steps. Steps of the client come first; times of "
+        "a server's steps start when the request arrives there. Exits with 1 if the key has no "
+        "value, with 2 if the lookup failed.",
         epilog=KEYS_EPILOG,
     )
     add_state(parser)
     parser.add_argument("key", metavar="KEY")
     add_reading(parser)
-    add_asking(parser, _explain, of_state=True)
+    add_operation(parser, _explain, of_state=True)
 
 
 async def _explain(
@@ -105,13 +105,13 @@ def _lines(explained: Explanation, shown: ShownState) -> list[str]:
     place = f"key group {explained.key_group}, subtask {explained.subtask} of operator "
     place += f"{explained.operator_uid}, placement {explained.placement_version}"
     owner = f"owner {explained.owner_id} at {explained.owner_address}"
-    total = f"{us_text(explained.total_us)} in all, {us_text(explained.server_us)} of it at the "
-    total += f"server asked; servers that took part: {explained.hops}"
+    total = f"{us_text(explained.total_us)} in total, {us_text(explained.server_us)} of it at the "
+    total += f"first server; servers involved: {explained.hops}"
     steps = table(("step", "by", "begun", "took", "detail"), [_row(s) for s in explained.steps])
     return [
         *lines,
         place,
-        owner if explained.owner_id else "nobody owns it at the moment",
+        owner if explained.owner_id else "no owner at the moment",
         *(f"connection: {connection}" for connection in explained.connections),
         "",
         *steps,
@@ -122,6 +122,6 @@ def _lines(explained: Explanation, shown: ShownState) -> list[str]:
 
 def _row(step: ExplainStep) -> tuple[str, ...]:
     by = f"{step.role.name.lower()} {step.server_id}" if step.server_id else "client"
-    marks = (("from cache", step.cache_hit), ("made again", step.retried))
+    marks = (("from cache", step.cache_hit), ("retried", step.retried))
     details = [*(mark for mark, is_set in marks if is_set), *([step.detail] if step.detail else [])]
     return (step.name, by, us_text(step.begun_us), us_text(step.took_us), "; ".join(details))

@@ -1,4 +1,4 @@
-"""`queryable-state get`: what is stored under one key."""
+"""Command `queryable-state get`: reads one key."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from queryable_state.cli.answers import info_json, info_text, print_json
 from queryable_state.cli.arguments import (
     KEYS_EPILOG,
-    add_asking,
+    add_operation,
     add_reading,
     add_state,
     key_of,
@@ -28,8 +28,8 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     """Adds the command's arguments."""
     parser = commands.add_parser(
         "get",
-        help="what is stored under a key, or an entry of a map",
-        description="Prints what a state has under one key. Ends with 1 where there is nothing.",
+        help="read one key, or one entry of a map",
+        description="Prints the value of one key. Exits with 1 if the key has no value.",
         epilog=KEYS_EPILOG,
     )
     add_state(parser)
@@ -37,16 +37,16 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser.add_argument("--map-key", metavar="KEY", help="only this entry of a map")
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument(
-        "--exists", action="store_true", help="only whether there is anything, or the entry"
+        "--exists", action="store_true", help="print only whether the key or the entry exists"
     )
-    instead.add_argument("--size", action="store_true", help="only how much there is")
+    instead.add_argument("--size", action="store_true", help="print only the size of the value")
     add_reading(parser)
-    add_asking(parser, _get, of_state=True)
+    add_operation(parser, _get, of_state=True)
 
 
 async def _get(options: argparse.Namespace, client: QueryableStateClient, shown: ShownState) -> int:
     if options.size and options.map_key is not None:
-        raise InvalidRequestError("--size is of all under a key: leave out --map-key")
+        raise InvalidRequestError("--size is the size of the whole value: omit --map-key")
     key = key_of(options.key, shown.state.key_type)
     asked: dict[str, Any] = {**shown.names(), "key": shown.key(key)}
     entry: tuple[Any, ...] = ()
@@ -73,7 +73,7 @@ async def _get(options: argparse.Namespace, client: QueryableStateClient, shown:
         if entry:
             found: KvState = await client.get_map_entry(*where, *entry, **context)
         else:
-            # As of many: where there is nothing, their answer says of which batch.
+            # `multi_get` also returns the batch that was read if the key has no value.
             [result] = await client.multi_get(options.job, options.state, [key], **context)
             looked_in = result.info
             found = result.get()
@@ -92,7 +92,7 @@ def _map_key(word: str, shown: ShownState) -> Any:
     if map_key_type is None:
         raise InvalidRequestError(
             f"state {shown.state.state_name!r} is of kind {shown.state.kind}: only a MAP has "
-            "entries; leave out --map-key",
+            "entries; omit --map-key",
             reason=Reason.UNSUPPORTED,
         )
     return key_of(word, map_key_type)

@@ -1,4 +1,4 @@
-"""`queryable-state jobs`: the jobs there are."""
+"""Command `queryable-state jobs`: lists the jobs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from queryable_state.cli.answers import print_json
-from queryable_state.cli.arguments import add_asking
+from queryable_state.cli.arguments import add_operation
 from queryable_state.cli.tables import table, time_text
 
 if TYPE_CHECKING:
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the command's arguments."""
     parser = commands.add_parser(
-        "jobs", help="the jobs there are", description="Lists the jobs, oldest first."
+        "jobs", help="list the jobs", description="Lists the jobs, oldest first."
     )
-    add_asking(parser, _jobs, of_state=False)
+    add_operation(parser, _jobs, of_state=False)
 
 
 async def _jobs(options: argparse.Namespace, client: QueryableStateClient) -> int:

@@ -1,4 +1,4 @@
-"""`queryable-state mget`: many keys, a status each."""
+"""Command `queryable-state mget`: reads many keys, with a status for each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from queryable_state.cli.answers import (
 )
 from queryable_state.cli.arguments import (
     KEYS_EPILOG,
-    add_asking,
+    add_operation,
     add_reading,
     add_state,
     key_of,
@@ -38,30 +38,30 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     """Adds the command's arguments."""
     parser = commands.add_parser(
         "mget",
-        help="what is stored under many keys, with a status each",
-        description="Prints what a state has under many keys, whichever servers own them. Ends "
-        "with 1 where some have nothing, with 2 where some could not be read.",
+        help="read many keys, with a status for each",
+        description="Prints the values of many keys, on any servers. Exits with 1 if some keys "
+        "have no value, with 2 if some keys could not be read.",
         epilog=KEYS_EPILOG,
     )
     add_state(parser)
     keys = parser.add_argument("keys", metavar="KEY", nargs="+", default=[])
-    # With "*" argparse would take it for given, empty, where an option follows the state.
+    # With nargs="*" argparse would consume an empty list if an option follows STATE.
     keys.required = False
     parser.add_argument(
-        "--keys-from", metavar="FILE", help="a key a line, beside those given; - is standard input"
+        "--keys-from", metavar="FILE", help="also read keys from a file, one per line; - is stdin"
     )
     parser.add_argument(
-        "--one-cut", action="store_true", help="all values as of one committed batch"
+        "--one-cut", action="store_true", help="read all values from one committed batch"
     )
     add_reading(parser)
-    add_asking(parser, _mget, of_state=True)
+    add_operation(parser, _mget, of_state=True)
 
 
 async def _mget(
     options: argparse.Namespace, client: QueryableStateClient, shown: ShownState
 ) -> int:
     if not options.keys and options.keys_from is None:
-        raise InvalidRequestError("no key is given: name some, or --keys-from FILE")
+        raise InvalidRequestError("no keys: pass KEY arguments or --keys-from FILE")
     key_type = shown.state.key_type
     keys = [key_of(word, key_type) for word in options.keys]
     if options.keys_from is not None:
@@ -83,7 +83,7 @@ def _lines(file: str) -> list[str]:
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text()
     except (OSError, UnicodeDecodeError) as problem:
-        raise InvalidRequestError(f"--keys-from {file}: cannot be read: {problem}") from problem
+        raise InvalidRequestError(f"--keys-from {file} cannot be read: {problem}") from problem
     return text.split("\n")
 
 

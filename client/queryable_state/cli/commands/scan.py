@@ -1,4 +1,4 @@
-"""`queryable-state scan`: the keys of a state, a range of them, or those with a prefix."""
+"""Command `queryable-state scan`: reads all keys of a state, a range, or a prefix."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from queryable_state.cli.answers import error_json, error_text, info_json, info_text
 from queryable_state.cli.arguments import (
     KEYS_EPILOG,
-    add_asking,
+    add_operation,
     add_reading,
     add_state,
     key_of,
@@ -32,36 +32,36 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     """Adds the command's arguments."""
     parser = commands.add_parser(
         "scan",
-        help="all keys of a state, a range, or those with a prefix",
-        description="Prints the keys of a state with their values, as of one committed batch, in "
-        "key order within each key group, as they come. Ends with 1 where state of some keys was "
-        "lost or does not fit in one answer.",
+        help="read all keys of a state, a range, or a prefix",
+        description="Prints keys with their values as of one committed batch, in key order within "
+        "each key group. Exits with 1 if state of some keys was lost or exceeds the size of a "
+        "response.",
         epilog=KEYS_EPILOG,
     )
     add_state(parser)
-    parser.add_argument("--start", metavar="KEY", help="from this key on")
-    parser.add_argument("--end", metavar="KEY", help="before this key")
+    parser.add_argument("--start", metavar="KEY", help="first key, inclusive")
+    parser.add_argument("--end", metavar="KEY", help="last key, exclusive")
     parser.add_argument(
         "--prefix",
         metavar="KEY",
-        help="keys that begin so: a string's beginning, the first fields of a tuple; in place of "
-        "--start and --end",
+        help="keys with this prefix: the start of a string or the first fields of a tuple; not "
+        "with --start or --end",
     )
-    parser.add_argument("--limit", type=int, metavar="COUNT", help="at most so many keys")
+    parser.add_argument("--limit", type=int, metavar="COUNT", help="maximum number of keys")
     parser.add_argument(
         "--page-token",
         default="",
         metavar="TOKEN",
-        help="go on where a scan of the same keys with --limit ended, as of its batch",
+        help="continue a scan of the same keys after its --limit, from the same batch",
     )
     parser.add_argument(
         "--allow-newer",
         action="store_true",
-        help="where the batch of --page-token is gone, go on as of the newest one",
+        help="if the batch of --page-token is gone, continue with the newest batch",
     )
-    parser.add_argument("--keys-only", action="store_true", help="no values")
+    parser.add_argument("--keys-only", action="store_true", help="print no values")
     add_reading(parser)
-    add_asking(parser, _scan, of_state=True)
+    add_operation(parser, _scan, of_state=True)
 
 
 async def _scan(
@@ -92,7 +92,7 @@ async def _scan(
             await _print_json(scan, shown)
         else:
             await _print_table(scan, shown, keys_only=options.keys_only)
-    # Where a limit ended it, what follows is not missing.
+    # A scan that ended at its limit is not incomplete.
     return 0 if scan.complete or scan.page_token else NOT_THERE
 
 
@@ -112,11 +112,11 @@ async def _print_table(scan: Scan, shown: ShownState, *, keys_only: bool) -> Non
     of = "" if scan.info is None else f", {info_text(scan.info)}"
     print(f"{count} keys{of}")
     if scan.is_newer:
-        print("as of a newer batch than the page before")
+        print("from a newer batch than the previous page")
     if scan.page_token:
-        print(f"more may follow: --page-token {_token_text(scan.page_token)}")
+        print(f"more keys may follow: --page-token {_token_text(scan.page_token)}")
     elif not scan.complete:
-        print("not complete: state of some keys was lost or does not fit in one answer")
+        print("not complete: state of some keys was lost or exceeds the size of a response")
 
 
 def _value_cells(state: KvState, shown: ShownState) -> list[str]:
@@ -127,7 +127,7 @@ def _value_cells(state: KvState, shown: ShownState) -> list[str]:
 
 
 async def _print_json(scan: Scan, shown: ShownState) -> None:
-    """One object, written as the pages come: whoever reads only half of it has no JSON."""
+    """Prints one JSON object, streamed page by page; an interrupted scan is invalid JSON."""
     head = json.dumps(shown.names())
     print(f'{head[:-1]}, "keys": [', end="")
     before = "\n"
@@ -159,5 +159,5 @@ def _token_of(text: str) -> bytes:
         return base64.b64decode(text, altchars=b"-_", validate=True)
     except (ValueError, binascii.Error) as problem:
         raise InvalidRequestError(
-            f"--page-token {text[:40]!r}: give what a scan printed: {problem}"
+            f"--page-token {text[:40]!r} is invalid: use the token that a scan printed: {problem}"
         ) from problem

@@ -1,4 +1,4 @@
-"""The commands that serve, where the server's part is."""
+"""Server commands, which need the extra `server` to run."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _EXTRA = "spark-queryable-state[server]"
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the server's commands.
+    """Adds the server commands.
 
-    By name, because what asks knows no server. Their modules load with the base
-    install, what they run needs the extra.
+    They are imported by name, because the client package must not depend on the server. The command
+    modules load with the base install; running a command needs the extra.
     """
     known = set(commands.choices)
     import_module("queryable_state.server.cli").add_commands(commands)
@@ -41,7 +41,8 @@ def _with_extra(
             if error.name is None or error.name.startswith("queryable_state"):
                 raise
             raise InvalidRequestError(
-                f"{name} needs what is not installed here ({error.name}): pip install '{_EXTRA}'"
+                f"{name} needs the package {error.name}, which is not installed: "
+                f"pip install '{_EXTRA}'"
             ) from error
 
     return run_or_name_the_extra

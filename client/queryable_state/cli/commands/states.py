@@ -1,11 +1,11 @@
-"""`queryable-state states`: what can be asked for, and about how much it holds."""
+"""Command `queryable-state states`: lists queryable states and estimates their size."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.cli.answers import error_json, error_text, info_json, print_json
-from queryable_state.cli.arguments import add_asking, add_job
+from queryable_state.cli.arguments import add_job, add_operation
 from queryable_state.cli.exit_codes import NOT_THERE
 from queryable_state.cli.tables import bytes_text, table
 
@@ -19,18 +19,18 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     """Adds the command's arguments."""
     parser = commands.add_parser(
         "states",
-        help="the states that can be asked for",
-        description="Lists the queryable states by job and name. With --measure it ends with 1 "
-        "where some key groups did not answer.",
+        help="list the queryable states",
+        description="Lists the queryable states by job and name. With --measure it exits with 1 if "
+        "some key groups did not answer.",
     )
-    parser.add_argument("state", metavar="STATE", nargs="?", help="only this one")
-    add_job(parser, "only those of this job, by id or name")
+    parser.add_argument("state", metavar="STATE", nargs="?", help="list only this state")
+    add_job(parser, "list only states of this job, by id or name")
     parser.add_argument(
         "--measure",
         action="store_true",
-        help="about how many records (values, map entries, list chunks) and bytes there are",
+        help="estimate the number of records (values, map entries, list chunks) and bytes",
     )
-    add_asking(parser, _states, of_state=False)
+    add_operation(parser, _states, of_state=False)
 
 
 async def _states(options: argparse.Namespace, client: QueryableStateClient) -> int:
@@ -38,7 +38,7 @@ async def _states(options: argparse.Namespace, client: QueryableStateClient) -> 
     if options.state is not None:
         states = [state for state in states if state.state_name == options.state]
         if not states:
-            # Refuses with the names there are.
+            # Raises an error that lists the existing names.
             states = [await client.describe_state(options.job, options.state)]
     measured: list[StateMeasure | None] = [
         await client.measure(state.job_id, state.state_name) if options.measure else None

@@ -1,4 +1,4 @@
-"""How often and how strictly a job is checkpointed: PyFlink's CheckpointConfig."""
+"""Checkpoint configuration of jobs: PyFlink's CheckpointConfig."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _ANY_NUMBER = 2**31 - 1
 
 
 class CheckpointingMode(IntEnum):
-    """What a job promises of a record after a failure.
+    """Delivery guarantee of a job's state.
 
-    Both run the same protocol: Spark never replays a batch it has committed, so that anything
-    weaker than exactly-once would lose records.
+    Both modes run the same exactly-once protocol. Spark never replays a committed batch, so a
+    weaker protocol would lose records instead of repeating them.
     """
 
     EXACTLY_ONCE = 0
@@ -27,17 +27,17 @@ class CheckpointingMode(IntEnum):
 
 
 class ExternalizedCheckpointCleanup(IntEnum):
-    """What becomes of a job's checkpoints when it is cancelled; a job that fails keeps them."""
+    """Cleanup of a job's checkpoints when the job is cancelled; a failed job keeps them."""
 
     DELETE_ON_CANCELLATION = 0
     RETAIN_ON_CANCELLATION = 1
 
 
 class CheckpointConfig:
-    """The checkpointing of the jobs an environment starts; what is set later counts for later jobs.
+    """Checkpoint settings of the jobs an environment starts; a change applies to later jobs.
 
-    What a batch changes is durable with the batch, whatever is set here. A checkpoint is what that
-    is folded into, so that a restart has less to read.
+    The changelog makes each batch durable when it commits, independent of these settings. A
+    checkpoint compacts the changelog, so that a restart reads less.
     """
 
     DEFAULT_MODE: Final = CheckpointingMode.EXACTLY_ONCE
@@ -59,7 +59,7 @@ class CheckpointConfig:
 
     @classmethod
     def of(cls, settings: DurabilitySettings) -> CheckpointConfig:
-        """What is configured, for a job to change."""
+        """A configuration with the values of the settings."""
         config = cls()
         if settings.checkpoint_interval_ms:
             config.set_checkpoint_interval(settings.checkpoint_interval_ms)
@@ -77,69 +77,72 @@ class CheckpointConfig:
         return config
 
     def is_checkpointing_enabled(self) -> bool:
-        """Whether an interval is set. Without one, state that has a lasting place is checkpointed
-        once a minute all the same, and failures of that are only logged."""
+        """True if an interval is set. Without one, state with a durable location is still
+        checkpointed once a minute, and failures of these checkpoints are only logged."""
         return self._interval_ms > 0
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
-        """As set."""
+        """The mode that was set."""
         return self._mode
 
     def set_checkpointing_mode(self, checkpointing_mode: CheckpointingMode) -> None:
-        """The promise; both run the same protocol."""
+        """Sets the mode; both modes run the same protocol."""
         mode = _checked(CheckpointingMode, checkpointing_mode)
         if self._unaligned and mode is not CheckpointingMode.EXACTLY_ONCE:
             raise InvalidRequestError("unaligned checkpoints are for EXACTLY_ONCE only")
         self._mode = mode
 
     def get_checkpoint_interval(self) -> int:
-        """Milliseconds; -1: not set."""
+        """The interval in milliseconds; -1: not set."""
         return self._interval_ms
 
     def set_checkpoint_interval(self, checkpoint_interval: int) -> None:
-        """Milliseconds from one checkpoint's beginning to the next one's."""
+        """Sets the milliseconds between the starts of two checkpoints."""
         self._interval_ms = _at_least("checkpoint interval", checkpoint_interval, _LEAST_TIME_MS)
 
     def get_checkpoint_timeout(self) -> int:
-        """Milliseconds."""
+        """The timeout in milliseconds."""
         return self._timeout_ms
 
     def set_checkpoint_timeout(self, checkpoint_timeout: int) -> None:
-        """Milliseconds after which a checkpoint has failed."""
+        """Sets the milliseconds after which a running checkpoint fails."""
         self._timeout_ms = _at_least("checkpoint timeout", checkpoint_timeout, _LEAST_TIME_MS)
 
     def get_min_pause_between_checkpoints(self) -> int:
-        """Milliseconds."""
+        """The minimum pause in milliseconds."""
         return self._min_pause_ms
 
     def set_min_pause_between_checkpoints(self, min_pause_between_checkpoints: int) -> None:
-        """Milliseconds from one checkpoint's end to the next one's beginning, at least."""
+        """Sets the minimum milliseconds between the end of a checkpoint and the next start."""
         self._min_pause_ms = _at_least("minimum pause", min_pause_between_checkpoints, 0)
 
     def get_max_concurrent_checkpoints(self) -> int:
-        """As set."""
+        """The number that was set."""
         return self._max_concurrent
 
     def set_max_concurrent_checkpoints(self, max_concurrent_checkpoints: int) -> None:
-        """At most so many at a time. There is never more than one: a second one would only take
-        the disk from the first, as what a batch changes is durable before either ends."""
+        """Sets the maximum number of concurrent checkpoints.
+
+        There is never more than one: batches are durable without checkpoints, so a second one
+        would only compete with the first for the disk.
+        """
         self._max_concurrent = _at_least(
             "number of concurrent checkpoints", max_concurrent_checkpoints, 1
         )
 
     def is_fail_on_checkpointing_errors(self) -> bool:
-        """Whether a checkpoint that fails fails the job."""
+        """True if a failed checkpoint fails the job."""
         return self._fail_on_errors
 
     def set_fail_on_checkpointing_errors(self, fail_on_checkpointing_errors: bool) -> None:
-        """Whether a checkpoint that fails fails the job.
+        """Sets whether a failed checkpoint fails the job.
 
-        Without effect where a tolerable number is set.
+        Has no effect if a tolerable number of failures is set.
         """
         self._fail_on_errors = bool(fail_on_checkpointing_errors)
 
     def get_tolerable_checkpoint_failure_number(self) -> int:
-        """Checkpoints that may fail in a row; one more fails the job."""
+        """Number of consecutive checkpoints that may fail; one more fails the job."""
         if self._tolerable_failures is not None:
             return self._tolerable_failures
         return 0 if self._fail_on_errors else _ANY_NUMBER
@@ -147,62 +150,62 @@ class CheckpointConfig:
     def set_tolerable_checkpoint_failure_number(
         self, tolerable_checkpoint_failure_number: int
     ) -> None:
-        """Checkpoints that may fail in a row; one more fails the job."""
+        """Sets the number of consecutive checkpoints that may fail; one more fails the job."""
         self._tolerable_failures = _at_least(
             "tolerable number of failed checkpoints", tolerable_checkpoint_failure_number, 0
         )
 
     @property
     def tolerable_failures(self) -> int:
-        """Checkpoints that may fail in a row; -1: any number, as where nothing asks for them."""
+        """Consecutive checkpoints that may fail; -1: unlimited, the default without an interval."""
         if self._tolerable_failures is None and not self.is_checkpointing_enabled():
             return -1
         number = self.get_tolerable_checkpoint_failure_number()
         return -1 if number >= _ANY_NUMBER else number
 
     def enable_externalized_checkpoints(self, cleanup_mode: ExternalizedCheckpointCleanup) -> None:
-        """What becomes of the checkpoints of a job that is cancelled; not set, they are kept."""
+        """Sets the cleanup of a cancelled job's checkpoints; by default they are kept."""
         self._cleanup = _checked(ExternalizedCheckpointCleanup, cleanup_mode)
 
     def is_externalized_checkpoints_enabled(self) -> bool:
-        """Whether that is set."""
+        """True if a cleanup mode is set."""
         return self._cleanup is not None
 
     def get_externalized_checkpoint_cleanup(self) -> ExternalizedCheckpointCleanup | None:
-        """As set; None: not set."""
+        """The cleanup mode that was set; None: not set."""
         return self._cleanup
 
     def is_prefer_checkpoint_for_recovery(self) -> bool:
-        """Whether recovery reads a checkpoint although there is a savepoint that is newer."""
+        """True if recovery reads a checkpoint even if a newer savepoint exists."""
         return self._prefer_checkpoint
 
     def set_prefer_checkpoint_for_recovery(self, prefer_checkpoint_for_recovery: bool) -> None:
-        """Whether recovery reads a checkpoint although there is a savepoint that is newer.
+        """Sets whether recovery reads a checkpoint even if a newer savepoint exists.
 
-        What is recovered is the same: the changelogs since then make up the difference.
+        The recovered state is the same: recovery replays the changelogs since the checkpoint.
         """
         self._prefer_checkpoint = bool(prefer_checkpoint_for_recovery)
 
     def is_unaligned_checkpoints_enabled(self) -> bool:
-        """As set."""
+        """The value that was set."""
         return self._unaligned
 
     def enable_unaligned_checkpoints(self, enabled: bool = True) -> None:
-        """Accepted, without effect: between two batches nothing is under way that could be held
-        up or would have to be stored."""
+        """Accepted without effect: a checkpoint is taken between two batches, when no records are
+        in flight."""
         if enabled and self._mode is not CheckpointingMode.EXACTLY_ONCE:
             raise InvalidRequestError("unaligned checkpoints are for EXACTLY_ONCE only")
         self._unaligned = bool(enabled)
 
     def disable_unaligned_checkpoints(self) -> None:
-        """The opposite of `enable_unaligned_checkpoints`."""
+        """Same as `enable_unaligned_checkpoints(False)`."""
         self._unaligned = False
 
 
 def _at_least(what: str, value: object, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise InvalidRequestError(
-            f"the {what} is a whole number of at least {least}, not {value!r}"
+            f"the {what} must be a whole number of at least {least}, not {value!r}"
         )
     return value
 
@@ -211,14 +214,14 @@ def _checked(kind: type[_E], value: int) -> _E:
     try:
         return kind(value)
     except ValueError:
-        raise InvalidRequestError(f"{value!r} is none of {_names(kind)}") from None
+        raise InvalidRequestError(f"{value!r} is not one of {_names(kind)}") from None
 
 
 def _named(kind: type[_E], name: str) -> _E:
     try:
         return kind[name.strip().upper()]
     except KeyError:
-        raise InvalidRequestError(f"{name!r} is none of {_names(kind)}") from None
+        raise InvalidRequestError(f"{name!r} is not one of {_names(kind)}") from None
 
 
 def _names(kind: type[IntEnum]) -> str:

@@ -1,4 +1,4 @@
-"""Settings as texts: from Spark's configuration, the environment and a file, with units."""
+"""Parser of textual settings from Spark's configuration, the environment and a file."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _NAMES: dict[type, str] = {
     bool: "true or false",
     int: "a whole number",
     float: "a number",
-    str: "a text",
+    str: "text",
     dict: "a JSON object",
 }
 
@@ -52,11 +52,12 @@ def settings_of(
     conf: Mapping[str, str],
     environment: Mapping[str, str],
 ) -> dict[str, Any]:
-    """The values that are set, by field, checked for their types.
+    """The values that are set, by field name, converted to their types.
 
-    A field is known by its name and, where it has one, by PyFlink's name of it, which Spark's
-    configuration may have without our prefix too. Of several places the first counts: prefixed
-    configuration, bare one, environment, file. Raises InvalidRequestError naming the setting.
+    A field has its own name and possibly a PyFlink name. In Spark's configuration the PyFlink name
+    may also be used without the prefix. The order of precedence is: prefixed configuration,
+    configuration without prefix, environment, file. Raises InvalidRequestError with the full key
+    of an unknown or invalid setting.
     """
     known = {setting.name: setting for setting in fields}
     prefixed = {
@@ -65,7 +66,7 @@ def settings_of(
         if key.startswith(CONF_PREFIX)
     }
     bare = {key: value for key, value in conf.items() if key in FLINK_NAMES}
-    # What else is in an environment under this prefix may be somebody else's.
+    # Unknown variables with this prefix may belong to other programs.
     names = {_as_variable(name): name for name in (*known, *FLINK_NAMES, FILE_KEY)}
     variables = {
         names[key.removeprefix(ENVIRONMENT_PREFIX)]: value
@@ -95,7 +96,7 @@ def _read_file(path: str) -> dict[str, Any]:
 
 
 def _flattened(table: Mapping[str, Any], prefix: str) -> Iterable[tuple[str, Any]]:
-    """Names with dots for the tables within tables; an object that is a value stays whole."""
+    """The settings of nested tables with dotted names; `storage_options` is not flattened."""
     for name, value in table.items():
         if isinstance(value, Mapping) and name != "storage_options":
             yield from _flattened(value, f"{prefix}{name}.")
@@ -112,15 +113,15 @@ def _checked(
         field = FLINK_NAMES.get(name, name)
         if field not in known:
             raise InvalidRequestError(
-                f"{where}{name} is not a setting; there are: {', '.join(sorted(known))}; and "
-                f"{', '.join(sorted(FLINK_NAMES))}",
+                f"{where}{name} is not a setting; the settings are: {', '.join(sorted(known))}; "
+                f"and {', '.join(sorted(FLINK_NAMES))}",
                 candidates=sorted((*known, *FLINK_NAMES)),
             )
         value = _value(known[field], text, f"{where}{name}")
         if field in checked and checked[field] != value:
             raise InvalidRequestError(
-                f"{where}{name} and {where}{given[field]} are one setting, and differ: "
-                f"{value!r} and {checked[field]!r}"
+                f"{where}{name} and {where}{given[field]} are the same setting, but differ: "
+                f"{value!r} and {checked[field]!r}; remove one"
             )
         checked[field], given[field] = value, name
     return checked

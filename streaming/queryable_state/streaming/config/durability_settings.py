@@ -1,4 +1,4 @@
-"""What can be set on the durable state of jobs; PyFlink's names of the settings."""
+"""Settings of state backends, checkpoints, savepoints and restarts, with PyFlink's names."""
 
 from __future__ import annotations
 
@@ -17,50 +17,51 @@ BACKEND_NAMES: Final = ("heap", "rocksdb", "hashmap", "filesystem", "jobmanager"
 
 @dataclass(frozen=True, kw_only=True)
 class DurabilitySettings:
-    """Defaults of all jobs of an environment; what a job sets itself counts before them."""
+    """Defaults for all jobs of an environment; settings of a job override them."""
 
     backend: str = field(default="rocksdb", metadata={"flink": "state.backend"})
-    """Where state lives while a job runs: `rocksdb`, `heap` (also `hashmap`, `filesystem`),
-    `jobmanager` for a MemoryStateBackend, or `module.Class` of a factory of state backends."""
+    """State backend of running jobs: `rocksdb`, `heap` (also `hashmap`, `filesystem`),
+    `jobmanager` for a MemoryStateBackend, or `module.Class` of a state backend factory."""
 
     checkpoint_directory: str = field(default="", metadata={"flink": "state.checkpoints.dir"})
     """Path or URI, reachable from the driver and all executors, under which each job has a folder
-    by its name. Empty: state is kept beside the job's checkpoint location, where it has one."""
+    of its name. Empty: state is stored beside the job's checkpoint location, if it has one."""
 
     savepoint_directory: str = field(default="", metadata={"flink": "state.savepoints.dir"})
-    """Path or URI for savepoints that name none."""
+    """Default path or URI for savepoints."""
 
     changelog: str = "auto"
-    """Whether state survives its server: `auto` where there is a lasting place for it, `on` (a job
-    without one is refused), `off`."""
+    """Whether state survives its server: `auto` (if the job has a durable location), `on` (a job
+    without a durable location is refused) or `off`."""
 
     allow_missing_state: bool = False
-    """Let a query past its first batches go on, without its state, where the state is missing."""
+    """True: a query with committed batches starts with empty state if its state is missing; False:
+    it is refused."""
 
     fsync: bool = False
-    """Force files on local disks to disk, so that they survive a power cut."""
+    """True: call fsync on files on local disks, so that they survive a power failure."""
 
     storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """Options of the file system of the directories (for S3: `endpoint_url`, `key`, `secret` ...);
-    a JSON object where it is a text."""
+    """File system options of the directories (for S3: `endpoint_url`, `key`, `secret` ...); a JSON
+    object if given as text."""
 
     memory_threshold_bytes: int = field(
         default=20480, metadata={"flink": "state.backend.fs.memory-threshold"}
     )
-    """Files of a checkpoint up to this size are kept within its metadata."""
+    """Checkpoint files up to this size are stored in the checkpoint's metadata."""
 
     retained_checkpoints: int = field(
         default=2, metadata={"flink": "state.checkpoints.num-retained"}
     )
-    """Newest checkpoints that are kept."""
+    """Number of newest checkpoints to keep."""
 
     incremental: bool = field(default=True, metadata={"flink": "state.backend.incremental"})
-    """Whether a checkpoint of RocksDB writes only what is new since the one before."""
+    """Whether a RocksDB checkpoint writes only the files that are new since the last checkpoint."""
 
     rocksdb_directories: str = field(
         default="", metadata={"flink": "state.backend.rocksdb.localdir"}
     )
-    """Folders on each executor for live RocksDB files, with commas between; empty: `directory`."""
+    """Comma-separated folders on each executor for live RocksDB files; empty: `directory`."""
 
     rocksdb_predefined_options: str = field(
         default="DEFAULT", metadata={"flink": "state.backend.rocksdb.predefined-options"}
@@ -75,12 +76,12 @@ class DurabilitySettings:
     transfer_threads: int = field(
         default=4, metadata={"flink": "state.backend.rocksdb.checkpoint.transfer.thread.num"}
     )
-    """Files read or written at once by one state server."""
+    """Files that one state server reads or writes concurrently."""
 
     checkpoint_interval_ms: int = field(
         default=0, metadata={"flink": "execution.checkpointing.interval"}
     )
-    """As `enable_checkpointing`; 0: not called."""
+    """Same as the interval of `enable_checkpointing`; 0: checkpointing is not enabled."""
 
     checkpointing_mode: str = field(
         default="EXACTLY_ONCE", metadata={"flink": "execution.checkpointing.mode"}
@@ -90,20 +91,20 @@ class DurabilitySettings:
     checkpoint_timeout_ms: int = field(
         default=600_000, metadata={"flink": "execution.checkpointing.timeout"}
     )
-    """After so long a checkpoint has failed."""
+    """Time after which a running checkpoint fails."""
 
     min_pause_ms: int = field(default=0, metadata={"flink": "execution.checkpointing.min-pause"})
-    """From one checkpoint's end to the next one's beginning, at least."""
+    """Minimum time between the end of a checkpoint and the start of the next."""
 
     max_concurrent_checkpoints: int = field(
         default=1, metadata={"flink": "execution.checkpointing.max-concurrent-checkpoints"}
     )
-    """There is never more than one."""
+    """Accepted for compatibility with Flink; there is never more than one."""
 
     tolerable_failed_checkpoints: int = field(
         default=-1, metadata={"flink": "execution.checkpointing.tolerable-failed-checkpoints"}
     )
-    """Checkpoints in a row that may fail; -1: none with `enable_checkpointing`, else any number."""
+    """Consecutive checkpoints that may fail; -1: 0 with `enable_checkpointing`, else unlimited."""
 
     externalized_retention: str = field(
         default="",
@@ -114,15 +115,15 @@ class DurabilitySettings:
     prefer_checkpoint_for_recovery: bool = field(
         default=False, metadata={"flink": "execution.checkpointing.prefer-checkpoint-for-recovery"}
     )
-    """As `CheckpointConfig.set_prefer_checkpoint_for_recovery`."""
+    """Same as `CheckpointConfig.set_prefer_checkpoint_for_recovery`."""
 
     savepoint_path: str = field(default="", metadata={"flink": "execution.savepoint.path"})
-    """URI of the savepoint that jobs which name none start from; empty: none."""
+    """URI of the default savepoint to start jobs from; empty: none."""
 
     savepoint_ignore_unclaimed_state: bool = field(
         default=False, metadata={"flink": "execution.savepoint.ignore-unclaimed-state"}
     )
-    """Let a savepoint have state of operators that the job has not."""
+    """True: a savepoint may contain state of operators that the job does not have."""
 
     restart_strategy: str = field(default="", metadata={"flink": "restart-strategy"})
     """`none`, `fixed-delay` or `failure-rate`; empty: see `RestartStrategies`."""
@@ -130,7 +131,7 @@ class DurabilitySettings:
     restart_attempts: int = field(
         default=1, metadata={"flink": "restart-strategy.fixed-delay.attempts"}
     )
-    """Restarts of `fixed-delay`."""
+    """Maximum number of restarts of `fixed-delay`."""
 
     restart_delay_ms: int = field(
         default=1_000, metadata={"flink": "restart-strategy.fixed-delay.delay"}
@@ -140,12 +141,12 @@ class DurabilitySettings:
     restart_max_failures: int = field(
         default=1, metadata={"flink": "restart-strategy.failure-rate.max-failures-per-interval"}
     )
-    """Failures of `failure-rate` that are followed by a restart."""
+    """Maximum failures per interval of `failure-rate`; one more ends the job."""
 
     restart_failure_interval_ms: int = field(
         default=60_000, metadata={"flink": "restart-strategy.failure-rate.failure-rate-interval"}
     )
-    """The time in which they are counted."""
+    """Interval in which `failure-rate` counts failures."""
 
     restart_failure_delay_ms: int = field(
         default=1_000, metadata={"flink": "restart-strategy.failure-rate.delay"}
@@ -155,16 +156,20 @@ class DurabilitySettings:
     def __post_init__(self) -> None:
         if self.backend not in BACKEND_NAMES and "." not in self.backend:
             raise InvalidRequestError(
-                f"state backend {self.backend!r} is not known: choose one of "
-                f"{', '.join(BACKEND_NAMES)}, or name a factory as 'module.Class'"
+                f"state.backend {self.backend!r} is unknown: use one of "
+                f"{', '.join(BACKEND_NAMES)}, or a factory as 'module.Class'"
             )
         if self.changelog not in CHANGELOG_CHOICES:
             raise InvalidRequestError(
-                f"changelog is one of {', '.join(CHANGELOG_CHOICES)}, not {self.changelog!r}"
+                "spark.queryable_state.changelog must be one of "
+                f"{', '.join(CHANGELOG_CHOICES)}, not {self.changelog!r}"
             )
         for name, least in _LEAST.items():
             if getattr(self, name) < least:
-                raise InvalidRequestError(f"{name} is at least {least}, not {getattr(self, name)}")
+                raise InvalidRequestError(
+                    f"spark.queryable_state.{name} must be at least {least}, "
+                    f"not {getattr(self, name)}"
+                )
 
 
 _LEAST = {
@@ -183,4 +188,4 @@ FLINK_NAMES: Final[Mapping[str, str]] = {
     for setting in dataclasses.fields(DurabilitySettings)
     if "flink" in setting.metadata
 }
-"""Fields by PyFlink's names of them."""
+"""Field names by PyFlink's names."""

@@ -1,4 +1,4 @@
-"""From what a user sets to what the coordinator is told of a job."""
+"""Conversion of the user's settings into the job configuration of the coordinator."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ _BACKGROUND_INTERVAL_MS = 60_000
 
 
 def backend_of(settings: DurabilitySettings, given: StateBackend | None) -> StateBackend | Backend:
-    """The backend a job set, else the configured one; a kind where that is no PyFlink class."""
+    """The backend of a job: the given object, else the configured one; `heap` and `rocksdb` without
+    a PyFlink object are returned as kinds."""
     backend = given if given is not None else _configured_backend(settings)
     if isinstance(backend, CustomStateBackend):
         values = dataclasses.asdict(settings)
@@ -41,12 +42,12 @@ def backend_of(settings: DurabilitySettings, given: StateBackend | None) -> Stat
 
 
 def kind_of(backend: StateBackend | Backend) -> Backend:
-    """Where a backend keeps the state while the job runs."""
+    """The store of a backend's state while the job runs."""
     return backend.kind if isinstance(backend, StateBackend) else backend
 
 
 def server_backend(settings: DurabilitySettings) -> Backend:
-    """What state servers take for a job that says nothing."""
+    """The default backend of state servers."""
     return "rocksdb" if settings.backend == "rocksdb" else "heap"
 
 
@@ -57,7 +58,7 @@ def job_config(
     *,
     state_root: str,
 ) -> JobConfig:
-    """The configuration of a job whose state is kept under a root; empty: beside Spark's own."""
+    """The configuration of a job; an empty `state_root` means beside Spark's checkpoint."""
     stream, rocksdb = backend, None
     if isinstance(backend, RocksDBStateBackend):
         stream, rocksdb = backend.get_checkpoint_backend(), backend
@@ -99,7 +100,7 @@ def job_config(
 
 
 def config_id(config: JobConfig) -> str:
-    """The same id for the same configuration."""
+    """A hash of the configuration."""
     text = json.dumps(dataclasses.asdict(config), sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -115,14 +116,14 @@ def _configured_backend(settings: DurabilitySettings) -> StateBackend | Backend:
     if name == "filesystem":
         if not settings.checkpoint_directory:
             raise InvalidRequestError(
-                "the state backend `filesystem` needs a directory: set state.checkpoints.dir"
+                "state.backend `filesystem` needs a checkpoint directory: set state.checkpoints.dir"
             )
         return FsStateBackend(settings.checkpoint_directory)
     return CustomStateBackend(name)
 
 
 def _is_set(settings: DurabilitySettings, field: str) -> bool:
-    """Whether a setting differs from its default, and so is somebody's wish."""
+    """True if a setting differs from its default."""
     defaults = {setting.name: setting.default for setting in dataclasses.fields(settings)}
     return bool(getattr(settings, field) != defaults[field])
 
@@ -152,7 +153,7 @@ def _rocksdb_directories(
 def _rocksdb_fields(
     settings: DurabilitySettings, rocksdb: RocksDBStateBackend | None
 ) -> dict[str, Any]:
-    """The profile, and what the options factory puts on top of it."""
+    """Fields of the profile, overridden by those of the options factory."""
     name = settings.rocksdb_predefined_options.strip().upper()
     factory = settings.rocksdb_options_factory
     if rocksdb is not None:
@@ -161,7 +162,7 @@ def _rocksdb_fields(
         factory = rocksdb.get_options() or factory
     if name not in PREDEFINED_OPTIONS:
         raise InvalidRequestError(
-            f"{name!r} is none of the predefined options: {', '.join(PREDEFINED_OPTIONS)}"
+            f"{name!r} is not one of the predefined options: {', '.join(PREDEFINED_OPTIONS)}"
         )
     fields: dict[str, Any] = dict(PREDEFINED_OPTIONS[name])
     if factory:
@@ -170,7 +171,7 @@ def _rocksdb_fields(
             fields |= dict(made)
         except (TypeError, ValueError):
             raise InvalidRequestError(
-                f"the options factory {factory} returned {made!r}: it is to return a mapping of "
+                f"the options factory {factory} returned {made!r}: it must return a mapping of "
                 "fields of RocksDBSettings"
             ) from None
     RocksDBSettings.of(fields)

@@ -1,4 +1,4 @@
-"""Whether and when a job that failed is started again: PyFlink's RestartStrategies."""
+"""Restart strategies of failed jobs: PyFlink's RestartStrategies."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 UNLIMITED_ATTEMPTS = 2**31 - 1
 DEFAULT_DELAY_MS = 1_000
 FAILURES_OF_ONE_BATCH = 3
-"""So often in a row a user's function may fail in one batch before the default gives up."""
+"""Consecutive failures of a user function in one batch after which the default gives up."""
 
 
 class RestartStrategyConfiguration(ABC):
@@ -29,37 +29,37 @@ class RestartStrategyConfiguration(ABC):
 
     @abstractmethod
     def get_description(self) -> str:
-        """The strategy for people."""
+        """Description of the strategy, as in Flink."""
 
 
 class RestartStrategies:
-    """What makes the strategies. Times are milliseconds or `datetime.timedelta`.
+    """Factory of restart strategies. Times are milliseconds or `datetime.timedelta`.
 
-    A job is restarted in the same driver, from its newest committed batch. No strategy restarts
-    one that would fail the same way again (`JobError` but for a failing user's function,
-    `InvalidRequestError`), nor one whose state another driver has taken over.
+    A restart runs in the same driver, from the newest committed batch. No strategy restarts a job
+    after an error that would recur (`InvalidRequestError`, and `JobError` unless a user function
+    failed), or after another driver has taken over its state.
     """
 
     @dataclass(frozen=True)
     class NoRestartStrategyConfiguration(RestartStrategyConfiguration):
-        """A job that fails stays so."""
+        """A failed job is not restarted."""
 
         def get_description(self) -> str:
             return "Restart deactivated."
 
     @dataclass(frozen=True)
     class FixedDelayRestartStrategyConfiguration(RestartStrategyConfiguration):
-        """So many restarts over the life of a job, each after the same time."""
+        """A limited number of restarts over the lifetime of a job, each after a fixed delay."""
 
         restart_attempts: int
         delay_ms: int
 
         def get_restart_attempts(self) -> int:
-            """Restarts there may be."""
+            """Maximum number of restarts."""
             return self.restart_attempts
 
         def get_delay_between_attempts_interval(self) -> timedelta:
-            """The time from a failure to the restart."""
+            """Delay between a failure and the restart."""
             return timedelta(milliseconds=self.delay_ms)
 
         def get_description(self) -> str:
@@ -70,22 +70,22 @@ class RestartStrategies:
 
     @dataclass(frozen=True)
     class FailureRateRestartStrategyConfiguration(RestartStrategyConfiguration):
-        """Restarts as long as failures are not too many within an interval."""
+        """Restarts unless too many failures happen within an interval."""
 
         max_failure_rate: int
         failure_interval_ms: int
         delay_ms: int
 
         def get_max_failure_rate(self) -> int:
-            """Failures within an interval that are followed by a restart."""
+            """Maximum failures within an interval; one more ends the job."""
             return self.max_failure_rate
 
         def get_failure_interval(self) -> timedelta:
-            """The interval."""
+            """Interval in which failures are counted."""
             return timedelta(milliseconds=self.failure_interval_ms)
 
         def get_delay_between_attempts_interval(self) -> timedelta:
-            """The time from a failure to the restart."""
+            """Delay between a failure and the restart."""
             return timedelta(milliseconds=self.delay_ms)
 
         def get_description(self) -> str:
@@ -96,27 +96,30 @@ class RestartStrategies:
 
     @dataclass(frozen=True)
     class FallbackRestartStrategyConfiguration(RestartStrategyConfiguration):
-        """What is configured; else: no restart without checkpointing, and with it restarts without
-        limit, but for a user's function that keeps failing in one batch."""
+        """The configured strategy (`restart-strategy`).
+
+        If none is configured: no restart without checkpointing; with checkpointing unlimited
+        restarts, unless a user function keeps failing in the same batch.
+        """
 
         def get_description(self) -> str:
             return "Cluster level default restart strategy"
 
     @staticmethod
     def no_restart() -> RestartStrategyConfiguration:
-        """A job that fails stays so."""
+        """A strategy that never restarts."""
         return RestartStrategies.NoRestartStrategyConfiguration()
 
     @staticmethod
     def fall_back_restart() -> RestartStrategyConfiguration:
-        """What is configured; see `FallbackRestartStrategyConfiguration`."""
+        """The configured strategy; see `FallbackRestartStrategyConfiguration`."""
         return RestartStrategies.FallbackRestartStrategyConfiguration()
 
     @staticmethod
     def fixed_delay_restart(
         restart_attempts: int, delay_between_attempts: int | timedelta
     ) -> RestartStrategyConfiguration:
-        """So many restarts, each after the same time."""
+        """A strategy with a limited number of restarts, each after a fixed delay."""
         return RestartStrategies.FixedDelayRestartStrategyConfiguration(
             _count("restart_attempts", restart_attempts),
             _milliseconds("delay_between_attempts", delay_between_attempts),
@@ -126,12 +129,13 @@ class RestartStrategies:
     def failure_rate_restart(
         failure_rate: int, failure_interval: int | timedelta, delay_interval: int | timedelta
     ) -> RestartStrategyConfiguration:
-        """Restarts until there are more than `failure_rate` failures within `failure_interval`."""
+        """A strategy that restarts until more than `failure_rate` failures happen within
+        `failure_interval`."""
         interval_ms = _milliseconds("failure_interval", failure_interval)
         if _count("failure_rate", failure_rate) < 1 or interval_ms < 1:
             raise InvalidRequestError(
-                "failure_rate_restart needs a rate of at least 1 within at least a millisecond, "
-                f"not {failure_rate} within {interval_ms} ms"
+                "failure_rate_restart needs a failure_rate of at least 1 and a failure_interval of "
+                f"at least 1 ms, not {failure_rate} and {interval_ms} ms"
             )
         return RestartStrategies.FailureRateRestartStrategyConfiguration(
             failure_rate, interval_ms, _milliseconds("delay_interval", delay_interval)
@@ -140,17 +144,17 @@ class RestartStrategies:
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """A run of a job that failed."""
+    """A failure of one run of a job."""
 
     error: BaseException
     at_ms: int
     """Monotonic milliseconds."""
     progressed: bool
-    """Whether the run had committed a batch."""
+    """True if the run had committed a batch."""
 
 
 class RestartDecision:
-    """Decides over the failures of one job, in their order."""
+    """Restart decisions for the failures of one job, in their order."""
 
     def __init__(
         self,
@@ -171,11 +175,11 @@ class RestartDecision:
 
     @property
     def may_restart(self) -> bool:
-        """Whether the job may be restarted at all."""
+        """True unless the strategy never restarts."""
         return not isinstance(self.strategy, RestartStrategies.NoRestartStrategyConfiguration)
 
     def delay_ms(self, failure: Failure) -> int | None:
-        """Milliseconds after which the job is to be started again; None: not at all."""
+        """Milliseconds until the restart; None: the job is not restarted."""
         if is_final(failure.error) or (self._is_default and self._keeps_failing(failure)):
             return None
         strategy = self.strategy
@@ -192,7 +196,7 @@ class RestartDecision:
         return None
 
     def _keeps_failing(self, failure: Failure) -> bool:
-        """Whether a user's function failed often enough without a batch in between."""
+        """True if a user function failed too often without a committed batch in between."""
         if failure.progressed or not isinstance(failure.error, JobError):
             self._failures_of_batch = 0
         self._failures_of_batch += isinstance(failure.error, JobError)
@@ -200,7 +204,7 @@ class RestartDecision:
 
 
 def is_final(error: BaseException) -> bool:
-    """Whether a job that failed of it would only fail of it again, or must not go on here."""
+    """True if the error would recur after a restart, or another driver owns the state."""
     if not isinstance(error, QueryableStateError):
         return False
     if error.reason == Reason.USER_FUNCTION_FAILED:
@@ -209,7 +213,7 @@ def is_final(error: BaseException) -> bool:
 
 
 def configured_strategy(settings: DurabilitySettings) -> RestartStrategyConfiguration | None:
-    """The strategy that is configured; None: none is."""
+    """The configured strategy; None if there is none."""
     name = settings.restart_strategy.strip().lower().replace("-", "").replace("_", "")
     if not name:
         return None
@@ -226,8 +230,8 @@ def configured_strategy(settings: DurabilitySettings) -> RestartStrategyConfigur
             settings.restart_failure_delay_ms,
         )
     raise InvalidRequestError(
-        f"restart-strategy {settings.restart_strategy!r} is not known: choose one of none, "
-        "fixed-delay, failure-rate"
+        f"restart-strategy {settings.restart_strategy!r} is unknown: use none, fixed-delay or "
+        "failure-rate"
     )
 
 
@@ -239,7 +243,7 @@ def _default_strategy(*, enabled: bool) -> RestartStrategyConfiguration:
 
 def _count(what: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise InvalidRequestError(f"{what} is a whole number of at least 0, not {value!r}")
+        raise InvalidRequestError(f"{what} must be a whole number of at least 0, not {value!r}")
     return value
 
 
@@ -248,6 +252,6 @@ def _milliseconds(what: str, value: object) -> int:
         value = round(value / timedelta(milliseconds=1))
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise InvalidRequestError(
-            f"{what} is a number of milliseconds or a timedelta, at least 0, not {value!r}"
+            f"{what} must be milliseconds or a timedelta, and at least 0, not {value!r}"
         )
     return value

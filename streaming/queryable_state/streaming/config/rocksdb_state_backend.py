@@ -1,4 +1,4 @@
-"""State in RocksDB: PyFlink's RocksDBStateBackend."""
+"""RocksDB state backend: PyFlink's RocksDBStateBackend."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class PredefinedOptions(IntEnum):
-    """Profiles of RocksDB options, for kinds of disks."""
+    """Profiles of RocksDB options for kinds of disks."""
 
     DEFAULT = 0
     SPINNING_DISK_OPTIMIZED = 1
@@ -27,9 +27,9 @@ class PredefinedOptions(IntEnum):
 
 
 class RocksDBStateBackend(StateBackend):
-    """State in RocksDB on the executors' disks, checkpoints as files under a directory.
+    """State in RocksDB on the executors' disks, checkpoints as files under `checkpoint_data_uri`.
 
-    Or, with a `checkpoint_stream_backend`, wherever that one has its checkpoints.
+    With a `checkpoint_stream_backend`, that backend determines the location of checkpoints.
     """
 
     kind: ClassVar[Backend] = "rocksdb"
@@ -42,7 +42,7 @@ class RocksDBStateBackend(StateBackend):
     ) -> None:
         if enable_incremental_checkpointing not in (None, True, False):
             raise InvalidRequestError(
-                "enable_incremental_checkpointing is None, True or False, not "
+                "enable_incremental_checkpointing must be None, True or False, not "
                 f"{enable_incremental_checkpointing!r}"
             )
         if checkpoint_data_uri is not None:
@@ -50,11 +50,12 @@ class RocksDBStateBackend(StateBackend):
         if checkpoint_stream_backend is None:
             raise InvalidRequestError(
                 "RocksDBStateBackend needs a checkpoint_data_uri or a checkpoint_stream_backend; "
-                "for state in RocksDB without checkpoints there is set_state_backend('rocksdb')"
+                "for state in RocksDB without a checkpoint location call "
+                "set_state_backend('rocksdb')"
             )
         if not isinstance(checkpoint_stream_backend, MemoryStateBackend | FsStateBackend):
             raise InvalidRequestError(
-                "checkpoint_stream_backend is a MemoryStateBackend or an FsStateBackend, not "
+                "checkpoint_stream_backend must be a MemoryStateBackend or an FsStateBackend, not "
                 f"{checkpoint_stream_backend!r}"
             )
         self._stream_backend = checkpoint_stream_backend
@@ -75,59 +76,60 @@ class RocksDBStateBackend(StateBackend):
 
     @property
     def incremental(self) -> bool | None:
-        """As given; None: as the settings say."""
+        """The value that was set; None: `state.backend.incremental`."""
         return self._incremental
 
     @property
     def predefined_options(self) -> PredefinedOptions | None:
-        """As given; None: as the settings say."""
+        """The value that was set; None: `state.backend.rocksdb.predefined-options`."""
         return self._predefined
 
     @property
     def transfer_threads(self) -> int | None:
-        """As given; None: as the settings say."""
+        """The value that was set; None: `state.backend.rocksdb.checkpoint.transfer.thread.num`."""
         return self._threads
 
     def get_checkpoint_backend(self) -> StateBackend:
-        """The backend that keeps the checkpoints."""
+        """The backend that determines the location of checkpoints."""
         return self._stream_backend
 
     def set_db_storage_paths(self, *paths: str | None) -> None:
-        """Folders on each executor for live RocksDB files, taken in turns; none: the default."""
+        """Sets folders on each executor for live RocksDB files, used round-robin; without any, the
+        default folder."""
         if any(path is not None and not path.startswith("/") for path in paths):
             raise InvalidRequestError(
-                f"a storage path of RocksDB is an absolute local path, unlike one of {paths}"
+                f"storage paths of RocksDB must be absolute local paths, and one of {paths} is not"
             )
         self._storage_paths = tuple(path for path in paths if path is not None)
 
     def get_db_storage_paths(self) -> list[str]:
-        """As set."""
+        """The folders that were set."""
         return list(self._storage_paths)
 
     def is_incremental_checkpoints_enabled(self) -> bool:
-        """Whether a checkpoint writes only the files that are new since the one before."""
+        """True if a checkpoint writes only the files that are new since the last one."""
         return bool(self._incremental)
 
     def set_predefined_options(self, options: PredefinedOptions) -> None:
-        """A profile; what the options factory returns goes on top of it."""
+        """Sets a profile; the options factory overrides its fields."""
         try:
             self._predefined = PredefinedOptions(options)
         except ValueError:
             known = ", ".join(profile.name for profile in PredefinedOptions)
             raise InvalidRequestError(
-                f"{options!r} is none of the predefined options: {known}"
+                f"{options!r} is not one of the predefined options: {known}"
             ) from None
 
     def get_predefined_options(self) -> PredefinedOptions:
-        """As set."""
+        """The profile that was set, else DEFAULT."""
         return self._predefined or PredefinedOptions.DEFAULT
 
     def set_options(self, options_factory_class_name: str) -> None:
-        """An options factory, `module.Class`.
+        """Sets an options factory, `module.Class`.
 
-        A job that starts makes one in the driver, without arguments, and asks its
-        `create_options(current)`: it gets the fields of `RocksDBSettings` that the profile sets and
-        returns those it wants to set.
+        When a job starts, the driver creates a factory without arguments and calls its
+        `create_options(current)` with the fields of `RocksDBSettings` that the profile sets. The
+        method returns the fields to override.
         """
         load_class(options_factory_class_name, "create_options")
         self._options = options_factory_class_name
@@ -137,23 +139,24 @@ class RocksDBStateBackend(StateBackend):
         return self._options
 
     def get_number_of_transfering_threads(self) -> int:
-        """Files read or written at once by one state server."""
+        """Files that one state server reads or writes concurrently."""
         return self._threads or 1
 
     def set_number_of_transfering_threads(self, number_of_transfering_threads: int) -> None:
-        """Files read or written at once by one state server."""
+        """Sets the files that one state server reads or writes concurrently."""
         if number_of_transfering_threads < 1:
             raise InvalidRequestError(
-                f"transfers need at least one thread, not {number_of_transfering_threads}"
+                f"the number of transfer threads must be at least 1, not "
+                f"{number_of_transfering_threads}"
             )
         self._threads = number_of_transfering_threads
 
     def is_ttl_compaction_filter_enabled(self) -> bool:
-        """Whether compaction may drop entries that are past their time to live."""
+        """True if compaction may drop expired entries."""
         return self._ttl_filter
 
     def enable_ttl_compaction_filter(self) -> None:
-        """Lets compaction drop entries that are past their time to live."""
+        """Lets compaction drop expired entries."""
         self._ttl_filter = True
 
     def __repr__(self) -> str:

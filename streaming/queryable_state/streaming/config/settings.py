@@ -1,5 +1,4 @@
-"""What can be set on an environment: frozen data, read from Spark's configuration, the
-environment and a file."""
+"""Settings of an environment, read from Spark's configuration, process environment and a file."""
 
 from __future__ import annotations
 
@@ -30,108 +29,112 @@ MAX_PARALLELISM_LIMIT = 32767
 
 @dataclass(frozen=True, kw_only=True)
 class EnvironmentSettings(DurabilitySettings):
-    """Settings of one Spark application and, where a job sets nothing else, of its jobs.
+    """Settings of one Spark application, and defaults for its jobs.
 
     Each field can be set as `spark.queryable_state.<field>` in Spark's configuration, as
     `QUERYABLE_STATE_<FIELD>` in the driver's environment, or in the TOML file that
-    `spark.queryable_state.file` or `QUERYABLE_STATE_FILE` names; the first one that is set counts.
-    What PyFlink has a name for (`state.checkpoints.dir`) is known by that one too, in Spark's
-    configuration also without our prefix. Times and sizes may have units.
+    `spark.queryable_state.file` or `QUERYABLE_STATE_FILE` names, in this order of precedence. A
+    setting that PyFlink has (`state.checkpoints.dir`) can be set by PyFlink's name too; in Spark's
+    configuration it needs no prefix then. Times and sizes may have units.
     """
 
     parallelism: int = 0
-    """Subtasks of a stateful operator; 0: as `spark.sql.shuffle.partitions`, but at most
+    """Subtasks of a stateful operator; 0: `spark.sql.shuffle.partitions`, at most
     `max_parallelism`."""
 
     max_parallelism: int = 128
-    """Key groups of a state; fixed for its life. 1 to 32767, at least `parallelism`."""
+    """Key groups of a state; fixed for its lifetime. 1 to 32767, at least `parallelism`."""
 
     host: str = ""
-    """Address the coordinator and the state servers listen on; empty: the loopback address where
-    all executors are on this machine, else every address."""
+    """Address the coordinator and the state servers listen on; empty: the loopback address if all
+    executors are on this machine, else all addresses."""
 
     coordinator_host: str = ""
-    """Name others reach the coordinator by; empty: `spark.driver.host`."""
+    """Host name under which servers reach the coordinator; empty: `spark.driver.host`."""
 
     coordinator_ports: str = COORDINATOR_PORTS
-    """Port, range or list; a 0 in it: any free port. None free: the application does not start."""
+    """Port, range or list; 0 means any free port. If none is free, the application does not start.
+    """
 
     server_ports: str = SERVER_PORTS
-    """Port, range or list for the queries a state server answers from its own state; a 0 in it: any
-    free port. None free: tasks fail. Executors of one machine need a port each."""
+    """Port, range or list for queries that a state server answers from its own state; 0 means any
+    free port. If none is free, tasks fail. Each executor of a machine needs its own port."""
 
     proxy_ports: str = PROXY_PORTS
-    """Port, range or list for the queries a state server answers or passes on; as
+    """Port, range or list for queries that a state server answers or forwards; same rules as
     `server_ports`."""
 
     frame_ports: str = "0"
-    """Port, range or list where a state server takes look-ups as frames, one for each of the two
-    above; 0: any free port; empty: look-ups are unary gRPC calls."""
+    """Port, range or list of the frame port; a state server needs two, one for each of the ports
+    above. 0: any free port; empty: look-ups are unary gRPC calls."""
 
     plain_grpc: bool = False
-    """Serve gRPC with `grpc.aio` alone: slower, and without the undocumented core of grpcio."""
+    """True serves gRPC with `grpc.aio` alone: slower, and without undocumented parts of grpcio."""
 
     secret: str = field(default="", repr=False)
-    """Wanted on every call between the parts of the application; empty: a random one. Executors
-    see the configuration of Spark: a secret is better set in the environment or the file."""
+    """Secret of every call between the parts of the application; empty: a random one. Executors can
+    read Spark's configuration: set a secret in the environment or the file instead."""
 
     strict: bool = True
-    """Stop a query that committed a batch which one of its operators missed, and withdraw the
-    commit; False: log an error and go on without those records."""
+    """True: stop a query that committed a batch which one of its operators missed, and withdraw the
+    commit; False: log an error and continue without those records."""
 
     strict_determinism: bool = False
-    """Stop a query whose batch had other input in a re-run, instead of logging an error."""
+    """True: stop a query if a replayed batch has other input; False: log an error."""
 
     lease_ms: int = 5_000
-    """How long a state server may act as owner without a new lease."""
+    """How long a state server may act as owner without a renewed lease."""
 
     lease_margin_ms: int = 1_000
-    """What the coordinator waits beyond an expired lease before it assigns anew."""
+    """Time the coordinator waits after a lease expires before it assigns the subtasks to another
+    owner."""
 
     lame_duck_s: float = LAME_DUCK_S
-    """How long a state server that gets SIGTERM answers on while its health is NOT_SERVING; at
-    least what load balancers and clients take to look at it."""
+    """How long a state server still answers after SIGTERM, with the health NOT_SERVING; at least
+    the health check interval of load balancers and clients."""
 
     task_timeout_s: float = 60.0
-    """How long one step of a task may wait for a state server, retries included."""
+    """How long one step of a task may wait for a state server, including retries."""
 
     key_bytes: int = Limits.key_bytes
-    """Longest encoded key."""
+    """Maximum bytes of an encoded key."""
 
     value_bytes: int = Limits.value_bytes
-    """Longest encoded value, list chunk or map entry."""
+    """Maximum bytes of an encoded value, list chunk or map entry."""
 
     key_json_bytes: int = Limits.key_json_bytes
-    """Longest key in JSON that a query may have."""
+    """Maximum bytes of a JSON key in a query."""
 
     batch_keys: int = Limits.batch_keys
-    """Most keys of one query."""
+    """Maximum keys of one query."""
 
     request_bytes: int = Limits.request_bytes
-    """Longest request of a client."""
+    """Maximum bytes of a client's request."""
 
     max_staged_bytes: int = Limits.max_staged_bytes
-    """Bytes written and not yet committed on one state server; what is beyond is refused."""
+    """Maximum bytes staged and not yet committed on one state server; further writes are refused.
+    """
 
     retained_finished_jobs: int = 10
-    """Ended jobs whose state is still served; beyond these, the oldest ends are dropped."""
+    """Ended jobs whose state is still served; beyond that, the jobs that ended first are dropped.
+    """
 
     log_level: str = LogSettings.level
-    """Of the lines in the logs of state servers: DEBUG, INFO, WARNING or ERROR."""
+    """Level of state server logs: DEBUG, INFO, WARNING or ERROR."""
 
     log_dir: str = ""
-    """Folder on each executor for the logs of its state servers, where they stay; empty: the
-    server's own folder, which goes with an orderly end. The driver's log names each file."""
+    """Folder on each executor for state server logs, which stay there; empty: the server's own
+    folder, which is deleted on an orderly shutdown. The driver logs the path of each file."""
 
     log_file_bytes: int = LogSettings.file_bytes
-    """Size at which a log file of a state server is put aside and the next one begun."""
+    """Size at which a log file of a state server is rotated."""
 
     log_files: int = LogSettings.files
-    """Log files that are kept beside the current one."""
+    """Rotated log files to keep."""
 
     directory: str = ""
-    """Folder on each executor for live stores and logs; empty: the one of Spark's local
-    directories, else of temporary files."""
+    """Folder on each executor for live stores and logs; empty: a folder in Spark's local
+    directories, else in the temporary directory."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -142,8 +145,8 @@ class EnvironmentSettings(DurabilitySettings):
             frames = PortSpec.parse(self.frame_ports, CONF_PREFIX + "frame_ports")
             if len(frames.ports) < 2 and 0 not in frames.ports:
                 raise InvalidRequestError(
-                    f"{frames.what} is {frames.text!r}, and a state server listens on two frame "
-                    "ports, one for its own state and one for its proxy: state a range of two "
+                    f"{frames.what} is {frames.text!r}, but a state server listens on two frame "
+                    "ports, one for its own state and one for its proxy: set a range with two "
                     "ports for each executor of a machine, or 0 for any free ports"
                 )
 
@@ -151,31 +154,33 @@ class EnvironmentSettings(DurabilitySettings):
     def load(
         cls, conf: Mapping[str, str], environment: Mapping[str, str] = os.environ
     ) -> EnvironmentSettings:
-        """The settings of a whole Spark configuration, an environment and the file they name."""
+        """Reads the settings from a Spark configuration, an environment and the file they name."""
         return cls(**settings_of(dataclasses.fields(cls), conf, environment))
 
     def with_secret(self) -> EnvironmentSettings:
-        """These settings with a random secret where none is set."""
+        """These settings, with a random secret if none is set."""
         if self.secret:
             return self
         return dataclasses.replace(self, secret=secrets.token_urlsafe(32))
 
 
 def check_parallelism(parallelism: int, max_parallelism: int) -> None:
-    """Refuses what cannot be: p from 0 (not set) to m, m from 1 to 32767."""
+    """Raises InvalidRequestError unless 1 <= `max_parallelism` <= 32767 and 0 (not set) <=
+    `parallelism` <= `max_parallelism`."""
     if not 1 <= max_parallelism <= MAX_PARALLELISM_LIMIT:
         raise InvalidRequestError(
-            f"max_parallelism is 1 to {MAX_PARALLELISM_LIMIT}, not {max_parallelism}"
+            f"max_parallelism must be 1 to {MAX_PARALLELISM_LIMIT}, not {max_parallelism}"
         )
     if parallelism < 0:
-        raise InvalidRequestError(f"parallelism is at least 1, not {parallelism}")
+        raise InvalidRequestError(f"parallelism must be at least 1, not {parallelism}")
     if parallelism > max_parallelism:
         raise InvalidRequestError(
-            f"parallelism {parallelism} is over max_parallelism {max_parallelism}: a subtask would "
-            "own no key group; lower the one or raise the other, which is fixed once a state exists"
+            f"parallelism {parallelism} exceeds max_parallelism {max_parallelism}, so a subtask "
+            "would own no key group; lower parallelism, or raise max_parallelism, which is fixed "
+            "once a state exists"
         )
 
 
 def joined(names: Iterable[str]) -> str:
-    """Names for an error text: `a, b, c`, or `none`."""
+    """The names as `a, b, c`, or `none`."""
     return ", ".join(names) or "none"

@@ -1,7 +1,7 @@
-"""Where a job's state lives while it runs, and where its checkpoints go: PyFlink's state backends.
+"""State backends: the store of a running job's state, and the location of its checkpoints.
 
-An object has PyFlink's defaults; a job without one has those of `EnvironmentSettings`. What an
-object leaves open (`None`) is taken from the settings first.
+The classes are PyFlink's, with PyFlink's defaults. Values that an object does not set (`None`) are
+taken from `EnvironmentSettings`, as for a job without a state backend object.
 """
 
 from __future__ import annotations
@@ -22,27 +22,28 @@ _DEFAULT_WRITE_BUFFER = 4096
 
 
 class StateBackend(ABC):
-    """One of the backends below; what a job takes is read when it starts."""
+    """A state backend; a job reads it when it starts."""
 
     kind: ClassVar[Backend]
-    """Where the state lives while the job runs."""
+    """Store of the state while the job runs."""
 
     @property
     @abstractmethod
     def checkpoint_directory(self) -> str | None:
-        """URI under which jobs keep their checkpoints; None: as the settings say."""
+        """URI under which jobs store checkpoints; None: `state.checkpoints.dir`."""
 
     @property
     @abstractmethod
     def savepoint_directory(self) -> str | None:
-        """URI under which savepoints are made; None: as the settings say."""
+        """URI under which savepoints are stored; None: `state.savepoints.dir`."""
 
 
 class MemoryStateBackend(StateBackend):
-    """State on the heap, checkpoints in the driver's memory: they outlive servers and executors,
-    not the driver. With a `checkpoint_path`, or `state.checkpoints.dir` set, they are files there.
+    """State on the heap, checkpoints in the driver's memory.
 
-    For small state: a state of one subtask over `max_state_size` fails the checkpoint.
+    The checkpoints survive state servers and executors, but not the driver. With a
+    `checkpoint_path` or `state.checkpoints.dir` they are files there. For small state: a checkpoint
+    fails if one state of one subtask exceeds `max_state_size` bytes.
     """
 
     kind: ClassVar[Backend] = "heap"
@@ -58,7 +59,9 @@ class MemoryStateBackend(StateBackend):
         self._checkpoint_path = checked_uri(checkpoint_path, "checkpoint_path")
         self._savepoint_path = checked_uri(savepoint_path, "savepoint_path")
         if max_state_size is not None and max_state_size <= 0:
-            raise InvalidRequestError(f"max_state_size is 1 or more bytes, not {max_state_size}")
+            raise InvalidRequestError(
+                f"max_state_size must be at least 1 byte, not {max_state_size}"
+            )
         self._max_state_size = max_state_size or self.DEFAULT_MAX_STATE_SIZE
         self._asynchronous = _checked_flag(using_asynchronous_snapshots)
 
@@ -71,11 +74,11 @@ class MemoryStateBackend(StateBackend):
         return self._savepoint_path
 
     def get_max_state_size(self) -> int:
-        """Bytes one state of one subtask may have in a checkpoint."""
+        """Maximum bytes of one state of one subtask in a checkpoint."""
         return self._max_state_size
 
     def is_using_asynchronous_snapshots(self) -> bool:
-        """As given; snapshots are asynchronous either way."""
+        """The value that was set; snapshots are always asynchronous."""
         return self._asynchronous
 
     def __repr__(self) -> str:
@@ -105,8 +108,8 @@ class FsStateBackend(StateBackend):
         self._threshold = _unset_below_zero(file_state_size_threshold)
         if self._threshold is not None and self._threshold > _LARGEST_FILE_THRESHOLD:
             raise InvalidRequestError(
-                f"file_state_size_threshold is at most {_LARGEST_FILE_THRESHOLD} bytes, not "
-                f"{self._threshold}: all that is below it is held in the driver's memory"
+                f"file_state_size_threshold must be at most {_LARGEST_FILE_THRESHOLD} bytes, not "
+                f"{self._threshold}: files below it are held in the driver's memory"
             )
         self._write_buffer = _unset_below_zero(write_buffer_size)
         self._asynchronous = _checked_flag(using_asynchronous_snapshots)
@@ -121,23 +124,23 @@ class FsStateBackend(StateBackend):
 
     @property
     def file_threshold(self) -> int | None:
-        """As given; None: as the settings say."""
+        """The threshold that was set; None: `state.backend.fs.memory-threshold`."""
         return self._threshold
 
     def get_checkpoint_path(self) -> str:
-        """The directory under which each job has a folder by its name."""
+        """The directory under which each job has a folder of its name."""
         return self._directory
 
     def get_min_file_size_threshold(self) -> int:
-        """Files of a checkpoint up to so many bytes are kept within its metadata."""
+        """Checkpoint files up to this many bytes are stored in the checkpoint's metadata."""
         return 20480 if self._threshold is None else self._threshold
 
     def get_write_buffer_size(self) -> int:
-        """As given; files are written whole, so that it changes nothing."""
+        """The size that was set; it has no effect, because files are written whole."""
         return _DEFAULT_WRITE_BUFFER if self._write_buffer is None else self._write_buffer
 
     def is_using_asynchronous_snapshots(self) -> bool:
-        """As given; snapshots are asynchronous either way."""
+        """The value that was set; snapshots are always asynchronous."""
         return self._asynchronous
 
     def __repr__(self) -> str:
@@ -145,10 +148,10 @@ class FsStateBackend(StateBackend):
 
 
 class CustomStateBackend(StateBackend):
-    """The backend a factory makes, which runs in the driver.
+    """A state backend that a factory creates in the driver.
 
-    It is a `module.Class` with a method `create_from_config(conf)`, which is given the settings by
-    their names and returns a StateBackend.
+    The factory is a `module.Class` with a method `create_from_config(conf)`. `conf` maps setting
+    names to values; the method returns a StateBackend.
     """
 
     kind: ClassVar[Backend] = "heap"
@@ -170,11 +173,11 @@ class CustomStateBackend(StateBackend):
         return self._factory
 
     def create(self, conf: Mapping[str, Any]) -> StateBackend:
-        """What the factory makes of the settings."""
+        """Calls the factory and checks its result."""
         made = load_class(self._factory, "create_from_config")().create_from_config(conf)
         if not isinstance(made, StateBackend) or isinstance(made, CustomStateBackend):
             raise InvalidRequestError(
-                f"the state backend factory {self._factory} returned {made!r}: it is to return a "
+                f"the state backend factory {self._factory} returned {made!r}: it must return a "
                 "MemoryStateBackend, FsStateBackend or RocksDBStateBackend"
             )
         return made
@@ -184,7 +187,7 @@ class CustomStateBackend(StateBackend):
 
 
 def load_class(path: str, method: str) -> Any:
-    """A class of the driver by `module.Class`; it has to have a method."""
+    """Imports `module.Class`; raises InvalidRequestError if the class lacks the method."""
     module, _, name = str(path).rpartition(".")
     try:
         found = getattr(importlib.import_module(module), name)
@@ -198,24 +201,24 @@ def load_class(path: str, method: str) -> Any:
 
 
 def checked_uri(uri: object, what: str) -> str | None:
-    """A directory's URI or path as the user gave it; None: not given."""
+    """The URI or path without surrounding whitespace; None if it is not set."""
     if uri is None:
         return None
     text = str(uri).strip()
     if not text:
-        raise InvalidRequestError(f"{what} is empty: give a path or a URI, or leave it out")
+        raise InvalidRequestError(f"{what} is empty: set a path or a URI, or omit it")
     return text
 
 
 def _checked_flag(asynchronous: bool | None) -> bool:
     if asynchronous not in (None, True, False):
         raise InvalidRequestError(
-            f"using_asynchronous_snapshots is None, True or False, not {asynchronous!r}"
+            f"using_asynchronous_snapshots must be None, True or False, not {asynchronous!r}"
         )
     return asynchronous is not False
 
 
 def _unset_below_zero(value: int | None) -> int | None:
     if value is not None and value < -1:
-        raise InvalidRequestError(f"a size is -1 (not set) or more bytes, not {value}")
+        raise InvalidRequestError(f"a size must be -1 (not set) or at least 0 bytes, not {value}")
     return None if value == -1 else value

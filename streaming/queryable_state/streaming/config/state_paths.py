@@ -1,4 +1,4 @@
-"""Where the state of a job and Spark's checkpoint of it are kept."""
+"""Locations of a job's state and of its Spark checkpoint."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ IN_DRIVER: Final = "driver:"
 
 @dataclass(frozen=True, kw_only=True)
 class StatePaths:
-    """Where one job keeps what it needs to go on."""
+    """Locations that one job needs to continue after a restart."""
 
     state_root: str = ""
-    """URI of the state root, where it does not follow from Spark's location."""
+    """URI of the state root; empty: it is derived from Spark's location."""
     spark_location: str | None = None
-    """Spark's checkpointLocation; None: Spark takes a temporary one, or its session's."""
+    """Spark's checkpointLocation; None: Spark uses a temporary one, or its session's."""
     owned: bool = False
-    """Spark's location is ours: it is below the root, and goes with it."""
+    """True if Spark's location is below the state root and is deleted with it."""
 
     @property
     def root(self) -> str:
-        """The state root, also where it follows from Spark's location; empty: none lasts."""
+        """The state root, given or derived from Spark's location; empty if state is not durable."""
         if self.state_root or self.spark_location is None:
             return self.state_root
         return beside(self.spark_location)
 
     @property
     def in_driver(self) -> bool:
-        """Whether the state is kept in the driver's memory."""
+        """True if the state is stored in the driver's memory."""
         return self.state_root.startswith(IN_DRIVER)
 
 
-def place_of(
+def paths_of(
     settings: DurabilitySettings,
     backend: StateBackend | Backend,
     job_name: str,
@@ -57,11 +57,11 @@ def place_of(
     restarts: bool,
     scratch: Callable[[], str],
 ) -> StatePaths:
-    """The place of a job started by `execute`.
+    """The paths of a job started by `execute`.
 
-    `session_location` is where Spark puts checkpoints of queries that name none, `scratch` makes
-    a URI for one that lasts as long as the driver, which a job without a lasting place needs in
-    order to be restarted.
+    `session_location` is Spark's default folder for checkpoints. `scratch` creates the URI of a
+    checkpoint location that lasts as long as the driver; a job without a durable location needs one
+    for restarts.
     """
     given = None if checkpoint_location is None else absolute(checkpoint_location)
     directory = settings.checkpoint_directory
@@ -84,8 +84,9 @@ def place_of(
         return StatePaths()
     if settings.changelog == "on":
         raise InvalidRequestError(
-            f"changelog is `on`, and job {job_name!r} has no lasting place for its state: set "
-            "state.checkpoints.dir, or give execute a checkpoint_location"
+            f"spark.queryable_state.changelog is `on`, but job {job_name!r} has no durable "
+            "location for its state: set state.checkpoints.dir, or pass a checkpoint_location to "
+            "execute"
         )
     if checkpointing_enabled:
         return StatePaths(state_root=driver_root(job_name), spark_location=scratch())
@@ -93,7 +94,7 @@ def place_of(
 
 
 def keeps_in_driver(settings: DurabilitySettings, backend: StateBackend | Backend) -> bool:
-    """Whether checkpoints go to the driver's memory, whatever the job's location is."""
+    """True if checkpoints are stored in the driver's memory, for any location of the job."""
     stream = checkpoint_backend(backend)
     return (
         isinstance(stream, MemoryStateBackend)
@@ -103,30 +104,31 @@ def keeps_in_driver(settings: DurabilitySettings, backend: StateBackend | Backen
 
 
 def driver_root(job_name: str = "job", location: str = "") -> str:
-    """A root in the driver's memory; a location that is given finds its state there again."""
+    """A state root in the driver's memory: fixed for a location, random without a location."""
     mark = hashlib.sha256(location.encode()).digest() if location else uuid.uuid4().bytes
     return f"{IN_DRIVER}/{quote(job_name)}-{mark[:6].hex()}"
 
 
 def checkpoint_backend(backend: StateBackend | Backend) -> StateBackend | Backend:
-    """Who keeps the checkpoints of a backend: RocksDB leaves it to another one."""
+    """The backend that determines the location of checkpoints; RocksDB delegates to another one."""
     get = getattr(backend, "get_checkpoint_backend", None)
     return backend if get is None else get()
 
 
 def absolute(uri: str) -> str:
-    """A URI as it is; a path from the driver's folder on."""
+    """A URI unchanged; a path made absolute from the driver's working directory."""
     if "://" in uri or uri.startswith(("file:", IN_DRIVER)):
         return uri.rstrip("/") or uri
     return str(Path(uri).absolute())
 
 
 def is_local(uri: str) -> bool:
-    """Whether a URI is of the local file system."""
+    """True if a URI is on the local file system."""
     return uri.startswith(("/", "file:"))
 
 
 def spark_folder(root: str) -> str:
-    """Spark's checkpoint below a root; a local one stays local whatever Spark's file system is."""
+    """Spark's checkpoint location below a root. A local path gets the scheme `file:`, because
+    Spark's default file system may be another."""
     location = join(root, SPARK)
     return f"file://{location}" if location.startswith("/") else location

@@ -1,4 +1,4 @@
-"""The operators and sinks an environment collects for its next job."""
+"""Operators and sinks that an environment collects for its next job."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ _log = logging.getLogger("queryable_state.streaming")
 
 @dataclass(eq=False)
 class DeclaredJob:
-    """What was declared for one job, in the order of the program."""
+    """The operators and sinks declared for one job, in program order."""
 
     operators: list[OperatorNode] = field(default_factory=list)
     sinks: list[SinkNode] = field(default_factory=list)
 
     def add_operator(self, node: OperatorNode) -> None:
-        """Adds an operator, which gets its position in the program."""
+        """Adds an operator and sets its position."""
         node.position = len(self.operators)
         self.operators.append(node)
 
     def graph(self) -> JobGraph:
-        """What `execute` runs of it."""
+        """The graph that `execute` runs."""
         return JobGraph.of(self.sinks, self.operators)
 
     def checked_graph(self, job_name: str) -> JobGraph:
-        """The graph; refuses what can be known to be wrong with it."""
+        """The graph, after the checks that need no running job."""
         graph = self.graph()
         graph.check_one_query(job_name)
         graph.check()
         return graph
 
     def lines(self) -> Iterator[str]:
-        """A line for each operator and sink."""
+        """One line per operator and sink."""
         for node in self.operators:
             taken = ", taken with to_dataframe()" if node.taken else ""
             keys = ", ".join(node.keys.columns)
@@ -50,11 +50,11 @@ class DeclaredJob:
 
 
 class NextJob:
-    """The declarations since the last `execute`, and those of a job that was refused since.
+    """The declarations since the last `execute`, and the last refused job.
 
-    A refused job leaves the environment: it is no part of a job that is declared after it. Only an
-    `execute` for which nothing was declared since tries the refused job again, as whoever corrects
-    an argument of `execute`, or calls `.uid()` on a stream, expects. Used from one thread.
+    A refused job does not become part of a job that is declared after it. An `execute` without new
+    declarations tries the refused job again, so that a user can correct an argument of `execute`
+    or call `.uid()` on a stream. Used from one thread.
     """
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class NextJob:
         self._refused: DeclaredJob | None = None
 
     def take(self, job_name: str) -> DeclaredJob:
-        """What `execute` is to run; nothing is declared afterwards."""
+        """The job that `execute` runs; afterwards no declarations are left."""
         taken, refused = self.declared, self._refused
         self.declared, self._refused = DeclaredJob(), None
         if refused is None:
@@ -72,19 +72,19 @@ class NextJob:
         if not taken.graph().ends:
             return refused
         _log.warning(
-            "job %r does not run what was declared for the job that was refused before it: %s",
+            "job %r does not run the declarations of the job that was refused before it: %s",
             job_name,
             "; ".join(refused.lines()),
         )
         return taken
 
     def refuse(self, job: DeclaredJob) -> None:
-        """The job that was taken did not start."""
+        """Keeps a job that did not start, for another `execute`."""
         if job.graph().ends:
             self._refused = job
 
     def summary(self) -> str:
-        """What there is, in a line."""
+        """One line with the number of operators and sinks."""
         parts = [_counted(self.declared)]
         if self._refused is not None:
             parts.append(f"refused, to be executed again: {_counted(self._refused)}")
@@ -93,7 +93,7 @@ class NextJob:
         return "; ".join(parts)
 
     def lines(self) -> Iterator[str]:
-        """A line for each operator and sink."""
+        """One line per operator and sink."""
         yield from self.declared.lines()
         if self._refused is not None:
             yield from (f"refused: {line}" for line in self._refused.lines())

@@ -1,4 +1,4 @@
-"""What a job is made of: sources, stateful operators and sinks, before Spark sees any of it."""
+"""Logical graph of a job: its sources, stateful operators and sinks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from queryable_state.server.coordinator.model.queryable_names import (
 )
 from queryable_state.server.coordinator.model.registrations import operator_label
 from queryable_state.streaming.config.settings import joined
-from queryable_state.streaming.origin import Origin
+from queryable_state.streaming.jobs.origin import Origin
 from queryable_state.streaming.runtime.operators.operators import (
     LatestValueSink,
     driver_declared_states,
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from queryable_state.streaming.elements import Columns
-    from queryable_state.streaming.keys import KeySelector
+    from queryable_state.streaming.jobs.elements import Columns
+    from queryable_state.streaming.jobs.keys import KeySelector
     from queryable_state.streaming.runtime.columns.row_order import OrderColumn
     from queryable_state.streaming.runtime.operators.operators import Operator
     from queryable_state.wire.schema.types import TypeInfo
@@ -36,7 +36,7 @@ _log = logging.getLogger("queryable_state.streaming")
 
 @dataclass(eq=False, kw_only=True)
 class SourceNode:
-    """A streaming DataFrame of the user's."""
+    """A streaming DataFrame that the user passed in."""
 
     dataframe: DataFrame
     columns: Columns
@@ -46,39 +46,39 @@ class SourceNode:
 
 @dataclass(eq=False, kw_only=True)
 class OperatorNode:
-    """A stateful operator: elements of `upstream`, by key."""
+    """A stateful operator over the keyed elements of `upstream`."""
 
     upstream: StreamNode
     kind: str
-    """What the user called: process, reduce, sum ..."""
+    """Name of the method the user called: process, reduce, sum ..."""
     keys: KeySelector
     operator: Operator
     value_columns: tuple[str, ...]
     value_type: TypeInfo
     output_type: TypeInfo | None
     columns: Columns
-    """Of what it puts out; empty for a queryable sink."""
+    """Output columns; empty for a queryable sink."""
     order: tuple[OrderColumn, ...] = ()
-    """What the rows of a batch are ordered by; empty: they come as they arrive."""
+    """Order of a batch's rows; empty: arrival order."""
     position: int = 0
-    """Place among the stateful operators of the program, for a uid that was not given."""
+    """Index among the stateful operators of the program; part of the default uid."""
     parallelism: int = 0
-    """0: as the environment says when the job is compiled."""
+    """0: the environment's parallelism when the job is compiled."""
     max_parallelism: int = 0
-    """0: as the environment says when the job is compiled."""
+    """0: the environment's max parallelism when the job is compiled."""
     given_uid: str | None = None
     given_name: str | None = None
     taken: bool = False
-    """Handed out as a DataFrame: who took it runs it."""
+    """True if the user took the stream with `to_dataframe()` and starts it."""
 
     @property
     def depth(self) -> int:
-        """Stateful operators from the source to this one, itself included."""
+        """Number of stateful operators from the source to this one, inclusive."""
         return self.upstream.depth + 1
 
     @property
     def order_columns(self) -> tuple[str, ...]:
-        """Columns that decide which of a key's rows come first, or last."""
+        """Columns of `order` and `latest_by`."""
         latest_by = self.operator.latest_by if isinstance(self.operator, LatestValueSink) else ()
         return tuple(dict.fromkeys(key.column for key in (*latest_by, *self.order)))
 
@@ -89,7 +89,7 @@ class OperatorNode:
 
     @property
     def name(self) -> str:
-        """Name for people."""
+        """Name for logs and errors."""
         return self.given_name or self.given_uid or self.uid
 
 
@@ -98,7 +98,7 @@ StreamNode = SourceNode | OperatorNode
 
 @dataclass(eq=False, kw_only=True)
 class SinkNode:
-    """Something done with each batch of a stream."""
+    """A function that is called with each batch of a stream."""
 
     upstream: StreamNode
     write: Callable[[DataFrame, int], object]
@@ -107,18 +107,18 @@ class SinkNode:
 
 @dataclass(frozen=True, kw_only=True)
 class JobGraph:
-    """Everything that runs as one Spark query.
+    """The operators and sinks of one Spark query.
 
-    `ends` are the sinks and the operators nobody reads; each is run in every batch.
+    `ends` are the sinks, and the operators without a reader. Each batch runs all ends.
     """
 
     ends: tuple[SinkNode | OperatorNode, ...]
     operators: tuple[OperatorNode, ...] = field(default=())
-    """All stateful operators, upstream ones first."""
+    """All stateful operators, upstream operators first."""
 
     @staticmethod
     def of(sinks: Iterable[SinkNode], operators: Iterable[OperatorNode]) -> JobGraph:
-        """The graph of these sinks, and of those operators that nobody reads or took."""
+        """The graph of the sinks, and of the operators without a reader that were not taken."""
         sinks, operators = list(sinks), list(operators)
         readers: list[SinkNode | OperatorNode] = [*sinks, *operators]
         read = {id(node.upstream) for node in readers}
@@ -130,18 +130,18 @@ class JobGraph:
 
     @staticmethod
     def of_stream(node: OperatorNode) -> JobGraph:
-        """The graph of one operator and what is upstream of it."""
+        """The graph of one operator and its upstream operators."""
         return JobGraph(ends=(node,), operators=_reached([node]))
 
     @staticmethod
     def of_streams(nodes: Iterable[OperatorNode]) -> JobGraph:
-        """The graph of several operators and what is upstream of them."""
+        """The graph of several operators and their upstream operators."""
         ends = tuple(nodes)
         return JobGraph(ends=ends, operators=_reached(ends))
 
     @property
     def sources(self) -> tuple[SourceNode, ...]:
-        """The sources of all ends, each once."""
+        """The distinct sources of all ends."""
         found: dict[int, SourceNode] = {}
         for end in self.ends:
             *_, source = _chain(end)
@@ -150,7 +150,7 @@ class JobGraph:
         return tuple(found.values())
 
     def readers(self, node: StreamNode) -> int:
-        """How many operators and sinks of this graph read a node."""
+        """Number of operators and sinks of this graph that read a node."""
         readers: list[SinkNode | OperatorNode] = list(self.operators)
         readers += [end for end in self.ends if isinstance(end, SinkNode)]
         return sum(reader.upstream is node for reader in readers)
@@ -160,7 +160,7 @@ class JobGraph:
         return any(isinstance(end, SinkNode) and end.upstream is node for end in self.ends)
 
     def check_one_query(self, job_name: str) -> None:
-        """Refuses what is not one Spark query: no end, or several sources."""
+        """Raises InvalidRequestError unless the graph has an end and exactly one source."""
         if not self.ends:
             raise InvalidRequestError(
                 f"job {job_name!r} has nothing to run: add a sink, a stateful operator or a "
@@ -168,32 +168,33 @@ class JobGraph:
             )
         if len(self.sources) > 1:
             raise InvalidRequestError(
-                f"job {job_name!r} reads {len(self.sources)} DataFrames, and one Spark query "
-                "reads one: start from one from_dataframe() call, union or join the DataFrames "
-                "before, or execute a job for each"
+                f"job {job_name!r} reads {len(self.sources)} DataFrames, but one Spark query "
+                "reads one: call from_dataframe() once, union or join the DataFrames before, or "
+                "execute one job per DataFrame"
             )
 
     def check(self) -> None:
-        """Refuses what can be known to be wrong before the job starts; warns of missing uids."""
+        """Raises JobError for uids or queryable names used twice; warns about missing uids."""
         uids = Counter(node.uid for node in self.operators)
         for uid, count in uids.items():
             if count > 1:
                 raise JobError(
                     f"{count} operators of one job have the uid {uid!r}, which identifies their "
-                    "state: give each its own"
+                    "state: give each operator its own uid"
                 )
         check_queryable_names(claim for node in self.operators for claim in name_claims(node))
         unnamed = [node.uid for node in self.operators if node.given_uid is None]
         if unnamed:
             _log.warning(
-                "operators without a uid are known by their place in the program: %s. Their state "
-                "is lost when an operator is added or removed before them; call .uid() on each",
+                "operators without a uid are identified by their position in the program: %s. "
+                "Their state is lost when an operator before them is added or removed; call .uid() "
+                "on each",
                 joined(unnamed),
             )
 
 
 def _chain(end: SinkNode | OperatorNode) -> Iterator[StreamNode]:
-    """An end's nodes from itself up to its source."""
+    """The nodes from an end up to its source."""
     node: StreamNode = end.upstream if isinstance(end, SinkNode) else end
     while isinstance(node, OperatorNode):
         yield node
@@ -211,10 +212,10 @@ def _reached(ends: Iterable[SinkNode | OperatorNode]) -> tuple[OperatorNode, ...
 
 
 def name_claims(node: OperatorNode) -> list[NameClaim]:
-    """The queryable names an operator will claim, as far as the driver can know.
+    """The queryable names that an operator will register, if the driver can determine them.
 
-    A process function is asked by opening a copy of it. One that cannot be opened
-    here, because it needs what only executors have, is asked by its first batch.
+    The driver opens a copy of a process function to learn them. If `open` needs resources of an
+    executor and fails here, the list is empty and the first batch checks the names.
     """
     descriptors = driver_declared_states(node.operator, node.name) or []
     return [
@@ -229,7 +230,7 @@ def name_claims(node: OperatorNode) -> list[NameClaim]:
 
 
 def check_name(what: str, name: object) -> str:
-    """A uid or name as given by the user."""
+    """The uid or name; raises InvalidRequestError if it is not a non-empty string."""
     if not isinstance(name, str) or not name.strip():
-        raise InvalidRequestError(f"{what} is a text that is not empty, not {name!r}")
+        raise InvalidRequestError(f"{what} must be a non-empty string, not {name!r}")
     return name

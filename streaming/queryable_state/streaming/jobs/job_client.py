@@ -1,4 +1,4 @@
-"""A job that was started."""
+"""Client for a job that this driver started."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from queryable_state.streaming.config.state_paths import absolute
 from queryable_state.streaming.jobs.job_runs import JobRuns
-from queryable_state.streaming.spark.worker.failure import failure_of
+from queryable_state.streaming.spark.queries.failure import failure_of
 from queryable_state.wire.addresses import host_and_port
 
 if TYPE_CHECKING:
@@ -29,19 +29,19 @@ _SAVEPOINT_TIMEOUT_S = 600.0
 
 
 class JobStatus(StrEnum):
-    """Where a job stands."""
+    """Status of a job."""
 
     RUNNING = "RUNNING"
     RESTARTING = "RESTARTING"
-    """A run has failed, and the restart strategy has another one follow."""
+    """A run has failed, and the restart strategy restarts the job."""
     FINISHED = "FINISHED"
-    """Ended by itself or was cancelled; its state is still served."""
+    """The job ended without an error or was cancelled; its state is still served."""
     FAILED = "FAILED"
 
 
 class JobClient:
-    """A job started by `execute_async`: one Spark query, and those that follow it where the job is
-    restarted. Usable from every thread."""
+    """A job started by `execute_async`: one Spark query at a time, a new one after each restart.
+    Usable from every thread."""
 
     def __init__(
         self,
@@ -49,13 +49,13 @@ class JobClient:
         name: str,
         runs: JobRuns,
         *,
-        place: StatePaths,
+        paths: StatePaths,
         config: JobConfig,
     ) -> None:
         self._application = application
         self._name = name
         self._runs = runs
-        self._place = place
+        self._paths = paths
         self._config = config
         self._query_id = uuid.UUID(str(runs.query.id)).bytes
 
@@ -67,17 +67,17 @@ class JobClient:
         start: Callable[[], StreamingQuery],
         decision: RestartDecision,
         *,
-        place: StatePaths,
+        paths: StatePaths,
         config: JobConfig,
     ) -> JobClient:
-        """Starts a job."""
-        engine = application.engine
+        """Starts the first query of a job and returns the job's client."""
+        adapter = application.adapter
 
         def error_of(query: StreamingQuery) -> Exception | None:
-            return engine.stop_reason(uuid.UUID(str(query.id)).bytes) or failure_of(query)
+            return adapter.stop_reason(uuid.UUID(str(query.id)).bytes) or failure_of(query)
 
         def start_again() -> StreamingQuery:
-            engine.forget_stop(uuid.UUID(str(runs.query.id)).bytes)
+            adapter.forget_stop(uuid.UUID(str(runs.query.id)).bytes)
             return start()
 
         runs = JobRuns(
@@ -88,12 +88,12 @@ class JobClient:
             start_again=start_again,
             is_over=lambda: application.closed,
         )
-        return cls(application, name, runs, place=place, config=config)
+        return cls(application, name, runs, paths=paths, config=config)
 
     @property
     def job_id(self) -> str:
-        """Id of the job and of its Spark query, 32 hex digits; stable over restarts from a
-        checkpoint."""
+        """Id of the job and of its Spark query, 32 hex digits. A restart from a checkpoint keeps
+        it."""
         return self._query_id.hex()
 
     def get_job_id(self) -> str:
@@ -107,21 +107,21 @@ class JobClient:
 
     @property
     def query(self) -> StreamingQuery:
-        """The Spark query; of a job that is restarted, the newest one."""
+        """The newest Spark query of the job."""
         return self._runs.query
 
     @property
     def restarts(self) -> int:
-        """How often the job was started again after a failure."""
+        """Number of restarts after failures."""
         return self._runs.restarts
 
     @property
     def state_root(self) -> str:
-        """URI of the folder the job's state is kept in; empty: it does not outlive its servers."""
-        return self._place.root if self._config.changelog else ""
+        """URI of the job's state folder; empty if the state does not outlive its servers."""
+        return self._paths.root if self._config.changelog else ""
 
     def status(self) -> JobStatus:
-        """Where the job stands now."""
+        """The current status."""
         if self._runs.ended:
             return JobStatus.FINISHED if self.exception() is None else JobStatus.FAILED
         return JobStatus.RESTARTING if self._runs.restarting else JobStatus.RUNNING
@@ -131,22 +131,23 @@ class JobClient:
         return self.status()
 
     def exception(self) -> Exception | None:
-        """What the job failed of: a `QueryableStateError` where it was one, else Spark's error."""
+        """The failure of the job: a `QueryableStateError` if one caused it, else Spark's error;
+        None if the job has not failed."""
         return self._runs.error
 
     def raise_if_failed(self) -> None:
-        """Raises what the job failed of, if it has."""
+        """Raises the failure of the job, if any."""
         error = self.exception()
         if error is not None:
             raise error
 
     def await_termination(self, timeout_s: float | None = None) -> bool:
-        """Waits until the job has ended and queries see all of it; raises what it failed of.
+        """Waits until the job has ended and queries see its last batch; raises its failure.
 
-        A failure after which the job is restarted is no end. False: still running after
-        `timeout_s`.
+        A failure that is followed by a restart does not end the job. Returns False if the job is
+        still running after `timeout_s`.
         """
-        # Spark's own wait raises its error before ours can be found in it.
+        # Spark's own wait would raise its error before `error_of` can find ours in it.
         if not self._runs.wait_ended(timeout_s):
             return False
         self.raise_if_failed()
@@ -154,8 +155,8 @@ class JobClient:
         return True
 
     def _settle(self) -> None:
-        """Waits until the servers answer by the newest batch, of which they are told a bit later
-        than Spark's own waits return."""
+        """Waits until the servers serve the newest batch: the commit reaches them after Spark's own
+        waits return."""
         progress = self.query.lastProgress
         if progress is not None:
             self._application.coordinator.settle(
@@ -163,8 +164,8 @@ class JobClient:
             )
 
     def process_all_available(self) -> None:
-        """Waits until all data that is there now is processed and queries see it, also over
-        restarts; raises what the job failed of."""
+        """Waits until all currently available data is processed and visible to queries, across
+        restarts; raises the failure of the job."""
         while True:
             query = self.query
             try:
@@ -178,12 +179,12 @@ class JobClient:
                 continue
             break
         self.raise_if_failed()
-        # Where nothing had to be processed, nothing but this has the stored state opened.
+        # If there was nothing to process, no task has opened the stored state.
         self._application.coordinator.await_recovered(self._query_id, _RECOVERY_TIMEOUT_S)
         self._settle()
 
     def trigger_checkpoint(self, timeout_s: float = 600.0) -> CheckpointReport:
-        """Takes a checkpoint now; raises a `CheckpointError` where it fails."""
+        """Takes a checkpoint now; raises a `CheckpointError` if it fails."""
         coordinator = self._application.coordinator
         made = coordinator.trigger_checkpoint(self._query_id, timeout_s)
         return next(
@@ -193,28 +194,28 @@ class JobClient:
         )
 
     def checkpoints(self) -> list[CheckpointReport]:
-        """What became of the job's newest checkpoints and savepoints, newest first."""
+        """Reports on the job's latest checkpoints and savepoints, newest first."""
         return self._application.coordinator.checkpoints(self._query_id)
 
     def trigger_savepoint(
         self, directory: str | None = None, timeout_s: float = _SAVEPOINT_TIMEOUT_S
     ) -> str:
-        """Makes a savepoint while the job runs, and answers its URI.
+        """Takes a savepoint while the job runs, and returns its URI.
 
-        Its folder is made under `directory`, else where `state.savepoints.dir` says.
+        Its folder is created under `directory`, by default under `state.savepoints.dir`.
         """
         return self._savepoint(directory, timeout_s, stop=False)
 
     def stop_with_savepoint(
         self, directory: str | None = None, timeout_s: float = _SAVEPOINT_TIMEOUT_S
     ) -> str:
-        """Stops the job with a savepoint, behind which nothing was processed; answers its URI."""
+        """Stops the job, takes a savepoint of its last batch, and returns the savepoint's URI."""
         return self._savepoint(directory, timeout_s, stop=True)
 
     def cancel_with_savepoint(
         self, directory: str | None = None, timeout_s: float = _SAVEPOINT_TIMEOUT_S
     ) -> str:
-        """Makes a savepoint and cancels the job: as `stop_with_savepoint`, then `cancel`."""
+        """Takes a savepoint and cancels the job: `stop_with_savepoint`, then `cancel`."""
         uri = self.stop_with_savepoint(directory, timeout_s)
         self.cancel()
         return uri
@@ -229,11 +230,10 @@ class JobClient:
         return uri
 
     def cancel(self) -> None:
-        """Stops the job; it is not restarted, and its state is still served until the environment
-        closes.
+        """Stops the job without a restart. Its state is served until the environment closes.
 
-        Where the job's checkpoints are to be deleted on cancellation, all that is kept of it is
-        removed; else the same job started again goes on.
+        With `DELETE_ON_CANCELLATION` the job's checkpoints and stored state are deleted; else the
+        same job continues from them when it is started again.
         """
         self._runs.cancel()
         if self._config.delete_on_cancellation:
@@ -244,15 +244,15 @@ class JobClient:
         self.cancel()
 
     def proxy_addresses(self) -> list[str]:
-        """HOST:PORT of every proxy that answers queries now; empty before the first task."""
+        """HOST:PORT of every live proxy; empty before the first task."""
         return self._application.proxy_addresses()
 
     def proxy_address(self, timeout_s: float = 60.0) -> str:
-        """HOST:PORT of a proxy, once there is one: the first task starts the first."""
+        """HOST:PORT of a proxy; waits for the first task, which starts the first proxy."""
         return self._application.proxy_address(timeout_s, self.raise_if_failed)
 
     def get_queryable_client(self, timeout_s: float = 60.0) -> QueryableStateClient:
-        """A client of the job's state, to be closed by the caller; made on its event loop."""
+        """A client for the job's state, bound to the calling event loop; the caller closes it."""
         from queryable_state.client import QueryableStateClient
 
         return QueryableStateClient(*host_and_port(self.proxy_address(timeout_s)))

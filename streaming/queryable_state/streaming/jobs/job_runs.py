@@ -1,4 +1,4 @@
-"""The runs of one job in this driver: the first one, and those that follow a failure."""
+"""Runs of one job in this driver: the first run and its restarts."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _POLL_S = 0.05
 
 
 class JobRuns:
-    """One Spark query after another, all of one id, each from the checkpoint of the one before.
+    """A sequence of Spark queries with one id; each continues from the checkpoint of the former.
 
-    `start` starts the first query, `start_again` each later one, `error_of` says what an ended one
-    failed of (None: nothing). Where the strategy allows restarts a
-    thread waits for the ends of the runs. Usable from every thread.
+    `start` starts the first query and `start_again` each restart. `error_of` returns the failure
+    of an ended query, None if it did not fail. If the strategy allows restarts, a daemon thread
+    waits for the end of each run. Usable from every thread.
     """
 
     def __init__(
@@ -65,25 +65,25 @@ class JobRuns:
 
     @property
     def restarts(self) -> int:
-        """How often the job was started again."""
+        """Number of restarts."""
         with self._changed:
             return self._restarts
 
     @property
     def restarting(self) -> bool:
-        """Whether a run has failed and another one is to follow."""
+        """True if a run has failed and a restart is pending."""
         with self._changed:
             return self._watched and not self._ended and (self._waiting or not self._is_active())
 
     @property
     def ended(self) -> bool:
-        """Whether no run is under way and none will follow."""
+        """True if no run is active and none will follow."""
         with self._changed:
             return self._ended if self._watched else not self._is_active()
 
     @property
     def error(self) -> Exception | None:
-        """What the job failed of, once it has ended."""
+        """The failure of the ended job; None if it has not ended or did not fail."""
         with self._changed:
             if self._watched:
                 return self._error
@@ -91,18 +91,19 @@ class JobRuns:
         return None if query.isActive else self._error_of(query)
 
     def wait_ended(self, timeout_s: float | None) -> bool:
-        """Waits for the end; False: it has not come in time."""
+        """Waits for the end of the job; False if `timeout_s` passed before."""
         return self._wait(lambda: self.ended, timeout_s)
 
     def wait_next(self, query: StreamingQuery) -> bool:
-        """Once a run has ended: whether another one follows, when it has begun."""
+        """Waits, after the end of a run, for the next run or the end of the job; True if there is
+        a next run."""
         if not self._watched:
             return False
         self._wait(lambda: self.ended or self.query is not query, None)
         return self.query is not query
 
     def cancel(self) -> None:
-        """Stops the newest run; none follows. Returns when it has stopped."""
+        """Stops the newest run, waits for its end, and prevents restarts."""
         with self._changed:
             self._cancelled = True
             query = self._query
@@ -123,11 +124,11 @@ class JobRuns:
         return True
 
     def _watch(self) -> None:
-        """Until the job has ended; an end that nobody expected is one, too."""
+        """Runs the job to its end. A defect in the restart loop ends the job with that error."""
         error: Exception | None = None
         try:
             error = self._run_all()
-        except Exception as problem:  # noqa: BLE001 - told as what the job failed of
+        except Exception as problem:  # noqa: BLE001 - becomes the error of the job
             _log.exception("job %s is not restarted any more", self._label)
             error = problem
         finally:
@@ -136,7 +137,7 @@ class JobRuns:
                 self._changed.notify_all()
 
     def _run_all(self) -> Exception | None:
-        """The runs, one by one; answers what the last one failed of."""
+        """Waits for each run and restarts it; returns the error of the last run."""
         error, progressed = self._outcome(self.query)
         while error is not None:
             delay_ms = self._delay_ms(error, progressed=progressed)
@@ -150,10 +151,10 @@ class JobRuns:
         return None
 
     def _outcome(self, query: StreamingQuery) -> tuple[Exception | None, bool]:
-        """How a run ended, and whether it had committed a batch; returns when it has."""
+        """Waits for the end of a run; returns its error and whether it committed a batch."""
         try:
             query.awaitTermination()
-        except Exception as problem:  # noqa: BLE001 - the failure is asked for below
+        except Exception as problem:  # noqa: BLE001 - `error_of` returns the failure
             _log.debug("job %s: %r", self._label, problem)
         if self._cancelled or self._is_over():
             return None, False
@@ -174,17 +175,17 @@ class JobRuns:
         return delay_ms
 
     def _pause(self, delay_ms: int) -> bool:
-        """Waits before a restart; False: the job was cancelled."""
+        """Waits before a restart; False if the job was cancelled."""
         with self._changed:
             self._waiting = True
             self._changed.wait_for(lambda: self._cancelled, delay_ms / 1000)
             return not (self._cancelled or self._is_over())
 
     def _restart(self) -> Exception | None:
-        """Starts the next run; answers why it could not be."""
+        """Starts the next run; returns the error if it cannot be started."""
         try:
             query = self._start_again()
-        except Exception as problem:  # noqa: BLE001 - decided on as any other failure
+        except Exception as problem:  # noqa: BLE001 - the restart strategy decides
             return problem
         with self._changed:
             self._query = query

@@ -1,1 +1,1 @@
-"""Everything of a stateful operator that runs inside a Spark task; knows nothing of Spark."""
+"""Runtime of stateful operators inside a Spark task; it does not import Spark."""

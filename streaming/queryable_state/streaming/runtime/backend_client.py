@@ -1,7 +1,6 @@
-"""A task's calls to the owner of its state, over sync gRPC.
+"""Synchronous gRPC client of a task for the owner of its state.
 
-Imports gRPC, so it is imported by what runs inside a Spark Python worker only,
-after the worker was forked.
+The module imports gRPC. Import it only inside a Spark Python worker, after Spark has forked it.
 """
 
 from __future__ import annotations
@@ -31,7 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from queryable_state.internal.v1.backend_pb2_grpc import StateBackendStub
-    from queryable_state.streaming.runtime.spec import OperatorSpec, TaskIdentity
+    from queryable_state.streaming.runtime.operators.spec import OperatorSpec
+    from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
     from queryable_state.v1.registration_pb2 import StateRegistration
     from queryable_state.wire.changes import Seal, Token
 
@@ -46,13 +46,13 @@ _RETRIES = RetryPolicy(
     longest_delay_s=1.0,
 )
 _CALL_TIMEOUT_S = 20.0
-"""A call without an answer for so long is taken as lost, and made again. Where a task has long, a
-call has a part of it: what takes longer could not succeed, however much time is given."""
+"""Timeout of one call, after which it is repeated. With a long task timeout a call gets a fraction
+of it (`_CALL_PART`), so that slow calls can still succeed."""
 _CALL_PART = 1 / 3
 _MOST_OWNERS = 4096
 
-# By address of the executor's server, and subtask: an owner hardly ever changes. What it cannot
-# answer makes the task ask the executor's server again.
+# Owners by address of the executor's server and subtask; owners rarely change. A transient error
+# of an owner removes its entry.
 _owners: dict[tuple[str, bytes], backend_pb2.LocateSubtaskResponse] = {}
 
 
@@ -61,12 +61,12 @@ class _OwnerLostError(RetryLaterError):
 
 
 class BackendClient:
-    """One task's access to its state: finds the owner, waits for it within the task timeout.
+    """State access of one task attempt: locates the owner and retries within the task timeout.
 
-    The server of this executor says who the owner is. Until begin is answered
-    the owner may change: the next one is asked. From then on the attempt is tied
-    to the owner that began it, and ends with an error when that one is gone, so
-    that Spark starts the task again: reads of two owners are never mixed.
+    The state server of this executor locates the owner. Until `begin` succeeds the owner may
+    change, and the client follows it. After that the attempt is bound to its owner: if that owner
+    is lost, the attempt fails and Spark runs the task again, so reads of two owners are never
+    mixed.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class BackendClient:
                 yield backend_pb2.PrepareRequest(block=block)
             yield backend_pb2.PrepareRequest(seal=seal)
 
-        # The same seal may come again: a call whose answer was lost is repeated safely.
+        # Idempotent: the owner accepts the same seal again if an answer was lost.
         self._retried(
             "prepare",
             lambda stub, timeout_s: stub.Prepare(
@@ -150,7 +150,7 @@ class BackendClient:
         )
 
     def _retried(self, step: str, call: Callable[[StateBackendStub, float], _T]) -> _T:
-        """Calls the owner until it answers, refuses for good, or the time is up."""
+        """Calls the owner; repeats transient failures until the task timeout."""
         ends_at_s = time.monotonic() + self._timeout_s
         tried: dict[str, QueryableStateError] = {}
 
@@ -190,7 +190,7 @@ class BackendClient:
         owner: backend_pb2.LocateSubtaskResponse,
         ends_at_s: float,
     ) -> None:
-        """Before begin: forget the owner. After: make sure that it still is the owner."""
+        """Forgets the owner before `begin`; afterwards raises RetryLaterError if it has moved."""
         _owners.pop(self._place, None)
         if self._token is None:
             self._owner = None
@@ -204,8 +204,8 @@ class BackendClient:
         if moved:
             raise _OwnerLostError(
                 f"{self._where}: the owner of the state, {owner.server_id} at {owner.address}, "
-                f"was lost before {step} ({error}); Spark has to run the task again, which "
-                "needs spark.task.maxFailures over 1 (local[N,4] in local mode)",
+                f"was lost before {step} ({error}); Spark must run the task again, which needs "
+                "spark.task.maxFailures above 1 (local[N,4] in local mode)",
                 reason=Reason.UNAVAILABLE,
             ) from error
 

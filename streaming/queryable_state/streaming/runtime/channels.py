@@ -1,4 +1,4 @@
-"""Connections from this worker process to state servers, kept over tasks."""
+"""gRPC channels from this worker process to state servers, shared by its tasks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from queryable_state.internal.v1.backend_pb2_grpc import StateBackendStub
 from queryable_state.wire.calls.channel_options import channel_options
 
 _lock = threading.Lock()
-# By process as well: a channel does not survive a fork.
+# The key contains the process id: a channel does not survive a fork.
 _stubs: dict[tuple[int, str], tuple[grpc.Channel, StateBackendStub]] = {}
 
 
@@ -27,7 +27,7 @@ def backend_stub(address: str) -> StateBackendStub:
 
 
 def forget(address: str) -> None:
-    """Close the connection to a server that is gone; idempotent."""
+    """Closes the channel to a server that is gone. Idempotent."""
     with _lock:
         found = _stubs.pop((os.getpid(), address), None)
     if found is not None:
@@ -35,7 +35,7 @@ def forget(address: str) -> None:
 
 
 def close_all() -> None:
-    """Close the connections of this process."""
+    """Closes the channels of this process."""
     for pid, address in list(_stubs):
         if pid == os.getpid():
             forget(address)

@@ -1,1 +1,1 @@
-"""Where the operators meet Spark: the only package that knows its internals."""
+"""Spark integration; the only package that uses Spark internals."""

@@ -1,4 +1,4 @@
-"""What one SparkContext has beside it: a coordinator, and the eyes it sees Spark with."""
+"""The coordinator and the Spark listeners of one SparkContext."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from queryable_state.server.settings import (
     StateServerSettings,
 )
 from queryable_state.streaming.config.job_configuration import server_backend
+from queryable_state.streaming.spark.queries.active_queries import live_executors
 from queryable_state.streaming.spark.queries.listener import CommitListener
-from queryable_state.streaming.spark.queries.spark_adapter import SparkAdapter, live_executors
+from queryable_state.streaming.spark.queries.scratch_folder import ScratchFolder
+from queryable_state.streaming.spark.queries.spark_adapter import SparkAdapter
 from queryable_state.streaming.spark.queries.stored_state import StoredState
-from queryable_state.streaming.spark.scratch_folder import ScratchFolder
-from queryable_state.streaming.spark.server_start import ServerStart
+from queryable_state.streaming.spark.server_start import ServerStarter
 from queryable_state.streaming.spark.session import runs_on_one_machine, warn_of_risks
 from queryable_state.streaming.spark.worker.worker_python import WorkerCheck
 from queryable_state.wire.errors import QueryTimeoutError
@@ -46,11 +47,11 @@ _PROXY_POLL_S = 0.05
 
 
 class SparkApplication:
-    """The coordinator of one SparkContext; ends with it.
+    """The coordinator of one SparkContext, and its listeners.
 
-    `of` makes it where there is none, if the Python of Spark's workers can run operators: jobs of
-    all environments of one SparkContext share it, and the settings of the first count. `close` is
-    idempotent and runs by itself when the SparkContext stops or the interpreter exits.
+    `of` creates it once per SparkContext, after a check that Spark's Python workers can run
+    operators. All environments of the SparkContext share it, with the settings of the first one.
+    `close` is idempotent; it is called when the SparkContext stops or the interpreter exits.
     """
 
     _running: ClassVar[dict[str, SparkApplication]] = {}
@@ -67,9 +68,14 @@ class SparkApplication:
         advertised = settings.coordinator_host or (
             "" if local else self._context.getConf().get("spark.driver.host", "")
         )
-        self.engine = SparkAdapter(spark, ServerStart(self).begin)
+        self.adapter = SparkAdapter(
+            spark,
+            ServerStarter(
+                self._context, lambda: self.server_template, is_closed=lambda: self.closed
+            ).start,
+        )
         self.coordinator = Coordinator(
-            self.engine,
+            self.adapter,
             CoordinatorSettings(
                 secret=self._settings.secret,
                 host=self._host,
@@ -95,7 +101,7 @@ class SparkApplication:
 
     @classmethod
     def of(cls, spark: SparkSession, settings: EnvironmentSettings) -> SparkApplication:
-        """The application of a session's SparkContext."""
+        """The application of a session's SparkContext; created if there is none."""
         with cls._lock:
             found = cls._running.get(spark.sparkContext.applicationId)
             if found is None or found.closed:
@@ -106,7 +112,7 @@ class SparkApplication:
 
     @classmethod
     def close_all(cls) -> None:
-        """Closes what is running; at the end of the interpreter."""
+        """Closes all running applications, at the exit of the interpreter."""
         with cls._lock:
             running = list(cls._running.values())
         for application in running:
@@ -114,17 +120,17 @@ class SparkApplication:
 
     @property
     def closed(self) -> bool:
-        """Whether it has ended."""
+        """True once `close` was called."""
         return self._closing.is_set()
 
     @property
     def secret(self) -> str:
-        """Wanted on every call between the parts of the application."""
+        """Secret of every call between the parts of the application."""
         return self._settings.secret
 
     @property
     def context(self) -> SparkContext:
-        """The SparkContext it belongs to."""
+        """The SparkContext of the application."""
         return self._context
 
     @property
@@ -134,12 +140,12 @@ class SparkApplication:
 
     @property
     def secret_file(self) -> Path:
-        """A file with the secret, for proxies a person starts."""
+        """A file with the secret, for proxies that users start."""
         return self.coordinator.secret_file
 
     @property
     def server_template(self) -> StateServerSettings:
-        """Settings of a state server but for its executor, and for its folder's name."""
+        """Settings of state servers; each executor adds its id and its folder."""
         settings = self._settings
         return StateServerSettings(
             coordinator_address=self.coordinator_address,
@@ -171,24 +177,27 @@ class SparkApplication:
         )
 
     def scratch_location(self) -> str:
-        """URI of a new checkpoint location that lasts as long as the application."""
+        """URI of a new checkpoint location that is deleted with the application."""
         return self._scratch.location()
 
     def observe(self, session: SparkSession) -> None:
-        """Listens to the queries of a session; Spark tells each session of its own alone."""
+        """Adds a listener to a session, once: Spark notifies a session only of its own queries."""
         with self._lock:
             if any(observed is session for observed, _ in self._listeners):
                 return
-            listener = CommitListener(self.engine, self.coordinator, self.stored.open)
+            listener = CommitListener(self.adapter, self.coordinator, self.stored.open)
             session.streams.addListener(listener)
             self._listeners.append((session, listener))
 
     def proxy_addresses(self) -> list[str]:
-        """HOST:PORT of the proxies of the state servers that are alive."""
+        """HOST:PORT of the proxies of all live state servers."""
         return self.coordinator.proxy_addresses()
 
     def proxy_address(self, timeout_s: float, check: Callable[[], None] = lambda: None) -> str:
-        """HOST:PORT of a proxy, once there is one; `check` is called while there is none."""
+        """HOST:PORT of a proxy; calls `check` while it waits for the first one.
+
+        Raises QueryTimeoutError after `timeout_s`.
+        """
         deadline = time.monotonic() + timeout_s
         while True:
             addresses = self.proxy_addresses()
@@ -198,12 +207,12 @@ class SparkApplication:
             if time.monotonic() >= deadline:
                 raise QueryTimeoutError(
                     f"no state server has started within {timeout_s:g} s: the first task of a "
-                    "stateful operator starts one; does a job run, and is there input?"
+                    "stateful operator starts one. Check that a job runs and has input"
                 )
             time.sleep(_PROXY_POLL_S)
 
     def close(self) -> None:
-        """Ends state servers and coordinator; returns when they are gone."""
+        """Stops the state servers and the coordinator, and waits for their end."""
         with self._lock:
             if self._closing.is_set():
                 first = False
@@ -229,21 +238,21 @@ class SparkApplication:
             try:
                 session.streams.removeListener(listener)
             except (Py4JError, OSError, AttributeError):
-                # Spark is going; its listeners go with it.
+                # Spark is stopping, and its listeners with it.
                 return
 
     def _watch(self) -> None:
-        """Closes once the SparkContext has stopped, by Python or by itself."""
-        looked = 0.0
+        """Closes the application once the SparkContext has stopped, in Python or in the JVM."""
+        since_jvm_poll_s = 0.0
         while not self._closing.wait(_POLL_S):
-            looked += _POLL_S
+            since_jvm_poll_s += _POLL_S
             if self._context._jsc is not None:
-                if looked < _JVM_POLL_S:
+                if since_jvm_poll_s < _JVM_POLL_S:
                     continue
-                looked = 0.0
+                since_jvm_poll_s = 0.0
                 if not self._jvm_stopped():
                     continue
-            _log.info("Spark has stopped: the coordinator and the state servers end")
+            _log.info("Spark has stopped: stopping the coordinator and the state servers")
             self.close()
             return
 
@@ -254,6 +263,6 @@ class SparkApplication:
             return True
 
 
-# Functions of atexit run when thread pools accept no more work, and the coordinator needs its own
-# to see the servers off.
+# `atexit` functions run after thread pools have stopped accepting work, and the coordinator needs
+# its pool to shut the servers down.
 getattr(threading, "_register_atexit", atexit.register)(SparkApplication.close_all)

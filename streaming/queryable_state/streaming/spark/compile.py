@@ -1,4 +1,4 @@
-"""A job graph as Spark DataFrames, and as one query."""
+"""Compiler of job graphs to Spark DataFrames and queries."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from queryable_state.server.coordinator import OperatorLayout
-from queryable_state.streaming.elements import free_name
+from queryable_state.streaming.jobs.elements import free_name
 from queryable_state.streaming.jobs.graph import OperatorNode, SinkNode, SourceNode
 from queryable_state.streaming.runtime.columns.row_check import GROUP_BITS
-from queryable_state.streaming.runtime.settings import RuntimeSettings
-from queryable_state.streaming.runtime.spec import OperatorSpec
+from queryable_state.streaming.runtime.operators.spec import OperatorSpec
+from queryable_state.streaming.runtime.states.settings import RuntimeSettings
 from queryable_state.streaming.spark.types import data_type, is_hashable, schema
 from queryable_state.streaming.spark.worker.task import SubtaskFunction
 
@@ -31,7 +31,7 @@ _log = logging.getLogger("queryable_state.streaming")
 
 
 class Compiler:
-    """Turns graphs into DataFrames of one Spark application."""
+    """Compiles graphs to DataFrames of one Spark application."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Compiler:
         self._config_id = config_id
 
     def dataframe(self, node: StreamNode, graph: JobGraph) -> DataFrame:
-        """A stream as a streaming DataFrame, for any plan behind it."""
+        """A stream as a streaming DataFrame that any plan may follow."""
         self._application.observe(graph.sources[0].dataframe.sparkSession)
         return _Frames(self, graph, {}).for_any_plan(node)
 
@@ -58,7 +58,7 @@ class Compiler:
         trigger: Mapping[str, Any],
         output_mode: str,
     ) -> DataStreamWriter:
-        """A graph of one source as one query, which each `start` of the writer runs."""
+        """A writer of a graph with one source; each `start` of it starts one query."""
         self._application.observe(graph.sources[0].dataframe.sparkSession)
         writer = self._writer(graph).queryName(self._job_name).outputMode(output_mode)
         if checkpoint_location is not None:
@@ -66,15 +66,15 @@ class Compiler:
         return writer.trigger(**trigger) if trigger else writer
 
     def max_parallelism(self, node: OperatorNode) -> int:
-        """Key groups of an operator's states."""
+        """Number of key groups of an operator's states."""
         return node.max_parallelism or self._settings.max_parallelism
 
     def parallelism(self, node: OperatorNode) -> int:
-        """Subtasks of an operator."""
+        """Number of subtasks of an operator."""
         return node.parallelism or self._settings.parallelism
 
     def layout(self, node: OperatorNode) -> OperatorLayout:
-        """What the coordinator has to know of an operator before a task of it runs."""
+        """The operator's layout, which the coordinator needs before the first task."""
         return OperatorLayout(
             uid=node.uid,
             parallelism=self.parallelism(node),
@@ -82,14 +82,14 @@ class Compiler:
         )
 
     def is_native(self, graph: JobGraph) -> bool:
-        """Whether the operators of a graph are in the plan of its query.
+        """True if the operators of a graph are in the plan of its query.
 
-        Otherwise its batch function applies them, and the plan has the source alone.
+        Otherwise a `foreachBatch` function applies them, and the plan contains only the source.
         """
         return len(graph.ends) == 1
 
     def _writer(self, graph: JobGraph) -> DataStreamWriter:
-        """Native where there is one end; else the source with a branch for each end."""
+        """The query of a graph with one end; else a `foreachBatch` with a branch per end."""
         if self.is_native(graph):
             end = graph.ends[0]
             frames = _Frames(self, graph, {})
@@ -123,9 +123,9 @@ class Compiler:
         return source.dataframe.writeStream.foreachBatch(run_batch)
 
     def _is_sealed(self, graph: JobGraph, batch: DataFrame, batch_id: int) -> bool:
-        """Whether the actions of the sinks' functions have run every operator of the job.
+        """True if the sinks' functions have run every operator of the job.
 
-        A function may run no action, or one that Spark takes operators out of.
+        A function may run no action, or one from whose plan Spark removes operators.
         """
         query_id = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
         if not query_id:
@@ -134,7 +134,7 @@ class Compiler:
         return self._application.coordinator.is_sealed(uuid.UUID(query_id).bytes, batch_id, layouts)
 
     def apply(self, node: OperatorNode, upstream: DataFrame) -> DataFrame:
-        """key columns -> key group -> shuffle by subtask -> the operator's tasks."""
+        """Applies an operator: key columns, key group, shuffle by subtask, operator tasks."""
         keyed = _with_key(node, upstream)
         parallelism = self.parallelism(node)
         max_parallelism = self.max_parallelism(node)
@@ -180,19 +180,19 @@ class Compiler:
         task = SubtaskFunction(
             spec, self._application.server_template, self._application.application_id
         )
-        # Spark takes any callable; its annotation asks for a function.
+        # Spark accepts any callable, although its annotation requires a function.
         return shuffled.mapInArrow(task, schema(spec.output_fields))
 
 
 class _Frames:
-    """DataFrames of the nodes of one graph, each made once.
+    """DataFrames of the nodes of one graph, each created once.
 
-    Where `persist` is set, as in a batch of several branches, what several nodes
-    read is persisted, so that its operator runs once.
+    With `persist`, as in a batch with several branches, a node with several readers is persisted,
+    so that its operator runs once.
 
     The stage of an operator must end at a shuffle: a `coalesce`, `union` or `limit` in the same
-    stage would renumber its partitions, which name its subtasks, or leave some out. `of` is for
-    plans of ours, which shuffle or read everything; `for_any_plan` adds the shuffle.
+    stage would renumber its partitions, which identify its subtasks, or skip some. `of` is for our
+    own plans, which shuffle or read everything; `for_any_plan` adds the shuffle.
     """
 
     def __init__(
@@ -212,12 +212,12 @@ class _Frames:
         self._persisted: list[DataFrame] = []
 
     def of(self, node: StreamNode) -> DataFrame:
-        """The DataFrame of a node, for an operator or an end of ours."""
+        """The DataFrame of a node, for an operator or for `_run_whole`."""
         if id(node) not in self._made:
             frame = self._make(node)
             if self._persist and self._graph.readers(node) > 1:
                 if self._graph.has_sink(node):
-                    # Shuffled once, for all of its sinks.
+                    # One shuffle for all sinks of the node.
                     frame = self._for_any_plan[id(node)] = self._shuffled(node, frame)
                 frame.persist()
                 self._persisted.append(frame)
@@ -225,14 +225,14 @@ class _Frames:
         return self._made[id(node)]
 
     def for_any_plan(self, node: StreamNode) -> DataFrame:
-        """The DataFrame of a node, for a plan of the user's."""
+        """The DataFrame of a node, for a user's plan."""
         frame = self.of(node)
         if id(node) not in self._for_any_plan:
             self._for_any_plan[id(node)] = self._shuffled(node, frame)
         return self._for_any_plan[id(node)]
 
     def release(self) -> None:
-        """Gives back what was persisted."""
+        """Unpersists all persisted DataFrames."""
         while self._persisted:
             self._persisted.pop().unpersist()
 
@@ -242,19 +242,19 @@ class _Frames:
         return self._compiler.apply(node, self.of(node.upstream))
 
     def _shuffled(self, node: StreamNode, frame: DataFrame) -> DataFrame:
-        """Each subtask's rows to the partition of its own number, in their order."""
+        """Shuffles each subtask's rows, in order, to the partition with the subtask's number."""
         if isinstance(node, SourceNode):
             return frame
         return frame.repartitionById(self._compiler.parallelism(node), F.spark_partition_id())
 
 
 def _run_whole(frame: DataFrame) -> None:
-    """Runs a frame to its last row, without a result."""
+    """Runs all tasks of a DataFrame and discards the rows."""
     frame.write.format("noop").mode("overwrite").save()
 
 
 def _with_key(node: OperatorNode, upstream: DataFrame) -> DataFrame:
-    """The upstream columns, and those a key function computes."""
+    """The upstream columns, with the columns of a key function added."""
     function = node.keys.function
     if function is None:
         return upstream
@@ -272,7 +272,7 @@ def _with_key(node: OperatorNode, upstream: DataFrame) -> DataFrame:
 
 
 def _row_check(node: OperatorNode, max_parallelism: int) -> Column:
-    """The key group, and a hash of what the operator sees of a row but for columns with maps.
+    """The row check: key group, and hash of the operator's input columns except those with maps.
 
     The key, often the longest column, is hashed once for both.
     """

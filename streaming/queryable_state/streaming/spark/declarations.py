@@ -1,4 +1,4 @@
-"""The operators of a job as far as the driver knows them before a task runs."""
+"""Declarations of a job's operators, known to the driver before a task runs."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ _log = logging.getLogger("queryable_state.streaming")
 
 @dataclass(frozen=True, kw_only=True)
 class OperatorDeclaration:
-    """An operator of the job that is to start, as far as the driver knows it."""
+    """An operator of a job, and its states if the driver can determine them."""
 
     uid: str
     name: str
     max_parallelism: int
     states: Sequence[StateRegistration] | None
-    """None: its function can be opened in tasks only; the first batch checks them."""
+    """None: only tasks can open the operator's function, so the first batch checks its states."""
 
     @property
     def label(self) -> str:
-        """The operator for people."""
+        """The operator for logs and errors."""
         return operator_label(self.uid, self.name)
 
 
 def declarations(
     nodes: Iterable[OperatorNode], compiler: Compiler, job_name: str
 ) -> list[OperatorDeclaration]:
-    """Operators of a job as far as the driver knows them."""
+    """The declarations of a job's operators."""
     return [
         OperatorDeclaration(
             uid=node.uid,
@@ -53,7 +53,7 @@ def declarations(
 def _states(
     node: OperatorNode, max_parallelism: int, job_name: str
 ) -> list[StateRegistration] | None:
-    """The states an operator will register; None: only a task can open its function."""
+    """The states an operator will register; None if only a task can open its function."""
     descriptors = driver_declared_states(node.operator, node.name)
     if descriptors is None:
         return None

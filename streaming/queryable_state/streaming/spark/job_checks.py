@@ -1,5 +1,4 @@
-"""What can be known to go wrong with a job's state before its first batch: said before data is at
-risk."""
+"""Checks of a job's stored state against its program, before the first batch."""
 
 from __future__ import annotations
 
@@ -14,8 +13,8 @@ from queryable_state.server.coordinator.model.state_evolution import check_evolu
 from queryable_state.server.coordinator.roots.stored_states import StoredStates
 from queryable_state.streaming.config.state_paths import is_local
 from queryable_state.streaming.spark.queries.checkpoint_files import newest_commit
+from queryable_state.streaming.spark.savepoints.spark_files import SparkFiles
 from queryable_state.streaming.spark.session import runs_on_one_machine
-from queryable_state.streaming.spark.spark_files import SparkFiles
 from queryable_state.wire.errors import CheckpointError, CorruptDataError, RestoreMismatchError
 
 if TYPE_CHECKING:
@@ -31,50 +30,50 @@ if TYPE_CHECKING:
 _log = logging.getLogger("queryable_state.streaming")
 
 
-def check_place(
+def check_paths(
     context: SparkContext,
-    place: StatePaths,
+    paths: StatePaths,
     config: JobConfig,
     job_name: str,
     operators: Sequence[OperatorDeclaration],
 ) -> None:
-    """Refuses a place whose folder cannot be written, or that another job's state is in, or from
-    which the state is missing; and operators that do not claim what is stored there, or claim it
-    with other key groups or types.
+    """Checks the state root of a job; state in the driver's memory needs no check.
 
-    State in the driver's memory, and a job without a place, have nothing to check.
+    Raises if the folder is not writable, contains the state of another job, or lacks the state of
+    committed batches; and if the operators do not declare the stored states, or declare them with
+    other key groups or incompatible types.
     """
-    if not place.root or place.in_driver or not config.changelog:
+    if not paths.root or paths.in_driver or not config.changelog:
         return
-    if is_local(place.root) and not runs_on_one_machine(context):
+    if is_local(paths.root) and not runs_on_one_machine(context):
         _log.warning(
-            "state is kept in %s, which must be one folder for the driver and all executors: on "
-            "several machines it has to be a shared file system, or a URI of one (s3a://...)",
-            place.root,
+            "state is stored in %s, which the driver and all executors must share: on several "
+            "machines use a shared file system or an object store (s3a://...)",
+            paths.root,
         )
-    storage = storage_of(place.root, config.storage_options, fsync=config.fsync)
-    storage.check_writable(place.root)
-    root = StateRoot(place.root, storage)
+    storage = storage_of(paths.root, config.storage_options, fsync=config.fsync)
+    storage.check_writable(paths.root)
+    root = StateRoot(paths.root, storage)
     record = root.registrations()
-    assert place.spark_location is not None
-    files = SparkFiles.of(context, place.spark_location)
+    assert paths.spark_location is not None
+    files = SparkFiles.of(context, paths.spark_location)
     committed = newest_commit(files)
     if record is None:
         if committed >= 0 and not config.allow_missing_state:
             raise CheckpointError(
-                f"Spark's checkpoint {files.root} is at batch {committed}, and its state is not in "
-                f"{place.root}: the job would go on as if nothing had been counted before. Bring "
-                "the folder back, remove both to start anew, or set "
-                "spark.queryable_state.allow_missing_state=true to go on without the state"
+                f"Spark's checkpoint {files.root} is at batch {committed}, but its state is not in "
+                f"{paths.root}: the job would continue with empty state. Restore the folder, "
+                "remove both to start from the beginning, or set "
+                "spark.queryable_state.allow_missing_state=true to continue without the state"
             )
         return
-    _check_same_job(record, files, place)
-    _check_key_groups(record, operators, place)
+    _check_same_job(record, files, paths)
+    _check_key_groups(record, operators, paths)
     _check_claims(root, record, config, job_name, operators)
 
 
 def query_id_of(files: SparkFiles) -> bytes | None:
-    """Id of the query a checkpoint of Spark's belongs to; None: it has none yet."""
+    """Id of the query of a Spark checkpoint; None if the checkpoint has no id yet."""
     content = files.read("metadata")
     if content is None:
         return None
@@ -82,33 +81,33 @@ def query_id_of(files: SparkFiles) -> bytes | None:
         return uuid.UUID(json.loads(content)["id"]).bytes
     except (KeyError, ValueError, TypeError) as problem:
         raise CorruptDataError(
-            f"{files.root}/metadata has no id of a query as Spark writes it: {problem!r}"
+            f"{files.root}/metadata contains no query id in Spark's format: {problem!r}"
         ) from problem
 
 
-def _check_same_job(record: RootRegistrations, files: SparkFiles, place: StatePaths) -> None:
+def _check_same_job(record: RootRegistrations, files: SparkFiles, paths: StatePaths) -> None:
     query_id = query_id_of(files)
     if query_id == record.job_id:
         return
-    found = "is not there" if query_id is None else f"is of job {query_id.hex()}"
+    found = "does not exist" if query_id is None else f"belongs to job {query_id.hex()}"
     raise RestoreMismatchError(
-        f"{place.root} has the state of job {record.job_name!r} ({record.job_id.hex()}), and the "
-        f"Spark checkpoint to go on from, {files.root}, {found}: bring back the one that belongs "
-        "to the state, remove the state folder if it is not needed, or give the job another name"
+        f"{paths.root} has the state of job {record.job_name!r} ({record.job_id.hex()}), but its "
+        f"Spark checkpoint {files.root} {found}: restore the checkpoint of the state, remove the "
+        "state folder if it is not needed, or give the job another name"
     )
 
 
 def _check_key_groups(
-    record: RootRegistrations, operators: Sequence[OperatorDeclaration], place: StatePaths
+    record: RootRegistrations, operators: Sequence[OperatorDeclaration], paths: StatePaths
 ) -> None:
     max_parallelisms = {operator.uid: operator.max_parallelism for operator in operators}
     for state in record.states:
         wanted = max_parallelisms.get(state.operator_uid)
         if wanted is not None and wanted != state.max_parallelism:
             raise RestoreMismatchError(
-                f"operator {state.operator_uid!r} has max parallelism {wanted}, and its state in "
-                f"{place.root} was kept by {state.max_parallelism}, which is fixed for the life of "
-                f"a state: set_max_parallelism({state.max_parallelism})"
+                f"operator {state.operator_uid!r} has max parallelism {wanted}, but its state in "
+                f"{paths.root} was stored with {state.max_parallelism}, which is fixed for the "
+                f"lifetime of a state: call set_max_parallelism({state.max_parallelism})"
             )
 
 
@@ -119,7 +118,7 @@ def _check_claims(
     job_name: str,
     operators: Sequence[OperatorDeclaration],
 ) -> None:
-    """What the coordinator will refuse of the first batch, as far as files and driver tell."""
+    """Runs the checks of the coordinator's first batch that need only files and declarations."""
     if not config.allow_non_restored_state:
         checkpoints = root.checkpoints()
         after = checkpoints[0].version if checkpoints else record.first_batch - 1

@@ -1,4 +1,4 @@
-"""A job that is about to start: where its state goes, what is checked before, and the start."""
+"""Launch of jobs: state paths, checks, restore from a savepoint, and the start of the query."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from queryable_state.streaming.config.state_paths import (
     absolute,
     driver_root,
     keeps_in_driver,
-    place_of,
+    paths_of,
 )
 from queryable_state.streaming.jobs.graph import JobGraph
 from queryable_state.streaming.jobs.job_client import JobClient
 from queryable_state.streaming.spark.compile import Compiler
 from queryable_state.streaming.spark.declarations import declarations
-from queryable_state.streaming.spark.job_checks import check_place
+from queryable_state.streaming.spark.job_checks import check_paths
 from queryable_state.streaming.spark.plan_settings import set_plan
 from queryable_state.streaming.spark.queries.checkpoint_files import is_temporary
-from queryable_state.streaming.spark.savepoints.start import SavepointStart
+from queryable_state.streaming.spark.savepoint_start import SavepointStart
 from queryable_state.streaming.spark.session import default_location
 from queryable_state.wire.errors import InvalidRequestError
 
@@ -49,11 +49,13 @@ def configured(
     backend: StateBackend | None,
     checkpoints: CheckpointConfig,
 ) -> tuple[str, JobConfig]:
-    """A configuration, and its id, for queries the user starts, whose state is beside their
-    checkpoint, or in the driver's memory where the backend wants it."""
-    found = backend_of(settings, backend)
-    root = driver_root() if keeps_in_driver(settings, found) else ""
-    config = job_config(settings, found, checkpoints, state_root=root)
+    """Registers a configuration for queries that the user starts; returns its id and itself.
+
+    Their state is stored beside their checkpoint, or in the driver's memory if the backend does so.
+    """
+    chosen = backend_of(settings, backend)
+    root = driver_root() if keeps_in_driver(settings, chosen) else ""
+    config = job_config(settings, chosen, checkpoints, state_root=root)
     identity = config_id(config)
     application.coordinator.configure(identity, config)
     return identity, config
@@ -61,11 +63,11 @@ def configured(
 
 @dataclass(frozen=True, kw_only=True)
 class JobLaunch:
-    """What `execute` was asked for, and what the environment says of jobs."""
+    """A job to start: the arguments of `execute` and the environment's settings."""
 
     application: SparkApplication
     settings: EnvironmentSettings
-    """With the parallelism the job is compiled by."""
+    """Settings with the job's parallelism."""
     graph: JobGraph
     job_name: str
     backend: StateBackend | None
@@ -75,26 +77,27 @@ class JobLaunch:
     trigger: Mapping[str, Any] = field(default_factory=dict)
     output_mode: str = "update"
     savepoint: str = ""
-    """URI; empty: the job starts empty, or goes on from its own checkpoint."""
+    """URI; empty: the job starts empty or continues from its own checkpoint."""
     allow_non_restored_state: bool = False
 
     def start(self) -> JobClient:
-        """Checks and starts the job; raises before anything has run where it cannot."""
+        """Checks and starts the job; a failed check raises before anything runs."""
         decision = RestartDecision(
             self.restart_strategy,
             self.settings,
             checkpointing_enabled=self.checkpoints.is_checkpointing_enabled(),
         )
-        place, config = self._placed(restarts=decision.may_restart)
+        paths, config = self._configured(restarts=decision.may_restart)
         if self.savepoint:
-            self._from_savepoint(place, config)
-        self._check(place, config)
-        return self._started(place, config, decision)
+            self._seed(paths, config)
+        context = self._session.sparkContext
+        check_paths(context, paths, config, self.job_name, self._declarations)
+        return self._started(paths, config, decision)
 
-    def _placed(self, *, restarts: bool) -> tuple[StatePaths, JobConfig]:
-        """Where the job's state is kept, and how."""
+    def _configured(self, *, restarts: bool) -> tuple[StatePaths, JobConfig]:
+        """The state paths and the configuration of the job."""
         backend = backend_of(self.settings, self.backend)
-        place = place_of(
+        paths = paths_of(
             self.settings,
             backend,
             self.job_name,
@@ -104,23 +107,23 @@ class JobLaunch:
             restarts=restarts,
             scratch=self.application.scratch_location,
         )
-        config = job_config(self.settings, backend, self.checkpoints, state_root=place.state_root)
-        return place, replace(
+        config = job_config(self.settings, backend, self.checkpoints, state_root=paths.state_root)
+        return paths, replace(
             config,
             allow_non_restored_state=self.allow_non_restored_state,
             operators={node.uid: node.name for node in self.graph.operators},
             declared=[state for each in self._declarations for state in each.states or ()],
         )
 
-    def _from_savepoint(self, place: StatePaths, config: JobConfig) -> None:
-        """Makes the job begin behind the savepoint, unless it did so before."""
-        location = place.spark_location
-        lasts = bool(place.state_root) or not is_temporary(location or "")
-        if not config.changelog or location is None or not lasts:
+    def _seed(self, paths: StatePaths, config: JobConfig) -> None:
+        """Seeds the job's paths from the savepoint, unless an earlier start did."""
+        location = paths.spark_location
+        is_durable = bool(paths.state_root) or not is_temporary(location or "")
+        if not config.changelog or location is None or not is_durable:
             raise InvalidRequestError(
-                f"job {self.job_name!r} is to start from {self.savepoint} and has no lasting place "
-                "to go on in: set state.checkpoints.dir or give a checkpoint_location, and leave "
-                "changelog on"
+                f"job {self.job_name!r} cannot start from {self.savepoint}: it has no durable "
+                "location for its state. Set state.checkpoints.dir or pass a checkpoint_location, "
+                "and do not set spark.queryable_state.changelog to off"
             )
         SavepointStart(
             context=self.application.context,
@@ -130,24 +133,20 @@ class JobLaunch:
             allow_non_restored_state=self.allow_non_restored_state,
         ).seed(
             location,
-            place.root,
+            paths.root,
             job_name=self.job_name,
             operators=self._declarations,
         )
 
-    def _check(self, place: StatePaths, config: JobConfig) -> None:
-        context = self._session.sparkContext
-        check_place(context, place, config, self.job_name, self._declarations)
-
     def _started(
-        self, place: StatePaths, config: JobConfig, decision: RestartDecision
+        self, paths: StatePaths, config: JobConfig, decision: RestartDecision
     ) -> JobClient:
         identity = config_id(config)
         self.application.coordinator.configure(identity, config)
         compiler = self._compiler(identity)
         writer = compiler.writer(
             self.graph,
-            checkpoint_location=self._location(place),
+            checkpoint_location=self._location(paths),
             trigger=self.trigger,
             output_mode=self.output_mode,
         )
@@ -167,15 +166,15 @@ class JobLaunch:
             return query
 
         return JobClient.started(
-            self.application, self.job_name, start, decision, place=place, config=config
+            self.application, self.job_name, start, decision, paths=paths, config=config
         )
 
-    def _location(self, place: StatePaths) -> str | None:
-        """Spark's checkpoint location; never one of its temporary ones, which goes when the query
-        stops: a savepoint the job is stopped with is made after that."""
-        if place.spark_location is None and not default_location(self._session):
+    def _location(self, paths: StatePaths) -> str | None:
+        """Spark's checkpoint location, never a temporary one of Spark's: Spark deletes it when the
+        query stops, but `stop_with_savepoint` reads it afterwards."""
+        if paths.spark_location is None and not default_location(self._session):
             return self.application.scratch_location()
-        return place.spark_location
+        return paths.spark_location
 
     @cached_property
     def _declarations(self) -> Sequence[OperatorDeclaration]:
@@ -191,7 +190,7 @@ class JobLaunch:
 
 @dataclass(frozen=True, kw_only=True)
 class QueryRestore:
-    """A query that its user will start on streams taken from an environment."""
+    """A restore of a query that the user will start on streams taken from an environment."""
 
     application: SparkApplication
     settings: EnvironmentSettings
@@ -202,21 +201,21 @@ class QueryRestore:
     def seed(
         self, savepoint: str, checkpoint_location: str, *, allow_non_restored_state: bool
     ) -> str:
-        """Makes the query of a checkpoint location begin behind a savepoint; answers its id."""
+        """Seeds a query's checkpoint location from a savepoint; returns the query's id."""
         operators = JobGraph.of_streams(self.streams).operators
         if not operators:
             raise InvalidRequestError(
-                "restore_savepoint checks the savepoint against the streams that the query will "
-                "read: take them with to_dataframe() first"
+                "restore_savepoint checks the savepoint against the query's streams: take them "
+                "with to_dataframe() first"
             )
         identity, config = configured(
             self.application, self.settings, self.backend, self.checkpoints
         )
         if config.state_root or not config.changelog:
             raise InvalidRequestError(
-                "a query that is started from a savepoint keeps its state beside its checkpoint "
-                "location: leave changelog on, and take a state backend that does not keep its "
-                "checkpoints in the driver's memory"
+                "a query that starts from a savepoint stores its state beside its checkpoint "
+                "location: do not set spark.queryable_state.changelog to off, and use a state "
+                "backend that does not store checkpoints in the driver's memory"
             )
         location = absolute(checkpoint_location)
         start = SavepointStart(

@@ -1,4 +1,4 @@
-"""How Spark plans the batches of a job: settings of its query alone."""
+"""Spark settings that speed up the batches of a job's query."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("queryable_state.streaming")
 
-# Planning a batch anew after its shuffle costs more than it can gain: a keyed operator has its
-# partitions by number. As Spark itself has it in queries with operators of its own that keep state.
+# Adaptive replanning after the shuffle cannot gain anything: the partitions of a keyed operator are
+# fixed. Spark disables it for its own stateful operators too.
 _REPLANNING = "spark.sql.adaptive.streaming.stateless.enabled"
-# With a limit Spark measures what it has gathered for Python after each row, a quarter of the
-# time of a task of narrow rows; this value is the one that says that there is none.
+# With a limit Spark computes the size of the Arrow batch after each row, a quarter of the time of a
+# task with narrow rows. This value means no limit.
 _BYTES_AT_ONCE = "spark.sql.execution.arrow.maxBytesPerBatch"
 _NO_LIMIT = str((1 << 31) - 1)
 
 
 def set_plan(query: StreamingQuery, operators: Iterable[OperatorNode]) -> None:
-    """Sets on a started query what its user has not set; nothing on the user's session.
+    """Sets these settings on a started query, unless its user has set them.
 
-    A batch that is planned meanwhile has what it had: the settings change how long a batch takes,
-    not what comes of it.
+    The user's session is not changed. The settings affect only the duration of a batch, so it does
+    not matter if the first batch is planned without them.
     """
     settings = {_REPLANNING: "false"}
     if all(map(_is_narrow, operators)):
@@ -48,7 +48,7 @@ def set_plan(query: StreamingQuery, operators: Iterable[OperatorNode]) -> None:
 
 
 def _is_narrow(node: OperatorNode) -> bool:
-    """Whether a row of the operator is bounded: keys have a limit of their own."""
+    """True if all columns have a fixed width, except key columns, which have their own limit."""
     info = node.value_type
     types = [field.type for field in info.fields] if info.kind == Kind.ROW else [info]
     shuffled = {

@@ -1,4 +1,4 @@
-"""The Spark session an environment stands on: what it must be, and what is risky about it."""
+"""Requirements on the Spark session of an environment, and warnings about its settings."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ _OLDEST = (4, 1)
 
 
 def active_session() -> SparkSession:
-    """The active session, or a new one, whose workers run the driver's Python if nothing else is
-    set."""
+    """The active session, or a new one whose workers run the driver's Python by default."""
     found = SparkSession.getActiveSession()
     if found is not None:
         return found
@@ -36,26 +35,26 @@ def active_session() -> SparkSession:
 
 
 def check_session(session: SparkSession) -> None:
-    """Refuses a session the operators cannot run on."""
+    """Raises InvalidRequestError if operators cannot run on the session."""
     if not hasattr(session, "_jsparkSession"):
         raise InvalidRequestError(
-            "the environment needs a classic Spark session, and this is a Spark Connect client: "
-            "the coordinator lives beside Spark's driver. Run the program in the driver, or unset "
+            "the environment needs a classic Spark session, but this is a Spark Connect client: "
+            "the coordinator runs in Spark's driver. Run the program in the driver, or unset "
             "SPARK_REMOTE",
             reason=Reason.UNSUPPORTED,
         )
     if session.sparkContext._jsc is None:
-        raise InvalidRequestError("the Spark session is stopped: make a new one")
+        raise InvalidRequestError("the Spark session is stopped: create a new one")
     check_version(pyspark.__version__)
 
 
 def check_version(version: str) -> None:
-    """Refuses a Spark that is too old to shuffle by partition id."""
+    """Raises InvalidRequestError if the Spark version lacks `repartitionById`."""
     numbers = re.findall(r"\d+", version)[:2]
     if tuple(map(int, numbers)) < _OLDEST:
         raise InvalidRequestError(
-            f"Spark {version} is too old: repartitionById, on which keyed operators stand, came "
-            "with Spark 4.1; install pyspark>=4.1",
+            f"Spark {version} is too old: keyed operators need repartitionById of Spark 4.1; "
+            "install pyspark>=4.1",
             reason=Reason.UNSUPPORTED,
         )
 
@@ -66,18 +65,18 @@ def parallelism_of(session: SparkSession) -> int:
 
 
 def default_location(session: SparkSession) -> str:
-    """Folder in which Spark keeps the checkpoints of queries that name none; empty: not set."""
+    """Spark's default folder for checkpoints; empty: not set."""
     return session.conf.get("spark.sql.streaming.checkpointLocation", "") or ""
 
 
 def warn_of_risks(context: SparkContext) -> None:
-    """Logs what is set in a way that costs a job its safety."""
+    """Warns about Spark settings that make jobs less reliable."""
     master = str(context.master)
     if re.fullmatch(r"local(\[[^,\]]*\])?", master):
         cores = re.search(r"\[(.*)\]", master)
         _log.warning(
-            "Spark runs as %s, where the first task that fails ends its query; "
-            "use local[%s,4] for four attempts",
+            "Spark runs as %s, so the first failed task fails its query; use local[%s,4] for four "
+            "attempts per task",
             master,
             cores[1] if cores else "2",
         )
@@ -89,5 +88,5 @@ def warn_of_risks(context: SparkContext) -> None:
 
 
 def runs_on_one_machine(context: SparkContext) -> bool:
-    """Whether all executors are on the driver's machine."""
+    """True if all executors are on the driver's machine."""
     return str(context.master).startswith("local")

@@ -1,4 +1,4 @@
-"""Our types as Spark's."""
+"""Conversion of `TypeInfo` to Spark types."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SIMPLE: dict[Kind, type[spark_types.DataType]] = {
 
 
 def data_type(info: TypeInfo) -> spark_types.DataType:
-    """Spark's type of values of `info`; a tuple is a struct of f0, f1 ..., a pickle binary."""
+    """The Spark type of `info`. A tuple is a struct of f0, f1 ...; a pickle is binary."""
     match info.kind:
         case Kind.DECIMAL:
             return spark_types.DecimalType(info.precision, info.scale)
@@ -56,14 +56,14 @@ def data_type(info: TypeInfo) -> spark_types.DataType:
 
 
 def schema(fields: Iterable[Field]) -> spark_types.StructType:
-    """Spark's schema of columns."""
+    """The Spark schema of columns."""
     return spark_types.StructType(
         [spark_types.StructField(field.name, data_type(field.type)) for field in fields]
     )
 
 
 def is_hashable(info: TypeInfo) -> bool:
-    """Whether Spark's `xxhash64` takes values of this type: no map, at no depth."""
+    """True if Spark's `xxhash64` accepts the type: it contains no map at any depth."""
     inner = [field.type for field in info.fields]
     if info.element is not None:
         inner.append(info.element)

@@ -1,6 +1,6 @@
-"""Run keyed operators without Spark: batch by batch, on lists of rows.
+"""Test harness for keyed operators without Spark: runs batches of rows from lists.
 
-State is kept in memory, or on real state servers: `testing.local_cluster`.
+State is stored in memory, or on real state servers with `testing.local_cluster`.
 """
 
 from queryable_state.streaming.testing.in_memory_state import InMemoryStateBackend

@@ -1,4 +1,4 @@
-"""The owner of a query's state, in memory and in this process."""
+"""In-memory state backend of one query, for tests."""
 
 from __future__ import annotations
 
@@ -15,49 +15,50 @@ from queryable_state.wire.errors import Reason, SupersededError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from queryable_state.streaming.runtime.spec import OperatorSpec, TaskIdentity
+    from queryable_state.streaming.runtime.operators.spec import OperatorSpec
+    from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
     from queryable_state.v1.registration_pb2 import StateRegistration
     from queryable_state.wire.changes import Seal
 
 
 class InMemoryStateBackend:
-    """Stores, seals and versions as on a state server; no server, no lease, no coordinator.
+    """Stores, seals and versions as on a state server, without a server, lease or coordinator.
 
-    One thread. Every version stays readable, so any batch can be run again.
+    Used from one thread. Every version stays readable, so any batch can be replayed.
     """
 
     def __init__(self, *, timestamp_ms: int = 1_000, watermark_ms: int = 0) -> None:
         self.query_id = uuid.uuid4().bytes
         self.run_id = uuid.uuid4().bytes
-        self.secret = "asked for by nobody"
+        self.secret = "unused"
         self.timestamp_ms = timestamp_ms
-        """Time of the batches that begin from now on."""
+        """Timestamp of later batches."""
         self.watermark_ms = watermark_ms
-        """Watermark of the batches that begin from now on."""
+        """Watermark of later batches."""
         self.run_epoch = 1
         self.fetches: list[backend_pb2.StateFetch] = []
-        """Every fetch asked for, oldest first."""
+        """All received fetches, oldest first."""
         self.fetch_calls = 0
         self.seals: dict[tuple[str, int, int], list[Seal]] = {}
-        """Seals accepted, by (uid, subtask, batch)."""
+        """Accepted seals by (uid, subtask, batch)."""
         self._stores: dict[tuple[str, int], HeapStateStore] = {}
         self._registrations: dict[tuple[str, str], StateRegistration] = {}
 
     def access(self, spec: OperatorSpec, task: TaskIdentity) -> InMemoryAccess:
-        """The access of one task attempt."""
+        """State access of one task attempt."""
         return InMemoryAccess(self, spec, task)
 
     def commit(self, batch_id: int) -> None:
-        """Commit a batch on every subtask."""
+        """Commits a batch on every subtask."""
         for store in self._stores.values():
             store.commit(batch_id)
 
     def registration(self, uid: str, state_name: str) -> StateRegistration:
-        """A state as it is registered; KeyError when it never was."""
+        """The registration of a state; raises KeyError if there is none."""
         return self._registrations[uid, state_name]
 
     def register(self, state: StateRegistration) -> StateRegistration:
-        """The state with its id; the id it had where it is known."""
+        """Registers a state; returns it with its id, which is stable."""
         key = (state.operator_uid, state.state_name)
         if key not in self._registrations:
             state.state_id = len(self._registrations) + 1
@@ -65,7 +66,7 @@ class InMemoryStateBackend:
         return self._registrations[key]
 
     def store(self, uid: str, subtask: int) -> HeapStateStore:
-        """The store of a subtask, with room for every state of its operator."""
+        """The store of a subtask, with all states of its operator."""
         store = self._stores.setdefault((uid, subtask), HeapStateStore())
         for (owner, _), registration in self._registrations.items():
             if owner == uid:
@@ -93,7 +94,7 @@ class InMemoryAccess:
     def begin(self, states: Sequence[StateRegistration]) -> backend_pb2.BeginResponse:
         registered = [self._backend.register(state) for state in states]
         store = self._store()
-        # A batch is only begun when the ones before it are committed.
+        # A batch begins only after all earlier batches are committed.
         store.commit(self._task.batch_id - 1)
         return backend_pb2.BeginResponse(
             token=self._token,
@@ -140,8 +141,8 @@ class InMemoryAccess:
             )
         token = (seal.token.run_epoch, seal.token.task_attempt)
         self._store().seal(task.batch_id, overlay.build(), token)
-        place = (self._spec.uid, task.subtask, task.batch_id)
-        self._backend.seals.setdefault(place, []).append(seal)
+        key = (self._spec.uid, task.subtask, task.batch_id)
+        self._backend.seals.setdefault(key, []).append(seal)
 
     def _store(self) -> HeapStateStore:
         return self._backend.store(self._spec.uid, self._task.subtask)

@@ -1,4 +1,4 @@
-"""Real state servers and a real coordinator beside a harness, in one process."""
+"""In-process cluster of real state servers and a real coordinator, for harnesses."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from queryable_state.server.state_server.server import StateServer
-    from queryable_state.streaming.runtime.access import StateAccess
-    from queryable_state.streaming.runtime.spec import OperatorSpec, TaskIdentity
+    from queryable_state.streaming.runtime.operators.spec import OperatorSpec
+    from queryable_state.streaming.runtime.states.access import StateAccess
+    from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
 
 _T = TypeVar("_T")
 _DEADLINE_S = 20.0
@@ -29,26 +30,26 @@ class LocalCluster:
     with LocalCluster(tmp_path, servers=2) as cluster:
         harness = KeyedOperatorHarness(..., owner=cluster.start_query("job"))
         harness.process(rows)
-        # Ask any server's proxy: cluster.proxy_address()
+        # Queries go to any server's proxy: cluster.proxy_address()
     """
 
     def __init__(self, directory: Path, *, servers: int = 1, **settings: Any) -> None:
-        """`settings` are those of the state servers, where they differ from the defaults."""
+        """`settings` override default settings of the state servers."""
         self._thread = LoopThread("local cluster")
         self._cluster = InProcessCluster(directory, servers=servers, **settings)
 
     @property
     def servers(self) -> list[StateServer]:
-        """Those that run."""
+        """The running servers."""
         return self._cluster.servers
 
     @property
     def secret(self) -> str:
-        """What every internal call must present."""
+        """Secret of all internal calls."""
         return self._cluster.coordinator.secret
 
     def start_query(self, name: str) -> ClusterQuery:
-        """A query whose batches a harness runs."""
+        """Starts a query whose batches a harness runs."""
         return ClusterQuery(self, self._cluster, name)
 
     def proxy_address(self, server: int = 0) -> str:
@@ -56,15 +57,15 @@ class LocalCluster:
         return self.servers[server].addresses.proxy
 
     def add_server(self) -> StateServer:
-        """One more state server."""
+        """Starts another state server."""
         return self.run(self._cluster.add_server())
 
     def stop_server(self, server: StateServer) -> None:
-        """Ends a server and what it holds."""
+        """Stops a server and drops its state."""
         self.run(self._cluster.stop_server(server))
 
     def run(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
-        """Run something on the thread of the servers."""
+        """Runs a coroutine on the event loop of the servers; returns its result."""
         return self._thread.run(coroutine, timeout_s=_DEADLINE_S)
 
     def __enter__(self) -> Self:
@@ -90,14 +91,15 @@ class ClusterQuery:
         self.query_id, self.run_id = cluster.coordinator.engine.start(name)
         self.secret = local.secret
         self.timestamp_ms = 1_000
-        """Time of the batches that begin from now on."""
+        """Timestamp of later batches."""
         self.watermark_ms = 0
-        """Watermark of the batches that begin from now on."""
+        """Watermark of later batches."""
         self._cluster = cluster
         self._planned: set[int] = set()
 
     def access(self, spec: OperatorSpec, task: TaskIdentity) -> StateAccess:
-        """A task's client of the server of its executor, one for each subtask in turn."""
+        """State access of one task attempt, through the server assigned to its subtask
+        round-robin."""
         if task.batch_id not in self._planned:
             self._planned.add(task.batch_id)
             self._cluster.coordinator.engine.plan(
@@ -109,7 +111,7 @@ class ClusterQuery:
         return BackendClient(spec, task, lambda: self._address(task.subtask))
 
     def commit(self, batch_id: int) -> None:
-        """Commit a batch; returns once every server that holds state of the query knows."""
+        """Commits a batch; waits until every server with state of the query has applied it."""
         coordinator = self._cluster.coordinator
         coordinator.engine.commit(self.query_id, batch_id)
         coordinator.coordinator.batch_committed(self.query_id, batch_id)

@@ -1,4 +1,4 @@
-"""Runs one keyed operator over batches of rows, exactly as Spark's tasks would."""
+"""Harness that runs one keyed operator over batches of rows, as Spark's tasks would."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 from xxhash import xxh64_intdigest
 
-from queryable_state.streaming.elements import Columns
 from queryable_state.streaming.functions import KeyedProcessFunction
+from queryable_state.streaming.jobs.elements import Columns
 from queryable_state.streaming.ordering import order_columns
 from queryable_state.streaming.runtime.columns.arrow_types import arrow_type, to_python
 from queryable_state.streaming.runtime.columns.row_check import row_check
 from queryable_state.streaming.runtime.operators.operators import KeyedProcess
-from queryable_state.streaming.runtime.settings import RuntimeSettings
-from queryable_state.streaming.runtime.spec import VALUE_COLUMN, OperatorSpec, TaskIdentity
+from queryable_state.streaming.runtime.operators.spec import VALUE_COLUMN, OperatorSpec
+from queryable_state.streaming.runtime.states.settings import RuntimeSettings
+from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
 from queryable_state.streaming.runtime.task import OperatorTask
 from queryable_state.streaming.testing.in_memory_state import InMemoryStateBackend
 from queryable_state.v1.registration_pb2 import StateKind, StateRegistration
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
 
     from queryable_state.streaming.ordering import OrderBy
-    from queryable_state.streaming.runtime.access import StateAccess
     from queryable_state.streaming.runtime.operators.operators import Operator
+    from queryable_state.streaming.runtime.states.access import StateAccess
     from queryable_state.v1.query_pb2 import Records
 
 CHECK_COLUMN = "__check"
@@ -43,29 +44,29 @@ _SIGN = 1 << 63
 
 
 class StateOwner(Protocol):
-    """Where a harness keeps its state: in memory, or on state servers."""
+    """Backend of a harness's state: in memory or on state servers."""
 
     query_id: bytes
     run_id: bytes
     secret: str
 
     def access(self, spec: OperatorSpec, task: TaskIdentity) -> StateAccess:
-        """The access of one task attempt."""
+        """State access of one task attempt."""
         ...
 
     def commit(self, batch_id: int) -> None:
-        """Commit a batch on every subtask."""
+        """Commits a batch on every subtask."""
         ...
 
 
 class KeyedOperatorHarness:
     """A keyed operator and its state, run batch by batch on lists of rows.
 
-    `process` runs a batch on every subtask and commits it; `run` and `commit` are
-    its two halves: `run` again before `commit` is Spark running the batch again.
-    As in Spark each task has its own copy of the function. Elements are rows of
-    all columns of `input_type`, or the bare values of `value_column`. The rows of a batch come
-    in the order given, as those of one input partition do, or by `order_by`.
+    `process` runs a batch on every subtask and commits it. `run` and `commit` do these steps
+    separately; a second `run` before `commit` replays the batch, as Spark may do. As in Spark each
+    task has its own copy of the function. Elements are rows of all columns of `input_type`, or the
+    bare values of `value_column`. The rows of a batch are processed in the given order, as if from
+    one input partition, or by `order_by`.
 
         harness = KeyedOperatorHarness(
             CountPerSensor(), "sensor STRING, degrees DOUBLE", key_by="sensor",
@@ -94,7 +95,7 @@ class KeyedOperatorHarness:
     ) -> None:
         self.backend: StateOwner = InMemoryStateBackend() if owner is None else owner
         self.batch_id = 0
-        """The batch that `run` runs next."""
+        """The open batch, which the next `run` runs."""
         self._chunk_rows = chunk_rows
         self._attempts = itertools.count(1)
         if isinstance(operator, KeyedProcessFunction):
@@ -126,13 +127,13 @@ class KeyedOperatorHarness:
         self._key_groups = KeyGroups(self.spec.key_type, max_parallelism)
 
     def process(self, rows: Iterable[Any]) -> list[Any]:
-        """Run a batch once on every subtask and commit it; what the operator put out."""
+        """Runs a batch once on every subtask and commits it; returns the operator's outputs."""
         outputs = self.run(rows)
         self.commit()
         return outputs
 
     def run(self, rows: Iterable[Any], *, subtasks: Iterable[int] | None = None) -> list[Any]:
-        """Run the open batch on these subtasks (None: all), as new task attempts."""
+        """Runs the open batch on these subtasks (None: all), as new task attempts."""
         partitions = self.partitions(rows)
         outputs: list[Any] = []
         for subtask in range(self.spec.parallelism) if subtasks is None else subtasks:
@@ -143,7 +144,7 @@ class KeyedOperatorHarness:
     def attempt(
         self, subtask: int, batches: Iterable[pa.RecordBatch]
     ) -> Generator[pa.RecordBatch, None, None]:
-        """One task attempt at one subtask of the open batch."""
+        """Runs one task attempt of one subtask of the open batch."""
         spec = replace(self.spec, operator=copy.deepcopy(self.spec.operator))
         task = TaskIdentity(
             query_id=self.backend.query_id,
@@ -155,14 +156,17 @@ class KeyedOperatorHarness:
         return OperatorTask(spec).run(iter(batches), task, self.backend.access(spec, task))
 
     def commit(self) -> None:
-        """Commit the open batch; the next one opens."""
+        """Commits the open batch and opens the next one."""
         self.backend.commit(self.batch_id)
         self.batch_id += 1
 
     def state(self, state_name: str, key: Any) -> Any:
-        """A committed value: a list of a list state, a dict of a map state; None: there is none."""
+        """The committed state of a key: a list for a list state, a dict for a map state; None if
+        there is none."""
         if not isinstance(self.backend, InMemoryStateBackend):
-            raise InvalidRequestError("state is read here of the in-memory backend only")
+            raise InvalidRequestError(
+                "state() reads only an InMemoryStateBackend: use a client for a local cluster"
+            )
         registration = self.backend.registration(self.spec.uid, state_name)
         wire_key = self._key_groups.wire_key(key)
         subtask = self._subtask(int.from_bytes(wire_key[:2], "big"))
@@ -172,7 +176,7 @@ class KeyedOperatorHarness:
         return _whole_value(registration, records)
 
     def partitions(self, rows: Iterable[Any]) -> list[list[pa.RecordBatch]]:
-        """The rows as Spark would hand them to the subtasks, in chunks."""
+        """The batches that Spark would pass to each subtask."""
         rows = list(rows)
         names = [field.name for field in self._input_fields]
         if self._rows_are_bare:
@@ -182,7 +186,7 @@ class KeyedOperatorHarness:
         for row in rows:
             values = tuple(row.get(n) for n in names) if isinstance(row, dict) else tuple(row)
             key = [values[position] for position in positions]
-            # As in Spark a null is hashed like nothing; the operator is who refuses it.
+            # As in Spark a null does not change the hash; the operator refuses a null key.
             group = 0 if None in key else self._key_groups.of(key[0] if len(key) == 1 else key)
             row_hash = xxh64_intdigest(repr(values).encode()) - _SIGN
             by_subtask[self._subtask(group)].append((*values, row_check(row_hash, group)))
@@ -220,7 +224,7 @@ def _key_type(key_columns: tuple[str, ...], fields: Sequence[Field]) -> TypeInfo
     missing = [column for column in key_columns if column not in by_name]
     if missing or not key_columns:
         raise InvalidRequestError(
-            f"key_by {missing or key_columns}: name columns of {', '.join(by_name)}"
+            f"key_by {missing or key_columns}: the columns are {', '.join(by_name)}"
         )
     if len(key_columns) == 1:
         return by_name[key_columns[0]].type
@@ -228,7 +232,7 @@ def _key_type(key_columns: tuple[str, ...], fields: Sequence[Field]) -> TypeInfo
 
 
 def _whole_value(registration: StateRegistration, records: Records) -> Any:
-    """What the records hold; of an aggregate without a result its accumulator."""
+    """Decodes the records of a key; an aggregate without a result is its accumulator."""
     found = dict(zip(records.elements, records.values, strict=True))
     if registration.kind == StateKind.AGGREGATING and not registration.value_types:
         info = TypeInfo.from_proto(registration.accumulator_types[-1].type)

@@ -1,4 +1,4 @@
-"""Types of columns, and how their values look to Python."""
+"""Arrow types of columns, and conversion of their values to and from Python."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SCALARS = {
     Kind.DATE: pa.date32(),
     Kind.TIMESTAMP: pa.timestamp("us", tz="UTC"),
     Kind.TIMESTAMP_NTZ: pa.timestamp("us"),
-    # A pickle is bytes to Arrow and Spark.
+    # Arrow and Spark see a pickle as bytes.
     Kind.PICKLED: pa.binary(),
 }
 _KINDS = {arrow: kind for kind, arrow in _SCALARS.items() if kind != Kind.PICKLED} | {
@@ -39,7 +39,7 @@ _KINDS = {arrow: kind for kind, arrow in _SCALARS.items() if kind != Kind.PICKLE
 
 
 def field_names(info: TypeInfo) -> list[str]:
-    """Names of the fields of a ROW; f0, f1, ... of a TUPLE."""
+    """Field names of a ROW; f0, f1, ... for a TUPLE."""
     return [field.name or f"f{position}" for position, field in enumerate(info.fields)]
 
 
@@ -64,7 +64,7 @@ def arrow_schema(fields: Sequence[Field]) -> pa.Schema:
 
 
 def type_of_arrow(arrow: pa.DataType) -> TypeInfo:
-    """The type of a column's values; InvalidRequestError where there is none."""
+    """The type of a column's values; raises InvalidRequestError if there is none."""
     if pa.types.is_dictionary(arrow):
         return type_of_arrow(arrow.value_type)
     if pa.types.is_timestamp(arrow):
@@ -83,13 +83,13 @@ def type_of_arrow(arrow: pa.DataType) -> TypeInfo:
     kind = _KINDS.get(arrow)
     if kind is None:
         raise InvalidRequestError(
-            f"a column of Arrow type {arrow} has no type here: cast it to one of Types.*"
+            f"columns of Arrow type {arrow} are not supported: cast the column to one of Types.*"
         )
     return TypeInfo(kind)
 
 
 def to_python(column: pa.Array, info: TypeInfo) -> list[Any]:
-    """The values of a column as a function sees them; null is None."""
+    """The values of a column for Python functions; null is None."""
     values: list[Any] = column.to_pylist()
     convert = from_arrow_value(info)
     if convert is None:
@@ -98,7 +98,7 @@ def to_python(column: pa.Array, info: TypeInfo) -> list[Any]:
 
 
 def from_arrow_value(info: TypeInfo) -> Callable[[Any], Any] | None:
-    """How a value of `to_pylist` becomes what a function sees; None: it is already."""
+    """Converter from a value of `to_pylist` to a function's argument; None: no conversion."""
     match info:
         case TypeInfo(kind=Kind.PICKLED):
             return pickle.loads
@@ -119,7 +119,7 @@ def from_arrow_value(info: TypeInfo) -> Callable[[Any], Any] | None:
 
 
 def to_arrow_value(info: TypeInfo) -> Callable[[Any], Any] | None:
-    """How what a function puts out becomes what Arrow takes; None: it is already."""
+    """Converter from a function's output to a value for Arrow; None: no conversion."""
     match info:
         case TypeInfo(kind=Kind.PICKLED):
             return pickle.dumps
@@ -130,7 +130,9 @@ def to_arrow_value(info: TypeInfo) -> Callable[[Any], Any] | None:
             def struct_of(value: Any) -> dict[str, Any]:
                 values = [value.get(n) for n in names] if isinstance(value, dict) else list(value)
                 if len(values) != len(names):
-                    raise ValueError(f"{info} has {len(names)} fields, the value {len(values)}")
+                    raise ValueError(
+                        f"{info} has {len(names)} fields, but the value has {len(values)}"
+                    )
                 return {
                     name: item if of is None else _given(item, of)
                     for name, item, of in zip(names, values, converters, strict=True)

@@ -1,4 +1,4 @@
-"""Fewer, longer batches of a task's rows: a key is looked for once in each of them."""
+"""Coalescing of a task's Arrow batches, so that a key is looked up less often."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MOST_BYTES = 64 << 20
 
 
 def gathered(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of about so many, of fewer where they are long."""
+    """The same rows in batches of at least `rows` rows or 64 MiB; the last one may be smaller."""
     parts: list[pa.RecordBatch] = []
     held_rows = held_bytes = 0
     for batch in batches:

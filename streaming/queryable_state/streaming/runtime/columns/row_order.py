@@ -1,8 +1,8 @@
-"""The order of rows: which columns it is by, and how they are sorted in columns.
+"""Row order: order columns, and sorting by them in columns.
 
-Values are ordered as Spark orders them: null before every value, NaN after every number,
--0.0 as 0.0, texts and bytes by their bytes, rows field by field. `descending` is the exact
-reverse. Rows that are equal in all columns keep their arrival order.
+Values are ordered as in Spark: null before every value, NaN after every number, -0.0 equal to 0.0,
+strings and binaries by their bytes, rows field by field. `descending` is the exact reverse. Rows
+that are equal in all columns keep their arrival order.
 """
 
 from __future__ import annotations
@@ -30,39 +30,39 @@ _SIGN_CLEARED = np.int64((1 << 63) - 1)
 
 @dataclass(frozen=True, kw_only=True)
 class OrderColumn:
-    """One column that rows are ordered by."""
+    """One column of a row order."""
 
     column: str
     """A column of the stream."""
     path: tuple[str, ...] = ()
-    """Field names from the column to the value within it; empty: the column itself."""
+    """Field names from the column to a nested value; empty: the column itself."""
     type: TypeInfo
-    """Of the value; `has_order` holds."""
+    """Type of the value; satisfies `has_order`."""
     descending: bool = False
 
     @property
     def name(self) -> str:
-        """As the user wrote it: `window.end`."""
+        """The dotted path, as the user writes it: `window.end`."""
         return ".".join((self.column, *self.path))
 
     def of(self, rows: pa.RecordBatch | pa.Table) -> pa.Array | pa.ChunkedArray:
-        """The values in rows of the stream."""
+        """The order values of rows of the stream."""
         return self.within(rows.column(self.column))
 
     def within(self, column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-        """The values in the stream's column."""
+        """The order values within the stream's column."""
         return pc.struct_field(column, list(self.path)) if self.path else column
 
 
 def has_order(info: TypeInfo) -> bool:
-    """Whether values of the type can be ordered: numbers, texts, bytes, times, rows of these."""
+    """True for types with an order: numbers, strings, binaries, times, and rows of these."""
     if info.kind in (Kind.ROW, Kind.TUPLE):
         return bool(info.fields) and all(has_order(field.type) for field in info.fields)
     return info.kind in DTYPES or info.kind in _RANKED
 
 
 def order_codes(keys: Sequence[tuple[OrderColumn, pa.Array | pa.ChunkedArray]]) -> list[Numbers]:
-    """Numbers that are ordered as the rows are, the most significant array first."""
+    """Integer arrays whose lexicographic order is the row order, most significant first."""
     codes = []
     for order, column in keys:
         whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
@@ -72,7 +72,7 @@ def order_codes(keys: Sequence[tuple[OrderColumn, pa.Array | pa.ChunkedArray]]) 
 
 
 def split_code(rows: pa.RecordBatch | pa.Table, split_column: str) -> list[Numbers]:
-    """The number of each row's input partition; empty where there is no such column."""
+    """The input partition number of each row; an empty list without a split column."""
     if not split_column:
         return []
     code: Numbers = np.asarray(rows.column(split_column)).astype(np.int64)
@@ -80,7 +80,7 @@ def split_code(rows: pa.RecordBatch | pa.Table, split_column: str) -> list[Numbe
 
 
 def sorted_rows(codes: Sequence[Numbers]) -> Numbers | None:
-    """The numbers of the rows, ascending by their codes; None: they are in order."""
+    """Row indexes sorted by the codes; None if the rows are already in order."""
     rows: Numbers | None = None
     for code in reversed(codes):
         arranged = code if rows is None else code[rows]
@@ -92,7 +92,7 @@ def sorted_rows(codes: Sequence[Numbers]) -> Numbers | None:
 
 
 def last_rows(slots: Numbers, codes: Sequence[Numbers] = ()) -> tuple[Numbers, Numbers]:
-    """The distinct slots, ascending, and of each the row that a sort by the codes has last."""
+    """The distinct slots, ascending, and the index of the last row of each slot by the codes."""
     size = int(slots.max()) + 1 if len(slots) else 0
     rows = np.arange(len(slots))
     for code in codes:
@@ -101,7 +101,7 @@ def last_rows(slots: Numbers, codes: Sequence[Numbers] = ()) -> tuple[Numbers, N
         np.maximum.at(greatest, of, values)
         rows = rows[values == greatest[of]]
     last = np.full(size, -1, dtype=np.int64)
-    # Of assignments to one place the last one stays.
+    # Of several assignments to one slot the last wins.
     last[slots[rows]] = rows
     distinct = np.flatnonzero(last >= 0)
     return distinct, last[distinct]
@@ -125,7 +125,7 @@ def _ascending(column: pa.Array, info: TypeInfo) -> list[Numbers]:
 
 
 def _of_floats(values: npt.NDArray[np.float64]) -> Numbers:
-    """The bits of numbers, made to rise with them."""
-    # Adding 0 makes 0.0 of -0.0.
+    """Integers with the same order as the floats."""
+    # Adding 0 turns -0.0 into 0.0.
     bits: Numbers = np.where(np.isnan(values), np.nan, values + 0.0).view(np.int64)
     return np.where(bits < 0, bits ^ _SIGN_CLEARED, bits)

@@ -1,6 +1,6 @@
-"""Columns as value bytes and back, without a Python object for each value where that can be.
+"""Columnar codec of value bytes, without a Python object per value for most types.
 
-Writes the same bytes as `ValueCodec` does value by value.
+It writes the same bytes as `ValueCodec` does value by value.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ DTYPES = {
     Kind.TIMESTAMP: "<i8",
     Kind.TIMESTAMP_NTZ: "<i8",
 }
-"""numpy's names of the types of fixed width, as they stand in a payload."""
+"""numpy types of the fixed-width kinds, in payload byte order."""
 _RAW = (Kind.STRING, Kind.BINARY)
 
 
 def cast_column(column: pa.Array, info: TypeInfo, described: str) -> pa.Array:
-    """The column as the Arrow type of `info`; SerializationError where a value does not fit."""
+    """The column cast to the Arrow type of `info`; SerializationError if a value does not fit."""
     wanted = arrow_type(info)
     if column.type == wanted:
         return column
@@ -51,13 +51,13 @@ def cast_column(column: pa.Array, info: TypeInfo, described: str) -> pa.Array:
         return column.cast(wanted)
     except pa.ArrowException as problem:
         raise SerializationError(
-            f"{described} is {info}, and the column is Arrow's {column.type}, of which a value "
-            f"does not fit: {problem}"
+            f"{described} is {info}, but the column has Arrow type {column.type}, and a value does "
+            f"not fit: {problem}"
         ) from problem
 
 
 def numbers(column: pa.Array, info: TypeInfo) -> npt.NDArray[Any]:
-    """The values of a column of fixed width as they stand in a payload; null is 0."""
+    """The values of a fixed-width column in payload representation; null becomes 0."""
     kind = info.kind
     if kind == Kind.BOOLEAN:
         column = column.cast(pa.uint8())
@@ -74,14 +74,14 @@ def numbers(column: pa.Array, info: TypeInfo) -> npt.NDArray[Any]:
 def column_of_numbers(
     values: npt.NDArray[Any], info: TypeInfo, nulls: npt.NDArray[np.bool_] | None = None
 ) -> pa.Array:
-    """Inverse of `numbers`."""
+    """The inverse of `numbers`."""
     storage = pa.array(values, mask=nulls)
     wanted = arrow_type(info)
     return storage if storage.type == wanted else storage.cast(wanted)
 
 
 def encode_column(column: pa.Array, codec: ValueCodec) -> list[bytes]:
-    """The bytes of each value of a column without nulls."""
+    """Encodes each value of a column without nulls."""
     info, header = codec.type_info, codec.header
     if info.kind in DTYPES:
         return _fixed_rows([numbers(column, info)], [info], header, 0)
@@ -92,7 +92,7 @@ def encode_column(column: pa.Array, codec: ValueCodec) -> list[bytes]:
 
 
 def encode_rows(columns: Sequence[pa.Array], codec: ValueCodec) -> list[bytes]:
-    """The bytes of each row, given the columns of the fields of a ROW."""
+    """Encodes each ROW value, given one column per field."""
     types = [field.type for field in codec.type_info.fields]
     bitmap_bytes = (len(types) + 7) // 8
     kinds = {info.kind for info in types}
@@ -114,7 +114,7 @@ def encode_rows(columns: Sequence[pa.Array], codec: ValueCodec) -> list[bytes]:
 
 
 def decode_column(values: Sequence[bytes], codec: ValueCodec) -> pa.Array:
-    """The values of a codec's type."""
+    """Decodes values of a codec's type into a column."""
     info = codec.type_info
     if info.kind in DTYPES:
         rows = _read_fixed(values, [info], codec.header, 0)
@@ -124,7 +124,7 @@ def decode_column(values: Sequence[bytes], codec: ValueCodec) -> pa.Array:
 
 
 def decode_rows(values: Sequence[bytes], codec: ValueCodec) -> list[pa.Array]:
-    """The columns of the fields of a ROW."""
+    """Decodes ROW values into one column per field."""
     fields = codec.type_info.fields
     types = [field.type for field in fields]
     if {info.kind for info in types} <= DTYPES.keys():
@@ -137,7 +137,7 @@ def decode_rows(values: Sequence[bytes], codec: ValueCodec) -> list[pa.Array]:
 def decode_fields(
     values: Sequence[bytes], codec: ValueCodec, positions: Sequence[int]
 ) -> list[pa.Array]:
-    """The columns of some fields of a ROW."""
+    """Decodes some fields of ROW values into columns."""
     fields = codec.type_info.fields
     found = _FixedFields.of(values, codec, positions)
     if found is not None:
@@ -154,10 +154,10 @@ def _nested(values: list[Any], info: TypeInfo) -> pa.Array:
 
 
 class _FixedFields:
-    """Fields of fixed width within rows whose fields before them have a width or a length."""
+    """Fixed-width fields of encoded rows, if all fields before them are fixed-width or raw."""
 
     def __init__(self, data: bytes, starts: npt.NDArray[np.int64], codec: ValueCodec) -> None:
-        # A null reads at 0 what is not looked at, for which there has to be enough.
+        # A null field reads unused bytes at offset 0: pad the data to the widest type.
         self._data = np.frombuffer(data + bytes(8), dtype="u1")
         self._types = [field.type for field in codec.type_info.fields]
         bitmap_bytes = (len(self._types) + 7) // 8
@@ -169,7 +169,7 @@ class _FixedFields:
     def of(
         values: Sequence[bytes], codec: ValueCodec, positions: Sequence[int]
     ) -> _FixedFields | None:
-        """The fields; None where the rows have to be decoded one by one."""
+        """The fields; None if the rows must be decoded one by one."""
         types = [field.type for field in codec.type_info.fields]
         walked = types[: max(positions, default=0) + 1]
         if not all(info.kind in DTYPES or info.kind in _RAW for info in walked):
@@ -194,7 +194,7 @@ class _FixedFields:
         )
 
     def _offset(self, position: int) -> npt.NDArray[np.int64]:
-        """Where the field begins in each row; where the next one begins if it is null."""
+        """Offset of the field in each row; a null field has no width."""
         while len(self._offsets) <= position:
             before = len(self._offsets) - 1
             offsets, nulls = self._offsets[-1], self._nulls(before)
@@ -251,7 +251,7 @@ def _fixed_rows(
 def _read_fixed(
     values: Sequence[bytes], types: Sequence[TypeInfo], header: bytes, bitmap_bytes: int
 ) -> npt.NDArray[Any] | None:
-    """The values where all are of the current version, without nulls and of the right length."""
+    """The values as a structured array; None unless all have the current version and no nulls."""
     head = header + bytes(bitmap_bytes)
     layout = _layout(types, len(head))
     if any(len(value) != layout.itemsize for value in values):
@@ -263,7 +263,7 @@ def _read_fixed(
 
 
 def _pieces(column: pa.Array, info: TypeInfo) -> list[bytes]:
-    """What each value adds to its row: nothing where it is null."""
+    """The bytes of each value within its row; empty for null."""
     if info.kind in _RAW:
         return [
             b"" if value is None else len(value).to_bytes(4, "little") + value

@@ -1,4 +1,4 @@
-"""Running sums, minima and maxima of one column, by slot of the key."""
+"""Accumulators of sums, minima and maxima of one column, by key slot."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _EXACT = Context(prec=80)
 
 
 class Accumulator(ABC):
-    """One aggregated column. Nulls are ignored; a slot given only nulls stays null.
+    """One aggregated column. Nulls are ignored; a slot with only nulls stays null.
 
-    `overflow` makes the error of a slot whose sum left the range of its type.
+    `overflow` creates the error for a slot whose sum overflows its type.
     """
 
     def __init__(self, aggregate: FieldAggregate, overflow: Callable[[int], Exception]) -> None:
@@ -46,11 +46,11 @@ class Accumulator(ABC):
 
     @abstractmethod
     def grow(self, slots: int) -> None:
-        """Make room for slots up to this number."""
+        """Makes room for this number of slots."""
 
     @abstractmethod
     def add(self, slots: Slots, column: pa.Array) -> None:
-        """Take a column of the aggregate's type, a slot for each row."""
+        """Adds a column of the aggregate's type; `slots` has the slot of each row."""
 
     @abstractmethod
     def column(self) -> pa.Array:
@@ -70,12 +70,12 @@ class _Numbers(Accumulator):
     def __init__(self, aggregate: FieldAggregate, overflow: Callable[[int], Exception]) -> None:
         super().__init__(aggregate, overflow)
         is_float = self._type.kind in _FLOATS
-        # Each addition rounds to the column's own type, as what is stored between batches does.
+        # Each addition rounds to the column's type, as storing between batches does.
         self._dtype: type[Any] = np.float64 if is_float else np.int64
         if self._type.kind == Kind.FLOAT:
             self._dtype = np.float32
-        # What any value replaces. NaN is the largest number, as in Spark: it is the maximum as
-        # soon as it is there, and the minimum where there is nothing else.
+        # The identity of the aggregate. As in Spark NaN is the largest number: the maximum if any
+        # value is NaN, the minimum only if all are.
         self._initial: float = 0
         if self._kind == AggregateKind.MIN:
             self._initial = float("nan") if is_float else _LONG_MAX
@@ -107,7 +107,7 @@ class _Numbers(Accumulator):
                 with np.errstate(invalid="ignore"):
                     np.maximum.at(self._values, slots, values)
             case AggregateKind.SUM if self._type.kind in _FLOATS:
-                # As in Spark a sum may become infinite, or NaN.
+                # As in Spark a sum may become infinite or NaN.
                 with np.errstate(over="ignore", invalid="ignore"):
                     np.add.at(self._values, slots, values)
             case AggregateKind.SUM:
@@ -119,7 +119,7 @@ class _Numbers(Accumulator):
         if reached + largest * len(values) <= _LONG_MAX:
             np.add.at(self._values, slots, values)
             return
-        # Some order of additions may leave the range: add without one.
+        # An intermediate sum may overflow although the total does not: add in Python integers.
         sums: dict[int, int] = {}
         for slot, value in zip(slots.tolist(), values.tolist(), strict=True):
             sums[slot] = sums.get(slot, 0) + value
@@ -141,7 +141,7 @@ class _Numbers(Accumulator):
 
 
 class _Objects(Accumulator):
-    """Strings, bytes and decimals, as Python compares and adds them."""
+    """Strings, bytes and decimals, as Python objects."""
 
     def __init__(self, aggregate: FieldAggregate, overflow: Callable[[int], Exception]) -> None:
         super().__init__(aggregate, overflow)
@@ -167,7 +167,9 @@ class _Objects(Accumulator):
         try:
             return pa.array(self._values, type=arrow_type(self._type))
         except pa.ArrowException as problem:
-            raise SerializationError(f"an aggregate is not {self._type}: {problem}") from problem
+            raise SerializationError(
+                f"an aggregate is not of type {self._type}: {problem}"
+            ) from problem
 
 
 def _smaller(left: Any, right: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The built-in aggregations, sum, min and max: no Python object for a row."""
+"""Columnar execution of the built-in aggregations sum, min and max."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from queryable_state.wire.errors import InvalidRequestError, SerializationError
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
-    from queryable_state.streaming.runtime.access import StateAccess
     from queryable_state.streaming.runtime.operators.operators import Aggregate, FieldAggregate
-    from queryable_state.streaming.runtime.spec import OperatorSpec, TaskIdentity
+    from queryable_state.streaming.runtime.operators.spec import OperatorSpec
+    from queryable_state.streaming.runtime.states.access import StateAccess
+    from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
 
 
 def run_aggregate(
@@ -30,10 +31,10 @@ def run_aggregate(
     access: StateAccess,
     batches: Iterator[pa.RecordBatch],
 ) -> Generator[pa.RecordBatch, None, None]:
-    """Adds the rows to what is stored, in their order: one row out a key.
+    """Adds the rows to the stored aggregates, in their order; emits one row per key.
 
-    What is stored comes first: the sum of floats depends on the order of additions, and is then
-    the same wherever a batch was cut.
+    The stored aggregate is added first. The sum of floats depends on the order of additions; this
+    order makes it independent of the batch boundaries.
     """
     state = ColumnState(aggregate.descriptor)
     owned = TaskStates(spec, task, access, [state])
@@ -42,8 +43,8 @@ def run_aggregate(
     def overflow_of(field: FieldAggregate) -> Callable[[int], Exception]:
         return lambda slot: SerializationError(
             f"{owned.where}: the {field.kind} of column {field.column!r} for key "
-            f"{shown_key(owned.keys.keys[slot], spec.key_type)} is beyond the range of "
-            f"{field.type}: cast the column to a wider type (bigint, decimal, double) before"
+            f"{shown_key(owned.keys.keys[slot], spec.key_type)} overflows {field.type}: cast the "
+            "column to a wider type (bigint, decimal, double) before"
         )
 
     columns = [accumulator(field, overflow_of(field)) for field in aggregate.fields]
@@ -68,12 +69,12 @@ def run_aggregate(
 def _aggregated(
     spec: OperatorSpec, owned: TaskStates, results: list[pa.Array]
 ) -> Generator[pa.RecordBatch, None, None]:
-    """Key columns and aggregates of all keys, in batches."""
+    """Batches of the key columns and aggregates of all keys."""
     fields = spec.output_fields
     count = len(spec.key_columns)
     if len(fields) != count + len(results):
         raise InvalidRequestError(
-            f"{owned.where}: the output type has {len(fields)} columns; the aggregation puts out "
+            f"{owned.where}: the output type has {len(fields)} columns, but the aggregation emits "
             f"{count} key columns and {len(results)} aggregates"
         )
     keys: list[Any] = [owned.keys.keys] if count == 1 else list(zip(*owned.keys.keys, strict=True))

@@ -1,20 +1,23 @@
-"""What a function is given: its states when it is opened, its key with each element."""
+"""Contexts of user functions: `RuntimeContext` for `open`, `Context` for each element."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from queryable_state.streaming.descriptors import (
-    AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
-    ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from queryable_state.streaming.functions import Context, RuntimeContext
-from queryable_state.streaming.runtime.states.list_cells import CachedList
-from queryable_state.streaming.runtime.states.map_cells import CachedMap
-from queryable_state.streaming.runtime.states.value_cells import (
+from queryable_state.streaming.functions import (
+    AggregatingStateDescriptor,
+    Context,
+    ReducingStateDescriptor,
+    RuntimeContext,
+)
+from queryable_state.streaming.runtime.states.list_state import CachedList
+from queryable_state.streaming.runtime.states.map_state import CachedMap
+from queryable_state.streaming.runtime.states.value_states import (
     CachedAggregating,
     CachedReducing,
     CachedValue,
@@ -31,7 +34,7 @@ _State = TypeVar("_State", bound="CachedState")
 
 
 class DeclaringContext(RuntimeContext):
-    """Gathers the states a function asks for. They can be used once they are bound."""
+    """Collects the states that a function requests; they are usable after `bind`."""
 
     def __init__(
         self,
@@ -42,7 +45,7 @@ class DeclaringContext(RuntimeContext):
         max_parallelism: int = 128,
     ) -> None:
         self.states: dict[str, CachedState] = {}
-        """By state name, in the order they were asked for."""
+        """Requested states by name, in order."""
         self._name = name
         self._subtask = subtask
         self._parallelism = parallelism
@@ -51,11 +54,11 @@ class DeclaringContext(RuntimeContext):
 
     @property
     def descriptors(self) -> list[StateDescriptor]:
-        """Of the states asked for, in order."""
+        """Descriptors of the requested states, in order."""
         return [state.descriptor for state in self.states.values()]
 
     def end_declarations(self) -> None:
-        """Refuses what is asked for from here on: the states are being registered."""
+        """Refuses further requests: the states are being registered."""
         self._closed = True
 
     def get_state(self, descriptor: ValueStateDescriptor) -> CachedValue:
@@ -90,7 +93,7 @@ class DeclaringContext(RuntimeContext):
     ) -> _State:
         if not isinstance(descriptor, expected):
             raise InvalidRequestError(
-                f"operator {self._name!r}: a {expected.__name__} is needed, not {descriptor!r}"
+                f"operator {self._name!r}: expected a {expected.__name__}, not {descriptor!r}"
             )
         declared = self.states.get(descriptor.name)
         if declared is None:
@@ -98,8 +101,8 @@ class DeclaringContext(RuntimeContext):
             declared = self.states[descriptor.name] = state_class(descriptor)
         elif not declared.descriptor.agrees_with(descriptor):
             raise JobError(
-                f"operator {self._name!r}: state {descriptor.name!r} is asked for twice and "
-                f"differently: {declared.descriptor!r} and {descriptor!r}; give one another name"
+                f"operator {self._name!r}: state {descriptor.name!r} is requested with two "
+                f"different descriptors: {declared.descriptor!r} and {descriptor!r}; rename one"
             )
         assert isinstance(declared, state_class)
         return declared
@@ -107,8 +110,8 @@ class DeclaringContext(RuntimeContext):
     def _check_new(self, descriptor: StateDescriptor) -> None:
         if self._closed:
             raise JobError(
-                f"operator {self._name!r}: state {descriptor.name!r} is asked for outside the open "
-                "of a KeyedProcessFunction: ask for every state there",
+                f"operator {self._name!r}: state {descriptor.name!r} is requested outside open() "
+                "of a KeyedProcessFunction: request every state there",
                 reason=Reason.INVALID_REQUEST,
             )
         if descriptor.queryable_name is None:
@@ -117,14 +120,14 @@ class DeclaringContext(RuntimeContext):
             if other.queryable_name == descriptor.queryable_name:
                 raise JobError(
                     f"operator {self._name!r}: states {other.name!r} and {descriptor.name!r} are "
-                    f"both queryable as {descriptor.queryable_name!r}: names are unique within a "
-                    "job",
+                    f"both queryable as {descriptor.queryable_name!r}: use names that are unique "
+                    "within the job",
                     reason=Reason.DUPLICATE_NAME,
                 )
 
 
 class ElementContext(Context):
-    """Given with each element of a task; one object for all of them."""
+    """The context of all elements of a task; one object, whose current key changes."""
 
     def __init__(
         self, current_key: CurrentKey, keys: KeyTable, batch_timestamp_ms: int, watermark_ms: int

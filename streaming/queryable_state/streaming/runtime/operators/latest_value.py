@@ -1,4 +1,4 @@
-"""The latest-value sink: the last element of each key, chosen in columns."""
+"""Columnar execution of the latest-value sink, which keeps the last element of each key."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from queryable_state.wire.schema.types import Kind
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
 
-    from queryable_state.streaming.runtime.access import StateAccess
     from queryable_state.streaming.runtime.columns.row_order import OrderColumn
     from queryable_state.streaming.runtime.operators.operators import LatestValueSink
-    from queryable_state.streaming.runtime.spec import OperatorSpec, TaskIdentity
+    from queryable_state.streaming.runtime.operators.spec import OperatorSpec
+    from queryable_state.streaming.runtime.states.access import StateAccess
     from queryable_state.streaming.runtime.states.key_table import Slots
+    from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
 
 
 def run_latest(
@@ -33,16 +34,16 @@ def run_latest(
     access: StateAccess,
     batches: Iterator[pa.RecordBatch],
 ) -> Generator[pa.RecordBatch, None, None]:
-    """Keeps the last element of each key; puts out nothing.
+    """Keeps the last element of each key; emits nothing.
 
-    Without `latest_by` that is the batch's last one, by the order of the operator, and nothing
-    is read. With it an element takes the place of the stored one unless it is smaller: of equal
-    ones the later batch's stays, and within a batch the last one. What is stored is read once
-    for each key. A null element of a stream that is not of rows removes what is stored.
+    Without `latest_by` that is the batch's last element by the order of the operator, and no state
+    is read. With `latest_by` an element replaces the stored one unless it is smaller: of equal
+    elements the later batch's wins, and within a batch the last. The stored order is read once per
+    key. A null element of a stream of bare values removes the stored value.
     """
     value = ColumnState(sink.descriptor)
-    apart = None if sink.order_descriptor is None else ColumnState(sink.order_descriptor)
-    states = [value] if apart is None else [value, apart]
+    order = None if sink.order_descriptor is None else ColumnState(sink.order_descriptor)
+    states = [value] if order is None else [value, order]
     owned = TaskStates(spec, task, access, states)
     owned.begin()
     newest = _Newest(sink, spec, owned)
@@ -50,22 +51,22 @@ def run_latest(
         newest.add(owned.start_chunk(batch), batch)
     slots, rows = newest.chosen()
     if rows is not None and sink.latest_by:
-        stored = value if apart is None else apart
+        stored = value if order is None else order
         owned.fetch(stored, range(len(owned.keys)))
         positions = (
             range(len(sink.latest_by))
-            if apart is not None
+            if order is not None
             else [spec.value_columns.index(key.column) for key in sink.latest_by]
         )
         stored_slots, columns = stored.fetched_fields(positions)
-        if apart is None:
+        if order is None:
             columns = [
                 key.within(column) for key, column in zip(sink.latest_by, columns, strict=True)
             ]
         kept = _not_older(sink.latest_by, (stored_slots, columns), (slots, newest.order_of(rows)))
         slots, rows = slots[kept], rows.take(pa.array(kept))
-        if apart is not None:
-            apart.put(newest.order_of(rows), slots)
+        if order is not None:
+            order.put(newest.order_of(rows), slots)
     if rows is not None:
         value.put(newest.values_of(rows), slots)
     owned.prepare(owned.changes())
@@ -74,7 +75,7 @@ def run_latest(
 
 @dataclass
 class _Newest:
-    """The last row of each key: of each chunk, then of the batch."""
+    """The last row of each key: selected per chunk, then over the batch."""
 
     sink: LatestValueSink
     spec: OperatorSpec
@@ -89,9 +90,9 @@ class _Newest:
         self._types = [field.type for field in info.fields] if info.kind == Kind.ROW else [info]
         if len(self._types) != len(spec.value_columns):
             raise InvalidRequestError(
-                f"{self.owned.where}: state {sink.descriptor.name!r} is {info}, the elements have "
-                f"the columns {', '.join(spec.value_columns)}: declare a ROW with a field for "
-                "each, or select fewer columns"
+                f"{self.owned.where}: state {sink.descriptor.name!r} is {info}, but the elements "
+                f"have the columns {', '.join(spec.value_columns)}: declare a ROW with one field "
+                "per column, or select fewer columns"
             )
         self._order = (*sink.latest_by, *spec.order)
         columns = [*spec.value_columns, *(key.column for key in self._order)]
@@ -100,13 +101,13 @@ class _Newest:
         self._columns = list(dict.fromkeys(columns))
 
     def add(self, slots: Slots, batch: pa.RecordBatch) -> None:
-        """Take the rows of a chunk."""
+        """Adds the rows of a chunk."""
         distinct, rows = self._last_rows(slots, batch)
         self._slots.append(distinct)
         self._rows.append(pa.Table.from_batches([batch]).select(self._columns).take(pa.array(rows)))
 
     def chosen(self) -> tuple[Slots, pa.Table | None]:
-        """The slots of the batch and the row of each; no table: no rows."""
+        """The slots of the batch and the last row of each; None if the batch has no rows."""
         if not self._rows:
             return np.empty(0, dtype=np.int64), None
         slots = np.concatenate(self._slots)
@@ -115,7 +116,7 @@ class _Newest:
         return distinct, table.take(pa.array(rows))
 
     def values_of(self, rows: pa.Table) -> list[pa.Array]:
-        """The columns of the state."""
+        """The columns of the state's values."""
         state = self.sink.descriptor.name
         return [
             cast_column(
@@ -147,7 +148,7 @@ def _not_older(
     stored: tuple[Slots, list[pa.Array]],
     found: tuple[Slots, list[pa.Array]],
 ) -> Slots:
-    """The numbers of the rows found that are not before the row stored for their slot."""
+    """Indexes of the found rows that are not smaller than the stored row of their slot."""
     slots = np.concatenate([stored[0], found[0]])
     keys = [
         (key, pa.chunked_array([before, now]))

@@ -1,4 +1,4 @@
-"""The user's functions of one task, from their opening to their closing."""
+"""Lifecycle of the user functions of one task."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ if TYPE_CHECKING:
 
 
 class OpenFunctions:
-    """Opens functions in order and closes them in reverse order, whatever happened meanwhile.
+    """Opens functions in order and closes all of them in reverse order on exit.
 
-    A function whose `open` failed is closed too: it may have taken something by then. Where
-    the task fails, what goes wrong in closing is a note of that failure; else it is raised.
+    A function whose `open` failed is closed too, because it may hold resources. An error of `close`
+    is raised, or added as a note if the task has already failed.
     """
 
-    def __init__(self, place: str) -> None:
-        self._place = place
+    def __init__(self, where: str) -> None:
+        self._where = where
         self._functions: list[Function] = []
 
     def open(self, function: Function, context: RuntimeContext) -> None:
-        """Open a function; one object once, however many states share it."""
+        """Opens a function. An object that several states share is opened once."""
         if any(function is known for known in self._functions):
             return
         self._functions.append(function)
@@ -49,13 +49,13 @@ class OpenFunctions:
                     failed_to_close.__cause__ = error
                 else:
                     failure.add_note(
-                        f"{self._place}: close failed too: {type(error).__name__}: {error}"
+                        f"{self._where}: close failed too: {type(error).__name__}: {error}"
                     )
         if failed_to_close is not None:
             raise failed_to_close
 
     def _failed(self, function: Function, hook: str, error: Exception) -> UserFunctionError:
         return UserFunctionError(
-            f"{self._place}: {hook} failed in {type(function).__name__}: "
+            f"{self._where}: {hook} failed in {type(function).__name__}: "
             f"{type(error).__name__}: {error}"
         )

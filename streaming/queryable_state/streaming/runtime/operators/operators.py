@@ -1,7 +1,7 @@
-"""What an operator does with its elements: picklable descriptions, made by the driver.
+"""Operators as picklable descriptions, which the driver creates and tasks run.
 
-`declared_states` tells the driver which states an operator will register, so that
-a name claimed twice is refused before the job starts.
+`declared_states` returns the states an operator will register, so that the driver can refuse a
+duplicate queryable name before the job starts.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from queryable_state.streaming.descriptors import ReducingStateDescriptor, ValueStateDescriptor
-from queryable_state.streaming.functions import UserFunctionError
+from queryable_state.streaming.descriptors import ValueStateDescriptor
+from queryable_state.streaming.functions import ReducingStateDescriptor, UserFunctionError
 from queryable_state.streaming.hooks import refuse_uncalled_hooks
 from queryable_state.streaming.runtime.operators.context import DeclaringContext
 from queryable_state.streaming.runtime.operators.open_functions import OpenFunctions
@@ -33,7 +33,7 @@ _log = logging.getLogger("queryable_state.streaming")
 
 @dataclass(frozen=True)
 class KeyedProcess:
-    """Runs a function over the elements row by row; puts out what it yields."""
+    """Runs a function over the elements row by row; emits the function's outputs."""
 
     function: KeyedProcessFunction
 
@@ -43,29 +43,29 @@ class KeyedProcess:
 
 @dataclass(frozen=True)
 class Reduce:
-    """Reduces the elements of a key; puts out the reduced value once for each element."""
+    """Reduces the elements of each key; emits the reduced value for each element."""
 
     descriptor: ReducingStateDescriptor
 
 
 @dataclass(frozen=True)
 class ReducingSink:
-    """Reduces the elements of a key into a queryable state; puts out nothing."""
+    """Reduces the elements of each key into a queryable state; emits nothing."""
 
     descriptor: ReducingStateDescriptor
 
 
 @dataclass(frozen=True)
 class LatestValueSink:
-    """Keeps the last element of each key in a queryable state; puts out nothing."""
+    """Keeps the last element of each key in a queryable state; emits nothing."""
 
     descriptor: ValueStateDescriptor
     latest_by: tuple[OrderColumn, ...] = ()
-    """Columns whose greatest value, over all batches, is the last element's; empty: the last
-    element of the newest batch is."""
+    """The last element is the one with the greatest value of these columns over all batches;
+    empty: the last element of the newest batch."""
     order_descriptor: ValueStateDescriptor | None = None
-    """A state of its own for what `latest_by` says of the stored element; None: the stored
-    element is a row that has these columns."""
+    """A separate state for the `latest_by` values of the stored element; None: the stored element
+    is a row with these columns."""
 
     @staticmethod
     def of(
@@ -95,7 +95,7 @@ class AggregateKind(StrEnum):
 
 @dataclass(frozen=True)
 class FieldAggregate:
-    """One aggregated column; the aggregate has the column's type."""
+    """One aggregated column. The aggregate has the column's type."""
 
     column: str
     kind: AggregateKind
@@ -105,8 +105,8 @@ class FieldAggregate:
         allowed = _SUMMABLE if self.kind == AggregateKind.SUM else _COMPARABLE
         if self.type.kind not in allowed:
             raise InvalidRequestError(
-                f"{self.kind}({self.column!r}): there is no {self.kind} of {self.type}; cast the "
-                "column before"
+                f"{self.kind}({self.column!r}): {self.type} has no {self.kind}; cast the column "
+                "before"
             )
 
 
@@ -125,11 +125,11 @@ _COMPARABLE = _SUMMABLE | {
 
 @dataclass(frozen=True)
 class Aggregate:
-    """Built-in sum, min and max; puts out one row a batch for each key touched.
+    """Built-in sum, min and max; emits, per batch, one row for each key of the batch.
 
-    The row has the key columns, then the aggregated columns. As in Spark nulls
-    are ignored, and the aggregate of nothing but nulls is null. A sum beyond the
-    range of its integer type fails the task.
+    The row has the key columns, then the aggregated columns. As in Spark nulls are ignored, and
+    the aggregate of only nulls is null. A sum that overflows its integer or decimal type fails the
+    task.
     """
 
     fields: tuple[FieldAggregate, ...]
@@ -140,14 +140,14 @@ class Aggregate:
 
     @property
     def state_type(self) -> TypeInfo:
-        """The aggregate's own type where there is one; a ROW of several."""
+        """The type of the only aggregate, or a ROW of several aggregates."""
         if len(self.fields) == 1:
             return self.fields[0].type
         return TypeInfo(Kind.ROW, fields=tuple(Field(f.column, f.type) for f in self.fields))
 
     @property
     def descriptor(self) -> StateDescriptor:
-        """The state the aggregates are kept in."""
+        """Descriptor of the state of the aggregates."""
         descriptor = _AggregateStateDescriptor(self.state_name, self.state_type)
         if self.queryable_name is not None:
             descriptor.set_queryable(self.queryable_name)
@@ -157,7 +157,7 @@ class Aggregate:
 
 
 class _AggregateStateDescriptor(ValueStateDescriptor):
-    """Registered as what it is to a reader, a reduced value; no Python function reduces it."""
+    """Descriptor that registers a REDUCING state without a Python reduce function."""
 
     kind = StateKind.REDUCING
 
@@ -168,8 +168,7 @@ Operator = KeyedProcess | Reduce | ReducingSink | LatestValueSink | Aggregate
 def declared_states(operator: Operator) -> list[StateDescriptor]:
     """The states an operator will register.
 
-    Those of a `KeyedProcess` are known only by opening a copy of its function,
-    which is closed again.
+    To learn those of a `KeyedProcess`, a copy of its function is opened and closed.
     """
     match operator:
         case KeyedProcess(function):
@@ -182,14 +181,12 @@ def declared_states(operator: Operator) -> list[StateDescriptor]:
             return [descriptor] if order_descriptor is None else [descriptor, order_descriptor]
         case Reduce() | ReducingSink() | Aggregate():
             return [operator.descriptor]
-    raise InvalidRequestError(f"not an operator: {operator!r}")
+    raise InvalidRequestError(f"{operator!r} is not an operator")
 
 
 def driver_declared_states(operator: Operator, name: str) -> list[StateDescriptor] | None:
-    """The states an operator will register, as far as the driver can know.
-
-    None: only a task can open its function, which needs what only executors have.
-    """
+    """The states an operator will register; None if the driver cannot determine them, because the
+    function's `open` needs resources of an executor."""
     try:
         return declared_states(operator)
     except Exception as problem:
@@ -203,11 +200,11 @@ def driver_declared_states(operator: Operator, name: str) -> list[StateDescripto
 
 
 def with_renamed_fields(operator: Operator, renamed: Mapping[str, str]) -> Operator:
-    """The operator whose one state has fields that had other names; see `StateDescriptor`."""
+    """The operator with renamed fields in its state; see `StateDescriptor.set_renamed_fields`."""
     match operator:
         case Aggregate():
             changed = replace(operator, renamed_fields=dict(renamed))
-            _ = changed.descriptor  # Refuses what is no field of the state.
+            _ = changed.descriptor  # Raises if a path is not a field of the state.
             return changed
         case Reduce() | ReducingSink() | LatestValueSink():
             operator.descriptor.set_renamed_fields(renamed)
@@ -216,11 +213,11 @@ def with_renamed_fields(operator: Operator, renamed: Mapping[str, str]) -> Opera
 
 
 def with_dropped_fields(operator: Operator, dropped: Iterable[str]) -> Operator:
-    """The operator whose one state has lost fields; see `StateDescriptor`."""
+    """The operator with dropped fields in its state; see `StateDescriptor.set_dropped_fields`."""
     match operator:
         case Aggregate():
             changed = replace(operator, dropped_fields=tuple(dropped))
-            _ = changed.descriptor  # Refuses what is still a field of the state.
+            _ = changed.descriptor  # Raises if a path is still a field of the state.
             return changed
         case Reduce() | ReducingSink() | LatestValueSink():
             operator.descriptor.set_dropped_fields(dropped)
@@ -230,6 +227,6 @@ def with_dropped_fields(operator: Operator, dropped: Iterable[str]) -> Operator:
 
 def _has_descriptors(method: str) -> InvalidRequestError:
     return InvalidRequestError(
-        f"a process function has descriptors of its own: call {method} on the descriptor of the "
+        f"a process function declares its own descriptors: call {method} on the descriptor of the "
         "state"
     )

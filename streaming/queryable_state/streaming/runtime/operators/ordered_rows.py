@@ -1,7 +1,7 @@
-"""A task's rows in the order the operator asked for, over all Arrow batches of the task.
+"""Sort of a task's rows by the operator's order, over all Arrow batches of the task.
 
-All rows are taken before the first one leaves. What is beyond a bound in memory waits in a
-file of the executor's temporary folder, which is read by mapping it.
+The sort reads all rows before it returns the first. Above a memory bound the rows are spilled to
+a file in the executor's temporary folder, which is memory-mapped for reading.
 """
 
 from __future__ import annotations
@@ -21,20 +21,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from queryable_state.streaming.runtime.columns.row_order import Numbers
-    from queryable_state.streaming.runtime.spec import OperatorSpec
+    from queryable_state.streaming.runtime.operators.spec import OperatorSpec
 
 MOST_BYTES = 256 << 20
-"""Of rows that a task holds in memory to order them."""
+"""Maximum bytes of rows that a task sorts in memory."""
 
 
 def in_order(
     batches: Iterator[pa.RecordBatch], spec: OperatorSpec, *, most_bytes: int = MOST_BYTES
 ) -> Iterator[pa.RecordBatch]:
-    """The same rows by `spec.order`, in batches of `spec.settings.chunk_rows`.
+    """The rows sorted by `spec.order`, in batches of `spec.settings.chunk_rows`.
 
-    Rows that are equal in all columns of the order stay in the order of their input
-    partition, and rows of different ones by its number, so that a task that runs again sees
-    the same order.
+    Rows that are equal in all order columns are sorted by input partition number, then by position
+    in the partition, so that a replayed task has the same order.
     """
     with _HeldRows(most_bytes) as held:
         for batch in batches:
@@ -56,9 +55,9 @@ def in_order(
 
 
 def _taken(parts: Sequence[pa.RecordBatch], firsts: Numbers, rows: Numbers) -> list[pa.RecordBatch]:
-    """These rows of the parts, whose first rows have the numbers `firsts`.
+    """Takes rows by index from parts; `firsts` has the index of each part's first row.
 
-    Only the rows wanted are read of each part: Arrow's own take joins all parts before.
+    Reads only the requested rows of each part. Arrow's own take would first join all parts.
     """
     if len(parts) == 1:
         return [parts[0].take(pa.array(rows))]
@@ -77,7 +76,7 @@ def _taken(parts: Sequence[pa.RecordBatch], firsts: Numbers, rows: Numbers) -> l
 
 
 class _HeldRows:
-    """Rows in memory up to a bound; beyond it all of them in a file without a name."""
+    """Rows in memory up to a bound, above it all of them in an unnamed file."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
@@ -88,7 +87,7 @@ class _HeldRows:
         self._writer: pa.ipc.RecordBatchFileWriter | None = None
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take the next rows."""
+        """Adds the next rows."""
         if self._writer is not None:
             self._writer.write_batch(batch)
             return

@@ -1,4 +1,4 @@
-"""What a function puts out, as Arrow batches of the operator's output type."""
+"""Buffer of a function's outputs, converted to Arrow batches of the operator's output type."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from queryable_state.wire.values.value_codec import ValueCodec
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from queryable_state.streaming.runtime.spec import OperatorSpec
+    from queryable_state.streaming.runtime.operators.spec import OperatorSpec
     from queryable_state.wire.schema.types import TypeInfo
 
 _INTEGERS = frozenset((Kind.BYTE, Kind.SHORT, Kind.INT, Kind.LONG))
-# Of these Arrow takes values that it then cuts or reinterprets: a float in a list of integers,
-# 1e39, the time of a date, a time without a zone or with one.
+# For these types Arrow silently truncates or reinterprets some values: a float in a list of
+# integers, 1e39, a date with a time, a timestamp with or without a zone.
 _CHECKED = frozenset(
     (
         Kind.FLOAT,
@@ -46,7 +46,7 @@ _UNFIT = (
 
 
 class Outputs:
-    """Gathers outputs in `rows` and turns them into batches of a bounded number of rows."""
+    """Collects outputs in `rows` and converts them to batches with a bounded number of rows."""
 
     def __init__(self, spec: OperatorSpec, where: str) -> None:
         self.rows: list[Any] = []
@@ -66,12 +66,12 @@ class Outputs:
         )
 
     def full_batches(self) -> Iterator[pa.RecordBatch]:
-        """Batches of what is there, once there is enough for one."""
+        """Batches of all buffered rows, once they fill one batch."""
         if len(self.rows) >= self._limit:
             yield from self.all_batches()
 
     def all_batches(self) -> Iterator[pa.RecordBatch]:
-        """Batches of everything there."""
+        """Batches of all buffered rows."""
         rows, self.rows = self.rows, []
         for start in range(0, len(rows), self._limit):
             yield self._batch(rows[start : start + self._limit])
@@ -93,7 +93,7 @@ class Outputs:
             try:
                 columns = list(zip(*rows, strict=True))
             except ValueError:
-                # Not all of one length.
+                # The rows differ in length.
                 columns = []
             if len(columns) == len(self._names):
                 return columns
@@ -103,7 +103,7 @@ class Outputs:
             return list(zip(*map(in_order, rows), strict=True))
         except SerializationError as problem:
             raise UserFunctionError(
-                f"{self._where}: the function put out what is not a row of its output type "
+                f"{self._where}: the function emitted a value that is not a row of its output type "
                 f"({', '.join(f'{f.name} {f.type}' for f in self._fields)}): {problem}. Yield "
                 "tuples or rows of the fields; a function that returns must return an iterable "
                 "of outputs"
@@ -120,20 +120,20 @@ class Outputs:
                 if pa.types.is_int64(found.type):
                     return found.cast(wanted)
                 if pa.types.is_floating(found.type):
-                    # Arrow would cut the fraction off in silence.
-                    raise TypeError("a float is no integer")
+                    # Arrow would silently truncate the fraction.
+                    raise TypeError("a float is not an integer")
             return pa.array(column, type=wanted)
         except _UNFIT as problem:
             raise UserFunctionError(
-                f"{self._where}: the output column {field.name!r} is {field.type}, and one of "
+                f"{self._where}: the output column {field.name!r} is {field.type}, but one of "
                 f"{len(column)} outputs does not fit: {problem}"
             ) from problem
 
 
 def _converter(info: TypeInfo) -> Callable[[Any], Any] | None:
-    """Makes of an output what Arrow takes; None: it is already.
+    """Converts an output for Arrow; None if no conversion is needed.
 
-    An output of a type that Arrow does not check has to be of the type as a value of a state has.
+    For types that Arrow does not check strictly, the value is checked like a state value.
     """
     to_arrow = to_arrow_value(info)
     if info.kind not in _CHECKED:

@@ -1,4 +1,4 @@
-"""Operators that run a Python function over the rows one by one."""
+"""Row-by-row execution of Python functions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from queryable_state.streaming.runtime.operators.open_functions import OpenFunct
 from queryable_state.streaming.runtime.operators.outputs import Outputs
 from queryable_state.streaming.runtime.states.key_table import shown_key
 from queryable_state.streaming.runtime.states.task_states import TaskStates, where
-from queryable_state.streaming.runtime.states.value_cells import CachedReducing
+from queryable_state.streaming.runtime.states.value_states import CachedReducing
 from queryable_state.wire.errors import QueryableStateError
 from queryable_state.wire.rows import row_class
 from queryable_state.wire.schema.types import Kind, TypeInfo
@@ -22,19 +22,20 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from queryable_state.streaming.descriptors import ReducingStateDescriptor, StateDescriptor
-    from queryable_state.streaming.functions import KeyedProcessFunction
-    from queryable_state.streaming.runtime.access import StateAccess
-    from queryable_state.streaming.runtime.spec import OperatorSpec, TaskIdentity
+    from queryable_state.streaming.descriptors import StateDescriptor
+    from queryable_state.streaming.functions import KeyedProcessFunction, ReducingStateDescriptor
+    from queryable_state.streaming.runtime.operators.spec import OperatorSpec
+    from queryable_state.streaming.runtime.states.access import StateAccess
+    from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
 
 
 _NO_ITERABLES_OF_OUTPUTS = frozenset((str, bytes, dict))
 _PIECE_ROWS = 1024
-"""Rows after which outputs may leave, so that many outputs a row do not pile up."""
+"""Rows between two checks for full output batches; bounds the buffered outputs."""
 
 
 def element_reader(spec: OperatorSpec) -> Callable[[pa.RecordBatch], Iterator[Any]]:
-    """Reads the elements of a chunk: a `Row` of the value columns, or the one column's value."""
+    """A reader of a chunk's elements: a `Row` of the value columns, or the only column's value."""
     info = spec.value_type
     if info.kind != Kind.ROW:
         column = spec.value_columns[0]
@@ -64,7 +65,7 @@ def run_process(
     access: StateAccess,
     batches: Iterator[pa.RecordBatch],
 ) -> Generator[pa.RecordBatch, None, None]:
-    """Opens the function, runs it over the elements, closes it; then prepares."""
+    """Opens the function, runs it over the elements, closes it, and prepares the state."""
     context = _context(spec, task)
     with OpenFunctions(where(spec, task)) as functions:
         functions.open(function, context)
@@ -91,7 +92,7 @@ def _context(spec: OperatorSpec, task: TaskIdentity) -> DeclaringContext:
 def _open_function(
     descriptor: StateDescriptor, functions: OpenFunctions, context: DeclaringContext
 ) -> None:
-    """Open the function that combines the values of a state, if it is one that can be opened."""
+    """Opens the reduce or aggregate function of a state, unless it is a plain callable."""
     if isinstance(descriptor.function, Function):
         functions.open(descriptor.function, context)
 
@@ -118,7 +119,7 @@ def _process(
         for start in range(0, len(slots), _PIECE_ROWS):
             extend = outputs.rows.extend
             try:
-                # The slots come first: where they end, no element is taken and lost.
+                # `zip` must read slots first: at their end it must not consume an element.
                 for slot, element in zip(  # noqa: B905
                     slots[start : start + _PIECE_ROWS], elements
                 ):
@@ -127,8 +128,8 @@ def _process(
                     if result is not None:
                         if result.__class__ in _NO_ITERABLES_OF_OUTPUTS:
                             raise TypeError(
-                                f"it returned a {type(result).__name__}, whose parts would be put "
-                                "out one by one: yield outputs, or return a list of them"
+                                f"it returned a {type(result).__name__}, whose items would be "
+                                "emitted one by one: yield outputs, or return a list of outputs"
                             )
                         extend(result)
             except QueryableStateError as error:
@@ -151,7 +152,7 @@ def run_reduce(
     *,
     emit: bool,
 ) -> Generator[pa.RecordBatch, None, None]:
-    """Reduces the elements of each key; with `emit` puts out the reduced value for each element."""
+    """Reduces the elements of each key; `emit` emits the reduced value for each element."""
     context = _context(spec, task)
     context.end_declarations()
     with OpenFunctions(where(spec, task)) as functions:
@@ -178,14 +179,14 @@ def _reduce(
     current_key = owned.current_key
     for batch in gathered(batches, spec.settings.chunk_rows):
         slots = owned.start_chunk(batch).tolist()
-        cells = state.load_chunk()
+        cached_values = state.load_chunk()
         state.enter()
         emitted = outputs.rows.append if emit else _drop
         try:
             for slot, element in zip(slots, read(batch), strict=True):
                 current_key.slot = slot
-                cell = cells[slot] = held(slot, reduced(cells[slot], element))
-                emitted(give(cell))
+                cached = cached_values[slot] = held(slot, reduced(cached_values[slot], element))
+                emitted(give(cached))
         except QueryableStateError as error:
             _name_element(error, spec, owned)
             raise
@@ -197,7 +198,7 @@ def _reduce(
 
 
 def _drop(_: Any) -> None:
-    """A sink puts out nothing."""
+    """Discards an output: a sink emits nothing."""
 
 
 def _user_error(

@@ -1,4 +1,4 @@
-"""A state as a task holds it: what it has read, what it has written, by slot of its key."""
+"""Base of a task's states: a write-back cache of fetched and written values by key slot."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
 
     from queryable_state.internal.v1.backend_pb2 import StateValues
     from queryable_state.streaming.descriptors import StateDescriptor
-    from queryable_state.streaming.runtime.settings import RuntimeSettings
     from queryable_state.streaming.runtime.states.key_table import KeyTable
+    from queryable_state.streaming.runtime.states.settings import RuntimeSettings
     from queryable_state.v1.registration_pb2 import SchemaVersion, StateRegistration
     from queryable_state.wire.changes import ChangeBlockBuilder
 
 
 class Unseen:
-    """Marks a slot that was neither read nor written."""
+    """Marker of a slot that was neither read nor written."""
 
 
 UNSEEN: Final = Unseen()
 
 
 @dataclass(frozen=True, kw_only=True)
-class StateLink:
-    """What ties the states of a task to its keys and its owner."""
+class StateContext:
+    """Keys, settings and fetch functions that the states of a task share."""
 
     current_key: CurrentKey
     keys: KeyTable
@@ -44,18 +44,18 @@ class StateLink:
     settings: RuntimeSettings
     batch_id: int
     where: str
-    """Operator, subtask and batch, for the texts of errors."""
+    """Operator, subtask and batch, for error texts."""
     load: Callable[[CachedState], None]
-    """Fetches the state for the unseen keys of the chunk."""
+    """Fetches a state for the unseen keys of the chunk."""
     fetch: Callable[[StateFetch], StateValues]
-    """One fetch by itself."""
+    """Sends a single fetch."""
 
 
 class CachedState(ABC):
-    """One state of one task. What is written here wins over what is fetched later.
+    """One state of one task. A written value takes precedence over one fetched later.
 
-    Call order: `bind` after begin; `grow` at each chunk; `enter` before and
-    `leave` after the elements; `write` once at the end.
+    Call order: `bind` after the task's begin; `grow` for each chunk; `enter` before and `leave`
+    after the elements of a chunk; `write` once at the end.
     """
 
     read_kind: ClassVar[ReadKind.ValueType] = ReadKind.POINT
@@ -63,39 +63,39 @@ class CachedState(ABC):
     def __init__(self, descriptor: StateDescriptor) -> None:
         self.descriptor = descriptor
         self.was_read = False
-        """Whether a chunk read the state, so that later chunks fetch it ahead."""
+        """True once a chunk has read the state; later chunks prefetch it."""
         self.state_id = 0
         self._current_key: CurrentKey = NoCurrentKeyError(descriptor.name)
-        self._link: StateLink
+        self._context: StateContext
 
-    def bind(self, registration: StateRegistration, link: StateLink) -> None:
-        """Take the state id and the types registered."""
+    def bind(self, registration: StateRegistration, context: StateContext) -> None:
+        """Sets the registered state id and types."""
         self.state_id = registration.state_id
-        self._link = link
+        self._context = context
 
     def enter(self) -> None:
-        """Elements follow: the cursor says whose."""
-        self._current_key = self._link.current_key
+        """Allows access: elements are processed, and `current_key` has their key."""
+        self._current_key = self._context.current_key
 
     def leave(self) -> None:
-        """No element is being processed any more."""
+        """Forbids access until the next `enter`."""
         self._current_key = NoCurrentKeyError(self.descriptor.name)
 
     @abstractmethod
     def grow(self, slots: int) -> None:
-        """Make room for slots up to this number."""
+        """Makes room for this number of slots."""
 
     @abstractmethod
     def is_unseen(self, slot: int) -> bool:
-        """Whether reading the slot needs a fetch."""
+        """True if a read of the slot needs a fetch."""
 
     @abstractmethod
     def take(self, slots: Sequence[int], values: StateValues) -> None:
-        """Keep what was fetched for these slots."""
+        """Caches the fetched values of these slots."""
 
     @abstractmethod
     def write(self, changes: ChangeBlockBuilder) -> None:
-        """Write what was changed: clears, then deletes, then puts."""
+        """Writes the changes: clears, then deletes, then puts."""
 
     def request(self, slots: Sequence[int]) -> StateFetch:
         """The fetch of these slots."""
@@ -106,46 +106,46 @@ class CachedState(ABC):
         )
 
     def prefix(self, slot: int) -> bytes:
-        """Wire key and namespace: the store key but for the element."""
-        return self._link.keys.wire_keys[slot] + VOID_NAMESPACE
+        """Wire key and namespace: the store key without the element."""
+        return self._context.keys.wire_keys[slot] + VOID_NAMESPACE
 
     def _load_chunk(self) -> None:
         self.was_read = True
-        self._link.load(self)
+        self._context.load(self)
 
     def _described(self, slot: int) -> str:
-        key = shown_key(self._link.keys.keys[slot], self._link.key_type)
-        return f"{self._link.where}: state {self.descriptor.name!r}, key {key}"
+        key = shown_key(self._context.keys.keys[slot], self._context.key_type)
+        return f"{self._context.where}: state {self.descriptor.name!r}, key {key}"
 
     def _refused(
         self, slot: int, info: TypeInfo, problem: SerializationError
     ) -> SerializationError:
-        """The error of a written value that is not of the state's type."""
+        """The error for a written value that is not of the state's type."""
         return SerializationError(
             f"{self._described(slot)}: the value cannot be written as {info}: {problem}"
         )
 
     def _null_refused(self, method: str) -> SerializationError:
-        """The error of a null given to a state that takes none."""
+        """The error for a null passed to a state that accepts none."""
         return SerializationError(
-            f"{self._described(self._current_key.slot)}: {method} was given None, and a "
-            f"{StateKind.Name(self.descriptor.kind)} state takes no null: leave the element out, "
-            "or call clear() to remove what is stored"
+            f"{self._described(self._current_key.slot)}: {method} was called with None, but a "
+            f"{StateKind.Name(self.descriptor.kind)} state takes no null: omit the element, or "
+            "call clear() to remove the state of the key"
         )
 
     def _check_size(self, slot: int, size: int, info: TypeInfo) -> None:
-        limit = self._link.settings.value_bytes
+        limit = self._context.settings.value_bytes
         if size > limit:
             raise LimitExceededError(
-                f"{self._described(slot)}: a value of type {info} takes {size} bytes, "
-                f"{limit} are allowed: keep less in it, or spread it over a MapState"
+                f"{self._described(slot)}: a value of type {info} has {size} bytes, but "
+                f"spark.queryable_state.value_bytes is {limit}: store less, or use a MapState"
             )
 
 
 def value_codec(
     versions: Iterable[SchemaVersion], declared: TypeInfo, of: Callable[[TypeInfo], TypeInfo] | None
 ) -> ValueCodec:
-    """The codec of a registered type: writes the declared one, reads every one there was."""
+    """The codec of a registered type: encodes the declared version, decodes all versions."""
     types = {version.version: TypeInfo.from_proto(version.type) for version in versions}
     current = next((v for v in sorted(types, reverse=True) if types[v] == declared), None)
     if current is None:
@@ -156,7 +156,7 @@ def value_codec(
 
 
 def point_values(slots: Sequence[int], values: StateValues) -> Iterable[tuple[int, bytes | None]]:
-    """Slots with the value fetched for each, None where there is none."""
+    """Pairs of slot and fetched value; the value is None if there is none."""
     if len(values.values) + len(values.missing) != len(slots):
         raise InternalError(
             f"{len(slots)} keys were fetched; the answer has {len(values.values)} values and "

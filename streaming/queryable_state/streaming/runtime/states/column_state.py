@@ -1,4 +1,4 @@
-"""A state that is fetched and written in columns; no Python object for a value."""
+"""Columnar state of a task: fetched and written as Arrow columns, without Python values."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
     from queryable_state.internal.v1.backend_pb2 import StateValues
     from queryable_state.streaming.descriptors import StateDescriptor
-    from queryable_state.streaming.runtime.states.cached_state import StateLink
+    from queryable_state.streaming.runtime.states.cached_state import StateContext
     from queryable_state.streaming.runtime.states.key_table import Slots
     from queryable_state.v1.registration_pb2 import StateRegistration
     from queryable_state.wire.changes import ChangeBlockBuilder
 
 
 class ColumnState(CachedState):
-    """One value a key: a column for a scalar, a column for each field of a ROW."""
+    """One value per key: one column for a scalar, one column per field for a ROW."""
 
     def __init__(self, descriptor: StateDescriptor) -> None:
         super().__init__(descriptor)
@@ -44,15 +44,15 @@ class ColumnState(CachedState):
         self._columns: list[pa.Array] = []
         self._written: Slots | None = None
 
-    def bind(self, registration: StateRegistration, link: StateLink) -> None:
-        super().bind(registration, link)
+    def bind(self, registration: StateRegistration, context: StateContext) -> None:
+        super().bind(registration, context)
         declared = self.descriptor.value_type
         assert declared is not None
         self._codec = value_codec(registration.value_types, declared, None)
         self._is_row = declared.kind == Kind.ROW
 
     def grow(self, slots: int) -> None:
-        """Columns grow with what is put."""
+        """Does nothing: `put` sets whole columns."""
 
     def is_unseen(self, slot: int) -> bool:
         return True
@@ -64,7 +64,8 @@ class ColumnState(CachedState):
                 self._values.append(value)
 
     def fetched_columns(self) -> tuple[Slots, list[pa.Array]]:
-        """The slots fetched since the last call that have a value, and the columns of these."""
+        """Slots with a value that were fetched since the last call, and the columns of their
+        values."""
         slots, values = self._slots, self._values
         self._slots, self._values = [], []
         columns = (
@@ -75,12 +76,12 @@ class ColumnState(CachedState):
         return np.array(slots, dtype=np.int64), columns
 
     def fetched_fields(self, positions: Sequence[int]) -> tuple[Slots, list[pa.Array]]:
-        """The same of some fields of a ROW, without the others."""
+        """All fetched slots with a value, and the columns of some fields of their ROW values."""
         columns = decode_fields(self._values, self._codec, positions)
         return np.array(self._slots, dtype=np.int64), columns
 
     def put(self, columns: list[pa.Array], slots: Slots | None = None) -> None:
-        """What the slots (None: all) shall hold. What is null throughout shall hold nothing."""
+        """Sets the values of the slots (None: all). A null scalar removes the value."""
         self._columns = columns
         self._written = np.arange(len(columns[0])) if slots is None else slots
 
@@ -107,10 +108,10 @@ class ColumnState(CachedState):
             )
         except SerializationError as problem:
             raise SerializationError(
-                f"{self._link.where}: state {self.descriptor.name!r}: a value cannot be written "
+                f"{self._context.where}: state {self.descriptor.name!r}: a value cannot be written "
                 f"as {self._codec.type_info}: {problem}"
             ) from problem
-        limit = self._link.settings.value_bytes
+        limit = self._context.settings.value_bytes
         for slot, value in zip(slots, values, strict=True):
             if len(value) > limit:
                 self._check_size(slot, len(value), self._codec.type_info)

@@ -1,4 +1,4 @@
-"""Whose turn it is: the key all states of a task refer to."""
+"""The current key of a task, to which all its states refer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class CurrentKey:
 
 
 class NoCurrentKeyError(CurrentKey):
-    """Stands in where no element is being processed."""
+    """The current key while no element is being processed; reading `slot` raises JobError."""
 
     __slots__ = ("_state_name",)
 
@@ -27,7 +27,7 @@ class NoCurrentKeyError(CurrentKey):
     @property
     def slot(self) -> NoReturn:  # type: ignore[override]
         raise JobError(
-            f"state {self._state_name!r} is read or written where there is no current key: "
-            "use it in process_element only",
+            f"state {self._state_name!r} is used without a current key: read and write states "
+            "only in process_element",
             reason=Reason.INVALID_REQUEST,
         )

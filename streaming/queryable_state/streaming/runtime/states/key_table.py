@@ -1,4 +1,4 @@
-"""The keys a task meets: decoded and encoded once each, however many rows they have."""
+"""Table of the distinct keys of a task; each key is decoded and encoded once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from queryable_state.streaming.runtime.columns.arrow_types import to_python
 from queryable_state.streaming.runtime.columns.row_check import key_group_of
-from queryable_state.streaming.runtime.spec import subtask_mismatch
+from queryable_state.streaming.runtime.states.state_spec import subtask_mismatch
 from queryable_state.wire.errors import KeyTypeError, LimitExceededError
 from queryable_state.wire.keys.key_codec import KeyCodec
 from queryable_state.wire.keys.key_groups import key_group_range
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from queryable_state.streaming.runtime.spec import OperatorSpec
+    from queryable_state.streaming.runtime.states.state_spec import StateSpec
 
     Slots = npt.NDArray[np.int64]
 
@@ -30,16 +30,16 @@ _MANY = 1 << 62
 
 
 class KeyTable:
-    """Gives each distinct key of a task a slot, counting from 0 in the order of first rows.
+    """Slots of the distinct keys of a task, numbered from 0 in the order of their first rows.
 
-    Equal keys are those of equal wire bytes: 0.0 and -0.0 are one key, and so is every NaN.
+    Keys are equal if their wire bytes are: 0.0 and -0.0 are one key, and all NaNs are one key.
     """
 
-    def __init__(self, spec: OperatorSpec, subtask: int, where: str) -> None:
+    def __init__(self, spec: StateSpec, subtask: int, where: str) -> None:
         self.keys: list[Any] = []
-        """By slot: the key as a function sees it."""
+        """Keys by slot, as functions see them."""
         self.wire_keys: list[bytes] = []
-        """By slot: key group and encoded key."""
+        """Wire keys (key group and encoded key) by slot."""
         self.chunk_slots: Sequence[int] = ()
         """Distinct slots of the newest chunk."""
         self._spec = spec
@@ -52,11 +52,11 @@ class KeyTable:
         }
         codec = KeyCodec(spec.key_type)
         self._encode = codec.encode
-        # -0.0 and 0.0 are one key, and so are equal times of two zones: a function sees the same
-        # one of them whichever row comes first.
+        # -0.0 and 0.0 are one key, and so are equal times in two zones. Decoding the wire key gives
+        # functions the same object for any first row.
         self._read_back = codec.decode_all if _has_other_forms(spec.key_type) else None
         self._slot_of: dict[bytes, int] = {}
-        # Keys of one type that are equal to Python have equal bytes; not the other way round (NaN).
+        # Keys that are equal in Python have equal bytes. The converse does not hold for NaN.
         self._known: dict[Any, int] = {}
         self._make_key: Callable[[tuple[Any, ...]], Any] | None = None
         self._column_types = [spec.key_type]
@@ -69,7 +69,7 @@ class KeyTable:
         return len(self.keys)
 
     def add_chunk(self, batch: pa.RecordBatch) -> Slots:
-        """The slot of each row; takes the keys not met before."""
+        """Adds the new keys of a batch; returns the slot of each row."""
         columns = [self._key_column(batch, name) for name in self._spec.key_columns]
         groups = self._key_groups(batch)
         codes, firsts = _distinct(columns)
@@ -88,7 +88,7 @@ class KeyTable:
         return slot_of_code[codes]
 
     def _slots(self, keys: Sequence[Any], groups: Slots) -> list[int]:
-        """The slot of each key, a new one where it has none."""
+        """The slot of each key; new keys get new slots."""
         found = list(map(self._known.get, keys))
         slot_of, known, encode = self._slot_of, self._known, self._encode
         group_bytes = self._group_bytes
@@ -105,8 +105,8 @@ class KeyTable:
                 if slot is None:
                     if len(wire_key) > longest:
                         raise LimitExceededError(
-                            f"{self._where}: a key is {len(wire_key)} bytes long, "
-                            f"{longest} are allowed: {repr(key)[:60]}..."
+                            f"{self._where}: key {repr(key)[:60]}... has {len(wire_key)} bytes, "
+                            f"but spark.queryable_state.key_bytes is {longest}"
                         )
                     slot = slot_of[wire_key] = len(self.keys)
                     self.keys.append(key if self._read_back is None else self._read_back(encoded))
@@ -129,21 +129,21 @@ class KeyTable:
         groups = key_group_of(checks)
         if groups.min() < self._first_group or groups.max() > self._last_group:
             raise subtask_mismatch(
-                f"{self._where}, has key groups {self._first_group} to {self._last_group} and "
-                f"gets rows of key groups {groups.min()} to {groups.max()}"
+                f"{self._where}, owns key groups {self._first_group} to {self._last_group}, but "
+                f"received rows of key groups {groups.min()} to {groups.max()}"
             )
         return groups
 
 
 def _has_other_forms(info: TypeInfo) -> bool:
-    """Whether keys of equal bytes may differ as Python objects."""
+    """True if keys with equal bytes may differ as Python objects."""
     if info.kind in (Kind.FLOAT, Kind.DOUBLE, Kind.TIMESTAMP):
         return True
     return any(_has_other_forms(field.type) for field in info.fields)
 
 
 def _distinct(columns: Sequence[pa.Array]) -> tuple[Slots, Slots]:
-    """For each row the number of its combination of values; for each combination its first row."""
+    """Dictionary-encodes the rows: the code of each row, and the first row of each code."""
     flat = [leaf for column in columns for leaf in _leaves(column)]
     codes, count = _codes(flat[0])
     for column in flat[1:]:
@@ -155,7 +155,7 @@ def _distinct(columns: Sequence[pa.Array]) -> tuple[Slots, Slots]:
     if len(flat) > 1:
         codes, count = _codes(pa.array(codes))
     firsts = np.empty(count, dtype=np.int64)
-    # Of assignments to one place the last one stays.
+    # Assigned in reverse: the last assignment, which is the first row, wins.
     firsts[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
     return codes, firsts
 
@@ -174,6 +174,6 @@ def _leaves(column: pa.Array) -> list[pa.Array]:
 
 
 def shown_key(key: Any, key_type: TypeInfo) -> str:
-    """A key in an error's text."""
+    """A key for error texts, truncated to 100 characters."""
     text = repr(tuple(key)) if key_type.kind == Kind.ROW else repr(key)
     return text if len(text) <= 100 else text[:100] + "..."

@@ -1,4 +1,4 @@
-"""The states of one task: begun together, fetched together, prepared together."""
+"""States of one task, which begin, fetch and prepare together."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from queryable_state.streaming.runtime.states.cached_state import StateLink
+from queryable_state.streaming.runtime.states.cached_state import StateContext
 from queryable_state.streaming.runtime.states.cursor import CurrentKey
 from queryable_state.streaming.runtime.states.key_table import KeyTable
 from queryable_state.wire.changes import BlockSums, ChangeBlockBuilder
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from queryable_state.streaming.runtime.access import StateAccess
-    from queryable_state.streaming.runtime.spec import OperatorSpec, TaskIdentity
+    from queryable_state.streaming.runtime.states.access import StateAccess
     from queryable_state.streaming.runtime.states.cached_state import CachedState
     from queryable_state.streaming.runtime.states.key_table import Slots
+    from queryable_state.streaming.runtime.states.state_spec import StateSpec, TaskIdentity
     from queryable_state.wire.changes import Seal
 
 _log = logging.getLogger(__name__)
@@ -37,26 +37,26 @@ _FINGERPRINT_BITS = (1 << 64) - 1
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What a batch changes of the states of one subtask."""
+    """Changes of one batch to the states of one subtask."""
 
     blocks: Sequence[bytes]
     seal: Seal
 
 
 class TaskStates:
-    """Drives the states of a task through one batch.
+    """The states of a task in one batch.
 
-    Call order: `begin`, then for each chunk `start_chunk`, then `changes`, then `prepare`. A
-    task without input begins and prepares too: an empty seal says that it ran.
+    Call order: `begin`, then `start_chunk` for each chunk, then `changes`, then `prepare`. A task
+    without input also begins and prepares: its empty seal shows that it ran.
 
-    A batch that is committed already can run again, where the version before it
-    is still held: it computes its output from there, and `prepare` changes
-    nothing. Where that version is gone `begin` raises `SupersededError`.
+    A committed batch can be replayed while the owner still has the version before it: the task
+    computes its output from that version, and `prepare` changes nothing. If that version is gone,
+    `begin` raises `SupersededError`.
     """
 
     def __init__(
         self,
-        spec: OperatorSpec,
+        spec: StateSpec,
         task: TaskIdentity,
         access: StateAccess,
         states: Sequence[CachedState],
@@ -74,7 +74,7 @@ class TaskStates:
         self._row_count = 0
 
     def begin(self) -> None:
-        """Register the states and pin the version before the batch."""
+        """Registers the states and pins the version before the batch."""
         spec, task = self._spec, self._task
         registrations = [
             state.descriptor.to_registration(
@@ -97,7 +97,7 @@ class TaskStates:
         self._token = begun.token
         self.batch_timestamp_ms = begun.batch_timestamp_ms
         self.watermark_ms = begun.watermark_ms
-        link = StateLink(
+        context = StateContext(
             current_key=self.current_key,
             keys=self.keys,
             key_type=spec.key_type,
@@ -108,10 +108,10 @@ class TaskStates:
             fetch=lambda fetch: self._access.fetch([fetch])[0],
         )
         for state, registration in zip(self._states, begun.states, strict=True):
-            state.bind(registration, link)
+            state.bind(registration, context)
 
     def start_chunk(self, batch: pa.RecordBatch) -> Slots:
-        """The slot of each row; fetches ahead the states that earlier chunks read."""
+        """Adds a chunk and prefetches the states that earlier chunks read; the slot of each row."""
         checks = batch.column(self._spec.check_column).to_numpy(zero_copy_only=False)
         self._fingerprint += int(checks.view(np.uint64).sum(dtype=np.uint64))
         self._row_count += batch.num_rows
@@ -124,12 +124,12 @@ class TaskStates:
         return slots
 
     def fetch(self, state: CachedState, slots: Sequence[int]) -> None:
-        """Fetch a state for these slots."""
+        """Fetches a state for these slots."""
         for part in _parts([(state, slots)], self._spec.settings.fetch_keys):
             self._fetch(part)
 
     def changes(self) -> Changes:
-        """What the states were changed to. Nothing is read or written after it."""
+        """The encoded changes and their seal. No state may be read or written after this."""
         sums = BlockSums()
         blocks: list[bytes] = []
         for state in self._states:
@@ -144,16 +144,16 @@ class TaskStates:
         return Changes(blocks, seal)
 
     def prepare(self, changes: Changes) -> None:
-        """Stage the changes under their seal."""
+        """Stages the changes under their seal."""
         try:
             self._access.prepare(changes.blocks, changes.seal)
         except SupersededError as refusal:
             if refusal.reason != Reason.ALREADY_COMMITTED:
                 raise
-            _log.info("%s is committed already; this run of it changed nothing", self.where)
+            _log.info("%s is already committed; the replay changed no state", self.where)
 
     def _load(self, *states: CachedState) -> None:
-        """Fetches the unseen keys of the chunk, of all these states in one call."""
+        """Fetches the unseen keys of the chunk for all these states in shared calls."""
         wanted = [
             (state, [slot for slot in self.keys.chunk_slots if state.is_unseen(slot)])
             for state in states
@@ -166,7 +166,7 @@ class TaskStates:
         try:
             answers = self._access.fetch(fetches)
         except LimitExceededError:
-            # The values of so many keys are more than one answer may hold.
+            # The values exceed the limit of one response: split the request.
             if len(part) == 1 and len(part[0][1]) == 1:
                 raise
             for half in _halves(part):
@@ -176,8 +176,8 @@ class TaskStates:
             state.take(slots, values)
 
 
-def where(spec: OperatorSpec, task: TaskIdentity) -> str:
-    """Operator, subtask and batch, as the texts of errors name them."""
+def where(spec: StateSpec, task: TaskIdentity) -> str:
+    """Operator, subtask and batch for error texts."""
     return (
         f"operator {spec.name!r} (uid {spec.uid}), subtask {task.subtask} of {spec.parallelism}, "
         f"batch {task.batch_id}"
@@ -187,7 +187,7 @@ def where(spec: OperatorSpec, task: TaskIdentity) -> str:
 def _parts(
     wanted: Sequence[tuple[CachedState, Sequence[int]]], limit: int
 ) -> Iterator[list[tuple[CachedState, Sequence[int]]]]:
-    """The wanted slots in calls of at most `limit` keys."""
+    """Splits the requested slots into calls of at most `limit` keys."""
     part: list[tuple[CachedState, Sequence[int]]] = []
     room = limit
     for state, slots in wanted:

@@ -1,4 +1,4 @@
-"""The two logs in a query's checkpoint: offsets of planned batches, commits of ended ones."""
+"""Offset log and commit log in a query's Spark checkpoint."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING
 
 from queryable_state.server.coordinator.model.engine import BatchClocks
-from queryable_state.streaming.spark.spark_files import SparkFiles
+from queryable_state.streaming.spark.savepoints.spark_files import SparkFiles
 from queryable_state.wire.errors import CorruptDataError
 
 if TYPE_CHECKING:
@@ -16,29 +16,29 @@ if TYPE_CHECKING:
 
     from pyspark import SparkContext
 
-# What the offset log has for a source without an offset.
+# Entry of the offset log for a source without an offset.
 _NO_OFFSET = b"-"
 _TEMPORARY = re.compile(r"temporary-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class CheckpointFiles:
-    """Reads one checkpoint directory."""
+    """The logs of one checkpoint directory."""
 
     def __init__(self, context: SparkContext, root: str) -> None:
         self._files = SparkFiles(context, root)
 
     @property
     def root(self) -> str:
-        """The directory, as Spark names it."""
+        """URI of the directory."""
         return self._files.root
 
     @property
     def files(self) -> SparkFiles:
-        """All files of the directory."""
+        """Access to the files of the directory."""
         return self._files
 
     def clocks(self, batch_id: int) -> BatchClocks | None:
-        """Clocks of a batch from its offsets; None where there are none (any more)."""
+        """Clocks of a batch from its offsets; None if the offsets do not exist (any more)."""
         content = self._files.read(f"offsets/{batch_id}")
         if content is None:
             return None
@@ -51,15 +51,15 @@ class CheckpointFiles:
             )
         except (IndexError, KeyError, ValueError, TypeError) as problem:
             raise CorruptDataError(
-                f"{self.root}/offsets/{batch_id} has no batch clocks as Spark 4 writes them: "
-                f"{problem!r}; is the directory used by another version of Spark?"
+                f"{self.root}/offsets/{batch_id} has no batch clocks in the format of Spark 4: "
+                f"{problem!r}; check that no other Spark version uses the directory"
             ) from problem
 
     def has_input(self, batch_id: int, sources: Sequence[int]) -> bool | None:
-        """Whether a source moved in a batch; None where the batch has no offsets (any more).
+        """True if a source has new offsets in a batch; None if the batch has no offsets (any more).
 
-        `sources` are positions in the offsets, none: any source. A batch whose predecessor has no
-        offsets any more counts as one with input.
+        `sources` are indexes in the offsets; empty means any source. A batch counts as one with
+        input if the offsets of its predecessor no longer exist.
         """
         offsets = self._offsets(batch_id)
         if offsets is None:
@@ -73,10 +73,10 @@ class CheckpointFiles:
         )
 
     def withdraw_commits(self, batch_id: int) -> None:
-        """Removes the commits of a batch and of later ones, and the offsets of later ones.
+        """Removes the commits of a batch and of later batches, and the offsets of later batches.
 
-        The commits go first: Spark starts again behind the newest commit it finds, and takes the
-        newest offsets for the batch to run.
+        Commits are removed first: Spark restarts after the newest commit, and runs the batch of the
+        newest offsets.
         """
         for log, first in (("commits", batch_id), ("offsets", batch_id + 1)):
             batches = (int(name) for name in self._files.names(log) if name.isdigit())
@@ -84,30 +84,30 @@ class CheckpointFiles:
                 self._files.delete(f"{log}/{batch}")
 
     def _offsets(self, batch_id: int) -> list[bytes] | None:
-        """The offset of each source in a batch; None where the batch has none."""
+        """The offset of each source in a batch; None if the batch has no offsets."""
         content = self._files.read(f"offsets/{batch_id}")
-        # First line: version of the log; second: its metadata; then an offset a source.
+        # First line: version of the log; second: metadata; then one offset per source.
         return None if content is None else content.rstrip(b"\n").split(b"\n")[2:]
 
     def is_committed(self, batch_id: int) -> bool:
-        """Whether the batch is in the commit log."""
+        """True if the batch is in the commit log."""
         return self._files.exists(f"commits/{batch_id}")
 
     def newest_commit(self) -> int:
-        """Newest batch in the commit log; -1: none."""
+        """The newest batch in the commit log; -1 if there is none."""
         return newest_commit(self._files)
 
     def is_planned(self, batch_id: int) -> bool:
-        """Whether the batch is in the offset log."""
+        """True if the batch is in the offset log."""
         return self._files.exists(f"offsets/{batch_id}")
 
 
 def newest_commit(files: SparkFiles) -> int:
-    """Newest batch Spark has committed in a checkpoint; -1: none."""
+    """The newest batch committed in a checkpoint; -1 if there is none."""
     names = files.names("commits")
     return max((int(name) for name in names if name.isascii() and name.isdigit()), default=-1)
 
 
 def is_temporary(root: str) -> bool:
-    """Whether Spark made the directory for a query that names none, and may remove it."""
+    """True for a temporary checkpoint location of Spark, which it may remove."""
     return _TEMPORARY.fullmatch(root.rstrip("/").rpartition("/")[2]) is not None

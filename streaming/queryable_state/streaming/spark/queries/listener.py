@@ -1,4 +1,4 @@
-"""Tells the coordinator what Spark says of its queries."""
+"""Spark listener that notifies the coordinator of commits and of the ends of queries."""
 
 from __future__ import annotations
 
@@ -30,63 +30,67 @@ _log = logging.getLogger("queryable_state.streaming")
 
 
 class QueryObserver(Protocol):
-    """Who wants to know of commits and ends; the coordinator."""
+    """Receiver of commits and ends of queries; implemented by the coordinator."""
 
     def batch_committed(self, query_id: bytes, batch_id: int) -> None:
-        """The engine has committed a batch."""
+        """Called when Spark has committed a batch."""
 
     def refresh(self) -> None:
-        """A query has ended."""
+        """Called when a query has ended."""
 
 
 class CommitListener(StreamingQueryListener):
-    """Spark's word on commits and ends: about 100 ms late, but also of queries that sit idle.
+    """Listener of one session. Events arrive about 100 ms late, but for idle queries too.
 
-    Called by the JVM on a thread of its own, one event at a time.
+    The JVM calls it on a thread of its own, one event at a time.
     """
 
     def __init__(
         self,
-        engine: SparkAdapter,
+        adapter: SparkAdapter,
         observer: QueryObserver,
         started: Callable[[bytes, str, str, Sequence[OperatorLayout]], None],
     ) -> None:
-        """`started` is called before the first batch of a query with stateful operators: with its
-        id, its name, and the configuration and layouts of the operators in its plan."""
+        """`started` is called before the first batch of a query with stateful operators. Its
+        arguments are the query's id and name, the configuration id, and the operators' layouts."""
         self._started = started
-        self._engine = engine
+        self._adapter = adapter
         self._observer = observer
         self._called: Any = None
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
         query_id = event.id.bytes
-        self._engine.note_started(query_id, event.runId.bytes, event.name or "")
-        # Spark waits for this before it looks for the first batch.
-        refusal = self._engine.sink_refusal(query_id)
-        execution = self._engine.execution(query_id)
+        self._adapter.note_started(query_id, event.runId.bytes, event.name or "")
+        # Spark waits for this method before it plans the first batch.
+        refusal = self._adapter.sink_refusal(query_id)
+        execution = self._adapter.execution(query_id)
         if refusal is None and execution is not None:
             refusal = self._run_started(query_id, event.name or "", execution)
         if refusal is not None:
-            self._engine.fail_query(query_id, refusal)
+            self._adapter.fail_query(query_id, refusal)
 
     def _run_started(
         self, query_id: bytes, name: str, execution: Any
     ) -> QueryableStateError | None:
-        """Tells the operators of a query; returns why it must not run."""
+        """Reports the operators of a query; returns an error if the query must not run."""
         try:
             operators = query_operators(execution)
             if not operators:
                 return None
-            away = optimized_away(execution)
+            removed = optimized_away(execution)
         except Py4JError as problem:
-            _log.warning("the operators of query %s are not known: %s", query_id.hex(), problem)
+            _log.warning(
+                "the operators of query %s cannot be read from its plan: %s",
+                query_id.hex(),
+                problem,
+            )
             return None
-        if away:
-            names = ", ".join(repr(operator.uid) for operator in away)
+        if removed:
+            names = ", ".join(repr(operator.uid) for operator in removed)
             return JobError(
-                f"Spark's optimizer takes operator {names} out of the plan of the query, because "
-                "what follows needs none of its rows (as limit(0)): the operator would see no "
-                "record. Remove what stands behind it",
+                f"Spark's optimizer removes operator {names} from the plan of the query, because "
+                "the plan needs none of its rows (as with limit(0)): the operator would receive no "
+                "record. Remove the part of the plan that discards its rows",
                 reason=Reason.PARTIAL_BATCH,
             )
         layouts = [
@@ -107,17 +111,17 @@ class CommitListener(StreamingQueryListener):
         self.progressed(progress.id.bytes, progress.runId.bytes, progress.batchId)
 
     def progressed(self, query_id: bytes, run_id: bytes, batch_id: int) -> None:
-        """A run has committed a batch."""
-        self._engine.note_committed(query_id, run_id, batch_id)
+        """Handles a commit of a run."""
+        self._adapter.note_committed(query_id, run_id, batch_id)
         self._observer.batch_committed(query_id, batch_id)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
-        self._engine.note_ended(event.id.bytes, event.runId.bytes, event.exception)
+        self._adapter.note_ended(event.id.bytes, event.runId.bytes, event.exception)
         self._observer.refresh()
 
     @property
     def _jlistener(self) -> Any:
-        """What Spark calls; pyspark asks for it by this name to add and to remove a listener."""
+        """The JVM listener; pyspark reads this attribute to add and to remove a listener."""
         if self._called is None:
             jvm: Any = SparkContext._jvm
             self._called = jvm.PythonStreamingQueryListenerWrapper(_SparkEvents(self))
@@ -125,8 +129,8 @@ class CommitListener(StreamingQueryListener):
 
 
 class _SparkEvents(JStreamingQueryListener):
-    """Takes of a progress what is needed: pyspark's own event is some hundred calls into the JVM,
-    on cores that the next batch computes on."""
+    """Reads only the needed fields of a progress event. pyspark's own event object needs some
+    hundred JVM calls, on cores that the next batch uses."""
 
     def __init__(self, listener: CommitListener) -> None:
         super().__init__(listener)
@@ -140,4 +144,4 @@ class _SparkEvents(JStreamingQueryListener):
         self._listener.progressed(query_id, run_id, progress.batchId())
 
     def onQueryIdle(self, jevent: Any) -> None:  # noqa: N802 - Spark's name
-        """Nothing has been committed."""
+        """Ignored: nothing has been committed."""

@@ -1,9 +1,9 @@
-"""The stateful operators of a running Spark query, read from its plan.
+"""Stateful operators of a running Spark query, read from its plan.
 
-The function of an operator's tasks has a name that carries its `QueryOperator`. Spark keeps the
-name in the plan of every query that the operator is in, whoever starts the query, and whatever is
-between operator and sink. Not in the plan: operators that a `foreachBatch` function applies, which
-only a job of `execute` with several ends does; the job knows them.
+The name of an operator's task function encodes its `QueryOperator`. Spark keeps this name in the
+plan of every query that contains the operator. The plan does not contain operators that a
+`foreachBatch` function applies; only jobs of `execute` with several ends have those, and report
+them themselves.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ _APPLIED_BY = "MapInArrow"
 
 @dataclass(frozen=True, kw_only=True)
 class QueryOperator:
-    """A stateful operator as the plan of its query names it."""
+    """A stateful operator, as encoded in the plan of its query."""
 
     uid: str
     parallelism: int
     max_parallelism: int
     config_id: str
-    """Configuration of the job; the coordinator has it by this id."""
+    """Id of the job configuration on the coordinator."""
 
     def to_name(self) -> str:
-        """Name of the function that Spark runs for the operator's subtasks."""
+        """Encodes the operator as the name of its task function."""
         return _PREFIX + json.dumps(asdict(self), ensure_ascii=False)
 
     @classmethod
     def from_name(cls, name: str) -> Self | None:
-        """The operator whose function has this name; None: the function is not of an operator."""
+        """Decodes the name of a task function; None if it is not an operator's."""
         if not name.startswith(_PREFIX):
             return None
         return cls(**json.loads(name.removeprefix(_PREFIX)))
 
 
 def query_operators(execution: Any) -> dict[QueryOperator, tuple[int, ...]]:
-    """The operators of a `StreamExecution` of the JVM, as soon as the query has started.
+    """The operators of a started `StreamExecution`, each with the sources it reads.
 
-    With each the sources it reads, as positions in the offsets of a batch. Also operators that the
-    optimizer leaves out of a batch. In the order of the plan, an operator before those that it
-    reads. Raises Py4JError where the JVM does not answer.
+    Sources are indexes in the offsets of a batch. The result includes operators that the optimizer
+    removes from a batch. An operator is listed before its upstream operators. Raises Py4JError if
+    the JVM does not answer.
     """
     found: dict[QueryOperator, tuple[int, ...]] = {}
     _visit(execution.analyzedPlan(), 0, found)
@@ -53,8 +53,8 @@ def query_operators(execution: Any) -> dict[QueryOperator, tuple[int, ...]]:
 def optimized_away(execution: Any) -> list[QueryOperator]:
     """The operators that no batch of a `StreamExecution` will run.
 
-    Spark's optimizer takes them out of the plan of the query, whatever its sources have. Raises
-    Py4JError where the JVM does not answer.
+    Spark's optimizer removes them from the plan for any input. Raises Py4JError if the JVM does not
+    answer.
     """
     plan = execution.analyzedPlan()
     optimized = execution.sparkSession().sessionState().optimizer().execute(plan)
@@ -66,13 +66,13 @@ def optimized_away(execution: Any) -> list[QueryOperator]:
 
 
 def _visit(plan: Any, position: int, found: dict[QueryOperator, tuple[int, ...]]) -> int:
-    """Adds the operators of a part of a plan, whose first source has a position; returns the
-    position behind its last source. Spark numbers the sources of a query in this order."""
+    """Adds the operators of a subplan to `found`. `position` is the index of its first source; the
+    result is the index after its last source. Spark numbers sources in this order."""
     operator = None
     if plan.nodeName() == _APPLIED_BY:
         operator = QueryOperator.from_name(plan.functionExpr().name())
     if operator is not None:
-        # Its place in the order, before the operators it reads.
+        # Reserve its position in the order, before its upstream operators.
         found.setdefault(operator, ())
     children = plan.children()
     count = children.size()

@@ -1,4 +1,4 @@
-"""The source of a stream: where its rows come from, read from the plan Spark has analysed."""
+"""Sources and last aggregation of a stream, read from Spark's analyzed plan."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 
-from queryable_state.streaming.elements import Columns
+from queryable_state.streaming.jobs.elements import Columns
 from queryable_state.streaming.jobs.graph import SourceNode
-from queryable_state.streaming.origin import Grouping, Origin
+from queryable_state.streaming.jobs.origin import Grouping, Origin
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 _log = logging.getLogger("queryable_state.streaming")
 
 _ONE_TASK = ("socket",)
-"""Sources that give all rows of a batch to one task."""
+"""Sources that read each batch in one task."""
 _WINDOW_BOUNDS = ("start", "end")
 
 
 def source_node(dataframe: DataFrame) -> SourceNode:
-    """The source of a stream; InvalidRequestError for a static DataFrame."""
+    """The source node of a streaming DataFrame; InvalidRequestError if it is static."""
     if not dataframe.isStreaming:
         raise InvalidRequestError(
-            "from_dataframe takes a streaming DataFrame (spark.readStream), and this one is "
-            "static: there are no batches in which its state could change"
+            "from_dataframe takes a streaming DataFrame (spark.readStream), but this one is "
+            "static: it has no batches"
         )
     return SourceNode(
         dataframe=dataframe,
@@ -41,12 +41,12 @@ def source_node(dataframe: DataFrame) -> SourceNode:
 def origin_of(dataframe: DataFrame) -> Origin:
     """The sources of a streaming DataFrame, and its last native aggregation.
 
-    Only warnings depend on it: of a plan that cannot be read nothing is known.
+    Only warnings depend on the result, so it is empty if the plan cannot be read.
     """
     try:
         return _origin(dataframe)
     except Py4JError as problem:
-        _log.info("the plan of a DataFrame says nothing of the order of its rows: %s", problem)
+        _log.info("the sources of a DataFrame cannot be read from its plan: %s", problem)
         return Origin()
 
 
@@ -62,7 +62,7 @@ def _is_stream(leaf: Any) -> bool:
 
 
 def _grouping(plan: Any, names: list[str]) -> Grouping | None:
-    """The groups of the topmost aggregation with nothing beside its way to the plan's top."""
+    """The groups of the topmost aggregation, if only unary operators are above it."""
     above, node = [], plan
     while _class(node) != "Aggregate":
         children = list(_items(node.children()))
@@ -71,7 +71,7 @@ def _grouping(plan: Any, names: list[str]) -> Grouping | None:
         above.append(node)
         (node,) = children
     expressions = list(_items(node.groupingExpressions()))
-    # By the id of an attribute: the place of the expression whose value it has.
+    # Attribute id to the index of the grouping expression whose value the attribute has.
     places = {item.exprId(): place for place, item in enumerate(expressions) if _is_attribute(item)}
     for item in _items(node.aggregateExpressions()):
         for place, expression in enumerate(expressions):
@@ -92,7 +92,7 @@ def _grouping(plan: Any, names: list[str]) -> Grouping | None:
 
 
 def _attribute_of(item: Any) -> Any:
-    """The attribute an alias has the value of; that of a window is its bounds', too."""
+    """The source attribute of an alias; for a bound of a window, the window attribute."""
     if _class(item) != "Alias":
         return None
     child = item.child()

@@ -1,4 +1,4 @@
-"""The operators and the stored state of a query that has started, as the coordinator is told."""
+"""Notification of the coordinator about started queries and their operators."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("queryable_state.streaming")
 
-# Spark's own, as it is asked and as it stops.
+# Spark raises these when it fails, and while it stops.
 _FAILURES = (QueryableStateError, Py4JError, OSError, AttributeError)
 
 
 class StoredState:
-    """Tells a coordinator of started queries; waits for nothing.
+    """Opens the stored state of started queries, without waiting.
 
-    The coordinator opens what their operators have stored, though no batch may run, and opens it
-    again where a server is lost.
+    The coordinator opens the state even if no batch runs, and opens it again if a server is lost.
     """
 
     def __init__(self, coordinator: Coordinator) -> None:
@@ -33,16 +32,16 @@ class StoredState:
     def open(
         self, query_id: bytes, name: str, config_id: str, operators: Sequence[OperatorLayout]
     ) -> None:
-        """The newest run of a query has these operators, and no others.
+        """Sets all operators of a query's newest run; call it before the first batch.
 
-        To be called before its first batch. No query fails by a failure here, which is logged.
+        Errors are logged and do not fail the query.
         """
         try:
             self._coordinator.run_started(query_id, config_id, operators)
             self._coordinator.recover(query_id, config_id, operators)
         except _FAILURES as failure:
             _log.warning(
-                "the stored state of job %r can be queried from its next batch on: %s",
+                "the stored state of job %r cannot be queried before its next batch: %s",
                 name,
                 failure,
             )

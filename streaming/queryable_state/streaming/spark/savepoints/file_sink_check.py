@@ -1,13 +1,13 @@
-"""A query from a savepoint and the log of its file sink.
+"""Check of a file sink's log against a query that starts from a savepoint.
 
-A file sink (parquet, json, csv ... by `writeStream`) keeps a log of the batches it has, in
-`_spark_metadata`, and skips a batch whose number is not beyond the newest one in it. A query that
-begins behind a savepoint gives these numbers to other data, which would be missing in the output
-without a word; and its operators would not even run.
+A file sink (parquet, json, csv ... by `writeStream`) logs its batches in `_spark_metadata`, and
+skips a batch whose number is not greater than the newest one in the log. A query that starts from
+a savepoint reuses batch numbers for other data. The sink would silently skip these batches, and
+their operators would not run.
 
-A log must have every number, too, or Spark can neither read nor compact it. In an empty folder the
-log of a query that begins behind batch N is begun with entries that list no file: for 0 to N one
-each, or one `.compact` where the first compaction would be past.
+The log must also be without gaps, else Spark can neither read nor compact it. So for a query that
+starts after batch N with an empty output folder, the check writes log entries without files for
+the batches 0 to N: one each, or a single `.compact` entry if a compaction is due before N.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.streaming.spark.savepoints.seeding import ORIGIN
-from queryable_state.streaming.spark.spark_files import SparkFiles
+from queryable_state.streaming.spark.savepoints.spark_files import SparkFiles
 from queryable_state.wire.errors import RestoreMismatchError
 
 if TYPE_CHECKING:
@@ -32,10 +32,11 @@ _NO_ENTRIES = b"v1"
 def check_sink(
     context: SparkContext, location: SparkFiles, sink: str, compact_interval: int
 ) -> RestoreMismatchError | None:
-    """Why a query from a savepoint must not start with its sink; None: it may.
+    """Why a query from a savepoint must not start with its sink; None if it may.
 
-    `location` is its Spark checkpoint, `sink` Spark's description of its sink, `compact_interval`
-    how often the sink compacts its log. Begins the log of a sink that is new.
+    `location` is the query's Spark checkpoint, `sink` is Spark's description of the sink, and
+    `compact_interval` is the number of batches between log compactions. Initializes the log of a
+    new sink.
     """
     found = _FILE_SINK.fullmatch(sink)
     content = location.read(ORIGIN) if found else None
@@ -45,29 +46,29 @@ def check_sink(
     log = SparkFiles.of(context, f"{found['path']}/{_LOG}")
     written = _newest(log.names())
     planned, committed = _newest(location.names("offsets")), _newest(location.names("commits"))
-    query = f"the query starts from {origin['savepoint']}, behind batch {origin['batch']}, and"
+    query = f"the query starts from {origin['savepoint']}, after batch {origin['batch']}, and"
     if written is None:
         if committed is not None:
-            for name in _begun(committed, compact_interval):
+            for name in _empty_entries(committed, compact_interval):
                 log.write(name, _NO_ENTRIES)
     elif planned is not None and written > planned:
         return RestoreMismatchError(
-            f"{query} goes on with batch {planned + 1}; its file sink {found['path']} has batches "
-            f"up to {written} already ({_LOG}) and would skip batches {planned + 1} to {written} "
-            "without a word. Give the query an empty output folder; the old one has the rows up to "
-            "the savepoint, and rows that will be in the new one, too"
+            f"{query} continues with batch {planned + 1}; its file sink {found['path']} already "
+            f"has batches up to {written} ({_LOG}) and would silently skip batches {planned + 1} "
+            f"to {written}. Give the query an empty output folder. The old folder keeps the rows "
+            "up to the savepoint, and rows that the new folder will have too"
         )
     elif committed is not None and written < committed:
         return RestoreMismatchError(
             f"{query} has committed batch {committed}; its file sink {found['path']} has batches "
-            f"up to {written} ({_LOG}), and Spark cannot read an output with a gap. Give the query "
-            "an empty output folder, or the one that the savepoint's query wrote to"
+            f"only up to {written} ({_LOG}), and Spark cannot read an output with a gap. Give the "
+            "query an empty output folder, or the output folder of the savepoint's query"
         )
     return None
 
 
 def skipped_batch(context: SparkContext, sink: str, batch_id: int) -> str:
-    """Why a file sink would skip a batch that is to run again; empty: it would not.
+    """Why a file sink would skip a replayed batch; empty if it would not.
 
     `sink` is Spark's description of the sink.
     """
@@ -77,16 +78,16 @@ def skipped_batch(context: SparkContext, sink: str, batch_id: int) -> str:
         return ""
     return (
         f"the file sink {found['path']} has batch {batch_id} in its log and will skip it, so the "
-        f"batch is refused again: remove {found['path']}/{_LOG}/{batch_id} and later entries, "
-        "whose files the batch will write again"
+        f"batch will be refused again: remove {found['path']}/{_LOG}/{batch_id} and later entries; "
+        "the replayed batches write their files again"
     )
 
 
-def _begun(newest: int, compact_interval: int) -> list[str]:
-    """Names of the entries up to the newest one.
+def _empty_entries(newest: int, compact_interval: int) -> list[str]:
+    """Names of the log entries of the batches up to the newest one.
 
-    Spark takes the interval from the newest `.compact` file: one below the interval that is set
-    would have it compact more often, and so ever more slowly.
+    Spark derives its interval from the newest `.compact` file. One below the configured interval
+    would make Spark compact too often.
     """
     if newest + 1 < compact_interval:
         return [str(number) for number in range(newest + 1)]
@@ -94,6 +95,6 @@ def _begun(newest: int, compact_interval: int) -> list[str]:
 
 
 def _newest(names: list[str]) -> int | None:
-    """The newest batch in a log of Spark's: `7`, `9.compact`; None: there is none."""
+    """The newest batch in a Spark log, with entries like `7` and `9.compact`; None if empty."""
     plain = (name.removesuffix(_COMPACT) for name in names)
     return max((int(name) for name in plain if name.isdigit()), default=None)

@@ -1,15 +1,15 @@
-"""Spark's part of a savepoint: a checkpoint made of a query's, as of one committed batch.
+"""Export of a query's Spark checkpoint as of one committed batch N, for a savepoint.
 
-    metadata                the query's id; whoever starts from it writes its own
-    offsets/N, offsets/N-1  Spark asks for the offsets before the newest ones when it starts
+    metadata                the query's id; a query started from the savepoint writes its own
+    offsets/N, offsets/N-1  Spark reads the offsets before the newest ones when it starts
     commits/N
-    sources/<source>/       a file source's log up to the offset that offsets/N has; what other
-                            sources keep there is how they began, and is the same for all batches
+    sources/<source>/       a file source's log up to its offset in offsets/N; files of other
+                            sources hold their initial offsets and are the same for all batches
     state/                  versions up to N + 1 of Spark's own stateful operators
 
-It is never a copy of the folder: the query may be batches ahead, and removes files meanwhile.
-Spark's state stores name every file by its version, and write a version once, so that the ones up
-to N + 1 (the version that batch N made) are those stores as of batch N.
+The folder cannot simply be copied: the running query may be batches ahead and removes files.
+Spark's state stores name every file by its version and write a version once, so the files up to
+version N + 1, which batch N created, are the stores as of batch N.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from queryable_state.server.checkpoint.file_systems.storage import CheckpointStorage
-    from queryable_state.streaming.spark.spark_files import SparkFiles
+    from queryable_state.streaming.spark.savepoints.spark_files import SparkFiles
 
 
 _ATTEMPTS = 5
@@ -36,11 +36,11 @@ _COMPACT = ".compact"
 
 
 class FileGoneError(Exception):
-    """A file was removed between the listing and the reading: list again."""
+    """A file was removed after it was listed; list again."""
 
 
 def file_log_offset(offset: str) -> int | None:
-    """The log id a file source's offset names; None: it is another source's."""
+    """The log entry id in a file source's offset; None for offsets of other sources."""
     try:
         parsed = json.loads(offset)
     except ValueError:
@@ -51,7 +51,7 @@ def file_log_offset(offset: str) -> int | None:
 
 
 def is_file_log(content: bytes) -> bool:
-    """Whether a file of a source's folder is of the log of a file source."""
+    """True if the content is an entry of a file source's log."""
     lines = content.splitlines()
     if len(lines) < 2:
         return False
@@ -65,26 +65,26 @@ def is_file_log(content: bytes) -> bool:
 def cut_log(
     names: Iterable[str], read: Callable[[str], bytes | None], end: int
 ) -> dict[str, bytes]:
-    """The files of a log that ends with entry `end`, by name.
+    """The files, by name, of the log truncated after entry `end`.
 
-    Those that are there are taken as they are. Where Spark has removed one, because a `.compact`
-    file beyond the end has its entries, that one is rewritten without what is beyond.
-    FileGoneError where a file is gone and no `.compact` file has its entries either.
+    Existing files are copied. If Spark has removed one because a later `.compact` file contains its
+    entries, that `.compact` file is rewritten without the entries after `end`. Raises FileGoneError
+    if a file is gone and no `.compact` file contains its entries.
     """
-    there = set(names)
+    present = set(names)
     compacted = sorted(
         int(name.removesuffix(_COMPACT))
-        for name in there
+        for name in present
         if name.endswith(_COMPACT) and name.removesuffix(_COMPACT).isdigit()
     )
     base = max((number for number in compacted if number <= end), default=-1)
     wanted = [] if base < 0 else [f"{base}{_COMPACT}"]
     wanted += map(str, range(base + 1, end + 1))
-    if there.issuperset(wanted):
+    if present.issuperset(wanted):
         return {name: _content(name, read) for name in wanted}
     beyond = min((number for number in compacted if number > end), default=None)
     if beyond is None:
-        missing = next(name for name in wanted if name not in there)
+        missing = next(name for name in wanted if name not in present)
         raise FileGoneError(missing)
     name = f"{beyond}{_COMPACT}"
     return {f"{end}{_COMPACT}": _without_later(name, _content(name, read), end)}
@@ -103,7 +103,7 @@ def _without_later(name: str, content: bytes, end: int) -> bytes:
         kept = [entry for entry in entries if entry and int(json.loads(entry)["batchId"]) <= end]
     except (ValueError, KeyError, TypeError) as problem:
         raise CorruptDataError(
-            f"{name} of the log of a file source has an entry that is not as Spark 4 writes it: "
+            f"{name} of a file source's log has an entry that is not in the format of Spark 4: "
             f"{problem!r}"
         ) from problem
     return b"\n".join([version, *kept])
@@ -114,9 +114,9 @@ def export_progress(
 ) -> None:
     """Writes the checkpoint of a query as of a committed batch to a folder of `storage`.
 
-    The query may run on: where a file goes away under the reading, all of it is made again.
-    CheckpointError where the batch's progress is not there any more. RetryLaterError where a file
-    system is busy.
+    The query may be running: if it removes a file during the export, the export starts over. Raises
+    CheckpointError if the progress of the batch no longer exists, RetryLaterError if a file system
+    is busy.
     """
     for attempt in range(1, _ATTEMPTS + 1):
         try:
@@ -130,16 +130,16 @@ def export_progress(
                 raise
             raise CheckpointError(
                 f"the progress of batch {batch_id} cannot be read from Spark's checkpoint "
-                f"{files.root}: {problem} is gone. Spark removes it after some batches "
-                "(spark.sql.streaming.minBatchesToRetain); try again, or retain more"
+                f"{files.root}: {problem} is gone. Spark removes it after some batches: try again, "
+                "or increase spark.sql.streaming.minBatchesToRetain"
             ) from problem
 
 
 def source_offsets(content: bytes) -> dict[str, str]:
-    """The offset of each source in a file of `offsets/`, by the source's folder.
+    """Parses a file of `offsets/`: the offset of each source by the source's folder.
 
-    Lines after the version and the metadata: in v1 one offset a source by its number, in v2 with
-    the source's name before it.
+    After the version and the metadata there is one line per source: in v1 the offset, in v2 the
+    source's name and the offset.
     """
     version, _, *lines = content.decode().split("\n")
     if version == "v1":
@@ -147,8 +147,8 @@ def source_offsets(content: bytes) -> dict[str, str]:
     if version == "v2":
         return {name: offset for name, _, offset in (line.partition(":") for line in lines)}
     raise CorruptDataError(
-        f"Spark's offsets are of format {version!r}; v1 and v2 are known: is the query run by a "
-        "newer Spark?"
+        f"Spark's offsets have format {version!r}, but only v1 and v2 are supported: check for a "
+        "newer Spark version"
     )
 
 
@@ -185,7 +185,7 @@ class _Export:
             return
         for name in self._files.walk(folder):
             content = self._read(name)
-            # Of a file source that had no file yet, all entries are later ones.
+            # A file source without an offset had no file yet: all entries are later ones.
             if not name.endswith(".crc") and not (offset == _NOTHING_YET and is_file_log(content)):
                 yield name, content
 

@@ -1,4 +1,4 @@
-"""A savepoint, as a job is started from it."""
+"""Reader of a savepoint from which a job starts."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from queryable_state.internal.v1.checkpoint_pb2 import CheckpointMetadata
     from queryable_state.server.checkpoint.file_systems.storage import CheckpointStorage
 
-# Without these the query would start at its first batch, on state that is batches ahead.
-_NEEDED = ("metadata", "offsets/{version}", "commits/{version}")
+# Without these files the query would start at its first batch, with later state.
+_REQUIRED = ("metadata", "offsets/{version}", "commits/{version}")
 
 
 @dataclass(frozen=True)
 class Savepoint:
-    """What a savepoint's folder says, and where its files are."""
+    """Metadata and files of one savepoint."""
 
     uri: str
     metadata: CheckpointMetadata
@@ -34,10 +34,10 @@ class Savepoint:
 
     @staticmethod
     def read(uri: str, storage_options: Mapping[str, Any] | None = None) -> Savepoint:
-        """Reads a savepoint; refuses what is none, and one whose progress is not whole.
+        """Reads a savepoint and checks that Spark's progress is complete.
 
-        RestoreMismatchError for a checkpoint, which belongs to its job alone, and for a folder
-        without a savepoint; CheckpointError and CorruptDataError for what cannot be read.
+        Raises RestoreMismatchError for a checkpoint, which belongs to its job only, and for a
+        folder without a savepoint; CheckpointError or CorruptDataError if reading fails.
         """
         uri = uri.rstrip("/")
         storage = storage_of(uri, storage_options)
@@ -45,35 +45,34 @@ class Savepoint:
             metadata = read_savepoint(uri, storage)
         except MissingFileError as missing:
             raise RestoreMismatchError(
-                f"{uri} is no savepoint: it has no {METADATA}. Give the folder that "
-                "trigger_savepoint returned (…/savepoint-<job>-<random>); one without the file "
-                "was never completed"
+                f"{uri} is not a complete savepoint: it has no {METADATA}. Pass the folder that "
+                "trigger_savepoint returned (…/savepoint-<job>-<random>)"
             ) from missing
         if not metadata.savepoint:
             raise RestoreMismatchError(
-                f"{uri} is checkpoint {metadata.checkpoint_id} of job {metadata.job_name!r}, which "
-                "goes on from it by itself when it is started with the same name or checkpoint "
-                "location; another job starts from a savepoint: trigger one"
+                f"{uri} is checkpoint {metadata.checkpoint_id} of job {metadata.job_name!r}. That "
+                "job restores it when it is started with the same name or checkpoint location; to "
+                "start another job, trigger a savepoint"
             )
         found = Savepoint(uri, metadata, storage)
-        for name in _NEEDED:
+        for name in _REQUIRED:
             found.progress(name.format(version=metadata.version))
         return found
 
     @property
     def version(self) -> int:
-        """The batch it is as of."""
+        """The last batch in the savepoint."""
         return self.metadata.version
 
     def progress(self, name: str) -> bytes:
-        """A file of Spark's progress."""
+        """The content of a file of Spark's progress."""
         path = join(self.uri, SPARK, name)
         try:
             return self.storage.read(path)
         except MissingFileError as missing:
             raise RestoreMismatchError(
-                f"the savepoint {self.uri} is broken: it has no {SPARK}/{name}, by which Spark "
-                "would go on behind it; use another one"
+                f"the savepoint {self.uri} is broken: it has no {SPARK}/{name}, from which Spark "
+                "would continue; use another savepoint"
             ) from missing
 
     def progress_files(self) -> list[str]:

@@ -1,9 +1,9 @@
-"""The first start of a query from a savepoint: its Spark checkpoint and its state root are seeded.
+"""Seeding of a query's Spark checkpoint and state root from a savepoint, at its first start.
 
-Order: the root's registrations, which name the new job and the savepoint; then the files of
-Spark's checkpoint; its `metadata`, which has the query's id, last. Spark writes `metadata` before
-anything else, so that a location with the other files alone is one whose seeding was interrupted:
-it is made again, under the id that the registrations have.
+Write order: the root's registrations, which contain the new job id and the savepoint; the files of
+Spark's checkpoint; finally its `metadata`, which contains the query's id. Spark itself writes
+`metadata` first, so a location without it was interrupted during seeding. It is then seeded again,
+with the id from the registrations.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from queryable_state.internal.v1.checkpoint_pb2 import RootRegistrations
     from queryable_state.server.checkpoint.state_root import StateRoot
     from queryable_state.streaming.spark.savepoints.savepoint import Savepoint
-    from queryable_state.streaming.spark.spark_files import SparkFiles
+    from queryable_state.streaming.spark.savepoints.spark_files import SparkFiles
 
 _log = logging.getLogger("queryable_state.streaming")
 
 ORIGIN = "restored_from.json"
-"""In Spark's checkpoint location: which savepoint it was seeded from, and as of which batch."""
+"""File in Spark's checkpoint location with the savepoint and the batch it was seeded from."""
 
 _METADATA = "metadata"
 
@@ -40,23 +40,22 @@ def seed(
     left_behind: Iterable[str] = (),
     allow_non_restored_state: bool = False,
 ) -> uuid.UUID:
-    """Makes a query begin behind the savepoint; answers the query's id.
+    """Seeds a query from the savepoint; returns the query's id.
 
-    The state of operators that are `left_behind`, by uid, is not the query's; with
-    `allow_non_restored_state` its operators may lack states they have in the savepoint.
-    Where it was made so before, the query goes on from its own checkpoint, and nothing changes.
-    RestoreMismatchError, and nothing written, where there is a checkpoint or state of another
-    history.
+    State of the operators in `left_behind` (uids) is not restored. With `allow_non_restored_state`
+    the other operators may lack states that they have in the savepoint. If an earlier call seeded
+    the query, nothing changes and the query continues from its own checkpoint. Raises
+    RestoreMismatchError, without writing, if the location or the root contains other data.
     """
     record = root.registrations()
     if record is not None:
         return _again(record, savepoint, location, root)
     if root.exists():
-        raise _taken(f"{root.uri} holds state already", root, location)
+        raise _taken(f"{root.uri} already holds state", root, location)
     names = [name for name in location.walk() if not name.endswith(".crc")]
     if names:
         what = "Spark's checkpoint of a query" if _METADATA in names else f"files ({names[0]}, …)"
-        raise _taken(f"{location.root} holds {what} already", root, location)
+        raise _taken(f"{location.root} already holds {what}", root, location)
     query_id = uuid.uuid4()
     root.start_from(
         savepoint.uri,
@@ -85,8 +84,8 @@ def _again(
     if own is None:
         if root.newest_epoch() > 0:
             raise _taken(
-                f"{root.uri} holds the state of a query that was started from this savepoint, and "
-                f"Spark's checkpoint of it is not in {location.root}",
+                f"{root.uri} holds the state of a query that was started from this savepoint, but "
+                f"its Spark checkpoint is not in {location.root}",
                 root,
                 location,
             )
@@ -95,7 +94,7 @@ def _again(
         raise _taken(f"{location.root} holds Spark's checkpoint of query {own}", root, location)
     else:
         _log.info(
-            "query %s was started from %s before: it goes on from its own checkpoint %s",
+            "query %s was already started from %s: it continues from its own checkpoint %s",
             query_id,
             savepoint.uri,
             location.root,
@@ -110,9 +109,7 @@ def _write(savepoint: Savepoint, location: SparkFiles, query_id: uuid.UUID) -> N
     origin = {"savepoint": savepoint.uri, "batch": savepoint.version}
     location.write(ORIGIN, json.dumps(origin).encode())
     location.write(_METADATA, json.dumps({"id": str(query_id)}).encode())
-    _log.info(
-        "query %s starts from %s, behind batch %d", query_id, savepoint.uri, savepoint.version
-    )
+    _log.info("query %s starts from %s, after batch %d", query_id, savepoint.uri, savepoint.version)
 
 
 def _query_id(location: SparkFiles) -> uuid.UUID | None:
@@ -123,14 +120,13 @@ def _query_id(location: SparkFiles) -> uuid.UUID | None:
         return uuid.UUID(json.loads(content)["id"])
     except (ValueError, KeyError, TypeError) as problem:
         raise CorruptDataError(
-            f"{location.root}/{_METADATA} has no id of a query as Spark writes it: {problem!r}"
+            f"{location.root}/{_METADATA} contains no query id in Spark's format: {problem!r}"
         ) from problem
 
 
 def _taken(what: str, root: StateRoot, location: SparkFiles) -> RestoreMismatchError:
     return RestoreMismatchError(
-        f"{what}: a start from a savepoint would mix it with another history. To go on from what "
-        "is there leave the savepoint out; to start from the savepoint give the job another name "
-        f"or another checkpoint location, or remove {root.uri} and {location.root} if they are "
-        "not needed"
+        f"{what}: a start from a savepoint would mix two histories. To continue from the existing "
+        "data omit the savepoint; to start from the savepoint give the job another name or another "
+        f"checkpoint location, or remove {root.uri} and {location.root} if they are not needed"
     )

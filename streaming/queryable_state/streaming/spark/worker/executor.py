@@ -1,4 +1,4 @@
-"""The executor a Python worker belongs to, and the state server beside it."""
+"""Identity of a Python worker's executor, and settings of its state server."""
 
 from __future__ import annotations
 
@@ -24,16 +24,15 @@ _EVERY_ADDRESS = "0.0.0.0"
 class Executor:
     """The JVM that started this worker.
 
-    The same JVM is another executor in another application: in local mode it
-    outlives `spark.stop()`.
+    In local mode the JVM outlives `spark.stop()`; in the next application it is another executor.
     """
 
     application_id: str
     pid: int
     start_ticks: int
-    """As in `/proc/PID/stat`; 0 where there is none."""
+    """Start time of the process from `/proc/PID/stat`; 0 if there is no such file."""
     host: str
-    """Name others reach this machine by."""
+    """Name of this machine for other machines."""
 
     @property
     def id(self) -> str:
@@ -41,12 +40,12 @@ class Executor:
         return f"{self.application_id}-{self.host}-{self.pid}-{self.start_ticks}"
 
     def directory(self, parent: str) -> Path:
-        """Folder of this executor's state server under `parent`, or under Spark's local one."""
+        """Folder of this executor's state server, under `parent` or Spark's local directory."""
         name = f"queryable-state-{self.application_id}-{self.pid}-{self.start_ticks}"
         return Path(parent or _scratch()) / name
 
     def settings(self, template: StateServerSettings) -> StateServerSettings:
-        """A template of the driver's, filled in for this executor."""
+        """The driver's template, completed for this executor."""
         advertised = template.advertised_host
         if template.host == _EVERY_ADDRESS and not advertised:
             advertised = self.host
@@ -62,10 +61,8 @@ class Executor:
 
 @functools.lru_cache(maxsize=8)
 def current_executor(application_id: str) -> Executor:
-    """The executor of this process: its nearest ancestor that is a JVM.
-
-    Between them is Spark's worker daemon, or nothing.
-    """
+    """The executor of this process: its nearest JVM ancestor, the parent of Spark's worker daemon
+    or of the worker itself."""
     for ancestor in psutil.Process().parents():
         if ancestor.name() == "java":
             return Executor(
@@ -75,8 +72,8 @@ def current_executor(application_id: str) -> Executor:
                 host=_host(ancestor.cmdline()),
             )
     raise InternalError(
-        "no Java process is an ancestor of this Python worker; operators run in the workers of "
-        "Spark's executors"
+        "this Python process has no Java process as an ancestor; operators run only in the Python "
+        "workers of Spark's executors"
     )
 
 
@@ -85,19 +82,20 @@ def _start_ticks(pid: int) -> int:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return 0
-    # The command, in parentheses, may itself have spaces; the start is the 22nd field of all.
+    # The command, in parentheses, may contain spaces. The start time is the 22nd field.
     return int(stat.rpartition(")")[2].split()[19])
 
 
 def _host(command: list[str]) -> str:
-    """The name Spark gave the executor, else the machine's own."""
+    """The executor's host name from Spark, else the machine's host name."""
     if "--hostname" in command[:-1]:
         return command[command.index("--hostname") + 1]
     return socket.gethostname()
 
 
 def _scratch() -> str:
-    """The first local directory of Spark; beside, not in, what it deletes with its blocks."""
+    """Spark's first local directory. A `blockmgr-` folder, which Spark deletes, is replaced by its
+    parent."""
     first = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
     if not first:
         return tempfile.gettempdir()

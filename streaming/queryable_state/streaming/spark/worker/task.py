@@ -1,4 +1,4 @@
-"""The function Spark runs for each subtask of a stateful operator."""
+"""Spark task function of a stateful operator."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
 
-from queryable_state.streaming.runtime.spec import TaskIdentity
+from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
+from queryable_state.streaming.spark.queries.failure import to_be_carried
 from queryable_state.streaming.spark.queries.query_operators import QueryOperator
-from queryable_state.streaming.spark.worker.failure import to_be_carried
 from queryable_state.wire.errors import JobError, QueryableStateError, Reason
 
 if TYPE_CHECKING:
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from queryable_state.server.settings import StateServerSettings
-    from queryable_state.streaming.runtime.spec import OperatorSpec
+    from queryable_state.streaming.runtime.operators.spec import OperatorSpec
 
 
 _QUERY_ID = "sql.streaming.queryId"
 _BATCH_ID = "streaming.sql.batchId"
-# The run has no property of its own; Spark names the job group of a stream's thread after it.
+# Spark sets no property for the run id, but uses it as the job group of the query's thread.
 _RUN_ID = "spark.jobGroup.id"
 
 
@@ -38,13 +38,13 @@ def task_identity(operator: str) -> TaskIdentity:
         context.getLocalProperty(name) for name in (_QUERY_ID, _BATCH_ID, _RUN_ID)
     )
     if not query_id or not batch_id:
-        raise _missing(operator, f"Spark told {_QUERY_ID}={query_id}, {_BATCH_ID}={batch_id}")
+        raise _missing(operator, f"Spark set {_QUERY_ID}={query_id}, {_BATCH_ID}={batch_id}")
     try:
         run = uuid.UUID(run_id or "")
     except ValueError:
         raise _missing(
             operator,
-            f"its job group is {run_id!r} and not the run of a query, so setJobGroup() was called "
+            f"its job group is {run_id!r}, not the run id of a query, so setJobGroup() was called "
             "in foreachBatch; use addJobTag() there",
         ) from None
     return TaskIdentity(
@@ -58,30 +58,29 @@ def task_identity(operator: str) -> TaskIdentity:
 
 def _missing(operator: str, what: str) -> JobError:
     return JobError(
-        f"operator {operator!r} runs outside a batch of a streaming query ({what}): its state is "
-        "written by batch. Start the stream with writeStream or env.execute(); in foreachBatch use "
-        "pyspark.InheritableThread for threads of your own",
+        f"operator {operator!r} runs outside a batch of a streaming query ({what}), but its state "
+        "is written per batch. Start the stream with writeStream or env.execute(); for your own "
+        "threads in foreachBatch use pyspark.InheritableThread",
         reason=Reason.MISSING_BATCH_ID,
     )
 
 
 @dataclass(frozen=True)
 class SubtaskFunction:
-    """For `mapInArrow`: pickled in the driver, called once a task, with no batch where a
-    partition is empty.
+    """A function for `mapInArrow`: pickled in the driver, called once per task.
 
-    gRPC must not be imported before Spark's daemon forks: whatever imports it is
-    imported in the call.
+    gRPC must not be imported before Spark's daemon forks its workers, so modules that import it are
+    imported during the call.
     """
 
     spec: OperatorSpec
     server: StateServerSettings
-    """Template; the executor fills in who and where it is."""
+    """Template; the executor adds its id and its folder."""
     application_id: str
 
     @property
     def __name__(self) -> str:
-        """Spark keeps it in the plans that the operator is in; `query_operators` reads it there."""
+        """The encoded operator. Spark keeps it in the query's plan; `query_operators` reads it."""
         return QueryOperator(
             uid=self.spec.uid,
             parallelism=self.spec.parallelism,

@@ -1,7 +1,7 @@
-"""The function that tells what a Python worker of Spark is.
+"""Probe of a Python worker's interpreter and packages.
 
-Pickled by value: it runs in workers that cannot import this package, so it uses the standard
-library alone, and imports inside.
+The function is pickled by value, because workers may be unable to import this package. So it uses
+only the standard library and imports inside the function.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 def probe(rows: Iterable[object]) -> Iterator[Found]:
-    """For `mapPartitions`: the interpreter, the installed version of this package (empty: not
-    known), and why an operator's task could not run (empty: it can)."""
+    """A function for `mapPartitions`: yields the interpreter, the installed version of this package
+    (empty: unknown), and why an operator's task could not run (empty: it can)."""
     import importlib
     import sys
     from importlib import metadata
@@ -36,7 +36,7 @@ def probe(rows: Iterable[object]) -> Iterator[Found]:
             "queryable_state.server.state_server.launch",
         ):
             importlib.import_module(module)
-    except Exception as error:  # noqa: BLE001 - a module may fail of anything
+    except Exception as error:  # noqa: BLE001 - an import may raise anything
         problem = f"{type(error).__name__}: {error}"
     yield sys.executable, version, problem
 

@@ -1,7 +1,7 @@
-"""The Python that Spark's workers run, and the check that operators can run in it.
+"""Choice and check of the Python interpreter of Spark's workers.
 
-Spark starts `python3` of the PATH of its executors unless told otherwise, whatever Python the
-driver runs: a driver started as `.venv/bin/python job.py` gets workers without its packages.
+By default Spark runs `python3` from the PATH of its executors, independent of the driver's Python.
+So a driver started as `.venv/bin/python job.py` would get workers without its packages.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _log = logging.getLogger("queryable_state.streaming")
 WORKER_VARIABLE: Final = "PYSPARK_PYTHON"
 WORKER_SETTING: Final = "spark.pyspark.python"
 _VARIABLES = (WORKER_VARIABLE, "PYSPARK_DRIVER_PYTHON")
-# For an executor to be free, and for one that is to start a worker and import.
+# Timeouts for a free executor, and for a worker to start and import.
 _FREE_S = 30.0
 _ANSWER_S = 180.0
 
-# How Spark fails a task whose worker is of another Python, has no pyspark or cannot be started.
+# Spark's errors for a worker with another Python version, without pyspark, or that cannot start.
 _WORKER_FAILURES = re.compile(
     r"\[PYTHON_VERSION_MISMATCH\][^\n]*|\w*Error: No module named[^\n]*|No module named[^\n]*"
     r"|Cannot run program[^\n]*|Error from python worker:\s*[^\n]*"
@@ -44,8 +44,8 @@ _WORKER_FAILURES = re.compile(
 
 
 def choose_driver_python() -> bool:
-    """Has workers of a session that is about to be made run the driver's Python; False if the
-    environment names one."""
+    """Makes the workers of a new session run the driver's Python; False if the environment already
+    sets another one."""
     if any(os.environ.get(name) for name in _VARIABLES):
         return False
     os.environ[WORKER_VARIABLE] = sys.executable
@@ -53,8 +53,8 @@ def choose_driver_python() -> bool:
 
 
 def follow_configuration(context: SparkContext) -> None:
-    """Has workers run the Python that Spark's configuration names, if it does: Spark itself
-    follows it only under spark-submit."""
+    """Makes workers run the Python that Spark's configuration sets, if any: Spark itself reads that
+    setting only under spark-submit."""
     conf = context.getConf()
     named = conf.get(WORKER_SETTING) or conf.get("spark.pyspark.driver.python")
     if named:
@@ -62,16 +62,16 @@ def follow_configuration(context: SparkContext) -> None:
 
 
 class WorkerCheck:
-    """One small job, once for each SparkContext: do its workers run the operators' code?"""
+    """A check, once per SparkContext, that its workers can run operators; it runs a small job."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._passed: set[str] = set()
 
     def check(self, context: SparkContext, executors: int) -> None:
-        """InvalidRequestError if not: its text begins with the reason and the cure.
+        """Raises InvalidRequestError if the workers cannot run operators.
 
-        Executors that do not answer in time are not waited for; their first batch tells.
+        If executors do not answer in time, it logs a warning; their first batch may fail then.
         """
         with self._lock:
             if context.applicationId not in self._passed:
@@ -100,14 +100,14 @@ def _check(context: SparkContext, executors: int) -> None:
     if thread.is_alive():
         context.cancelJobGroup(group)
         _log.warning(
-            "which Python Spark's workers run was not found out in time: if it lacks this package, "
-            "the first batch fails"
+            "the check of the Python of Spark's workers timed out: if it lacks this package, the "
+            "first batch fails"
         )
         return
     for failure in failures:
         found = _WORKER_FAILURES.search(str(failure))
         if found is None:
-            _log.warning("which Python Spark's workers run was not found out: %s", failure)
+            _log.warning("the check of the Python of Spark's workers failed: %s", failure)
             return
         raise _refusal(context.pythonExec, found[0].strip()) from failure
     own = next(iter(probe(())))[1]
@@ -116,7 +116,7 @@ def _check(context: SparkContext, executors: int) -> None:
             raise _refusal(interpreter, problem)
         if own and version and version != own:
             raise _refusal(
-                interpreter, f"it has spark-queryable-state {version}, and the driver has {own}"
+                interpreter, f"it has spark-queryable-state {version}, but the driver has {own}"
             )
 
 
@@ -131,9 +131,9 @@ def _refusal(interpreter: str, problem: str) -> InvalidRequestError:
     return InvalidRequestError(
         f"Spark's Python workers run {interpreter}, which cannot run stateful operators "
         f"({problem}); the driver runs {sys.executable}. Set {WORKER_VARIABLE} in the environment "
-        f"before the Spark session is made, or {WORKER_SETTING} for spark-submit, to a Python that "
-        f"every executor has, of the driver's version ({sys.version_info[0]}."
-        f"{sys.version_info[1]}) and with the same spark-queryable-state[streaming]: "
-        f"{WORKER_VARIABLE}={sys.executable} where the executors see the driver's folders",
+        f"before the Spark session is created, or {WORKER_SETTING} for spark-submit, to a Python "
+        f"that every executor has, with the driver's version ({sys.version_info[0]}."
+        f"{sys.version_info[1]}) and the same spark-queryable-state[streaming]: "
+        f"{WORKER_VARIABLE}={sys.executable} if the executors share the driver's folders",
         reason=Reason.UNSUPPORTED,
     )

@@ -1,4 +1,4 @@
-"""Files below a folder that Spark names: on this machine's disk, or by Hadoop's file systems."""
+"""File access below one folder, on the local disk or through Hadoop file systems."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _RETRY_AFTER_MS = 100
 
 
 class SparkFiles:
-    """Reads and writes below one folder; a local one without the JVM.
+    """The files below one folder; local folders are accessed without the JVM.
 
-    Names are relative to the folder, with slashes. What cannot be read now is a
-    RetryLaterError, what cannot be written a CheckpointError; both name the file.
-    Hidden files (checksums, unfinished ones) are not listed.
+    Names are relative to the folder, with slashes. A failed read raises RetryLaterError, a failed
+    write CheckpointError; both name the file. Hidden files (checksums, unfinished files) are not
+    listed.
     """
 
     def __init__(self, context: SparkContext, root: str) -> None:
@@ -32,7 +32,7 @@ class SparkFiles:
 
     @classmethod
     def of(cls, context: SparkContext, path: str) -> SparkFiles:
-        """The files below a path as a user gives it: without a scheme it is Spark's to complete."""
+        """The files below a user's path; without a scheme it is on Spark's default file system."""
         try:
             jvm: Any = context._jvm
             whole = jvm.org.apache.hadoop.fs.Path(path)
@@ -40,20 +40,20 @@ class SparkFiles:
             return cls(context, system.makeQualified(whole).toString())
         except Py4JError as problem:
             raise CheckpointError(
-                f"{path!r} names no folder that Spark can reach: {_java_message(problem)}"
+                f"Spark cannot access the folder {path!r}: {_java_message(problem)}"
             ) from problem
 
     @property
     def root(self) -> str:
-        """The folder, as Spark names it."""
+        """URI of the folder."""
         return self._root
 
     def local(self, name: str) -> Path | None:
-        """The file on this machine's disk; None where the folder is elsewhere."""
+        """The path of a file on the local disk; None if the folder is not local."""
         return None if self._local is None else self._local / name
 
     def read(self, name: str) -> bytes | None:
-        """The content of a file; None where there is none."""
+        """The content of a file; None if it does not exist."""
         if self._local is not None:
             try:
                 return (self._local / name).read_bytes()
@@ -76,7 +76,7 @@ class SparkFiles:
             raise self._unreadable(name, problem) from problem
 
     def exists(self, name: str) -> bool:
-        """Whether there is such a file or folder."""
+        """True if the file or folder exists."""
         if self._local is not None:
             return (self._local / name).exists()
         try:
@@ -86,15 +86,15 @@ class SparkFiles:
             raise self._unreadable(name, problem) from problem
 
     def walk(self, folder: str = "") -> list[str]:
-        """Names of all files below a folder, sorted; none where it is not there."""
+        """Sorted names of all files below a folder; empty if it does not exist."""
         return sorted(self._walk(folder))
 
     def names(self, folder: str = "") -> list[str]:
-        """Names of the files and folders right in a folder, sorted; none where it is not there."""
+        """Sorted names of the files and folders in a folder; empty if it does not exist."""
         return sorted(name for name, _ in self._children(folder))
 
     def write(self, name: str, content: bytes) -> None:
-        """Writes or replaces a file, making folders as needed."""
+        """Writes or replaces a file, and creates its folders."""
         try:
             if self._local is not None:
                 target = self._local / name
@@ -111,12 +111,12 @@ class SparkFiles:
                 stream.close()
         except (OSError, Py4JError) as problem:
             raise CheckpointError(
-                f"{self._root}/{name} cannot be written: {problem}; see that the folder is there "
+                f"{self._root}/{name} cannot be written: {problem}; check that the folder exists "
                 "and that the driver may write to it"
             ) from problem
 
     def delete(self, name: str) -> None:
-        """Removes a file and its checksum file, if they are there."""
+        """Removes a file and its checksum file, if they exist."""
         folder, _, base = name.rpartition("/")
         checksum = f"{folder}/.{base}.crc" if folder else f".{base}.crc"
         try:
@@ -128,8 +128,8 @@ class SparkFiles:
                     system.delete(path, False)
         except (OSError, Py4JError) as problem:
             raise CheckpointError(
-                f"{self._root}/{name} cannot be removed: {problem}; see that the driver may write "
-                "to the folder"
+                f"{self._root}/{name} cannot be removed: {problem}; check that the driver may "
+                "write to the folder"
             ) from problem
 
     def _walk(self, folder: str) -> list[str]:
@@ -176,18 +176,18 @@ class SparkFiles:
 
 
 def _java_message(problem: Py4JError) -> str:
-    """The first line of what the JVM said."""
+    """The first line of the Java exception."""
     exception = getattr(problem, "java_exception", None)
     return str(problem if exception is None else exception.toString()).partition("\n")[0]
 
 
 def _is_missing(problem: Py4JError) -> bool:
-    """Whether the file went away between two calls."""
+    """True if the file was removed between two calls."""
     return "java.io.FileNotFoundException" in str(problem)
 
 
 def _local_path(root: str) -> Path | None:
-    """The folder where it is on this machine's file system; Spark does not escape it."""
+    """The path of a local folder; None if it is not local. Spark does not escape such URIs."""
     if root.startswith("file:"):
         return Path(re.sub(r"^file:/*", "/", root))
     return Path(root) if root.startswith("/") else None

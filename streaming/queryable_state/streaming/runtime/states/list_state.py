@@ -1,4 +1,4 @@
-"""List state: what was there before the batch, and what the batch appends."""
+"""List state of a task: the elements stored before the batch, and the batch's appends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from queryable_state.internal.v1.backend_pb2 import StateValues
     from queryable_state.streaming.descriptors import ListStateDescriptor
-    from queryable_state.streaming.runtime.states.cached_state import StateLink
+    from queryable_state.streaming.runtime.states.cached_state import StateContext
     from queryable_state.v1.registration_pb2 import StateRegistration
     from queryable_state.wire.changes import ChangeBlockBuilder
 
@@ -31,16 +31,16 @@ class _Elements:
 
     def __init__(self) -> None:
         self.stored: Sequence[Any] | None = None
-        """What earlier batches stored: held elements, or chunks; None: not read."""
+        """Elements of earlier batches: cached elements or chunks; None: not fetched."""
         self.appended: list[Any] = []
-        """Held elements."""
+        """Cached elements that this batch appended."""
         self.cleared = False
 
 
 class CachedList(CachedState, ListState[Any]):
-    """List state. A batch's appends become chunks of their own, so appending reads nothing.
+    """List state. A batch stores its appends as new chunks, so an append does not read.
 
-    Elements that can be changed in place are held as bytes, and their stored chunks too.
+    Mutable elements, and their stored chunks, are cached as bytes.
     """
 
     read_kind = ReadKind.PREFIX
@@ -50,8 +50,8 @@ class CachedList(CachedState, ListState[Any]):
         self._lists: list[_Elements | None] = []
         self._dirty: set[int] = set()
 
-    def bind(self, registration: StateRegistration, link: StateLink) -> None:
-        super().bind(registration, link)
+    def bind(self, registration: StateRegistration, context: StateContext) -> None:
+        super().bind(registration, context)
         element = self.descriptor.value_type
         assert element is not None
         self._codec = value_codec(registration.value_types, element, Types.LIST)
@@ -122,16 +122,16 @@ class CachedList(CachedState, ListState[Any]):
         for slot in written:
             prefix = self.prefix(slot)
             for sequence, chunk in enumerate(self._chunks(slot, self._of(slot).appended, join)):
-                changes.put(prefix + list_element(self._link.batch_id, sequence), chunk)
+                changes.put(prefix + list_element(self._context.batch_id, sequence), chunk)
 
     def _chunks(
         self, slot: int, appended: list[Any], join: Callable[[list[Any]], bytes]
     ) -> Iterable[bytes]:
-        """The appends in as few chunks as the limit on values allows."""
+        """The appends in chunks of at most `value_bytes`, halved until they fit."""
         if not appended:
             return []
         chunk = join(appended)
-        if len(chunk) <= self._link.settings.value_bytes:
+        if len(chunk) <= self._context.settings.value_bytes:
             return [chunk]
         if len(appended) == 1:
             self._check_size(slot, len(chunk), self._codec.type_info)
@@ -142,7 +142,7 @@ class CachedList(CachedState, ListState[Any]):
         ]
 
     def _all_held(self, slot: int, values: Iterable[Any], method: str) -> list[Any]:
-        """All of them or none: an element that is refused leaves the state as it was."""
+        """Converts all values for the cache; an invalid one raises before any is written."""
         held = []
         for value in values:
             if value is None:

@@ -1,4 +1,4 @@
-"""What a task asks of the owner of its state."""
+"""Interface of a task to the owner of its state."""
 
 from __future__ import annotations
 
@@ -15,19 +15,18 @@ if TYPE_CHECKING:
 class StateAccess(Protocol):
     """The state of one subtask as one task attempt sees it.
 
-    Call order: `begin` once, `fetch` any number of times, `prepare` at most once.
-    Every method may raise `QueryableStateError` and nothing else; what can be
-    waited for has been waited for by then.
+    Call order: `begin` once, `fetch` any number of times, `prepare` at most once. Methods raise
+    only `QueryableStateError`, after retries are exhausted.
     """
 
     def begin(self, states: Sequence[StateRegistration]) -> BeginResponse:
-        """Pin the version before the batch."""
+        """Registers the states and pins the version before the batch."""
         ...
 
     def fetch(self, fetches: Sequence[StateFetch]) -> Sequence[StateValues]:
-        """Read at the pinned version; answers aligned with the fetches."""
+        """Reads at the pinned version; one result per fetch, in order."""
         ...
 
     def prepare(self, blocks: Sequence[bytes], seal: Seal) -> None:
-        """Stage the changes of the batch, all of them or none."""
+        """Stages the changes of the batch atomically."""
         ...

@@ -1,4 +1,4 @@
-"""How a stream's keys are chosen: columns, or a Python function."""
+"""Key selection of a stream: by columns or by a Python function."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from queryable_state.wire.schema.types import Field, Kind, TypeInfo
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from queryable_state.streaming.elements import Columns
+    from queryable_state.streaming.jobs.elements import Columns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,11 +20,11 @@ class KeySelector:
     """The key of each element."""
 
     columns: tuple[str, ...]
-    """The key's columns; those a function computes are added to the stream."""
+    """The key's columns; if a function computes them, they are added to the stream."""
     key_type: TypeInfo
-    """Of the one column; of several a ROW or TUPLE with a field a column."""
+    """Type of the only column; for several columns a ROW or TUPLE with one field per column."""
     function: Callable[[Any], Any] | None = None
-    """Computes the key of an element; None: the columns are there."""
+    """Computes the key of an element; None: the key columns exist in the stream."""
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -38,7 +38,7 @@ class KeySelector:
 
     @staticmethod
     def by_columns(names: tuple[str, ...], columns: Columns) -> KeySelector:
-        """The key is these columns of the stream."""
+        """Selects columns of the stream as the key."""
         fields = tuple(Field(name, columns.type_of(name, "key_by")) for name in names)
         repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated:
@@ -51,7 +51,7 @@ class KeySelector:
     def by_function(
         function: Callable[[Any], Any], key_type: TypeInfo, columns: Columns
     ) -> KeySelector:
-        """The key is what the function says of an element."""
+        """Selects the return value of a function as the key."""
         _usable(key_type)
         count = len(key_type.fields) if key_type.kind in (Kind.ROW, Kind.TUPLE) else 1
         stems = ["key"] if count == 1 else [f"key_{number}" for number in range(count)]
@@ -63,7 +63,7 @@ class KeySelector:
 
 
 def _usable(key_type: TypeInfo) -> TypeInfo:
-    """Refuses what cannot be a key, naming it."""
+    """Returns the type; raises KeyTypeError if it cannot be a key type."""
     try:
         KeyCodec(key_type)
     except KeyTypeError as problem:

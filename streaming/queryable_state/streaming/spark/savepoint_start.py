@@ -1,4 +1,4 @@
-"""Starts queries from savepoints: read, checked against the job, and seeded."""
+"""Start of queries from savepoints: reads, checks and seeds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from queryable_state.server.coordinator.model.registrations import operator_labe
 from queryable_state.server.coordinator.model.state_evolution import check_evolution
 from queryable_state.streaming.spark.savepoints.savepoint import Savepoint
 from queryable_state.streaming.spark.savepoints.seeding import seed
-from queryable_state.streaming.spark.spark_files import SparkFiles
+from queryable_state.streaming.spark.savepoints.spark_files import SparkFiles
 from queryable_state.wire.errors import JobError, RestoreMismatchError
 
 if TYPE_CHECKING:
@@ -36,27 +36,26 @@ def check_fits(
     *,
     allow_non_restored_state: bool,
 ) -> None:
-    """RestoreMismatchError where the job cannot go on from the savepoint.
+    """Raises RestoreMismatchError if the job cannot start from the savepoint.
 
-    Operators the savepoint does not know start empty. Operators of the savepoint that the job
-    does not have are left behind, where that is allowed.
+    Operators that are not in the savepoint start empty. State of operators that the job does not
+    have is not restored if `allow_non_restored_state`, else it is an error.
     """
     stored = {operator.uid: operator for operator in savepoint.metadata.operators}
     known = {operator.uid: operator for operator in operators}
     where = f"savepoint {savepoint.uri} of job {savepoint.metadata.job_name!r}"
     if stored and not stored.keys() & known.keys():
         raise RestoreMismatchError(
-            f"{where} has state of the operators {_labels(stored.values())}, and the job that is "
-            f"to start from it has the operators {_declared(operators)}: no uid is in both. Is it "
-            "a savepoint of another job? Operators that were renamed keep their state by keeping "
-            "their uid"
+            f"{where} has state of the operators {_labels(stored.values())}, but the job has the "
+            f"operators {_declared(operators)}: they share no uid. Check that the savepoint is of "
+            "this job; a renamed operator keeps its state only if it keeps its uid"
         )
     gone = [operator for uid, operator in stored.items() if uid not in known]
     if gone and not allow_non_restored_state:
         raise RestoreMismatchError(
-            f"{where} has state of operators that the job has not: {_labels(gone)}. Give them "
-            "back under these uids, or start with allow_non_restored_state=True, which leaves "
-            "their state behind"
+            f"{where} has state of operators that the job does not have: {_labels(gone)}. Add "
+            "operators with these uids, or start with allow_non_restored_state=True, which does "
+            "not restore their state"
         )
     for uid, operator in known.items():
         if uid in stored:
@@ -66,8 +65,8 @@ def check_fits(
 def _check_operator(where: str, stored: OperatorSnapshot, operator: OperatorDeclaration) -> None:
     if stored.max_parallelism != operator.max_parallelism:
         raise RestoreMismatchError(
-            f"operator {operator.label} has max parallelism {operator.max_parallelism}, and "
-            f"{stored.max_parallelism} in {where}: keys are stored by that many groups; set "
+            f"operator {operator.label} has max parallelism {operator.max_parallelism}, but "
+            f"{stored.max_parallelism} in {where}, which is fixed for the lifetime of a state: set "
             f"max_parallelism to {stored.max_parallelism}"
         )
     before = {state.state_name: state for state in stored.states}
@@ -89,14 +88,14 @@ def _declared(operators: Sequence[OperatorDeclaration]) -> str:
 
 
 def non_restored(metadata: CheckpointMetadata, uids: Iterable[str]) -> list[str]:
-    """Uids of the operators whose state is left behind."""
+    """Uids of the operators whose state is not restored."""
     known = set(uids)
     return [operator.uid for operator in metadata.operators if operator.uid not in known]
 
 
 @dataclass(frozen=True, kw_only=True)
 class SavepointStart:
-    """A savepoint and the application a query is to start from it in."""
+    """A savepoint, and the application in which a query starts from it."""
 
     context: SparkContext
     coordinator: Coordinator
@@ -112,10 +111,10 @@ class SavepointStart:
         job_name: str,
         operators: Sequence[OperatorDeclaration],
     ) -> uuid.UUID:
-        """Makes the query of a checkpoint location and a state root begin behind the savepoint.
+        """Seeds a checkpoint location and a state root from the savepoint; returns the query's id.
 
-        Answers the query's id. Raises, and nothing is written, where the savepoint is none or
-        does not fit the operators, or where another history is there already.
+        Raises, without writing, if the savepoint is invalid or does not fit the operators, or if
+        the location or the root contains other data.
         """
         options = self.config.storage_options
         savepoint = Savepoint.read(self.savepoint, options)
@@ -123,7 +122,7 @@ class SavepointStart:
         left = non_restored(savepoint.metadata, (operator.uid for operator in operators))
         if left:
             _log.warning(
-                "state of the operators %s stays behind in %s", ", ".join(left), savepoint.uri
+                "state of the operators %s in %s is not restored", ", ".join(left), savepoint.uri
             )
         storage = storage_of(
             root, options, fsync=self.config.fsync, objects=self.coordinator.objects

@@ -1,10 +1,9 @@
-"""Values of one type between their writes and the end of the batch.
+"""Cached form of state values in a task, between their write and the end of the batch.
 
-A function reads what the stored bytes would give, whether the value was stored by an
-earlier batch or written in this one. So a task holds a value of an immutable type as
-the object in its normal form, and one of a type that can be changed in place (a list, a
-map, a pickle, a row with one of these) as its bytes: each read makes a new object, and
-what a function does to an object that it wrote or read never changes the state.
+A function reads the decoded form of the stored bytes, also for a value written in this batch. So a
+task caches a value of an immutable type as a Python object in normal form, and a value of a
+mutable type (a list, a map, a pickle, a row with one of these) as bytes. Each read of a mutable
+value creates a new object, so changing it in place does not change the state.
 """
 
 from __future__ import annotations
@@ -22,27 +21,27 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldValues:
-    """The conversions between values, held values and stored bytes."""
+class CacheCodec:
+    """Conversions between values, cached values and stored bytes."""
 
     hold: Callable[[Any], Any]
-    """The held value of a written one. SerializationError if it is None or not of the type."""
+    """Written value to cached value; SerializationError if it is None or not of the type."""
     give: Callable[[Any], Any]
-    """What a function reads of a held value."""
+    """Cached value to the value that a function reads."""
     take: Callable[[bytes], Any]
-    """The held value of stored bytes."""
+    """Stored bytes to cached value."""
     data: Callable[[Any], bytes]
-    """The bytes to store of a held value."""
+    """Cached value to stored bytes."""
 
     @staticmethod
-    def of(codec: ValueCodec) -> HeldValues:
+    def of(codec: ValueCodec) -> CacheCodec:
         """The conversions of the codec's type."""
         if codec.type_info.kind == Kind.PICKLED:
             return _of_pickles(codec)
         if is_mutable(codec.type_info):
-            return HeldValues(codec.encode, codec.decode, _same, _same)
+            return CacheCodec(codec.encode, codec.decode, _same, _same)
         hold = normaliser(codec.type_info, codec.read_back)
-        return HeldValues(hold, _same, codec.decode, codec.encode)
+        return CacheCodec(hold, _same, codec.decode, codec.encode)
 
 
 def _same(value: Any) -> Any:
@@ -52,11 +51,11 @@ def _same(value: Any) -> Any:
 _ATOMS = frozenset((bool, int, float, str, bytes, type(None)))
 
 
-def _of_pickles(codec: ValueCodec) -> HeldValues:
-    """Pickles; but an atom, or a tuple of atoms, which a pickle gives back as it is, as itself.
+def _of_pickles(codec: ValueCodec) -> CacheCodec:
+    """Conversions of pickled values: atoms and tuples of atoms are cached without pickling.
 
-    That makes plain accumulators as (sum, count) cheap. It is held in a tuple of one, which
-    tells it from a pickle.
+    This makes plain accumulators such as (sum, count) cheap. Such a value is cached inside a
+    one-element tuple, which distinguishes it from pickle bytes.
     """
 
     def hold(value: Any) -> Any:
@@ -71,4 +70,4 @@ def _of_pickles(codec: ValueCodec) -> HeldValues:
     def data(held: Any) -> bytes:
         return codec.encode(held[0]) if held.__class__ is tuple else held
 
-    return HeldValues(hold, give, _same, data)
+    return CacheCodec(hold, give, _same, data)

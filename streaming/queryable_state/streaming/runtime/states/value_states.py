@@ -1,4 +1,4 @@
-"""States of one value a key: value, reducing and aggregating state."""
+"""Cached states with one value per key: value, reducing and aggregating state."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from queryable_state.internal.v1.backend_pb2 import StateFetch
 from queryable_state.streaming.functions import UserFunctionError
+from queryable_state.streaming.runtime.states.cache_codec import CacheCodec
 from queryable_state.streaming.runtime.states.cached_state import (
     UNSEEN,
     CachedState,
     point_values,
     value_codec,
 )
-from queryable_state.streaming.runtime.states.held_values import HeldValues
 from queryable_state.streaming.state import AggregatingState, ReducingState, ValueState
 from queryable_state.v1.query_pb2 import ReadKind
 from queryable_state.wire.errors import SerializationError
@@ -22,30 +22,30 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from queryable_state.internal.v1.backend_pb2 import StateValues
-    from queryable_state.streaming.descriptors import (
+    from queryable_state.streaming.descriptors import StateDescriptor
+    from queryable_state.streaming.functions import (
         AggregatingStateDescriptor,
         ReducingStateDescriptor,
-        StateDescriptor,
     )
-    from queryable_state.streaming.runtime.states.cached_state import StateLink
+    from queryable_state.streaming.runtime.states.cached_state import StateContext
     from queryable_state.v1.registration_pb2 import StateRegistration
     from queryable_state.wire.changes import ChangeBlockBuilder
     from queryable_state.wire.schema.type_model import TypeInfo
     from queryable_state.wire.values.value_codec import ValueCodec
 
 
-class CellState(CachedState):
-    """One held value a slot; None where nothing is stored."""
+class SingleValueState(CachedState):
+    """One cached value per slot; None if the key has no value."""
 
     element = b""
 
     def __init__(self, descriptor: StateDescriptor) -> None:
         super().__init__(descriptor)
-        self.cells: list[Any] = []
+        self.cached_values: list[Any] = []
         self.dirty: set[int] = set()
 
-    def bind(self, registration: StateRegistration, link: StateLink) -> None:
-        super().bind(registration, link)
+    def bind(self, registration: StateRegistration, context: StateContext) -> None:
+        super().bind(registration, context)
         self._bind_codec(registration)
 
     def _bind_codec(self, registration: StateRegistration) -> None:
@@ -55,22 +55,22 @@ class CellState(CachedState):
 
     def _hold_as(self, codec: ValueCodec) -> None:
         self._type = codec.type_info
-        self._values = HeldValues.of(codec)
+        self._values = CacheCodec.of(codec)
         self._hold = self._values.hold
         self.give = self._values.give
-        """What a function reads of a cell that is not None."""
+        """Converts a cached value, which must not be None, for a function."""
 
     def grow(self, slots: int) -> None:
-        self.cells.extend([UNSEEN] * (slots - len(self.cells)))
+        self.cached_values.extend([UNSEEN] * (slots - len(self.cached_values)))
 
     def is_unseen(self, slot: int) -> bool:
-        return self.cells[slot] is UNSEEN
+        return self.cached_values[slot] is UNSEEN
 
     def take(self, slots: Sequence[int], values: StateValues) -> None:
         take = self._values.take
-        cells = self.cells
+        cached_values = self.cached_values
         for slot, data in point_values(slots, values):
-            cells[slot] = None if data is None else take(data)
+            cached_values[slot] = None if data is None else take(data)
 
     def request(self, slots: Sequence[int]) -> StateFetch:
         return StateFetch(
@@ -80,12 +80,12 @@ class CellState(CachedState):
         )
 
     def load_chunk(self) -> list[Any]:
-        """All cells, those of the chunk's keys read."""
+        """Fetches the unseen keys of the chunk; returns the cached values by slot."""
         self._load_chunk()
-        return self.cells
+        return self.cached_values
 
     def held(self, slot: int, value: Any) -> Any:
-        """The cell of a value; SerializationError if it is None or not of the state's type."""
+        """Converts a value for the cache; SerializationError if it is None or of another type."""
         try:
             return self._hold(value)
         except SerializationError as problem:
@@ -93,14 +93,17 @@ class CellState(CachedState):
 
     def write(self, changes: ChangeBlockBuilder) -> None:
         written = sorted(self.dirty)
-        cells = self.cells
+        cached_values = self.cached_values
         for slot in written:
-            if cells[slot] is None:
+            if cached_values[slot] is None:
                 changes.delete(self.prefix(slot) + self.element)
-        kept = [slot for slot in written if cells[slot] is not None]
+        kept = [slot for slot in written if cached_values[slot] is not None]
         changes.put_all(
             [self.prefix(slot) + self.element for slot in kept],
-            [self._sized(slot, self._values.data(cells[slot]), self._type) for slot in kept],
+            [
+                self._sized(slot, self._values.data(cached_values[slot]), self._type)
+                for slot in kept
+            ],
         )
 
     def _sized(self, slot: int, data: bytes, info: TypeInfo) -> bytes:
@@ -108,76 +111,77 @@ class CellState(CachedState):
         return data
 
     def _read(self) -> Any:
-        """The cell of the current key."""
-        cell = self.cells[self._current_key.slot]
-        if cell is UNSEEN:
-            cell = self.load_chunk()[self._current_key.slot]
-        return cell
+        """The cached value of the current key, fetched if unseen."""
+        cached = self.cached_values[self._current_key.slot]
+        if cached is UNSEEN:
+            cached = self.load_chunk()[self._current_key.slot]
+        return cached
 
     def _write(self, value: Any) -> None:
         slot = self._current_key.slot
         try:
-            self.cells[slot] = self._hold(value)
+            self.cached_values[slot] = self._hold(value)
         except SerializationError as problem:
             raise self._refused(slot, self._type, problem) from problem
         self.dirty.add(slot)
 
     def clear(self) -> None:
-        """Remove what is stored under the current key."""
+        """Removes the value of the current key."""
         slot = self._current_key.slot
-        self.cells[slot] = None
+        self.cached_values[slot] = None
         self.dirty.add(slot)
 
 
-class CachedValue(CellState, ValueState[Any]):
-    """Value state."""
+class CachedValue(SingleValueState, ValueState[Any]):
+    """Value state of a task."""
 
     def value(self) -> Any:
-        cell = self.cells[self._current_key.slot]
-        if cell is UNSEEN:
-            cell = self._read()
-        return None if cell is None else self.give(cell)
+        cached = self.cached_values[self._current_key.slot]
+        if cached is UNSEEN:
+            cached = self._read()
+        return None if cached is None else self.give(cached)
 
     def update(self, value: Any) -> None:
         slot = self._current_key.slot
         try:
-            self.cells[slot] = None if value is None else self._hold(value)
+            self.cached_values[slot] = None if value is None else self._hold(value)
         except SerializationError as problem:
             raise self._refused(slot, self._type, problem) from problem
         self.dirty.add(slot)
 
 
-class CachedReducing(CellState, ReducingState[Any]):
-    """Reducing state."""
+class CachedReducing(SingleValueState, ReducingState[Any]):
+    """Reducing state of a task."""
 
     def __init__(self, descriptor: ReducingStateDescriptor) -> None:
         super().__init__(descriptor)
         self._reduce = descriptor.reduce
 
     def get(self) -> Any:
-        cell = self._read()
-        return None if cell is None else self.give(cell)
+        cached = self._read()
+        return None if cached is None else self.give(cached)
 
     def add(self, value: Any) -> None:
         self._write(self.reduced(self._read(), value))
 
-    def reduced(self, cell: Any, value: Any) -> Any:
-        """What the reduce function makes of a cell of the current key and a new value."""
+    def reduced(self, cached: Any, value: Any) -> Any:
+        """Applies the reduce function to a cached value of the current key and a new value."""
         if value is None:
             raise self._null_refused("add")
-        if cell is None:
+        if cached is None:
             return value
-        result = self._reduce(self.give(cell), value)
+        result = self._reduce(self.give(cached), value)
         if result is None:
             raise UserFunctionError(
-                f"{self._described(self._current_key.slot)}: the reduce function returned None; it "
-                "returns the combination of the two values it is given"
+                f"{self._described(self._current_key.slot)}: the reduce function returned None: "
+                "return the combination of its two arguments"
             )
         return result
 
 
-class CachedAggregating(CellState, AggregatingState[Any, Any]):
-    """Aggregating state: the cell is the accumulator; a result beside it where queryable."""
+class CachedAggregating(SingleValueState, AggregatingState[Any, Any]):
+    """Aggregating state of a task. It caches the accumulator; if it is queryable, `write` stores
+    the result beside the accumulator."""
 
     element = ACCUMULATOR_ELEMENT
 
@@ -189,15 +193,15 @@ class CachedAggregating(CellState, AggregatingState[Any, Any]):
         accumulator, result = self.descriptor.accumulator_type, self.descriptor.value_type
         assert accumulator is not None
         self._hold_as(value_codec(registration.accumulator_types, accumulator, None))
-        self._results: HeldValues | None = None
+        self._results: CacheCodec | None = None
         if result is not None:
-            self._results = HeldValues.of(value_codec(registration.value_types, result, None))
+            self._results = CacheCodec.of(value_codec(registration.value_types, result, None))
 
     def get(self) -> Any:
-        cell = self._read()
-        if cell is None:
+        cached = self._read()
+        if cached is None:
             return None
-        result = self._aggregate.get_result(self.give(cell))
+        result = self._aggregate.get_result(self.give(cached))
         if result is None or self._results is None:
             return result
         return self._results.give(self._held_result(self._current_key.slot, result, self._results))
@@ -205,14 +209,14 @@ class CachedAggregating(CellState, AggregatingState[Any, Any]):
     def add(self, value: Any) -> None:
         if value is None:
             raise self._null_refused("add")
-        cell = self._read()
-        if cell is None:
+        cached = self._read()
+        if cached is None:
             created = self._aggregate.create_accumulator()
             if created is None:
                 raise self._no_accumulator("create_accumulator")
-            # As it would be read back, so that the first value is added to what all others are.
-            cell = self.held(self._current_key.slot, created)
-        accumulator = self._aggregate.add(value, self.give(cell))
+            # In the form of a stored accumulator: all values are added to the same form.
+            cached = self.held(self._current_key.slot, created)
+        accumulator = self._aggregate.add(value, self.give(cached))
         if accumulator is None:
             raise self._no_accumulator("add")
         self._write(accumulator)
@@ -229,17 +233,17 @@ class CachedAggregating(CellState, AggregatingState[Any, Any]):
 
     def _no_accumulator(self, method: str) -> UserFunctionError:
         return UserFunctionError(
-            f"{self._described(self._current_key.slot)}: {method} of the aggregate function returned "
-            "None; it returns the accumulator, also where it changed the one it was given"
+            f"{self._described(self._current_key.slot)}: {method} of the aggregate function "
+            "returned None: return the accumulator, also if it was changed in place"
         )
 
-    def _result(self, slot: int, values: HeldValues) -> bytes | None:
-        """The bytes of the result to store; None where there is none."""
-        cell = self.cells[slot]
-        if cell is None:
+    def _result(self, slot: int, values: CacheCodec) -> bytes | None:
+        """The bytes of the result to store; None if there is no result."""
+        cached = self.cached_values[slot]
+        if cached is None:
             return None
         try:
-            result = self._aggregate.get_result(self.give(cell))
+            result = self._aggregate.get_result(self.give(cached))
         except Exception as error:
             raise UserFunctionError(
                 f"{self._described(slot)}: get_result failed: {type(error).__name__}: {error}"
@@ -250,7 +254,7 @@ class CachedAggregating(CellState, AggregatingState[Any, Any]):
         assert info is not None
         return self._sized(slot, values.data(self._held_result(slot, result, values)), info)
 
-    def _held_result(self, slot: int, result: Any, values: HeldValues) -> Any:
+    def _held_result(self, slot: int, result: Any, values: CacheCodec) -> Any:
         info = self.descriptor.value_type
         assert info is not None
         try:

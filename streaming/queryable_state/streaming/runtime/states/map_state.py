@@ -1,16 +1,16 @@
-"""Map state: entries by their encoded keys, fetched whole where the map is small."""
+"""Map state of a task: entries by encoded key; small maps are fetched whole."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.internal.v1.backend_pb2 import StateFetch
+from queryable_state.streaming.runtime.states.cache_codec import CacheCodec
 from queryable_state.streaming.runtime.states.cached_state import (
     CachedState,
     point_values,
     value_codec,
 )
-from queryable_state.streaming.runtime.states.held_values import HeldValues
 from queryable_state.streaming.state import MapState
 from queryable_state.v1.query_pb2 import ReadKind
 from queryable_state.wire.errors import KeyTypeError, SerializationError
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from queryable_state.internal.v1.backend_pb2 import StateValues
     from queryable_state.streaming.descriptors import MapStateDescriptor
-    from queryable_state.streaming.runtime.states.cached_state import StateLink
+    from queryable_state.streaming.runtime.states.cached_state import StateContext
     from queryable_state.v1.query_pb2 import Records
     from queryable_state.v1.registration_pb2 import StateRegistration
     from queryable_state.wire.changes import ChangeBlockBuilder
@@ -34,20 +34,20 @@ class _Entries:
 
     def __init__(self) -> None:
         self.entries: dict[bytes, tuple[Any, Any]] = {}
-        """Encoded map key to map key and held value (None: null): what is known to be there."""
+        """Known entries: encoded map key to map key and cached value (None: null)."""
         self.absent: set[bytes] = set()
-        """What is known not to be there, while the map is not complete."""
+        """Encoded keys known not to exist, while the map is not complete."""
         self.changed: dict[bytes, None] = {}
-        """What was written or removed."""
+        """Encoded keys of written and removed entries, in order."""
         self.loaded = False
-        """Fetched, up to the limit of entries."""
+        """True if the map was fetched, up to the prefetch limit."""
         self.complete = False
-        """What is not in `entries` is not there."""
+        """True if `entries` contains all entries of the map."""
         self.cleared = False
 
 
 class CachedMap(CachedState, MapState[Any, Any]):
-    """Map state. Maps over the limit of entries are read entry by entry, or whole if iterated."""
+    """Map state. A map above the prefetch limit is read entry by entry, and whole for iteration."""
 
     read_kind = ReadKind.PREFIX
 
@@ -57,12 +57,12 @@ class CachedMap(CachedState, MapState[Any, Any]):
         self._maps: list[_Entries | None] = []
         self._dirty: set[int] = set()
 
-    def bind(self, registration: StateRegistration, link: StateLink) -> None:
-        super().bind(registration, link)
+    def bind(self, registration: StateRegistration, context: StateContext) -> None:
+        super().bind(registration, context)
         declared = self.descriptor.value_type
         assert declared is not None
         self._codec = value_codec(registration.value_types, declared, None)
-        self._values = HeldValues.of(self._codec)
+        self._values = CacheCodec.of(self._codec)
         self._null = self._codec.null
 
     def grow(self, slots: int) -> None:
@@ -74,7 +74,7 @@ class CachedMap(CachedState, MapState[Any, Any]):
 
     def request(self, slots: Sequence[int]) -> StateFetch:
         fetch = super().request(slots)
-        fetch.limit = self._link.settings.map_prefetch_entries
+        fetch.limit = self._context.settings.map_prefetch_entries
         return fetch
 
     def take(self, slots: Sequence[int], values: StateValues) -> None:
@@ -83,13 +83,13 @@ class CachedMap(CachedState, MapState[Any, Any]):
             self._merge(slot, records, complete=position not in truncated)
 
     def _merge(self, slot: int, records: Records, *, complete: bool) -> None:
-        cell = self._of(slot)
+        cached = self._of(slot)
         read_key, read_value = self._keys.decode_all, self._taken
         for element, value in zip(records.elements, records.values, strict=True):
-            if element not in cell.changed:
-                cell.entries[element] = (read_key(element), read_value(value))
-        cell.loaded = True
-        cell.complete = complete
+            if element not in cached.changed:
+                cached.entries[element] = (read_key(element), read_value(value))
+        cached.loaded = True
+        cached.complete = complete
 
     def get(self, key: Any) -> Any:
         found = self._find(key)
@@ -103,15 +103,15 @@ class CachedMap(CachedState, MapState[Any, Any]):
         self._put(slot, self._encoded_key(slot, key), self._held(slot, value))
 
     def _put(self, slot: int, encoded: bytes, held: Any) -> None:
-        cell = self._of(slot)
-        cell.entries[encoded] = (self._keys.decode_all(encoded), held)
-        cell.absent.discard(encoded)
-        cell.changed[encoded] = None
+        cached = self._of(slot)
+        cached.entries[encoded] = (self._keys.decode_all(encoded), held)
+        cached.absent.discard(encoded)
+        cached.changed[encoded] = None
         self._dirty.add(slot)
 
     def put_all(self, entries: Mapping[Any, Any]) -> None:
         slot = self._current_key.slot
-        # All of them or none: an entry that is refused leaves the state as it was.
+        # Validate all entries before the first write: an invalid entry changes nothing.
         held = [
             (self._encoded_key(slot, key), self._held(slot, value))
             for key, value in entries.items()
@@ -122,10 +122,10 @@ class CachedMap(CachedState, MapState[Any, Any]):
     def remove(self, key: Any) -> None:
         slot = self._current_key.slot
         encoded = self._encoded_key(slot, key)
-        cell = self._of(slot)
-        cell.entries.pop(encoded, None)
-        cell.absent.add(encoded)
-        cell.changed[encoded] = None
+        cached = self._of(slot)
+        cached.entries.pop(encoded, None)
+        cached.absent.add(encoded)
+        cached.changed[encoded] = None
         self._dirty.add(slot)
 
     def items(self) -> list[tuple[Any, Any]]:
@@ -139,56 +139,56 @@ class CachedMap(CachedState, MapState[Any, Any]):
         return [value for _, value in self.items()]
 
     def is_empty(self) -> bool:
-        cell = self._loaded()
-        return not cell.entries and not self._whole().entries
+        cached = self._loaded()
+        return not cached.entries and not self._whole().entries
 
     def clear(self) -> None:
         slot = self._current_key.slot
-        cell = self._maps[slot] = _Entries()
-        cell.loaded = cell.complete = cell.cleared = True
+        cached = self._maps[slot] = _Entries()
+        cached.loaded = cached.complete = cached.cleared = True
         self._dirty.add(slot)
 
     def write(self, changes: ChangeBlockBuilder) -> None:
         written = [(slot, self.prefix(slot), self._of(slot)) for slot in sorted(self._dirty)]
-        for _, prefix, cell in written:
-            if cell.cleared:
+        for _, prefix, cached in written:
+            if cached.cleared:
                 changes.clear_prefix(prefix)
-        for _, prefix, cell in written:
-            if not cell.cleared:
-                for element in cell.changed:
-                    if element not in cell.entries:
+        for _, prefix, cached in written:
+            if not cached.cleared:
+                for element in cached.changed:
+                    if element not in cached.entries:
                         changes.delete(prefix + element)
-        for slot, prefix, cell in written:
-            put = [element for element in cell.changed if element in cell.entries]
+        for slot, prefix, cached in written:
+            put = [element for element in cached.changed if element in cached.entries]
             changes.put_all(
                 [prefix + element for element in put],
-                [self._data(slot, cell.entries[element][1]) for element in put],
+                [self._data(slot, cached.entries[element][1]) for element in put],
             )
 
     def _find(self, key: Any) -> tuple[Any, Any] | None:
         slot = self._current_key.slot
         encoded = self._encoded_key(slot, key)
-        cell = self._maps[slot]
-        if cell is not None and (encoded in cell.entries or encoded in cell.absent):
-            return cell.entries.get(encoded)
-        cell = self._loaded()
-        found = cell.entries.get(encoded)
-        if found is not None or cell.complete:
+        cached = self._maps[slot]
+        if cached is not None and (encoded in cached.entries or encoded in cached.absent):
+            return cached.entries.get(encoded)
+        cached = self._loaded()
+        found = cached.entries.get(encoded)
+        if found is not None or cached.complete:
             return found
-        answer = self._link.fetch(
+        answer = self._context.fetch(
             StateFetch(
                 state_id=self.state_id, read=ReadKind.POINT, keys=[self.prefix(slot) + encoded]
             )
         )
         for _, value in point_values((slot,), answer):
             if value is None:
-                cell.absent.add(encoded)
+                cached.absent.add(encoded)
             else:
-                cell.entries[encoded] = (self._keys.decode_all(encoded), self._taken(value))
-        return cell.entries.get(encoded)
+                cached.entries[encoded] = (self._keys.decode_all(encoded), self._taken(value))
+        return cached.entries.get(encoded)
 
     def _in_order(self) -> list[tuple[Any, Any]]:
-        """All entries, in the order of their encoded keys."""
+        """All entries in the order of their encoded keys."""
         entries = self._whole().entries
         return [entries[encoded] for encoded in sorted(entries)]
 
@@ -215,30 +215,31 @@ class CachedMap(CachedState, MapState[Any, Any]):
 
     def _loaded(self) -> _Entries:
         slot = self._current_key.slot
-        cell = self._of(slot)
-        if not cell.loaded:
+        cached = self._of(slot)
+        if not cached.loaded:
             self._load_chunk()
-        return cell
+        return cached
 
     def _whole(self) -> _Entries:
-        cell = self._loaded()
-        if not cell.complete:
+        cached = self._loaded()
+        if not cached.complete:
             slot = self._current_key.slot
-            answer = self._link.fetch(super().request((slot,)))
+            answer = self._context.fetch(super().request((slot,)))
             self._merge(slot, answer.records[0], complete=True)
-        return cell
+        return cached
 
     def _encoded_key(self, slot: int, key: Any) -> bytes:
         try:
             return self._keys.encode(key)
         except KeyTypeError as problem:
             raise KeyTypeError(
-                f"{self._described(slot)}: the map key {key!r} is not {self._keys.type_info}: "
+                f"{self._described(slot)}: the map key {key!r} is not of type "
+                f"{self._keys.type_info}: "
                 f"{problem}"
             ) from problem
 
     def _of(self, slot: int) -> _Entries:
-        cell = self._maps[slot]
-        if cell is None:
-            cell = self._maps[slot] = _Entries()
-        return cell
+        cached = self._maps[slot]
+        if cached is None:
+            cached = self._maps[slot] = _Entries()
+        return cached

@@ -1,4 +1,4 @@
-"""Checkpoint locations that last as long as a driver."""
+"""Temporary checkpoint locations that last as long as the driver."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ _PREFIX = "queryable-state-checkpoints-"
 
 
 class ScratchFolder:
-    """A folder in the driver's temporary one, made when first needed. Thread-safe."""
+    """A folder in the driver's temporary directory, created on first use. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._path: Path | None = None
 
     def location(self) -> str:
-        """URI of a new location; its name is as those that Spark takes for temporary ones."""
+        """URI of a new location, named like Spark's temporary locations."""
         with self._lock:
             if self._path is None:
                 self._path = Path(tempfile.mkdtemp(prefix=_PREFIX))
             return (self._path / f"temporary-{uuid.uuid4()}").as_uri()
 
     def remove(self) -> None:
-        """Removes all of it. Idempotent."""
+        """Deletes the folder. Idempotent."""
         with self._lock:
             path, self._path = self._path, None
         if path is not None:
@@ -34,5 +34,5 @@ class ScratchFolder:
 
 
 def outlives_query(location: str) -> bool:
-    """Whether a temporary location is one of these, unlike one that Spark removes itself."""
+    """True if a temporary location is in a scratch folder, so Spark does not remove it."""
     return f"/{_PREFIX}" in location

@@ -1,5 +1,4 @@
-"""Why a query failed: errors of ours on their way from a worker to the driver, which is the text
-that Spark carries."""
+"""Transport of our errors from a worker to the driver, inside the text of Spark's errors."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 _TRACE = "The function's own traceback:"
-# As a traceback ends: class and text, the note, then what else was noted. Spark adds its state.
+# The end of a traceback: class and text, our note, then other notes. Spark may append SQLSTATE.
 _TYPED = re.compile(
     r"^(?:[\w]+\.)*(?P<class>\w+): (?P<text>(?:(?!^(?:\w+\.)*\w+Error: ).)*?)"
     r"^\[queryable-state: (?P<reason>\w+)\]$"
@@ -28,11 +27,10 @@ _TYPED = re.compile(
 
 
 def to_be_carried(error: QueryableStateError) -> QueryableStateError:
-    """The error as a worker should raise it.
+    """Prepares an error to be raised in a worker.
 
-    Its notes end up in the text below its own. Spark drops the cause of an error, so
-    the traceback of a user's function becomes a note; ours says nothing to a user,
-    unless the error is a defect of ours.
+    A note carries the reason. Spark drops the cause of an error, so the traceback of a user
+    function becomes a note too. Our own traceback is removed, unless it is an InternalError.
     """
     error.add_note(f"[queryable-state: {error.reason_name}]")
     if isinstance(error, InternalError):
@@ -45,7 +43,7 @@ def to_be_carried(error: QueryableStateError) -> QueryableStateError:
 
 
 def failure_of(query: StreamingQuery) -> Exception | None:
-    """What ended a query: an error of ours where it was one, else Spark's; None: nothing did."""
+    """The failure of a query: our error if one caused it, else Spark's; None if it did not fail."""
     error = query.exception()
     if error is None:
         return None
@@ -54,7 +52,7 @@ def failure_of(query: StreamingQuery) -> Exception | None:
 
 
 def typed_error(text: str) -> QueryableStateError | None:
-    """The error of ours that a worker raised, from the text it ended with."""
+    """Parses our error from the text of a worker's traceback; None if there is none."""
     matches = list(_TYPED.finditer(text))
     if not matches or matches[-1]["reason"] not in Reason.keys():  # noqa: SIM118 - not a mapping
         return None
@@ -76,7 +74,7 @@ def _classes(base: type[QueryableStateError]) -> Iterator[type[QueryableStateErr
 
 
 def _root_message(query: Any) -> str | None:
-    """Message of the first of the causes, which is the worker's own text."""
+    """Message of the root cause, which contains the worker's traceback."""
     try:
         cause = query._jsq.exception().get()
         while cause.getCause() is not None:

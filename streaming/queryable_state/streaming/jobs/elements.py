@@ -1,4 +1,4 @@
-"""The columns of a stream, and the type of the elements a function sees."""
+"""Columns of a stream, and the type of the elements that functions receive."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from queryable_state.streaming.config.settings import joined
-from queryable_state.streaming.runtime.spec import VALUE_COLUMN
+from queryable_state.streaming.runtime.operators.spec import VALUE_COLUMN
 from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.schema.types import Field, Kind, TypeInfo, type_info
 
@@ -16,31 +16,31 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _WATERMARK = "spark.watermarkDelayMs"
-"""The metadata Spark gives the column of `withWatermark`, and what it computes from it alone."""
+"""Metadata key of the column of `withWatermark`, and of columns derived only from it."""
 
 
 @dataclass(frozen=True)
 class Columns:
     """Names and types of a stream's columns.
 
-    A column of a type that has no `TypeInfo` (an interval, a collated string) is
-    there by name and refused only where its values are needed.
+    A column whose type has no `TypeInfo` (an interval, a collated string) is listed by name. It
+    is refused when an operator needs its values.
     """
 
     types: Mapping[str, TypeInfo | InvalidRequestError]
     bare: bool = False
-    """Elements are the values of the one column, not rows."""
+    """True if the elements are the values of the only column, not rows."""
     event_time: str | None = None
-    """The column with the event time of the DataFrame's watermark; None: no or several ones."""
+    """The event-time column of the DataFrame's watermark; None if there is none or several."""
 
     @staticmethod
     def of_schema(schema: StructType) -> Columns:
-        """The columns of a DataFrame of the user's."""
+        """The columns of a user's DataFrame."""
         types: dict[str, TypeInfo | InvalidRequestError] = {}
         for column in schema.fields:
             if column.name in types:
                 raise InvalidRequestError(
-                    f"the DataFrame has two columns named {column.name!r}: rename one"
+                    f"the DataFrame has two columns named {column.name!r}: rename one of them"
                 )
             try:
                 types[column.name] = type_info(column.dataType)
@@ -62,10 +62,10 @@ class Columns:
         return tuple(self.types)
 
     def type_of(self, name: str, purpose: str) -> TypeInfo:
-        """Type of one column, which `purpose` needs."""
+        """Type of a column; raises InvalidRequestError, naming `purpose`, if it has none."""
         if name not in self.types:
             raise InvalidRequestError(
-                f"{purpose}: there is no column {name!r}; the columns are: {joined(self.names)}",
+                f"{purpose}: column {name!r} does not exist; the columns are: {joined(self.names)}",
                 candidates=self.names,
             )
         found = self.types[name]
@@ -77,19 +77,19 @@ class Columns:
         return found
 
     def element_type(self, names: Sequence[str], purpose: str) -> TypeInfo:
-        """Type of elements made of these columns."""
+        """Type of the elements that consist of these columns."""
         if self.bare:
             return self.type_of(names[0], purpose)
         fields = tuple(Field(name, self.type_of(name, purpose)) for name in names)
         return TypeInfo(Kind.ROW, fields=fields)
 
     def free_name(self, wanted: str) -> str:
-        """A column name that is not taken, whatever the case."""
+        """An unused column name; names are compared case-insensitively."""
         return free_name(wanted, self.names)
 
 
 def free_name(wanted: str, taken: Iterable[str]) -> str:
-    """`wanted` with underscores added until it is not taken."""
+    """`wanted`, with underscores appended until no taken name equals it."""
     lower = {name.lower() for name in taken}
     while wanted.lower() in lower:
         wanted += "_"

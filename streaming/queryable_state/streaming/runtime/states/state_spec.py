@@ -1,0 +1,61 @@
+"""Identity of a task, and the part of an operator's specification that its states need."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from queryable_state.streaming.runtime.states.settings import RuntimeSettings
+from queryable_state.wire.errors import JobError, Reason
+
+if TYPE_CHECKING:
+    from queryable_state.wire.schema.types import TypeInfo
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskIdentity:
+    """One attempt at one subtask of one batch; read from Spark's task context."""
+
+    query_id: bytes
+    """16 bytes: id of the Spark query, which is the job's id."""
+    run_id: bytes
+    """16 bytes: id of the run of the query."""
+    batch_id: int
+    """From 0. A negative id means that Spark gave the task none; the task is refused."""
+    subtask: int
+    """0 to parallelism - 1: the shuffle partition."""
+    task_attempt: int
+    """Spark's task attempt id, unique within the SparkContext."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StateSpec:
+    """The keys, the parallelism and the limits of one stateful operator."""
+
+    uid: str
+    """Identity of the operator's state within the query."""
+    name: str
+    """Operator name for people."""
+    depth: int
+    """Stateful operators between the source and this one; 0 for the first."""
+    parallelism: int
+    max_parallelism: int
+    """Number of key groups."""
+    job_name: str = ""
+    key_columns: tuple[str, ...]
+    """Input columns of the key. One column is a bare key, several make a tuple."""
+    key_type: TypeInfo
+    """Type of the only key column; for several columns a ROW or TUPLE with one field per column."""
+    check_column: str
+    """Input column (long) with the row check, see `row_check`; computed by the JVM."""
+    settings: RuntimeSettings = field(default_factory=RuntimeSettings)
+
+
+def subtask_mismatch(what: str) -> JobError:
+    """The refusal of a task whose partition id is not its subtask."""
+    return JobError(
+        f"{what}. The batch is refused, because its state would go to the wrong subtask. Spark "
+        "changes partition ids where coalesce() or union() are in the stage of the operator: call "
+        "repartition() directly behind the operator",
+        reason=Reason.SUBTASK_MISMATCH,
+    )
