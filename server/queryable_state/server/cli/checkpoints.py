@@ -44,7 +44,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 def _run(options: argparse.Namespace) -> int:
     from queryable_state.server.checkpoint.completed import find
-    from queryable_state.server.checkpoint.file_systems.storage import storage_of
+    from queryable_state.server.checkpoint.file_systems.storage_factory import storage_of
 
     uri = whole_uri(options.uri)
     storage = storage_of(uri, storage_options(options))

@@ -64,8 +64,8 @@ def _settings(options: argparse.Namespace) -> ProxySettings:
 def _serve(settings: ProxySettings, log_level: str) -> int:
     from queryable_state.server.query.proxy.proxy_server import ProxyServer
 
-    async def serve(ending: GracefulShutdown) -> None:
-        async with ProxyServer(settings, ending=ending) as proxy:
+    async def serve(shutdown: GracefulShutdown) -> None:
+        async with ProxyServer(settings, shutdown=shutdown) as proxy:
             # For whoever started it; the log says it, too.
             print(f"proxy at {proxy.address}", flush=True)
             settle()

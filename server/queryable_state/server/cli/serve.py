@@ -80,8 +80,8 @@ def _run(options: argparse.Namespace) -> int:
 def _serve(settings: CheckpointServerSettings, log_level: str) -> int:
     from queryable_state.server.checkpoint_server.server import CheckpointServer
 
-    async def serve(ending: GracefulShutdown) -> None:
-        async with CheckpointServer(settings, ending=ending) as server:
+    async def serve(shutdown: GracefulShutdown) -> None:
+        async with CheckpointServer(settings, shutdown=shutdown) as server:
             metadata = server.completed.metadata
             # For whoever started it; the log says it, too.
             print(

@@ -36,7 +36,7 @@ def settle() -> None:
 def run_until_stopped(
     what: str, serve: Callable[[GracefulShutdown], Awaitable[None]], *, log_level: str
 ) -> int:
-    """Runs `serve(ending)`, which signals bring to its end. Returns the exit code.
+    """Runs `serve(shutdown)`, which signals bring to its end. Returns the exit code.
 
     The log goes to stderr; `what` names the process in it.
     """
@@ -50,11 +50,11 @@ def run_until_stopped(
     log_to_stderr(log_level)
 
     async def run() -> None:
-        ending = GracefulShutdown()
-        ending.on_signals()
+        shutdown = GracefulShutdown()
+        shutdown.on_signals()
         with MemoryTrimmer():
             async with LoopWatchdog(what):
-                await serve(ending)
+                await serve(shutdown)
 
     uvloop.run(run())
     return 0

@@ -19,7 +19,8 @@ from queryable_state.server.query.proxy.location_table import LocationTable
 from queryable_state.server.query.proxy.proxy_router import ProxyRouter
 from queryable_state.server.query.router import ServiceInfo
 from queryable_state.server.serving.byte_budget import ClientBudgets
-from queryable_state.server.serving.graceful_shutdown import GracefulShutdown, be_lame_duck
+from queryable_state.server.serving.graceful_shutdown import GracefulShutdown
+from queryable_state.server.serving.lame_duck import be_lame_duck
 from queryable_state.server.serving.ports import SETTING_PREFIX, bind, frame_ports
 from queryable_state.server.serving.query_server import QueryServer, server_options
 from queryable_state.server.state_server.backend_parts import BackendParts, StoreFolders
@@ -52,7 +53,7 @@ class StateServer:
     """Holds the state of one executor and answers for it while `async with` lasts.
 
     Entered once it is registered with the coordinator and listens. Its health is SERVING while its
-    lease holds. `ending` may be given to end it from elsewhere; `wait_stopped` returns when it has
+    lease holds. The caller may pass a `shutdown` to end it; `wait_stopped` returns when it has
     drained, and raises what ended it.
     """
 
@@ -60,7 +61,7 @@ class StateServer:
         self,
         settings: StateServerSettings,
         *,
-        ending: GracefulShutdown | None = None,
+        shutdown: GracefulShutdown | None = None,
         clock: Callable[[], float] = lease_s,
     ) -> None:
         self.settings = settings
@@ -76,7 +77,7 @@ class StateServer:
             server_id=self.server_id,
             default_deadline_ms=settings.default_deadline_ms,
         )
-        self.ending = GracefulShutdown() if ending is None else ending
+        self.shutdown = GracefulShutdown() if shutdown is None else shutdown
         self._killed = False
         self._main: asyncio.Task[None] | None = None
         self._addresses: ServerAddresses | None = None
@@ -125,14 +126,14 @@ class StateServer:
 
     async def aclose(self) -> None:
         """Drains and ends; idempotent."""
-        self.ending.stop()
+        self.shutdown.stop()
         if self._main is not None:
             await self._main
 
     async def kill(self) -> None:
         """Ends as a killed process does: nothing is drained, and nobody is told. For tests."""
         self._killed = True
-        self.ending.give_up()
+        self.shutdown.give_up()
         await self.aclose()
 
     async def _serve(self, listening: asyncio.Future[None]) -> None:
@@ -159,7 +160,7 @@ class StateServer:
                 stores,
                 server_id=self.server_id,
                 backend_address=addresses.backend,
-                stop=self.ending.stopping,
+                stop=self.shutdown.stopping,
             )
             stack.push_async_callback(parts.aclose)
             self._staging = parts.staging
@@ -180,7 +181,7 @@ class StateServer:
                     pid=os.getpid(),
                     log_file=str(settings.log_file),
                 ),
-                stop=self.ending.stopping,
+                stop=self.shutdown.stopping,
                 orphan_timeout_s=settings.orphan_timeout_s,
             )
             stack.push_async_callback(self._drain, backend, public)
@@ -188,7 +189,7 @@ class StateServer:
             for server in public:
                 await server.start()
 
-            duck = asyncio.create_task(be_lame_duck(self.ending, public, settings.lame_duck_s))
+            duck = asyncio.create_task(be_lame_duck(self.shutdown, public, settings.lame_duck_s))
             stack.callback(duck.cancel)
             await heartbeats.register_within(settings.coordinator_timeout_s)
             stack.push_async_callback(self._leave, link)
@@ -201,7 +202,7 @@ class StateServer:
                     loops.create_task(parts.folder.run()),
                     loops.create_task(self._follow_lease(public)),
                 ]
-                await self.ending.stopping.wait()
+                await self.shutdown.stopping.wait()
                 _log.info("stopping: draining calls in flight")
                 for server in public:
                     server.end_health()
@@ -274,8 +275,8 @@ class StateServer:
     async def _drain(self, backend: grpc.aio.Server, public: list[QueryServer]) -> None:
         """Ends the listeners, when their calls in flight have ended or their time is over."""
         drain_timeout_s = self.settings.drain_timeout_s
-        await asyncio.gather(*(server.aclose(self.ending, drain_timeout_s) for server in public))
-        async with self.ending.limited(drain_timeout_s):
+        await asyncio.gather(*(server.aclose(self.shutdown, drain_timeout_s) for server in public))
+        async with self.shutdown.limited(drain_timeout_s):
             await backend.stop(drain_timeout_s)
         await backend.stop(None)
 
