@@ -226,5 +226,5 @@ def test_a_savepoint_is_read_by_its_folder(place: Place) -> None:
     assert read_savepoint(join(root.uri, "chk-4"), root.storage).checkpoint_id == 4
     with pytest.raises(MissingFileError, match="a state root: name one of its checkpoints, chk-4"):
         read_savepoint(root.uri, root.storage)
-    with pytest.raises(MissingFileError, match="savepoint-2/_metadata, .* does not exist"):
+    with pytest.raises(MissingFileError, match=r"savepoint-2/_metadata, .* does not exist"):
         read_savepoint(join(root.uri, "savepoint-2"), root.storage)

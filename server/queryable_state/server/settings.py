@@ -114,7 +114,7 @@ class StateServerSettings:
     """The executor of the server; unique in one application."""
 
     directory: str
-    """Folder of `server.json`, log and live store files; the server owns the files it puts there."""
+    """Folder of `server.json`, log and live store files, which the server owns."""
 
     watched_pid: int = 0
     """The server ends when this process ends; 0: no process."""

@@ -20,7 +20,7 @@ _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 class _ProcessLog(RotatingFileHandler):
-    """Rotates the file and redirects stdout and stderr, which libraries print to, to the new one."""
+    """Rotates the file and redirects stdout and stderr, on which libraries print, to it."""
 
     def doRollover(self) -> None:
         super().doRollover()
