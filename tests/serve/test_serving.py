@@ -81,7 +81,7 @@ async def test_what_it_has_not_is_named(client: QueryableStateClient) -> None:
     with pytest.raises(UnknownJobError, match=r"no job 'others': .*chk-[0-9]+ is of sensors"):
         await client.get_kv_state("others", "last", "sensor_1")
     with pytest.raises(
-        UnknownStateError, match=r"no queryable state 'first' .*known: counts, last"
+        UnknownStateError, match=r"no queryable state 'first' .*it has counts, last"
     ):
         await client.get_kv_state("sensors", "first", "sensor_1")
 
@@ -152,7 +152,7 @@ async def test_a_damaged_file_is_named(ended: Ended, serving: Serve) -> None:
         (path for path in ended.savepoint.rglob("state")), key=lambda path: path.stat().st_size
     )
     corrupt(damaged)
-    with pytest.raises(CheckpointError, match=f"not intact: {damaged}"):
+    with pytest.raises(CheckpointError, match=f"is damaged: {damaged}"):
         await serving(ended.savepoint).__aenter__()
     damaged.unlink()
     with pytest.raises(CheckpointError, match=str(damaged)):

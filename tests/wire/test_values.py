@@ -164,7 +164,7 @@ def test_what_cannot_be_pickled_or_loaded_is_said() -> None:
     codec = ValueCodec.of(Types.PICKLED_BYTE_ARRAY(), pickle_values=True, unpickle=True)
     with pytest.raises(SerializationError, match="open socket"):
         codec.encode(Unpicklable())
-    with pytest.raises(SerializationError, match="cannot be loaded here"):
+    with pytest.raises(SerializationError, match="cannot load the pickled value"):
         codec.decode(codec.header + b"cnowhere\nto_be_found\n.")
 
 

@@ -1,9 +1,10 @@
-"""One cut over many owners: all values as of one committed batch.
+"""Consistent snapshot over many owners: all values as of one committed batch.
 
-Whoever asks takes the newest batch of every owner. Where these differ, the oldest of
-them is the cut, and the others are asked again with it as `at_version`: every server
-still has the older of two neighbouring batches. Where one of them has folded it away,
-or a part moved to an owner that never had it, all begins anew, until the deadline.
+The caller reads the newest batch of every owner. Where these differ, the oldest of them
+is the snapshot's, and the caller reads the other owners again with it as `at_version`: every
+server still has the older of two neighbouring batches. If a server has compacted that batch
+meanwhile, or a part moved to an owner that never had it, the caller starts over, until the
+deadline.
 """
 
 from __future__ import annotations
@@ -23,34 +24,34 @@ PartT = TypeVar("PartT")
 
 
 @dataclass(frozen=True)
-class Cut(Generic[PartT]):
-    """Which batch the values are to be of, and whose are not yet."""
+class Snapshot(Generic[PartT]):
+    """The batch of a consistent snapshot and the parts that were read at a newer one."""
 
     version: int
-    """The batch of the cut."""
+    """The batch of the snapshot."""
 
     again: tuple[PartT, ...]
-    """The parts to be asked again with `at_version` = `version`; none: the cut is there."""
+    """The parts to read again with `at_version` = `version`; empty: the snapshot is complete."""
 
 
-def cut_of(versions: Mapping[PartT, int]) -> Cut[PartT]:
-    """The cut through parts that were read at `versions`, of which there is one at least.
+def snapshot_of(versions: Mapping[PartT, int]) -> Snapshot[PartT]:
+    """The snapshot of parts that were read at `versions`, at least one.
 
-    Parts that failed as a whole were read at none, and take no part.
+    `versions` leaves out parts that failed as a whole.
     """
     version = min(versions.values())
-    return Cut(version, tuple(part for part, at in versions.items() if at != version))
+    return Snapshot(version, tuple(part for part, at in versions.items() if at != version))
 
 
-def begins_anew(error: errors_pb2.Error) -> bool:
-    """Whether a part that was asked again refused because the cut is gone."""
+def is_snapshot_gone(error: errors_pb2.Error) -> bool:
+    """True if a part could not be read again because its owner no longer has the batch."""
     return error.reason == Reason.VERSION_GONE
 
 
-def check_cut(consistency: query_pb2.Consistency.ValueType) -> None:
-    """Raises for a cut through what is not committed: owners seal batches each on its own."""
+def check_snapshot(consistency: query_pb2.Consistency.ValueType) -> None:
+    """Raises InvalidRequestError for UNCOMMITTED: owners seal batches independently."""
     if consistency == query_pb2.UNCOMMITTED:
         raise InvalidRequestError(
-            "one cut is of a committed batch, and uncommitted values are of none: "
-            "leave one of them out"
+            "a consistent snapshot is of a committed batch and cannot hold uncommitted values: "
+            "ask for one or the other"
         )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from queryable_state.client._reading.gathering import gather, raise_if_refused
 from queryable_state.client._routing.retries import delay_s
-from queryable_state.wire.consistent_snapshot import cut_of
+from queryable_state.wire.consistent_snapshot import snapshot_of
 from queryable_state.wire.errors import VersionGoneError
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ async def read_one_cut(batcher: KeyBatcher, keys: Sequence[Any], deadline: float
         versions = gathering.versions()
         if not versions:
             return gathering
-        cut = cut_of(versions)
+        cut = snapshot_of(versions)
         if not cut.again:
             return gathering
         older = gather(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from queryable_state.server.query.reads.answer_positions import placed_at, value_positions
 from queryable_state.server.query.retries import delay_s
 from queryable_state.v1 import query_pb2
-from queryable_state.wire.consistent_snapshot import begins_anew, check_cut, cut_of
+from queryable_state.wire.consistent_snapshot import check_snapshot, is_snapshot_gone, snapshot_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -26,7 +26,7 @@ async def answers_of_one_cut(router: Router, query: query_pb2.Query) -> list[que
     Keys whose owners refuse have failed, with VERSION_GONE where until the deadline no batch was
     to be had of all of them.
     """
-    check_cut(query.consistency)
+    check_snapshot(query.consistency)
     loop = asyncio.get_running_loop()
     until = loop.time() + query.deadline_ms / 1000 * _PART_OF_DEADLINE
     attempts = 0
@@ -34,14 +34,14 @@ async def answers_of_one_cut(router: Router, query: query_pb2.Query) -> list[que
         query.deadline_ms = max(1, int((until - loop.time()) * 1000))
         answers = await router.answers(query)
         read = {at: each.info.version for at, each in enumerate(answers) if _was_read(each)}
-        cut = cut_of(read) if read else None
+        cut = snapshot_of(read) if read else None
         if cut is None or not cut.again:
             return answers
         positions = sorted(at for part in cut.again for at in _read_at(answers[part], query))
         older = _query_at(query, positions, cut.version)
         older.deadline_ms = max(1, int((until - loop.time()) * 1000))
         again = await router.answers(older)
-        gone = next((error for error in _refusals(again) if begins_anew(error)), None)
+        gone = next((error for error in _refusals(again) if is_snapshot_gone(error)), None)
         delay = delay_s(gone, attempts) if gone is not None else 0.0
         if gone is None or loop.time() + delay >= until:
             newer = [_failures_of(answers[part]) for part in cut.again]
