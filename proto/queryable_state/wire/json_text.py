@@ -30,8 +30,8 @@ def key_from_json(text: str, key_type: TypeInfo) -> Any:
         parsed = json.loads(text, parse_float=Decimal)
     except (ValueError, RecursionError) as error:
         raise InvalidRequestError(
-            f"key {shown(text)!r} is not JSON ({shown(str(error))}); write a {key_type} key "
-            f"as in {_example(key_type)}"
+            f"key {shown(text)!r} is not JSON ({shown(str(error))}); a {key_type} key is "
+            f"written as in {_example(key_type)}"
         ) from None
     return _from_json(parsed, key_type, "key")
 
