@@ -17,7 +17,7 @@ import psutil
 import pyarrow as pa
 
 from queryable_state.client.blocking import QueryableStateClient
-from queryable_state.server.checkpoint.file_systems.storage import storage_of
+from queryable_state.server.checkpoint.file_systems.storage_factory import storage_of
 from queryable_state.server.checkpoint.state_root import StateRoot
 from queryable_state.server.coordinator import Coordinator
 from queryable_state.server.coordinator.model.job_config import JobConfig

@@ -8,7 +8,7 @@ from tests.chaos.history import MISSING
 from tests.chaos.workload import GROUP_SUMS, RECENT, SHARES, STATES, TOTALS, rows_of
 
 from queryable_state.server.testing.cluster import declare
-from queryable_state.server.testing.job import Anew
+from queryable_state.server.testing.job import ReplaceList
 from queryable_state.v1 import registration_pb2
 from queryable_state.wire.schema.types import Types
 
@@ -43,7 +43,7 @@ def changes_of(history: History, seed: int, batch: int) -> dict[str, dict[str, A
 def _change(state: str, before: Any, after: Any) -> Any:
     if state == RECENT:
         added = after[len(before or ()) :]
-        return added if before is MISSING or after == before + added else Anew(after)
+        return added if before is MISSING or after == before + added else ReplaceList(after)
     if state == SHARES:
         entries = dict(map(tuple, after or ()))
         return {key: None for key, _ in before or () if key not in entries} | entries

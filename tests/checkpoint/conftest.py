@@ -10,12 +10,14 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from queryable_state.server.checkpoint.file_systems.object_storage import MemoryObjectStore
-from queryable_state.server.checkpoint.file_systems.storage import CheckpointStorage, storage_of
+from queryable_state.server.checkpoint.file_systems.storage_factory import storage_of
 from queryable_state.server.checkpoint.state_root import StateRoot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from queryable_state.server.checkpoint.file_systems.storage import CheckpointStorage
 
 BUCKET = "states"
 

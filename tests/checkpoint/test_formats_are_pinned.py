@@ -147,9 +147,9 @@ def test_a_canonical_snapshot_is_pinned(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        (lambda data: data[:5], "it is cut"),
+        (lambda data: data[:5], "is truncated"),
         (lambda data: b"X" + data[1:], "no file of a state root"),
-        (lambda data: data[:4] + b"\x02" + data[5:], "of format 2"),
+        (lambda data: data[:4] + b"\x02" + data[5:], "format version 2"),
         (lambda data: data[:-1], "bytes of content"),
         (lambda data: data + b"x", "bytes of content"),
         (lambda data: data[:-1] + b"x", "fails its checksum"),

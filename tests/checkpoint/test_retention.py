@@ -18,7 +18,7 @@ from queryable_state.internal.v1.checkpoint_pb2 import (
 )
 from queryable_state.server.checkpoint import layout
 from queryable_state.server.checkpoint.file_systems.object_storage import MemoryObjectStore
-from queryable_state.server.checkpoint.file_systems.storage import storage_of
+from queryable_state.server.checkpoint.file_systems.storage_factory import storage_of
 from queryable_state.server.checkpoint.state_root import StateRoot
 from queryable_state.wire.errors import InvalidRequestError, SupersededError
 

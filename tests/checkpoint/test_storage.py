@@ -13,8 +13,8 @@ from queryable_state.server.checkpoint.file_systems.storage import (
     checksum,
     file_checksum,
     join,
-    storage_of,
 )
+from queryable_state.server.checkpoint.file_systems.storage_factory import storage_of
 from queryable_state.wire.errors import CheckpointError
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def test_the_checksum_is_pinned() -> None:
     [
         ("relative/folder", "no absolute path"),
         ("file://otherhost/x", "names the host 'otherhost'"),
-        ("nowhere://x/y", "no file system known here: 'nowhere'"),
+        ("nowhere://x/y", "the scheme 'nowhere' of nowhere:..x.y is unknown"),
         ("driver:/job", "memory of the job's driver"),
         ("dropbox://x/y", "dropbox"),
     ],

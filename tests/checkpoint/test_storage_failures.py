@@ -13,8 +13,8 @@ import pytest
 from s3fs import S3FileSystem
 
 from queryable_state.server.checkpoint.file_systems.local_storage import LocalStorage
-from queryable_state.server.checkpoint.file_systems.storage import storage_of
-from queryable_state.server.checkpoint.file_systems.storage_errors import naming
+from queryable_state.server.checkpoint.file_systems.storage_errors import translating
+from queryable_state.server.checkpoint.file_systems.storage_factory import storage_of
 from queryable_state.wire.errors import CheckpointError, RetryLaterError
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def test_a_write_beyond_a_limit_is_refused_and_leaves_the_old_file(tmp_path: Pat
         (errno.EDQUOT, CheckpointError, "no space is left: free some"),
         (errno.EACCES, CheckpointError, "permission denied .* to user"),
         (errno.EROFS, CheckpointError, "mounted read-only"),
-        (errno.EIO, CheckpointError, "look at the file system"),
+        (errno.EIO, CheckpointError, "check the file system"),
         (errno.ETIMEDOUT, RetryLaterError, "at the moment"),
         (errno.EMFILE, RetryLaterError, "at the moment"),
     ],
@@ -71,7 +71,7 @@ def test_a_write_beyond_a_limit_is_refused_and_leaves_the_old_file(tmp_path: Pat
 def test_each_failure_of_a_system_call_has_its_advice(
     number: int, kind: type[Exception], text: str
 ) -> None:
-    with pytest.raises(kind, match=text) as refusal, naming("/root/file", "write"):
+    with pytest.raises(kind, match=text) as refusal, translating("/root/file", "write"):
         raise OSError(number, os.strerror(number), "/root/.writing-1")
     assert "cannot write /root/file" in str(refusal.value)
 
@@ -92,14 +92,14 @@ def test_a_folder_without_permission_is_refused(tmp_path: Path) -> None:
             print(error)
     """
     done = run(program)
-    assert f"{folder} cannot keep state: cannot write {folder}/.check-" in done
+    assert f"cannot store state in {folder}: cannot write {folder}/.check-" in done
     assert "permission denied" in done
-    assert "give it the right to read and write there" in done
+    assert "allow it to read and write there" in done
 
 
 def test_what_is_no_file_may_be_listed_but_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
-    with pytest.raises(CheckpointError, match="it is a folder, where a file is wanted"):
+    with pytest.raises(CheckpointError, match="it is a folder, not a file"):
         LocalStorage().write(f"{tmp_path}/folder", b"x")
     assert [child.name for child in tmp_path.iterdir()] == ["folder"]
 
@@ -132,7 +132,7 @@ def test_an_s3_server_that_does_not_answer_may_do_so_later(
     storage = storage_of("s3://states/root", options)
     with pytest.raises(RetryLaterError, match="s3://states/root/x at the moment"):
         storage.write("s3://states/root/x", b"x")
-    with pytest.raises(CheckpointError, match=r"root cannot keep state: .*//127.0.0.1:9/"):
+    with pytest.raises(CheckpointError, match=r"cannot store state in s3:.*root: .*//127.0.0.1:9/"):
         storage.check_writable("s3://states/root")
 
 

@@ -153,7 +153,7 @@ async def test_cuts_before_the_state_is_known(cluster: InProcessCluster, job: In
 
 async def test_uncommitted_values_are_of_no_cut(client: QueryableStateClient) -> None:
     for ask in (client.get_kv_states, client.multi_get):
-        with pytest.raises(InvalidRequestError, match="one cut"):
+        with pytest.raises(InvalidRequestError, match="consistent snapshot"):
             await ask("sensors", "last", KEYS, one_cut=True, consistency=Consistency.UNCOMMITTED)
 
 

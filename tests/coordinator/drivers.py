@@ -9,7 +9,8 @@ from tests.coordinator.conftest import Peer
 
 from queryable_state.internal.v1 import backend_pb2, changes_pb2, checkpoint_pb2
 from queryable_state.server.checkpoint import layout
-from queryable_state.server.checkpoint.file_systems.storage import checksum, storage_of
+from queryable_state.server.checkpoint.file_systems.storage import checksum
+from queryable_state.server.checkpoint.file_systems.storage_factory import storage_of
 from queryable_state.server.checkpoint.layout import ChangelogPath
 from queryable_state.server.checkpoint.state_root import StateRoot
 from queryable_state.server.settings import CoordinatorSettings

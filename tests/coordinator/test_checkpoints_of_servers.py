@@ -10,7 +10,8 @@ import pytest
 
 from queryable_state.internal.v1 import checkpoint_pb2
 from queryable_state.server.checkpoint.canonical import read_canonical
-from queryable_state.server.checkpoint.file_systems.storage import file_checksum, storage_of
+from queryable_state.server.checkpoint.file_systems.storage import file_checksum
+from queryable_state.server.checkpoint.file_systems.storage_factory import storage_of
 from queryable_state.server.checkpoint.state_root import StateRoot, read_savepoint
 from queryable_state.server.coordinator import JobConfig
 from queryable_state.server.testing.cluster import InProcessCluster, declare

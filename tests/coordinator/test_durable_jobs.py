@@ -173,7 +173,7 @@ def test_a_damaged_changelog_of_a_committed_batch_is_not_passed_over(
         job.engine.plan(QUERY, 0)
         job.begin(1)
         assert tokens(job.root.manifest(0)) == [(0, 63, 1, 1)]
-        assert "goes on without them" in caplog.text
+        assert "continues without them" in caplog.text
 
 
 def test_what_was_sealed_of_the_batch_that_begins_again_is_staged(tmp_path: Path) -> None:

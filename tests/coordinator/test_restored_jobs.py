@@ -10,7 +10,7 @@ from tests.coordinator.writers import writing_driver
 
 from queryable_state.internal.v1 import checkpoint_pb2, coordinator_pb2
 from queryable_state.server.checkpoint import layout
-from queryable_state.server.checkpoint.file_systems.storage import storage_of
+from queryable_state.server.checkpoint.file_systems.storage_factory import storage_of
 from queryable_state.server.checkpoint.framing import write_message
 from queryable_state.server.checkpoint.state_root import StateRoot
 from queryable_state.v1 import registration_pb2

@@ -9,7 +9,7 @@ import pytest
 from tests.coordinator.drivers import driver, subtask_of
 
 from queryable_state.server.checkpoint import layout
-from queryable_state.server.checkpoint.file_systems.storage import storage_of
+from queryable_state.server.checkpoint.file_systems.storage_factory import storage_of
 from queryable_state.server.checkpoint.root_verification import problems_of_root
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from tests.coordinator.drivers import QUERY, subtask_of
 from tests.coordinator.writers import WritingDriver, until, writing_driver
 
 from queryable_state.internal.v1 import checkpoint_pb2, coordinator_pb2
-from queryable_state.server.checkpoint.file_systems.storage import storage_of
+from queryable_state.server.checkpoint.file_systems.storage_factory import storage_of
 from queryable_state.server.checkpoint.state_root import read_savepoint
 from queryable_state.server.coordinator import JobConfig
 from queryable_state.wire.errors import CheckpointError, UnknownJobError

@@ -14,7 +14,8 @@ from tests.coordinator.drivers import QUERY, Driver, subtask_of
 
 from queryable_state.internal.v1 import backend_pb2, checkpoint_pb2
 from queryable_state.server.checkpoint.canonical import FILE_NAME, CanonicalWriter
-from queryable_state.server.checkpoint.file_systems.storage import checksum, join, storage_of
+from queryable_state.server.checkpoint.file_systems.storage import checksum, join
+from queryable_state.server.checkpoint.file_systems.storage_factory import storage_of
 from queryable_state.server.checkpoint.layout import range_folder
 from queryable_state.server.coordinator import JobConfig
 from queryable_state.server.settings import CoordinatorSettings

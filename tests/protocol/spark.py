@@ -31,7 +31,7 @@ from tests.protocol.servers import Server, Servers, frames
 
 from queryable_state.internal.v1 import backend_pb2
 from queryable_state.server.checkpoint import layout
-from queryable_state.server.checkpoint.file_systems.storage import storage_of
+from queryable_state.server.checkpoint.file_systems.storage_factory import storage_of
 from queryable_state.server.checkpoint.state_root import StateRoot
 from queryable_state.server.testing import InMemoryEngine
 from queryable_state.v1 import query_pb2

@@ -165,7 +165,7 @@ async def test_a_server_that_ends_says_go_away_first_and_why_it_closes(
     connection = await Connection.open("127.0.0.1", answer.server.frames.port)
     connection.send(hello=HELLO)
     assert (await connection.receive()).hello.server_id
-    proxy.ending.leave()
+    proxy.shutdown.leave()
     assert (await connection.receive()).go_away.reason == errors_pb2.STOPPING
     state_id = answer.location.registration.state_id
     query = query_pb2.Query(id=5, state_id=state_id, keys=[wire_key("sensor_1", 128)])

@@ -139,7 +139,7 @@ async def test_our_client_sees_no_failed_call_when_its_proxy_ends(
         await until_direct(client, cluster)
         async with _looking_up(client).under_way() as asking:
             await asking.more()
-            proxy.ending.leave()
+            proxy.shutdown.leave()
             await proxy.wait_stopped()
             await proxy.aclose()
             await asking.more()
@@ -155,7 +155,7 @@ async def test_a_lame_duck_answers_those_who_have_nobody_else(
         _looking_up(client).under_way() as asking,
     ):
         await asking.more()
-        proxy.ending.leave()
+        proxy.shutdown.leave()
         await asking.more(200)
 
 
@@ -172,7 +172,7 @@ async def test_a_state_server_that_leaves_hands_its_subtasks_over_without_a_fail
         await until_direct(client, cluster)
         async with _looking_up(client).under_way() as asking:
             await asking.more()
-            leaving.ending.leave()
+            leaving.shutdown.leave()
             await leaving.wait_stopped()
             await cluster.stop_server(leaving)
             await job.run(2, {"last": {}})
@@ -206,12 +206,12 @@ async def test_streams_are_told_to_go_elsewhere_and_answered_until_they_do(
         RawStream(proxy.address) as stream,
     ):
         await stream.ask(id=1, **asked)
-        proxy.ending.leave()
+        proxy.shutdown.leave()
         told = await stream.frames.response()
         assert told.WhichOneof("frame") == "go_away"
         assert QueryableStateError.from_proto(told.go_away).reason == Reason.STOPPING
         assert len((await stream.ask(id=2, **asked))[0].values) == 1
-        proxy.ending.stop()
+        proxy.shutdown.stop()
         await proxy.aclose()
         assert (await stream.frames.refusal()).reason == Reason.STOPPING
 
@@ -230,7 +230,7 @@ async def test_a_scan_that_outlasts_its_server_is_told_to_go_on_elsewhere(
         call = stub.ScanKvState(query_pb2.ScanKvStateRequest(job="wide", state_name="text"))
         first = await call.read()
         assert first.page_token
-        proxy.ending.leave()
+        proxy.shutdown.leave()
         await proxy.wait_stopped()
         ending = asyncio.create_task(proxy.aclose())
         with pytest.raises(grpc.aio.AioRpcError) as raised:

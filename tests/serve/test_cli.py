@@ -108,7 +108,7 @@ def test_broken_and_begun_checkpoints_are_told_apart(
     assert "chk-99: it was not completed" in capsys.readouterr().out
     (ended.root / "chk-99" / "_metadata").write_bytes(b"SQCM")
     assert main(["checkpoints", str(ended.root)]) == 1
-    assert "chk-99/_metadata is cut" in capsys.readouterr().out
+    assert "chk-99/_metadata is truncated" in capsys.readouterr().out
 
 
 def test_a_savepoint_without_its_spark_part_is_not_intact(
@@ -117,17 +117,17 @@ def test_a_savepoint_without_its_spark_part_is_not_intact(
     for file in (ended.savepoint / "spark").iterdir():
         file.unlink()
     assert main(["checkpoints", str(ended.savepoint)]) == 1
-    assert "no job can be started from it" in capsys.readouterr().out
+    assert "no job can start from the savepoint" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
         (["checkpoints", "no/such/folder"], "there is nothing at /"),
-        (["checkpoints", "nowhere://x"], "no file system known here"),
+        (["checkpoints", "nowhere://x"], "the scheme 'nowhere' of nowhere://x is unknown"),
         (["checkpoints", "driver:/job"], "memory of the job's driver"),
-        (["checkpoints", "/tmp", "--storage-options", "endpoint"], "no JSON"),
-        (["checkpoints", "/tmp", "--storage-options", "[]"], "no JSON object"),
+        (["checkpoints", "/tmp", "--storage-options", "endpoint"], "not valid JSON"),
+        (["checkpoints", "/tmp", "--storage-options", "[]"], "not a JSON object"),
         (["serve", "--checkpoint", "/no/such/folder", "--port", "0"], "there is nothing at /no/su"),
         (["serve", "--checkpoint", "/tmp", "--port", "many"], "is not a port"),
         (["serve", "--checkpoint", "/tmp", "--directory", "/no/such"], "choose another directory"),
@@ -204,7 +204,7 @@ async def test_a_checkpoint_server_is_serving_until_it_is_told_to_end(ended: End
     ):
         watched = Watched(channel)
         await watched.until(SERVING)
-        server.ending.leave()
+        server.shutdown.leave()
         await watched.until(NOT_SERVING)
         stub: Any = query_pb2_grpc.QueryableStateStub(channel)
         asked = query_pb2.GetKvStateRequest(state_name="last", key_json='"sensor_7"')

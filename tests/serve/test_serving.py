@@ -10,7 +10,8 @@ import pytest
 
 from queryable_state.client import QueryableStateClient, Role
 from queryable_state.client.blocking import QueryableStateClient as BlockingClient
-from queryable_state.server.checkpoint.file_systems.storage import join, storage_of
+from queryable_state.server.checkpoint.file_systems.storage import join
+from queryable_state.server.checkpoint.file_systems.storage_factory import storage_of
 from queryable_state.server.testing.cluster import corrupt
 from queryable_state.v1 import query_pb2, registration_pb2
 from queryable_state.wire.errors import (
@@ -77,10 +78,10 @@ async def test_its_job_and_states_are_listed(client: QueryableStateClient, ended
 
 
 async def test_what_it_has_not_is_named(client: QueryableStateClient) -> None:
-    with pytest.raises(UnknownJobError, match=r"no job 'others' here: .*chk-[0-9]+ is of sensors"):
+    with pytest.raises(UnknownJobError, match=r"no job 'others': .*chk-[0-9]+ is of sensors"):
         await client.get_kv_state("others", "last", "sensor_1")
     with pytest.raises(
-        UnknownStateError, match=r"no queryable state 'first' .*known: counts, last"
+        UnknownStateError, match=r"no queryable state 'first' .*it has counts, last"
     ):
         await client.get_kv_state("sensors", "first", "sensor_1")
 
@@ -102,8 +103,8 @@ async def test_newer_than_the_checkpoint_is_refused_for_good(
     assert (await ask(version=1)).info.version == 1
     assert (await ask(staleness_ms=10**12)).info.version == 1
     for answer, text in (
-        (await ask(version=2), "is of batch 1, batch 2 or later was asked for"),
-        (await ask(staleness_ms=1), "at most 1 ms were asked for: ask the job, or serve a newer"),
+        (await ask(version=2), "needs batch 2 or later, but "),
+        (await ask(staleness_ms=1), "a staleness of 1 ms, but "),
     ):
         assert answer.error.reason == Reason.INVALID_REQUEST
         assert text in answer.error.message
@@ -151,7 +152,7 @@ async def test_a_damaged_file_is_named(ended: Ended, serving: Serve) -> None:
         (path for path in ended.savepoint.rglob("state")), key=lambda path: path.stat().st_size
     )
     corrupt(damaged)
-    with pytest.raises(CheckpointError, match=f"not intact: {damaged}"):
+    with pytest.raises(CheckpointError, match=f"is damaged: {damaged}"):
         await serving(ended.savepoint).__aenter__()
     damaged.unlink()
     with pytest.raises(CheckpointError, match=str(damaged)):

@@ -30,7 +30,7 @@ async def test_a_stall_is_counted_and_the_log_names_what_held_the_loop(
             hold_the_loop(0.3)
             await asyncio.sleep(0.05)
     assert watchdog.worst_s > 0.05
-    assert "the event loop of the test stood still for" in caplog.messages[0]
+    assert "the event loop of the test stalled for" in caplog.messages[0]
     assert "hold_the_loop" in caplog.messages[0]
 
 

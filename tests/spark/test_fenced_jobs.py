@@ -10,7 +10,7 @@ from tests.spark.functions import COUNTS, READINGS, CountPerKey
 from tests.spark.waiting import until
 
 from queryable_state.client.blocking import QueryableStateClient
-from queryable_state.server.checkpoint.file_systems.storage import storage_of
+from queryable_state.server.checkpoint.file_systems.storage_factory import storage_of
 from queryable_state.server.checkpoint.layout import beside
 from queryable_state.server.checkpoint.state_root import StateRoot
 from queryable_state.streaming import RestartStrategies

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql import functions as F
 
-from queryable_state.server.checkpoint.file_systems.storage import storage_of
+from queryable_state.server.checkpoint.file_systems.storage_factory import storage_of
 from queryable_state.streaming.spark.savepoints.file_sink_check import check_sink
 from queryable_state.streaming.spark.savepoints.progress_export import export_progress
 from queryable_state.streaming.spark.savepoints.seeding import ORIGIN

@@ -12,7 +12,7 @@ from queryable_state.server.state_server.queries.state_reader import StateReader
 from queryable_state.server.state_server.stores.owned_subtask import OwnedSubtask, SubtaskId
 from queryable_state.server.state_server.stores.store_factory import StoreFactory
 from queryable_state.server.state_server.stores.store_table import StoreTable
-from queryable_state.server.storage.layered.overlay import OverlayBuilder
+from queryable_state.server.storage.overlay import OverlayBuilder
 from queryable_state.v1 import query_pb2, registration_pb2
 from queryable_state.wire.keys.key_groups import KeyGroups, subtask_of
 from queryable_state.wire.keys.store_keys import VOID_NAMESPACE, record_key

@@ -10,7 +10,8 @@ import pytest
 from tests.state_server.conftest import VALUES, until
 
 from queryable_state.internal.v1.changes_pb2 import ChangeBlock
-from queryable_state.server.checkpoint.file_systems.storage import checksum, storage_of
+from queryable_state.server.checkpoint.file_systems.storage import checksum
+from queryable_state.server.checkpoint.file_systems.storage_factory import storage_of
 from queryable_state.server.checkpoint.state_root import StateRoot
 from queryable_state.server.coordinator import JobConfig
 from queryable_state.server.settings import Limits

@@ -8,7 +8,7 @@ import pytest
 from tests.state_server.owner import KEYS, PARALLELISM, STATE_ID, VALUES, key_of
 
 from queryable_state.internal.v1 import changes_pb2
-from queryable_state.server.storage.layered.overlay import OverlayBuilder
+from queryable_state.server.storage.overlay import OverlayBuilder
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import Reason
 from queryable_state.wire.keys.store_keys import VOID_NAMESPACE, record_key, window_namespace

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.state_server.owner import KEYS, PARALLELISM, VALUES, key_of
 
 from queryable_state.server.state_server.stores.record_cache import ABSENT, RecordCache
-from queryable_state.server.storage.layered.overlay import StateOverlay
+from queryable_state.server.storage.overlay import StateOverlay
 from queryable_state.v1 import query_pb2
 
 if TYPE_CHECKING:

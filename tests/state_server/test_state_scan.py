@@ -21,7 +21,7 @@ from tests.state_server.scans import ALL, CODEC, messages, scan_query, scanned, 
 
 from queryable_state.server.query.scan_query import KeyGroupRun
 from queryable_state.server.settings import Limits
-from queryable_state.server.storage.base import prefix_end
+from queryable_state.server.storage.key_order import prefix_end
 from queryable_state.v1 import registration_pb2
 from queryable_state.wire.errors import Reason
 from queryable_state.wire.keys.store_keys import (

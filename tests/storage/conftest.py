@@ -8,7 +8,7 @@ import pytest
 
 from queryable_state.internal.v1.changes_pb2 import ChangeBlock
 from queryable_state.server.storage.heap.store import HeapStateStore
-from queryable_state.server.storage.layered.overlay import Overlay, OverlayBuilder
+from queryable_state.server.storage.overlay import Overlay, OverlayBuilder
 from queryable_state.server.storage.rocksdb.settings import RocksDBSettings
 from queryable_state.server.storage.rocksdb.store import RocksDBStateStore
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from hypothesis import strategies as st
 
 from queryable_state.internal.v1.changes_pb2 import ChangeBlock
-from queryable_state.server.storage.layered.overlay import OverlayBuilder
+from queryable_state.server.storage.overlay import OverlayBuilder
 
 if TYPE_CHECKING:
-    from queryable_state.server.storage.layered.overlay import Overlay
+    from queryable_state.server.storage.overlay import Overlay
 
 STATES = (1, 2)
 OPERATOR_STATES = (3, 4)

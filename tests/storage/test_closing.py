@@ -190,7 +190,7 @@ def test_cutting_reading_and_restoring_leaks_no_file_descriptor_and_no_lock(
             advance(store, {b"\x00\x01%06d" % number: b"1" for number in range(5000)})
             while store.compact(0, EVERYTHING):
                 pass
-            native, pinned = store.cut(0, folder / "cut"), store.cut(0)
+            native, pinned = store.snapshot(0, folder / "cut"), store.snapshot(0)
             next(native.records(STATE))
             next(pinned.records(STATE))
         files = {file.name: file.path for file in native.files()}

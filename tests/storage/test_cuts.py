@@ -45,9 +45,9 @@ def test_a_cut_keeps_its_version_while_later_ones_commit_and_fold(
     advance(store, numbered(2000, b"0"))
     compact_all(store)
     advance(store, {b"\x00\x02": b"1"}, deletes=[b"\x00\x01000007"])
-    pinned = store.cut(1)
+    pinned = store.snapshot(1)
     compact_all(store)
-    native = store.cut(1, tmp_path / "cut")
+    native = store.snapshot(1, tmp_path / "cut")
     advance(store, numbered(2500, b"2"), clears=[b"\x00\x02"])
     compact_all(store)
     expected = numbered(2000, b"0") | {b"\x00\x02": b"1"}
@@ -65,7 +65,7 @@ def test_a_cut_knows_its_states_and_about_how_large_they_are(
     store.add_state(3)
     advance(store, numbered(1000, b"0123456789"))
     compact_all(store)
-    for cut in (store.cut(0), store.cut(0, tmp_path / "cut")):
+    for cut in (store.snapshot(0), store.snapshot(0, tmp_path / "cut")):
         with cut:
             assert cut.state_ids() == [3, STATE]
             empty, full = cut.sizes()
@@ -81,13 +81,13 @@ def test_only_committed_versions_that_are_not_folded_away_can_be_cut(
     advance(store, {b"\x00\x01": b"1"})
     store.seal(2, overlay({b"\x00\x01": b"2"}), (1, 2))
     with pytest.raises(RetryLaterError, match="before it is committed") as refused:
-        store.cut(2)
+        store.snapshot(2)
     assert refused.value.reason == Reason.BEHIND
     compact_all(store)
-    with pytest.raises(SupersededError, match="folded away"):
-        store.cut(0)
-    with pytest.raises(SupersededError, match="folded away"):
-        store.cut(0, tmp_path / "cut")
+    with pytest.raises(SupersededError, match="is compacted"):
+        store.snapshot(0)
+    with pytest.raises(SupersededError, match="is compacted"):
+        store.snapshot(0, tmp_path / "cut")
 
 
 def test_a_native_cut_wants_everything_folded(
@@ -95,18 +95,18 @@ def test_a_native_cut_wants_everything_folded(
 ) -> None:
     with new_store("rocksdb", tmp_path / "store", [STATE]) as store:
         advance(store, numbered(1000, b"0"))
-        with pytest.raises(RetryLaterError, match="not folded"):
-            store.cut(0, tmp_path / "cut")
+        with pytest.raises(RetryLaterError, match="not compacted"):
+            store.snapshot(0, tmp_path / "cut")
         assert store.compact(0, 300)
-        with pytest.raises(RetryLaterError, match="not folded"):
-            store.cut(0, tmp_path / "cut")
+        with pytest.raises(RetryLaterError, match="not compacted"):
+            store.snapshot(0, tmp_path / "cut")
         compact_all(store)
-        store.cut(0, tmp_path / "cut").close()
+        store.snapshot(0, tmp_path / "cut").close()
         store.commit(3)
-        with pytest.raises(RetryLaterError, match="not folded"):
-            store.cut(3, tmp_path / "later")
+        with pytest.raises(RetryLaterError, match="not compacted"):
+            store.snapshot(3, tmp_path / "later")
         store.compact(3, 1)
-        store.cut(3, tmp_path / "later").close()
+        store.snapshot(3, tmp_path / "later").close()
 
 
 def test_a_native_cut_holds_links_to_tables_and_its_own_small_files(
@@ -115,10 +115,10 @@ def test_a_native_cut_holds_links_to_tables_and_its_own_small_files(
     with new_store("rocksdb", tmp_path / "store", [STATE]) as store:
         advance(store, numbered(1000, b"0"))
         compact_all(store)
-        first = store.cut(0, tmp_path / "first")
+        first = store.snapshot(0, tmp_path / "first")
         advance(store, {b"\x00\x02": b"1"})
         compact_all(store)
-        second = store.cut(1, tmp_path / "second")
+        second = store.snapshot(1, tmp_path / "second")
     assert first.format == second.format == SnapshotFormat.ROCKSDB
     tables = {file.name: file.path.stat().st_ino for file in first.files() if file.shared}
     again = {file.name: file.path.stat().st_ino for file in second.files() if file.shared}
@@ -184,7 +184,7 @@ def test_a_native_cut_outlives_its_store(advance: Advance, tmp_path: Path) -> No
     with new_store("rocksdb", tmp_path / "store", [STATE]) as store:
         advance(store, {b"\x00\x01": b"1"})
         compact_all(store)
-        cut = store.cut(0, tmp_path / "cut")
+        cut = store.snapshot(0, tmp_path / "cut")
     store.destroy()
     assert list(cut.records(STATE)) == [(b"\x00\x01", b"1")]
     cut.close()
@@ -199,15 +199,15 @@ def test_a_native_cut_into_a_directory_that_is_there_is_refused(
     with new_store("rocksdb", tmp_path / "store", [STATE]) as store:
         advance(store, {b"\x00\x01": b"1"})
         compact_all(store)
-        with pytest.raises(InternalError, match="could not cut version 0"):
-            store.cut(0, tmp_path / "cut")
+        with pytest.raises(InternalError, match="could not write a snapshot of version 0"):
+            store.snapshot(0, tmp_path / "cut")
         assert (tmp_path / "cut" / "precious").exists()
         assert store.get(STATE, b"\x00\x01") == b"1"
 
 
 def test_closing_the_store_ends_its_canonical_cuts(store: StateStore, advance: Advance) -> None:
     advance(store, numbered(2000, b"0"))
-    cut = store.cut(0)
+    cut = store.snapshot(0)
     reading = cut.records(STATE)
     next(reading)
     store.close()
@@ -218,7 +218,7 @@ def test_closing_the_store_ends_its_canonical_cuts(store: StateStore, advance: A
 
 
 def test_a_state_that_was_not_added_cannot_be_read_from_a_cut(store: StateStore) -> None:
-    with store.cut(-1) as cut, pytest.raises(UnknownStateError):
+    with store.snapshot(-1) as cut, pytest.raises(UnknownStateError):
         list(cut.records(8))
 
 
@@ -229,7 +229,7 @@ def test_a_cut_of_the_heap_copies_nothing(advance: Advance) -> None:
         compact_all(store)
         tracemalloc.start()
         try:
-            with store.cut(0) as cut:
+            with store.snapshot(0) as cut:
                 for _ in cut.records(STATE):
                     pass
                 _, peak_bytes = tracemalloc.get_traced_memory()
@@ -247,7 +247,7 @@ def test_a_cut_is_read_on_another_thread_beside_fetches_commits_and_folds(
     keys = list(numbered(20_000, b""))
     advance(store, dict.fromkeys(keys, b"0"))
     compact_all(store)
-    cut = store.cut(0)
+    cut = store.snapshot(0)
     done = Event()
     found: list[object] = []
 

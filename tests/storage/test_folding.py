@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from queryable_state.server.storage.heap.store import HeapBase
-from queryable_state.server.storage.layered.overlay import Overlay, StateOverlay
 from queryable_state.server.storage.layered.store import LayeredStore
+from queryable_state.server.storage.overlay import Overlay, StateOverlay
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queryable_state.internal.v1.changes_pb2 import ChangeBlock
-from queryable_state.server.storage.layered.overlay import Overlay, OverlayBuilder
 from queryable_state.server.storage.operator_states import redistributed
+from queryable_state.server.storage.overlay import Overlay, OverlayBuilder
 from queryable_state.v1.registration_pb2 import StateKind
 from queryable_state.wire.errors import (
     InvalidRequestError,
@@ -81,12 +81,12 @@ def test_elements_count_among_what_is_staged(store: StateStore) -> None:
 
 def test_a_cut_holds_the_lists_of_its_version(store: StateStore, tmp_path: Path) -> None:
     store.load(3, setting(b"a"))
-    with store.cut(3, tmp_path / "cut") as cut:
+    with store.snapshot(3, tmp_path / "cut") as cut:
         store.seal(4, setting(b"b"), (1, 4))
         store.commit(4)
         store.compact(4, 10)
         assert cut.operator_states() == {STATE: (b"a",)}
-    with store.cut(4) as cut:
+    with store.snapshot(4) as cut:
         assert cut.operator_states() == {STATE: (b"b",)}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from queryable_state.internal.v1.changes_pb2 import ChangeBlock, TimerChange
-from queryable_state.server.storage.layered.overlay import OverlayBuilder
+from queryable_state.server.storage.overlay import OverlayBuilder
 from queryable_state.wire.errors import InvalidRequestError, Reason, SerializationError
 
 

@@ -21,7 +21,7 @@ from tests.storage.stored import (
     store_cut,
 )
 
-from queryable_state.server.storage.layered.overlay import OverlayBuilder
+from queryable_state.server.storage.overlay import OverlayBuilder
 from queryable_state.server.storage.rocksdb.store import RocksDBStateStore
 from queryable_state.wire.errors import CorruptDataError, UnknownStateError
 
@@ -50,7 +50,7 @@ def stored_as(backend: str, native: bool, contents: Contents, folder: Path) -> S
         store.commit(5)
         while store.compact(5, 1000):
             pass
-        with store.cut(5, folder / "native" if native else None) as cut:
+        with store.snapshot(5, folder / "native" if native else None) as cut:
             stored = store_cut(cut, folder / "canonical")
     store.destroy()
     return stored
@@ -189,7 +189,7 @@ def test_restoring_leaves_the_files_as_they_were(tmp_path: Path) -> None:
     for round_ in range(2):
         with restore_whole("rocksdb", tmp_path / f"to-{round_}", stored, STATES) as store:
             store.load(6, Batch([(1, [b""], [], {b"\x00\x02": b"2"})]).overlay())
-            store.cut(6, tmp_path / f"again-{round_}").close()
+            store.snapshot(6, tmp_path / f"again-{round_}").close()
     restore_whole("heap", tmp_path / "heap", stored, STATES).close()
     assert {path.name: path.read_bytes() for path in (tmp_path / "native").iterdir()} == before
     assert list((tmp_path / "scratch").iterdir()) == []
@@ -250,10 +250,10 @@ def test_missing_files_are_told(missing: str, tmp_path: Path) -> None:
     stored = large(tmp_path)
     rest = {name: path for name, path in stored.files.items() if missing not in name}
     assert len(rest) < len(stored.files)
-    with pytest.raises(CorruptDataError, match="not all there"):
+    with pytest.raises(CorruptDataError, match="damaged or incomplete"):
         RocksDBStateStore.from_files(tmp_path / "target", SMALL, rest, 5)
     broken = Stored(5, rest, True, {})
-    with pytest.raises(CorruptDataError, match="not all there"):
+    with pytest.raises(CorruptDataError, match="damaged or incomplete"):
         list(broken.read(tmp_path / "scratch", *ALL_GROUPS))
     whole = RocksDBStateStore.from_files(tmp_path / "target", SMALL, stored.files, 5)
     with whole:

@@ -41,7 +41,7 @@ MIB = 1024 * 1024
             {"write_buffers": 2, "write_buffers_to_merge": 2},
             "write_buffers_to_merge is 2: it must be below write_buffers, which is 2",
         ),
-        ({"write_bufer_bytes": 1}, "RocksDB has no setting 'write_bufer_bytes': it has back"),
+        ({"write_bufer_bytes": 1}, "RocksDB has no setting 'write_bufer_bytes': use one of back"),
     ],
 )
 def test_a_wrong_setting_is_refused_by_name(values: dict[str, object], refusal: str) -> None:

@@ -52,7 +52,7 @@ class DurableStoreMachine(StoreMachine):
             while self.opened.compact(version, 3):
                 pass
             self.base = self.opened.base_version
-        cut = self.opened.cut(version, self.new_path() if native else None)
+        cut = self.opened.snapshot(version, self.new_path() if native else None)
         assert cut.version == version
         self.cuts.append(Cut(cut, self.versions[version]))
 
@@ -142,7 +142,7 @@ def test_a_store_behaves_as_its_model(
     backend: str, examples: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Chunks are a few records here, so that every call can fall between two of them."""
-    monkeypatch.setattr(compaction, "FOLD_CHUNK_RECORDS", 2)
+    monkeypatch.setattr(compaction, "COMPACT_CHUNK_RECORDS", 2)
     monkeypatch.setattr(layers, "CHUNK_RECORDS", 3)
     monkeypatch.setattr(rocksdb_files, "_READ_RECORDS", 2)
 

@@ -38,7 +38,7 @@ def test_a_version_that_is_not_there_yet_is_worth_a_retry(
 ) -> None:
     store.seal(5, overlay({b"k": b"v"}), (1, 1))
     for version in (0, 4, 6):
-        with pytest.raises(RetryLaterError, match="not there yet") as refused:
+        with pytest.raises(RetryLaterError, match="not committed yet") as refused:
             store.view(version)
         assert refused.value.reason == Reason.BEHIND
 
@@ -48,7 +48,7 @@ def test_a_version_that_is_folded_away_is_refused(store: StateStore, advance: Ad
     advance(store, {b"k": b"1"})
     store.compact(1, EVERYTHING)
     assert store.base_version == 1
-    with pytest.raises(SupersededError, match="oldest one kept is 1"):
+    with pytest.raises(SupersededError, match="oldest readable version is 1"):
         store.view(0)
 
 

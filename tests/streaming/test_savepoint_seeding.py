@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queryable_state.internal.v1.checkpoint_pb2 import CheckpointMetadata
-from queryable_state.server.checkpoint.file_systems.storage import storage_of
+from queryable_state.server.checkpoint.file_systems.storage_factory import storage_of
 from queryable_state.server.checkpoint.framing import write_message
 from queryable_state.server.checkpoint.state_root import StateRoot
 from queryable_state.streaming.spark.savepoints.progress_export import FileGoneError, cut_log

@@ -117,7 +117,7 @@ def test_the_seal_counts_the_blocks_of_all_states_in_their_order() -> None:
 @pytest.mark.parametrize(
     ("block", "text"),
     [
-        (ChangeBlock(state_id=1), "format 0"),
+        (ChangeBlock(state_id=1), "format version 0"),
         (ChangeBlock(format_version=1, put_keys=[KEYS[0]]), "1 keys and 0 values"),
         (ChangeBlock(format_version=1, cleared_prefixes=[b""]), "key of less than"),
         (ChangeBlock(format_version=1, deleted_keys=[b"\x00\x01a"]), "key of less than"),

@@ -164,14 +164,14 @@ def test_what_cannot_be_pickled_or_loaded_is_said() -> None:
     codec = ValueCodec.of(Types.PICKLED_BYTE_ARRAY(), pickle_values=True, unpickle=True)
     with pytest.raises(SerializationError, match="open socket"):
         codec.encode(Unpicklable())
-    with pytest.raises(SerializationError, match="cannot be loaded here"):
+    with pytest.raises(SerializationError, match="cannot load the pickled value"):
         codec.decode(codec.header + b"cnowhere\nto_be_found\n.")
 
 
 @pytest.mark.parametrize(
     ("data", "text"),
     [
-        ("", "no bytes"),
+        ("", "empty value"),
         ("1001", "compressed"),
         ("0201", "format 0x02"),
         ("4001", "format 0x40"),
@@ -182,8 +182,8 @@ def test_what_cannot_be_pickled_or_loaded_is_said() -> None:
         ("00ffffffff7f", "valid schema version"),
         ("2001000000", "expiry"),
         ("0007" + "00" * 8, "known are"),
-        ("0001" + "00" * 7, "no value of type bigint"),
-        ("0001" + "00" * 9, "no value of type bigint"),
+        ("0001" + "00" * 7, "not a value of type bigint"),
+        ("0001" + "00" * 9, "not a value of type bigint"),
     ],
 )
 def test_a_bad_header_is_corrupt(data: str, text: str) -> None:

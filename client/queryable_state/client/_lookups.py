@@ -11,7 +11,7 @@ from queryable_state.client._reading.operation import ENTRY, ENTRY_EXISTS, EXIST
 from queryable_state.client._reading.outcomes import Collection, OutcomeResults
 from queryable_state.client._reading.states import KvState
 from queryable_state.client._routing.snapshot_read import read_one_cut
-from queryable_state.wire.consistent_snapshot import check_cut
+from queryable_state.wire.consistent_snapshot import check_snapshot
 from queryable_state.wire.errors import QueryableStateError
 
 if TYPE_CHECKING:
@@ -207,7 +207,7 @@ class KeyLookups(ClientBase):
         return MultiGet(keys, gathering.whole())
 
     async def _of_one_cut(self, batcher: KeyBatcher, keys: list[Any]) -> Gathering:
-        check_cut(batcher.options.consistency.wire)
+        check_snapshot(batcher.options.consistency.wire)
         return await read_one_cut(batcher, keys, self._deadline(batcher))
 
     async def _multi_get_of_one_cut(self, batcher: KeyBatcher, keys: list[Any]) -> MultiGet:

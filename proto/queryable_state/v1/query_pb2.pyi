@@ -34,14 +34,14 @@ class _ConsistencyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Consisten
     COMMITTED: _Consistency.ValueType  # 0
     """The newest committed batch of the answering server."""
     UNCOMMITTED: _Consistency.ValueType  # 1
-    """Also what is sealed but not committed yet."""
+    """Also a batch that is sealed but not committed yet."""
 
 class Consistency(_Consistency, metaclass=_ConsistencyEnumTypeWrapper): ...
 
 COMMITTED: Consistency.ValueType  # 0
 """The newest committed batch of the answering server."""
 UNCOMMITTED: Consistency.ValueType  # 1
-"""Also what is sealed but not committed yet."""
+"""Also a batch that is sealed but not committed yet."""
 Global___Consistency: _TypeAlias = Consistency  # noqa: Y015
 
 class _ReadKind:
@@ -57,11 +57,9 @@ class _ReadKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ReadKind.Val
     ENTRY: _ReadKind.ValueType  # 2
     """The one record under key, namespace and element: an entry of a map."""
     EXISTS: _ReadKind.ValueType  # 3
-    """Whether there is any record under key and namespace or, with an element, that one: an empty
-    value where there is.
-    """
+    """An empty value if there is any record under key and namespace or, with an element, that one."""
     SIZE: _ReadKind.ValueType  # 4
-    """How much there is under key and namespace: one serialized `Size`."""
+    """The size of the records under key and namespace: one serialized `Size`."""
 
 class ReadKind(_ReadKind, metaclass=_ReadKindEnumTypeWrapper): ...
 
@@ -72,11 +70,9 @@ PREFIX: ReadKind.ValueType  # 1
 ENTRY: ReadKind.ValueType  # 2
 """The one record under key, namespace and element: an entry of a map."""
 EXISTS: ReadKind.ValueType  # 3
-"""Whether there is any record under key and namespace or, with an element, that one: an empty
-value where there is.
-"""
+"""An empty value if there is any record under key and namespace or, with an element, that one."""
 SIZE: ReadKind.ValueType  # 4
-"""How much there is under key and namespace: one serialized `Size`."""
+"""The size of the records under key and namespace: one serialized `Size`."""
 Global___ReadKind: _TypeAlias = ReadKind  # noqa: Y015
 
 class _Role:
@@ -87,30 +83,30 @@ class _RoleEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Role.ValueType],
     DESCRIPTOR: _descriptor.EnumDescriptor
     ROLE_UNSPECIFIED: _Role.ValueType  # 0
     OWNER: _Role.ValueType  # 1
-    """Answered from the state it owns."""
+    """Answers from the state it owns."""
     PROXY: _Role.ValueType  # 2
-    """Put together or relayed from owners."""
+    """Forwards to owners and merges their answers."""
     STANDBY: _Role.ValueType  # 3
-    """Answered from a copy."""
+    """Answers from a copy."""
     CHECKPOINT: _Role.ValueType  # 4
-    """Answered from a checkpoint of a job that does not run."""
+    """Answers from a checkpoint of a job that does not run."""
 
 class Role(_Role, metaclass=_RoleEnumTypeWrapper): ...
 
 ROLE_UNSPECIFIED: Role.ValueType  # 0
 OWNER: Role.ValueType  # 1
-"""Answered from the state it owns."""
+"""Answers from the state it owns."""
 PROXY: Role.ValueType  # 2
-"""Put together or relayed from owners."""
+"""Forwards to owners and merges their answers."""
 STANDBY: Role.ValueType  # 3
-"""Answered from a copy."""
+"""Answers from a copy."""
 CHECKPOINT: Role.ValueType  # 4
-"""Answered from a checkpoint of a job that does not run."""
+"""Answers from a checkpoint of a job that does not run."""
 Global___Role: _TypeAlias = Role  # noqa: Y015
 
 @_typing.final
 class ReadInfo(_message.Message):
-    """What every answer says of itself."""
+    """Version and origin of an answer."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -122,7 +118,7 @@ class ReadInfo(_message.Message):
     COMPLETE_SINCE_BATCH_FIELD_NUMBER: _builtins.int
     CHECKPOINT_FIELD_NUMBER: _builtins.int
     version: _builtins.int
-    """Batch id the values were read at; -1: before the first."""
+    """Batch id of the values; -1: before the first batch."""
     commit_time_ms: _builtins.int
     """Milliseconds since the epoch at which that batch was committed; 0: not yet."""
     watermark_ms: _builtins.int
@@ -131,9 +127,9 @@ class ReadInfo(_message.Message):
     server_id: _builtins.str
     """Id of the server that answered."""
     complete_since_batch: _builtins.int
-    """First batch since which the answer is complete; 0: all of them."""
+    """First batch since which the answer is complete; 0: it is complete."""
     checkpoint: _builtins.str
-    """CHECKPOINT: URI of the checkpoint or savepoint the values are from; empty otherwise."""
+    """CHECKPOINT: URI of the checkpoint or savepoint of the values; empty otherwise."""
     def __init__(
         self,
         *,
@@ -155,7 +151,7 @@ Global___ReadInfo: _TypeAlias = ReadInfo  # noqa: Y015
 
 @_typing.final
 class Size(_message.Message):
-    """What is under one key and namespace."""
+    """Size of the records under one key and namespace."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -213,7 +209,7 @@ class GetKvStateRequest(_message.Message):
     max_staleness_ms: _builtins.int
     """Answer only from a commit at most this many milliseconds old; 0: any."""
     read: Global___ReadKind.ValueType
-    """POINT and PREFIX: all there is under the key. ENTRY, EXISTS and SIZE as they say."""
+    """POINT and PREFIX both read the whole value of the key."""
     map_key_json: _builtins.str
     """Map key as JSON of its type."""
     element: _builtins.bytes
@@ -257,13 +253,13 @@ class GetKvStateResponse(_message.Message):
     RECORDS_FIELD_NUMBER: _builtins.int
     INFO_FIELD_NUMBER: _builtins.int
     value_json: _builtins.str
-    """The value as JSON; set when the key came as JSON. A pickled value is
+    """The value as JSON; set if the key was JSON. A pickled value is
     {"$pickled": "<base64>"}, binary is base64. EXISTS: true or false.
     SIZE: {"elements": 3, "value_bytes": 120}.
     """
     @_builtins.property
     def records(self) -> Global___Records:
-        """The records; set when the key came encoded."""
+        """The records; set if the key was encoded."""
 
     @_builtins.property
     def info(self) -> Global___ReadInfo: ...
@@ -292,7 +288,7 @@ class Records(_message.Message):
     VALUES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def elements(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
-        """Key behind key and namespace; one empty element for a POINT read."""
+        """The part of the store key after key and namespace; one empty element for a POINT read."""
 
     @_builtins.property
     def values(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
@@ -339,7 +335,7 @@ class BatchGetKvStateRequest(_message.Message):
     min_version: _builtins.int
     max_staleness_ms: _builtins.int
     one_cut: _builtins.bool
-    """All values as of one committed batch, whichever servers hold them."""
+    """Consistent snapshot: all values as of one committed batch, over all owners."""
     read: Global___ReadKind.ValueType
     at_version: _builtins.int
     """As `Query.at_version`."""
@@ -357,7 +353,7 @@ class BatchGetKvStateRequest(_message.Message):
 
     @_builtins.property
     def elements(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
-        """ENTRY, and EXISTS where entries are meant: one for all keys, or one each."""
+        """ENTRY, and EXISTS of entries: one for all keys, or one each."""
 
     @_builtins.property
     def query(self) -> Global___Query:
@@ -402,7 +398,7 @@ class BatchGetKvStateResponse(_message.Message):
     RESULTS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def answers(self) -> _containers.RepeatedCompositeFieldContainer[Global___Answer]:
-        """One an owner that took part; empty where the keys came as JSON."""
+        """One from each owner; empty if the keys were JSON."""
 
     @_builtins.property
     def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___KeyResult]:
@@ -424,7 +420,7 @@ Global___BatchGetKvStateResponse: _TypeAlias = BatchGetKvStateResponse  # noqa: 
 
 @_typing.final
 class KeyResult(_message.Message):
-    """What became of one key that came as JSON."""
+    """Result for one JSON key."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -432,10 +428,10 @@ class KeyResult(_message.Message):
     ERROR_FIELD_NUMBER: _builtins.int
     INFO_FIELD_NUMBER: _builtins.int
     value_json: _builtins.str
-    """The value as JSON; empty where there is none."""
+    """The value as JSON; empty if there is none."""
     @_builtins.property
     def error(self) -> _errors_pb2.Error:
-        """Why there is none: UNKNOWN_KEY where nothing is stored under it."""
+        """Why there is no value: UNKNOWN_KEY if nothing is stored under the key."""
 
     @_builtins.property
     def info(self) -> Global___ReadInfo: ...
@@ -506,8 +502,9 @@ class ServerFrame(_message.Message):
 
     @_builtins.property
     def go_away(self) -> _errors_pb2.Error:
-        """The server is about to end (reason STOPPING). It still answers this connection for its grace
-        time; ask another server from here on, and close the connection once everything is answered.
+        """The server is shutting down (reason STOPPING). It still answers this connection for its
+        grace time. The client sends new queries to another server and closes the connection once
+        everything is answered.
         """
 
     def __init__(
@@ -638,7 +635,7 @@ Global___ServerDescription: _TypeAlias = ServerDescription  # noqa: Y015
 
 @_typing.final
 class Limits(_message.Message):
-    """What a server refuses to exceed."""
+    """Limits that a server enforces."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -655,7 +652,7 @@ class Limits(_message.Message):
     batch_keys: _builtins.int
     """Keys of one query."""
     queries_in_flight: _builtins.int
-    """Queries of one frame connection that may wait for their answer."""
+    """Limit of unanswered queries of one frame connection."""
     request_bytes: _builtins.int
     """Bytes of one request."""
     key_json_bytes: _builtins.int
@@ -696,13 +693,13 @@ class Query(_message.Message):
     AT_VERSION_FIELD_NUMBER: _builtins.int
     ELEMENTS_FIELD_NUMBER: _builtins.int
     id: _builtins.int
-    """Chosen by the asker, unique on its connection while unanswered."""
+    """Chosen by the client; unique on its connection while unanswered."""
     state_id: _builtins.int
     placement_version: _builtins.int
-    """The placement the asker routed by."""
+    """The placement by which the client routed."""
     consistency: Global___Consistency.ValueType
     deadline_ms: _builtins.int
-    """Milliseconds the asker will wait; 0: the server's default."""
+    """Milliseconds that the client waits; 0: the server's default."""
     namespace: _builtins.bytes
     """Encoded namespace of every key; empty: the void namespace."""
     read: Global___ReadKind.ValueType
@@ -710,8 +707,8 @@ class Query(_message.Message):
     min_version: _builtins.int
     max_staleness_ms: _builtins.int
     at_version: _builtins.int
-    """As of exactly this committed batch: VERSION_GONE where it is folded away, BEHIND where it is
-    not committed. Not set: the newest one.
+    """As of exactly this committed batch: VERSION_GONE if it is compacted, BEHIND if it is not
+    committed. Not set: the newest one.
     """
     @_builtins.property
     def keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
@@ -719,7 +716,7 @@ class Query(_message.Message):
 
     @_builtins.property
     def elements(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
-        """ENTRY, and EXISTS where entries are meant: one for all keys, or one each."""
+        """ENTRY, and EXISTS of entries: one for all keys, or one each."""
 
     def __init__(
         self,
@@ -750,7 +747,7 @@ Global___Query: _TypeAlias = Query  # noqa: Y015
 
 @_typing.final
 class Answer(_message.Message):
-    """The answer to one query; several parts where it came from several owners.
+    """The answer to one query; a part from each of its owners.
     Every key index is in exactly one of `values` (with `indexes`), `missing` and `failed`.
     """
 
@@ -766,7 +763,7 @@ class Answer(_message.Message):
     INFO_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
     id: _builtins.int
-    """The query's."""
+    """Id of the query."""
     part: _builtins.int
     """Number of this part, from 0."""
     last: _builtins.bool
@@ -793,7 +790,7 @@ class Answer(_message.Message):
     def info(self) -> Global___ReadInfo: ...
     @_builtins.property
     def error(self) -> _errors_pb2.Error:
-        """Nothing was read: holds for all keys of the query."""
+        """The error of all keys of the query: nothing was read."""
 
     def __init__(
         self,
@@ -879,7 +876,7 @@ class ScanKvStateRequest(_message.Message):
     end_key: _builtins.bytes
     prefix_json: _builtins.str
     prefix_key: _builtins.bytes
-    """Of the encoded key, without key group."""
+    """Prefix of the encoded key, without key group."""
     namespace: _builtins.bytes
     """Encoded namespace; empty: the void namespace."""
     consistency: Global___Consistency.ValueType
@@ -887,10 +884,10 @@ class ScanKvStateRequest(_message.Message):
     min_version: _builtins.int
     max_staleness_ms: _builtins.int
     limit: _builtins.int
-    """At most so many keys; 0: all. What follows is behind the last `page_token`."""
+    """Maximum number of keys; 0: all. The last `page_token` continues after them."""
     page_token: _builtins.bytes
-    """Of an earlier answer to the same scan: goes on behind its keys, as of its batch, and fails
-    with VERSION_GONE where no server has that any more, unless `allow_newer` is set.
+    """Page token of an earlier answer to the same scan: continues after its keys, as of its batch.
+    Fails with VERSION_GONE if no server has that batch any more, unless `allow_newer` is set.
     """
     keys_only: _builtins.bool
     """Keys without their values."""
@@ -901,19 +898,19 @@ class ScanKvStateRequest(_message.Message):
     last_key_group: _builtins.int
     """Inclusive; not set: to the last one."""
     placement_version: _builtins.int
-    """From a proxy to an owner, which answers NOT_OWNER unless it has every key group asked for:
-    the placement it routed by. The first message has no keys then: the batch is pinned. 0: from
-    anybody else.
+    """Set by a proxy: the placement by which it routed. The owner answers NOT_OWNER unless it has
+    every requested key group. The first message then has no keys and tells that the batch is
+    pinned. Other clients set 0.
     """
     at_version: _builtins.int
-    """From a proxy to an owner: as of exactly this committed batch."""
+    """Set by a proxy: as of exactly this committed batch."""
     page_timeout_ms: _builtins.int
-    """How many milliseconds the caller waits for the next message; 0: the server's default."""
+    """Milliseconds that the client waits for the next message; 0: the server's default."""
     allow_newer: _builtins.bool
-    """Where the batch of the page token is gone: go on behind its keys as of the newest one."""
+    """If the batch of the page token is gone, continue after its keys as of the newest batch."""
     @_builtins.property
     def runs(self) -> _containers.RepeatedCompositeFieldContainer[Global___KeyGroupRun]:
-        """From a proxy to an owner: of the key groups only those in these runs, ascending. Empty: all."""
+        """Set by a proxy: only the key groups in these runs, ascending. Empty: all."""
 
     def __init__(
         self,
@@ -1004,11 +1001,11 @@ class ScanKvStateResponse(_message.Message):
     COMPLETE_FIELD_NUMBER: _builtins.int
     NEWER_FIELD_NUMBER: _builtins.int
     page_token: _builtins.bytes
-    """Goes on behind the last key of this message. Empty: nothing follows."""
+    """Continues after the last key of this message. Empty: no key follows."""
     last: _builtins.bool
     """The last message of this answer."""
     complete: _builtins.bool
-    """In the last one: every key group asked for has answered all of its state."""
+    """In the last message: every requested key group has answered all of its state."""
     newer: _builtins.bool
     """The batch of the page token was gone, and this is of a newer one."""
     @_builtins.property
@@ -1045,7 +1042,7 @@ class ScannedKey(_message.Message):
     VALUE_JSON_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
     key: _builtins.bytes
-    """Key group and encoded key; empty where JSON was asked for."""
+    """Key group and encoded key; empty for a scan in JSON."""
     key_json: _builtins.str
     value_json: _builtins.str
     @_builtins.property
@@ -1054,8 +1051,8 @@ class ScannedKey(_message.Message):
 
     @_builtins.property
     def error(self) -> _errors_pb2.Error:
-        """Why its records are not here: LIMIT_EXCEEDED where they do not fit in one answer, CORRUPT_DATA.
-        The scan goes on and is not complete.
+        """Why the records are missing: LIMIT_EXCEEDED if they do not fit in one answer, or CORRUPT.
+        The scan continues and is not complete.
         """
 
     def __init__(
@@ -1092,7 +1089,7 @@ class ExplainKvStateResponse(_message.Message):
     STEPS_FIELD_NUMBER: _builtins.int
     TOTAL_US_FIELD_NUMBER: _builtins.int
     state_id: _builtins.int
-    """The state's number, and where its key is."""
+    """Id of the state, and location of the key."""
     key_group: _builtins.int
     encoded_key: _builtins.bytes
     subtask: _builtins.int
@@ -1104,13 +1101,13 @@ class ExplainKvStateResponse(_message.Message):
     """Microseconds from the arrival of the request to its answer."""
     @_builtins.property
     def response(self) -> Global___GetKvStateResponse:
-        """What `GetKvState` answers, with `error` where it refuses."""
+        """The answer of `GetKvState`, or its `error`."""
 
     @_builtins.property
     def error(self) -> _errors_pb2.Error: ...
     @_builtins.property
     def steps(self) -> _containers.RepeatedCompositeFieldContainer[Global___ExplainStep]:
-        """In the order they were begun."""
+        """In the order of their start."""
 
     def __init__(
         self,
@@ -1138,7 +1135,7 @@ Global___ExplainKvStateResponse: _TypeAlias = ExplainKvStateResponse  # noqa: Y0
 
 @_typing.final
 class ExplainStep(_message.Message):
-    """One thing that was done for a look-up."""
+    """One step of a look-up."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1151,19 +1148,19 @@ class ExplainStep(_message.Message):
     CACHE_HIT_FIELD_NUMBER: _builtins.int
     RETRIED_FIELD_NUMBER: _builtins.int
     server_id: _builtins.str
-    """Who did it."""
+    """The server of the step."""
     role: Global___Role.ValueType
     name: _builtins.str
     """"locate", "ask owner", "wait", "read", ..."""
     begun_us: _builtins.int
-    """Microseconds after the request arrived at this server; and for how many."""
+    """Microseconds from the arrival of the request at this server to the start; and the duration."""
     took_us: _builtins.int
     detail: _builtins.str
-    """For people: from a cache or not, what was refused, how many records."""
+    """For people: the error, the number of records, ..."""
     cache_hit: _builtins.bool
-    """It was answered from what the server knew already."""
+    """The server answered the step from its cache."""
     retried: _builtins.bool
-    """The attempt failed, and was made again."""
+    """The attempt failed and was retried."""
     def __init__(
         self,
         *,
@@ -1194,7 +1191,7 @@ class MeasureStateRequest(_message.Message):
     job: _builtins.str
     state_name: _builtins.str
     placement_version: _builtins.int
-    """From a proxy to an owner, which then answers for what it has itself. 0: from anybody else."""
+    """Set by a proxy: the owner then answers only for its own key groups. Other clients set 0."""
     def __init__(
         self,
         *,
@@ -1247,7 +1244,7 @@ Global___MeasureStateResponse: _TypeAlias = MeasureStateResponse  # noqa: Y015
 
 @_typing.final
 class StatePart(_message.Message):
-    """What one owner has of a state in one subtask."""
+    """Size of a state in one subtask."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1268,7 +1265,7 @@ class StatePart(_message.Message):
     def info(self) -> Global___ReadInfo: ...
     @_builtins.property
     def error(self) -> _errors_pb2.Error:
-        """Why this part did not answer."""
+        """Why the owner of this part did not answer."""
 
     def __init__(
         self,
@@ -1301,10 +1298,10 @@ class LocateStateRequest(_message.Message):
     job: _builtins.str
     state_name: _builtins.str
     newer_than: _builtins.int
-    """Ask the coordinator again when the cached placement is not newer; 0: any will do."""
+    """Refresh a cached placement that is not newer than this one; 0: any is accepted."""
     known_state_id: _builtins.int
-    """The state the asker knows the owners of, and the placement they are of: while both hold, the
-    answer leaves the owners out. 0: the asker knows none.
+    """The state whose owners the client knows, and their placement: the answer leaves out the owners
+    while both are current. 0: the client knows none.
     """
     known_version: _builtins.int
     def __init__(
@@ -1332,7 +1329,7 @@ class LocateStateResponse(_message.Message):
     UNCHANGED_FIELD_NUMBER: _builtins.int
     SERVER_FIELD_NUMBER: _builtins.int
     unchanged: _builtins.bool
-    """The owners are those the asker knows, and are left out."""
+    """The owners have not changed and are left out."""
     @_builtins.property
     def location(self) -> _registration_pb2.StateLocation: ...
     @_builtins.property

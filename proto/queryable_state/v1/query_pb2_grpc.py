@@ -100,21 +100,21 @@ class QueryableStateServicer:
 
     def ScanKvState(self, request, context):
         """Keys of a state in key order within each key group: all, a range, or those with a prefix.
-        The messages come as fast as they are taken.
+        The server sends messages as fast as the client reads them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ExplainKvState(self, request, context):
-        """One key, and how it was answered: who owns it, over which hops, from which caches, how fast.
+        """One key, with its owner and the steps, hops, caches and times of the look-up.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def MeasureState(self, request, context):
-        """About how much a state holds, and where.
+        """Estimates the size of a state, by owner.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

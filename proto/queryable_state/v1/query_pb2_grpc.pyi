@@ -41,12 +41,12 @@ class QueryableStateStub:
     """Many keys of one state."""
     ScanKvState: _grpc.UnaryStreamMultiCallable[_query_pb2.ScanKvStateRequest, _query_pb2.ScanKvStateResponse]
     """Keys of a state in key order within each key group: all, a range, or those with a prefix.
-    The messages come as fast as they are taken.
+    The server sends messages as fast as the client reads them.
     """
     ExplainKvState: _grpc.UnaryUnaryMultiCallable[_query_pb2.GetKvStateRequest, _query_pb2.ExplainKvStateResponse]
-    """One key, and how it was answered: who owns it, over which hops, from which caches, how fast."""
+    """One key, with its owner and the steps, hops, caches and times of the look-up."""
     MeasureState: _grpc.UnaryUnaryMultiCallable[_query_pb2.MeasureStateRequest, _query_pb2.MeasureStateResponse]
-    """About how much a state holds, and where."""
+    """Estimates the size of a state, by owner."""
     LocateState: _grpc.UnaryUnaryMultiCallable[_query_pb2.LocateStateRequest, _query_pb2.LocateStateResponse]
     """The registration of a state and the owners of its key groups."""
     DescribeServer: _grpc.UnaryUnaryMultiCallable[_query_pb2.DescribeServerRequest, _query_pb2.ServerDescription]
@@ -65,12 +65,12 @@ class QueryableStateAsyncStub(QueryableStateStub):
     """Many keys of one state."""
     ScanKvState: _aio.UnaryStreamMultiCallable[_query_pb2.ScanKvStateRequest, _query_pb2.ScanKvStateResponse]  # type: ignore[assignment]
     """Keys of a state in key order within each key group: all, a range, or those with a prefix.
-    The messages come as fast as they are taken.
+    The server sends messages as fast as the client reads them.
     """
     ExplainKvState: _aio.UnaryUnaryMultiCallable[_query_pb2.GetKvStateRequest, _query_pb2.ExplainKvStateResponse]  # type: ignore[assignment]
-    """One key, and how it was answered: who owns it, over which hops, from which caches, how fast."""
+    """One key, with its owner and the steps, hops, caches and times of the look-up."""
     MeasureState: _aio.UnaryUnaryMultiCallable[_query_pb2.MeasureStateRequest, _query_pb2.MeasureStateResponse]  # type: ignore[assignment]
-    """About how much a state holds, and where."""
+    """Estimates the size of a state, by owner."""
     LocateState: _aio.UnaryUnaryMultiCallable[_query_pb2.LocateStateRequest, _query_pb2.LocateStateResponse]  # type: ignore[assignment]
     """The registration of a state and the owners of its key groups."""
     DescribeServer: _aio.UnaryUnaryMultiCallable[_query_pb2.DescribeServerRequest, _query_pb2.ServerDescription]  # type: ignore[assignment]
@@ -104,7 +104,7 @@ class QueryableStateServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_query_pb2.ScanKvStateResponse], _abc.AsyncIterator[_query_pb2.ScanKvStateResponse]]:
         """Keys of a state in key order within each key group: all, a range, or those with a prefix.
-        The messages come as fast as they are taken.
+        The server sends messages as fast as the client reads them.
         """
 
     @_abc_1.abstractmethod
@@ -113,7 +113,7 @@ class QueryableStateServicer(metaclass=_abc_1.ABCMeta):
         request: _query_pb2.GetKvStateRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_query_pb2.ExplainKvStateResponse, _abc.Awaitable[_query_pb2.ExplainKvStateResponse]]:
-        """One key, and how it was answered: who owns it, over which hops, from which caches, how fast."""
+        """One key, with its owner and the steps, hops, caches and times of the look-up."""
 
     @_abc_1.abstractmethod
     def MeasureState(
@@ -121,7 +121,7 @@ class QueryableStateServicer(metaclass=_abc_1.ABCMeta):
         request: _query_pb2.MeasureStateRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_query_pb2.MeasureStateResponse, _abc.Awaitable[_query_pb2.MeasureStateResponse]]:
-        """About how much a state holds, and where."""
+        """Estimates the size of a state, by owner."""
 
     @_abc_1.abstractmethod
     def LocateState(

@@ -1,10 +1,10 @@
-"""Addresses as they are written: HOST:PORT, [HOST]:PORT where the host is of IPv6."""
+"""Text form of addresses: HOST:PORT, or [HOST]:PORT for IPv6."""
 
 from __future__ import annotations
 
 
 def host_and_port(address: str) -> tuple[str, int]:
-    """The two parts of an address; raises `ValueError` where it has no port."""
+    """The two parts of an address; raises `ValueError` if it has no port."""
     host, _, port = address.rpartition(":")
     return host.strip("[]"), int(port)
 

@@ -1,4 +1,4 @@
-"""Changelog files: the blocks and the seal of one batch of one subtask, as they were sent.
+"""Format of changelog files: the blocks and the seal of one batch of one subtask, as sent.
 
     magic "SQCL" | u16 format version | i64 batch id | u8 length | digest of the batch's offsets
     u32 CRC-32 of all that
@@ -37,11 +37,11 @@ _SEAL = b"S"
 
 @dataclass(frozen=True, slots=True)
 class Changelog:
-    """What one subtask changed in one batch."""
+    """The changes of one subtask in one batch."""
 
     batch_id: int
     offsets_digest: bytes
-    """Of the batch's `offsets/<N>` file; empty: not known."""
+    """Digest of the batch's `offsets/<N>` file; empty: unknown."""
     blocks: tuple[changes_pb2.ChangeBlock, ...]
     seal: changes_pb2.Seal
 
@@ -55,7 +55,9 @@ def write_changelog(
 ) -> bytes:
     """The bytes of a changelog file. The digest has at most 255 bytes."""
     if len(offsets_digest) > 255:
-        raise InvalidRequestError(f"an offsets digest of {len(offsets_digest)} bytes; 255 fit")
+        raise InvalidRequestError(
+            f"an offsets digest of {len(offsets_digest)} bytes is too long: at most 255 fit"
+        )
     head = _HEAD.pack(MAGIC, FORMAT_VERSION, batch_id, len(offsets_digest)) + offsets_digest
     parts = [head, _CRC.pack(zlib.crc32(head))]
     for block in blocks:
@@ -66,18 +68,18 @@ def write_changelog(
 
 
 def read_changelog(data: bytes) -> Changelog:
-    """The changelog of a file's bytes; CorruptDataError unless it is whole and fits its seal."""
+    """Parses a changelog; raises CorruptDataError if it is incomplete or does not fit its seal."""
     if len(data) < _HEAD.size:
         raise CorruptDataError(f"a changelog of {len(data)} bytes ends within its header")
     magic, version, batch_id, digest_bytes = _HEAD.unpack_from(data)
     if magic != MAGIC or version != FORMAT_VERSION:
         raise CorruptDataError(
-            f"no changelog of format {FORMAT_VERSION}: it starts with {data[:6].hex()}"
+            f"not a changelog of format {FORMAT_VERSION}: it starts with {data[:6].hex()}"
         )
     head = data[: _HEAD.size + digest_bytes]
     start = _HEAD.size + digest_bytes + _CRC.size
     if data[len(head) : start] != _CRC.pack(zlib.crc32(head)):
-        raise CorruptDataError("the header of a changelog is cut or fails its checksum")
+        raise CorruptDataError("the header of a changelog is truncated or fails its checksum")
     blocks: list[changes_pb2.ChangeBlock] = []
     sums = BlockSums()
     for tag, content in _frames(data, start):
@@ -92,7 +94,7 @@ def read_changelog(data: bytes) -> Changelog:
 
 
 def _frames(data: bytes, offset: int) -> Iterator[tuple[bytes, bytes]]:
-    """Tags and contents; nothing may follow the seal."""
+    """The tags and contents of frames; raises CorruptDataError for bytes after the seal."""
     while offset < len(data):
         start = offset + _FRAME.size
         if start > len(data):
@@ -100,7 +102,7 @@ def _frames(data: bytes, offset: int) -> Iterator[tuple[bytes, bytes]]:
         tag, length, checksum = _FRAME.unpack_from(data, offset)
         end = start + length
         if tag not in (_BLOCK, _SEAL) or end > len(data):
-            raise CorruptDataError(f"a changelog has no whole frame at byte {offset}")
+            raise CorruptDataError(f"a changelog has no complete frame at byte {offset}")
         content = data[start:end]
         if zlib.crc32(content) != checksum:
             raise CorruptDataError(f"the frame at byte {offset} of a changelog fails its checksum")

@@ -1,4 +1,4 @@
-"""What a batch changes, in blocks: as a task sends it, a server stages it, a changelog keeps it."""
+"""Change blocks: the changes of a batch as tasks send, servers stage and changelogs store them."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ MAX_BLOCK_BYTES = 1 << 20
 
 _ALL_BITS = (1 << 64) - 1
 
-# A block's own fields, and what a record costs beside its bytes: a tag and a
-# length of up to five bytes, for a timer two of each, its clock, time and flag.
+# Overhead of a block's own fields, and of a record: a tag and a length of up to five
+# bytes; for a timer two of each, its clock, time and flag.
 _BLOCK_OVERHEAD = 16
 _RECORD_OVERHEAD = 6
 _TIMER_OVERHEAD = 32
@@ -45,7 +45,7 @@ def record_count(block: changes_pb2.ChangeBlock) -> int:
 class BlockSums:
     """Running count and checksum of a batch's blocks, over all its states, in their order.
 
-    The sender makes the seal of them, the receiver holds the seal against its own.
+    The sender builds the seal from them; the receiver compares the seal with its own.
     """
 
     __slots__ = ("checksum", "record_count")
@@ -56,7 +56,7 @@ class BlockSums:
         self.record_count = 0
 
     def add(self, data: bytes, records: int) -> None:
-        """Counts the next block: its bytes and how many records it has."""
+        """Adds the next block: its bytes and its number of records."""
         self.checksum = zlib.crc32(data, self.checksum)
         self.record_count += records
 
@@ -73,24 +73,23 @@ class BlockSums:
         )
 
     def verify(self, seal: changes_pb2.Seal) -> None:
-        """CorruptDataError (CHECKSUM_MISMATCH) when the seal counts something else."""
+        """Raises CorruptDataError (CHECKSUM_MISMATCH) if the seal does not match."""
         if (seal.record_count, seal.checksum) != (self.record_count, self.checksum):
             raise CorruptDataError(
-                f"the seal counts {seal.record_count} records with checksum {seal.checksum:#010x}, "
-                f"the blocks are {self.record_count} with {self.checksum:#010x}: "
+                f"the seal has {seal.record_count} records with checksum {seal.checksum:#010x}, "
+                f"but the blocks have {self.record_count} with {self.checksum:#010x}: "
                 "send the batch again",
                 reason=Reason.CHECKSUM_MISMATCH,
             )
 
 
 class ChangeBlockBuilder:
-    """Cuts the changes of one state into blocks of at most 1 MiB.
+    """Splits the changes of one state into blocks of at most 1 MiB.
 
-    Changes apply in the order of the calls. A block holds clears, deletes and
-    puts in that order, so a call that goes back in it starts a new block: call
-    clears first, then deletes, then puts. `take()` gives the full blocks, to be
-    sent while the rest is built, `finish()` the last ones; both already counted in
-    `sums`, which the states of one batch share.
+    Changes apply in the order of the calls. A block holds clears, deletes and puts in that
+    order, so a call out of order starts a new block: call clears first, then deletes, then
+    puts. `take()` returns the full blocks, to be sent while the rest is built, `finish()` the
+    last ones; both are already added to `sums`, which the states of one batch share.
     """
 
     def __init__(
@@ -109,10 +108,10 @@ class ChangeBlockBuilder:
 
     def _room_for(self, size: int) -> None:
         if self._bytes + size > self._max_bytes:
-            self._cut()
+            self._end_block()
         self._bytes += size
 
-    def _cut(self) -> None:
+    def _end_block(self) -> None:
         records = record_count(self._block)
         if records:
             data = self._block.SerializeToString()
@@ -123,14 +122,14 @@ class ChangeBlockBuilder:
     def clear_prefix(self, prefix: bytes) -> None:
         """Removes every record under a store key prefix."""
         if self._has_deletes or self._has_puts:
-            self._cut()
+            self._end_block()
         self._room_for(len(prefix) + _RECORD_OVERHEAD)
         self._block.cleared_prefixes.append(prefix)
 
     def delete(self, key: bytes) -> None:
         """Removes one record."""
         if self._has_puts:
-            self._cut()
+            self._end_block()
         self._room_for(len(key) + _RECORD_OVERHEAD)
         self._has_deletes = True
         self._block.deleted_keys.append(key)
@@ -143,7 +142,7 @@ class ChangeBlockBuilder:
         self._block.put_values.append(value)
 
     def put_all(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
-        """Writes many records, aligned."""
+        """Writes many records; `keys` and `values` are aligned."""
         size = sum(map(len, keys)) + sum(map(len, values)) + 2 * _RECORD_OVERHEAD * len(keys)
         if self._bytes + size <= self._max_bytes:
             self._bytes += size
@@ -170,25 +169,26 @@ class ChangeBlockBuilder:
         self._block.operator_states.append(changes_pb2.OperatorStateChange(elements=elements))
 
     def take(self) -> list[bytes]:
-        """The blocks that are full and not taken yet, in order."""
+        """Removes and returns the full blocks, in order."""
         full, self._full = self._full, []
         return full
 
     def finish(self) -> list[bytes]:
-        """All blocks not taken yet; the builder is empty then."""
-        self._cut()
+        """Removes and returns all blocks; the builder is empty afterwards."""
+        self._end_block()
         return self.take()
 
 
 def read_block(data: bytes) -> changes_pb2.ChangeBlock:
-    """The block of its bytes. CorruptDataError when they are none that could be applied."""
+    """Parses and checks a block; raises CorruptDataError if it cannot be applied."""
     try:
         block = ChangeBlock.FromString(data)
     except DecodeError as error:
-        raise CorruptDataError(f"{len(data)} bytes are no change block: {error}") from None
+        raise CorruptDataError(f"{len(data)} bytes are not a change block: {error}") from None
     if block.format_version != FORMAT_VERSION:
         raise CorruptDataError(
-            f"change block format {block.format_version} is not known here, {FORMAT_VERSION} is"
+            f"a change block has format version {block.format_version}; this software reads "
+            f"{FORMAT_VERSION}"
         )
     if len(block.put_keys) != len(block.put_values):
         raise CorruptDataError(
@@ -197,8 +197,8 @@ def read_block(data: bytes) -> changes_pb2.ChangeBlock:
     for keys in (block.cleared_prefixes, block.deleted_keys, block.put_keys):
         if keys and min(map(len, keys)) < _SHORTEST_KEY:
             raise CorruptDataError(
-                f"a change block has a key of less than {_SHORTEST_KEY} bytes, "
-                "which is no key group, key and namespace"
+                f"a change block has a key of less than {_SHORTEST_KEY} bytes, too short for "
+                "key group, key and namespace"
             )
     for timer in block.timers:
         if timer.clock not in changes_pb2.TimerChange.Clock.values():

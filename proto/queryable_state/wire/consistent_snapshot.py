@@ -1,9 +1,10 @@
-"""The consistent read over many owners: all values as of one committed batch.
+"""Consistent snapshot over many owners: all values as of one committed batch.
 
 The first read takes the newest batch of every owner. If these differ, the oldest of them is
-the cut, and the other parts are read again with it as `at_version`: every server keeps the
-older of two neighbouring batches. If an owner has compacted it, or a part moved to an owner
-that never had it, the read starts over, until the deadline. Client and proxy share this loop.
+the batch of the snapshot, and the other parts are read again with it as `at_version`: every
+server keeps the older of two neighbouring batches. If an owner has compacted it, or a part
+moved to an owner that never had it, the read starts over, until the deadline. Client and
+proxy share this loop.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from queryable_state.wire.calls.retrying import Refusal
 
 PartT = TypeVar("PartT")
-ReadT = TypeVar("ReadT", bound="CutRead[Any]")
+ReadT = TypeVar("ReadT", bound="SnapshotRead[Any]")
 
 _START_OVER = RetryPolicy(
     steps=frozenset({NextStep.START_OVER}), first_delay_s=0.01, longest_delay_s=0.5
@@ -31,44 +32,44 @@ _START_OVER = RetryPolicy(
 
 
 @dataclass(frozen=True)
-class Cut(Generic[PartT]):
-    """The batch of a consistent read, and the parts that are of a newer one."""
+class Snapshot(Generic[PartT]):
+    """The batch of a consistent snapshot and the parts that were read at a newer one."""
 
     version: int
-    """The batch of the cut."""
+    """The batch of the snapshot."""
 
     again: tuple[PartT, ...]
-    """The parts to read again with `at_version` = `version`; empty: all are of the cut."""
+    """The parts to read again with `at_version` = `version`; empty: the snapshot is complete."""
 
 
-def cut_of(versions: Mapping[PartT, int]) -> Cut[PartT]:
-    """The cut through parts that were read at `versions`, of which there is one at least.
+def snapshot_of(versions: Mapping[PartT, int]) -> Snapshot[PartT]:
+    """The snapshot of parts that were read at `versions`, at least one.
 
-    Parts that failed as a whole were read at none, and take no part.
+    `versions` leaves out parts that failed as a whole.
     """
     version = min(versions.values())
-    return Cut(version, tuple(part for part, at in versions.items() if at != version))
+    return Snapshot(version, tuple(part for part, at in versions.items() if at != version))
 
 
-class CutRead(Protocol[PartT]):
+class SnapshotRead(Protocol[PartT]):
     """The answers of all owners to one read."""
 
     def versions(self) -> Mapping[PartT, int]:
-        """The batch of each part; without the parts that failed as a whole."""
+        """Returns the batch of each part, without the parts that failed as a whole."""
         ...
 
-    async def read_again(self, cut: Cut[PartT]) -> Refusal | None:
-        """Replaces the parts `cut.again` by reads as of `cut.version`.
+    async def read_again(self, snapshot: Snapshot[PartT]) -> Refusal | None:
+        """Replaces the parts `snapshot.again` by reads at `snapshot.version`.
 
-        Returns a refusal of one of them that has the next step START_OVER; None: there is none.
+        Returns a refusal of one of them whose next step is START_OVER, or None.
         """
         ...
 
 
-async def read_one_cut(read: Callable[[], Awaitable[ReadT]], *, deadline_s: float) -> ReadT:
+async def read_snapshot(read: Callable[[], Awaitable[ReadT]], *, deadline_s: float) -> ReadT:
     """Reads until all parts are of one batch; the deadline is a time of the running loop.
 
-    After the deadline the parts whose batch is gone have failed with `VersionGoneError`.
+    After the deadline, parts whose batch is compacted fail with `VersionGoneError`.
     """
     attempts = Attempts(_START_OVER, deadline_s, asyncio.get_running_loop().time)
     while True:
@@ -76,8 +77,8 @@ async def read_one_cut(read: Callable[[], Awaitable[ReadT]], *, deadline_s: floa
         versions = answers.versions()
         if not versions:
             return answers
-        cut = cut_of(versions)
-        gone = await answers.read_again(cut) if cut.again else None
+        snapshot = snapshot_of(versions)
+        gone = await answers.read_again(snapshot) if snapshot.again else None
         delay_s = None if gone is None else attempts.delay_s(gone)
         if delay_s is None:
             return answers
@@ -85,14 +86,14 @@ async def read_one_cut(read: Callable[[], Awaitable[ReadT]], *, deadline_s: floa
 
 
 def starts_over(refusal: Refusal) -> bool:
-    """True if a part refused because the batch of the cut is gone."""
+    """True if a part refused because its owner no longer has the batch."""
     return _START_OVER.retries(refusal)
 
 
-def check_cut(consistency: query_pb2.Consistency.ValueType) -> None:
-    """Raises for a cut through what is not committed: owners seal batches each on its own."""
+def check_snapshot(consistency: query_pb2.Consistency.ValueType) -> None:
+    """Raises InvalidRequestError for UNCOMMITTED: owners seal batches independently."""
     if consistency == query_pb2.UNCOMMITTED:
         raise InvalidRequestError(
-            "one cut is of a committed batch, and uncommitted values are of none: "
-            "leave one of them out"
+            "a consistent snapshot is of a committed batch and cannot hold uncommitted values: "
+            "ask for one or the other"
         )

@@ -1,8 +1,8 @@
-"""Why something was refused: one reason each, one error class per next step.
+"""Error classes of the library: one class for each next step of the caller.
 
-A refusal crosses the wire as `queryable_state.v1.Error` and comes out as the
-same class on the other side. What the caller does next hangs on the class (and,
-finer, on `reason`: see `next_step`); the text is for people and never parsed.
+An error crosses the wire as `queryable_state.v1.Error` and is raised as the same class
+on the other side. The class, and in detail `reason`, tells the caller what to do next
+(see `next_step`); the text is for people and never parsed.
 """
 
 from __future__ import annotations
@@ -21,16 +21,15 @@ _SHOWN = 80
 
 
 def shown(text: str) -> str:
-    """A text of a client's as an error repeats it: its beginning."""
+    """Shortens a client's text for an error message."""
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
 
 
 class QueryableStateError(Exception):
     """Base of every error of this library.
 
-    `reason` says what happened, `retry_after_ms` after how many milliseconds
-    the same call may succeed (0: not by waiting), `candidates` which names
-    would have been understood.
+    `reason` is the cause. After `retry_after_ms` the same call may succeed (0: waiting does
+    not help). `candidates` are the names that exist.
     """
 
     default_reason: ClassVar[errors_pb2.Reason.ValueType] = Reason.INTERNAL
@@ -88,7 +87,7 @@ class QueryableStateError(Exception):
         return self if attempts < 2 else self.copy(f"{self.message} (after {attempts} attempts)")
 
     def to_proto(self) -> errors_pb2.Error:
-        """The refusal as it crosses the wire."""
+        """The error as a message."""
         return errors_pb2.Error(
             reason=self.reason,
             message=self.message,
@@ -100,7 +99,7 @@ class QueryableStateError(Exception):
 
     @staticmethod
     def from_proto(error: errors_pb2.Error) -> QueryableStateError:
-        """The error of a refusal: the class that fits its reason."""
+        """The error of a message, with the class of its reason."""
         known = error.reason in errors_pb2.Reason.values()
         reason = error.reason if known else Reason.INTERNAL
         return _CLASSES.get(reason, InternalError)(
@@ -162,9 +161,9 @@ class UnknownKeyOrNamespaceError(QueryableStateError, KeyError):
 
     @classmethod
     def worded_later(cls, wording: Callable[[], str]) -> Self:
-        """The error whose text is made when it is first read.
+        """An error whose text is built at its first read.
 
-        That there is nothing is an answer like any other: who gets thousands of them reads none.
+        A missing key is a normal answer, and a caller with thousands of them reads few texts.
         """
         error = cls.__new__(cls)
         error._wording = wording
@@ -173,7 +172,7 @@ class UnknownKeyOrNamespaceError(QueryableStateError, KeyError):
     _wording: Callable[[], str]
 
     def __getattr__(self, name: str) -> str:
-        # Only for what is not there: the text that nobody has read.
+        # Called for missing attributes only: the text at its first read.
         if name != "message":
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         self.message = self._wording()
@@ -203,7 +202,7 @@ class QueryTimeoutError(QueryableStateError, TimeoutError):
 
 
 class VersionGoneError(QueryableStateError):
-    """Begin again at a newer version: no server has the asked one any more."""
+    """Start over at a newer version: no server has the requested one any more."""
 
     default_reason = Reason.VERSION_GONE
 
@@ -227,7 +226,7 @@ class SupersededError(QueryableStateError):
 
 
 class JobError(QueryableStateError):
-    """Fix the job: what it does cannot be kept exactly once or named uniquely."""
+    """Fix the job: it breaks exactly-once or unique names, or its state does not fit."""
 
     default_reason = Reason.INCOMPATIBLE_STATE
 
@@ -239,7 +238,7 @@ class RestoreMismatchError(JobError):
 
 
 class CheckpointError(QueryableStateError):
-    """Look at the checkpoint's storage: it cannot be read or written, or something is missing."""
+    """Check the checkpoint's storage: it cannot be read or written, or a file is missing."""
 
     default_reason = Reason.CHECKPOINT_FAILED
 
@@ -251,7 +250,7 @@ class SerializationError(QueryableStateError, TypeError):
 
 
 class CorruptDataError(QueryableStateError):
-    """Ask an operator: stored or received bytes are not of the promised format."""
+    """Ask an operator: stored or received bytes do not have the expected format."""
 
     default_reason = Reason.CORRUPT
 

@@ -1,9 +1,8 @@
-"""Keys and values as JSON, for people and grpcurl.
+"""JSON form of keys and values, for people and grpcurl.
 
-Dates and times are ISO 8601, binary is base64, decimals are strings (a number is
-understood, too), floats that JSON lacks are "NaN", "Infinity" and "-Infinity", rows
-objects, tuples arrays, maps objects whose keys are texts. A pickle stays one:
-{"$pickled": "<base64>"}.
+Dates and times are ISO 8601, binary is base64, decimals are strings (numbers are accepted
+too), floats that JSON lacks are "NaN", "Infinity" and "-Infinity", rows are objects, tuples
+arrays, maps objects with strings as keys. A pickle is {"$pickled": "<base64>"}.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _SPECIAL_FLOATS = ("NaN", "Infinity", "-Infinity")
 
 
 def key_from_json(text: str, key_type: TypeInfo) -> Any:
-    """The key a JSON text says, to be encoded by a `KeyCodec` of the type."""
+    """Parses a key, to be encoded by a `KeyCodec` of the type."""
     try:
         parsed = json.loads(text, parse_float=Decimal)
     except (ValueError, RecursionError) as error:
@@ -50,7 +49,7 @@ def _from_json(value: Any, info: TypeInfo, path: str) -> Any:
 
 
 def _brief(value: Any) -> str:
-    """What a value looks like; as much work as it shows, whatever is in it."""
+    """A short text of a value; its cost does not grow with the size of the value."""
     if isinstance(value, list):
         parts = ["[...]" if isinstance(each, list) else _brief(each) for each in value[:_BRIEF]]
         more = ", ..." if len(value) > _BRIEF else ""
@@ -74,7 +73,7 @@ def _fields_from_json(value: Any, info: TypeInfo, path: str) -> Any:
 
 def _scalar_from_json(value: Any, info: TypeInfo) -> Any:
     if info.kind in _INTEGERS:
-        # A string keeps longs whole where a tool's numbers are doubles.
+        # A string keeps longs exact in tools whose numbers are doubles.
         if isinstance(value, str):
             return int(value)
         return value
@@ -122,7 +121,7 @@ _EXAMPLES = {
 
 
 def to_jsonable(value: Any, info: TypeInfo) -> Any:
-    """A decoded key or value as what `json.dumps` takes."""
+    """Converts a decoded key or value for `json.dumps`."""
     if value is None:
         return None
     match info.kind:
@@ -161,7 +160,7 @@ def _special(value: float) -> str:
 
 
 def _name(key: Any, info: TypeInfo) -> str:
-    """The text of a map's key: its JSON, without the quotes of a string."""
+    """The name of a map entry: the JSON of its key, without the quotes of a string."""
     jsonable = to_jsonable(key, info)
     if isinstance(jsonable, str):
         return jsonable

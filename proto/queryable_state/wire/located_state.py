@@ -1,4 +1,4 @@
-"""Where a state is: its registration and the owner of each of its key groups."""
+"""Location of a state: its registration and the owner of each of its key groups."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Owner:
     """A server that owns key groups of a state."""
 
     server_id: str
-    """Empty: nobody owns the key group at the moment."""
+    """Empty: no server owns the key group now."""
 
     address: str
     """HOST:PORT of its `QueryableState`."""
@@ -44,11 +44,11 @@ class Owner:
 
 @dataclass(frozen=True)
 class LocatedState:
-    """A `StateLocation` made ready for routing."""
+    """A `StateLocation` prepared for routing."""
 
     location: registration_pb2.StateLocation
     owners: tuple[Owner, ...] = field(repr=False)
-    """Every owner once."""
+    """Every owner, once."""
 
     by_key_group: tuple[Owner, ...] = field(repr=False)
     """The owner of each key group, one of `owners`."""
@@ -58,10 +58,10 @@ class LocatedState:
 
     @classmethod
     def of(cls, location: registration_pb2.StateLocation) -> LocatedState:
-        """Checks a location and spreads its ranges.
+        """Checks a location and expands its ranges.
 
-        Raises `CorruptDataError` where the ranges do not cover the key groups,
-        `InvalidRequestError` for a state that cannot be looked up by key.
+        Raises `CorruptDataError` if the ranges do not cover all key groups, and
+        `InvalidRequestError` for a state without look-ups by key.
         """
         registration = location.registration
         read_kind = _READ_KINDS.get(registration.kind)
@@ -87,7 +87,7 @@ class LocatedState:
 
     @property
     def registration(self) -> registration_pb2.StateRegistration:
-        """What is known of the state."""
+        """The registration of the state."""
         return self.location.registration
 
     @cached_property
@@ -97,16 +97,16 @@ class LocatedState:
 
     @cached_property
     def placement_version(self) -> int:
-        """Grows with every change of any owner."""
+        """Version of the owners; every change of an owner raises it."""
         return self.location.placement_version
 
     @cached_property
     def json(self) -> StateJson:
-        """Its keys and values as JSON."""
+        """The JSON codec of its keys and values."""
         return StateJson(self.registration)
 
     def describe(self) -> str:
-        """The state for error texts: its name and job."""
+        """Name and job of the state, for error texts."""
         registration = self.registration
         return (
             f"state {registration.queryable_name!r} of job {registration.job_name!r} "
@@ -116,7 +116,7 @@ class LocatedState:
     def split(self, keys: Sequence[bytes]) -> dict[Owner, list[int]]:
         """The positions of `keys` by owner, each list ascending.
 
-        Raises `InvalidRequestError` for a key whose key group the state has not.
+        Raises `InvalidRequestError` for a key outside the state's key groups.
         """
         by_key_group = self.by_key_group
         if len(self.owners) == 1:
@@ -148,7 +148,7 @@ class LocatedState:
 def location_answer(
     request: query_pb2.LocateStateRequest, location: registration_pb2.StateLocation
 ) -> query_pb2.LocateStateResponse:
-    """The answer to a request, without the owners where the asker knows them."""
+    """The answer to a request, without the owners if the client knows them."""
     registration = location.registration
     if (request.known_state_id, request.known_version) != (
         registration.state_id,

@@ -1,7 +1,6 @@
-"""Rows: the values of named fields.
+"""Rows: tuples with named fields.
 
-A `Row` is a tuple whose fields are also attributes; each sequence of names has
-its own subclass, made once.
+Each sequence of field names has its own subclass of `Row`, made once.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ class Row(tuple[Any, ...]):
     """Values of named fields: `row.name`, `row["name"]`, `row[0]`.
 
     Equal to the tuple of its values. A field named like a method of `tuple`
-    (`count`, `index`) hides it; one with a leading underscore, or whose name is
-    no identifier, is reached as `row["_name"]`.
+    (`count`, `index`) hides the method. A field with a leading underscore, or whose name is
+    not an identifier, has no attribute: read it as `row["_name"]`.
     """
 
     __slots__ = ()
@@ -72,11 +71,11 @@ def row_class(names: tuple[str, ...]) -> type[Row]:
 def row_values(
     info: TypeInfo, path: str, error: type[QueryableStateError]
 ) -> Callable[[Any], Sequence[Any]]:
-    """A function that brings a value of a ROW or TUPLE into the order of its fields.
+    """A function that returns the values of a ROW or TUPLE in the order of its fields.
 
-    Tuples and lists go by position, mappings by name (a missing one is null), and
-    rows with the same names in another order (Spark's, named tuples) by name.
-    Anything else raises `error`.
+    It reads tuples and lists by position, mappings by name (a missing field is null), and
+    rows with the same names in another order (Spark's, named tuples) by name. Any other
+    value raises `error`.
     """
     width = len(info.fields)
     names = tuple(f.name for f in info.fields) if info.kind == Kind.ROW else ()
@@ -99,7 +98,7 @@ def row_values(
             return [value.get(name) for name in names]
         elif not isinstance(value, list):
             what = "null" if value is None else f"a {type(value).__name__}"
-            raise error(f"{path} is {what} where {info} is needed")
+            raise error(f"{path} is {what}, but must be {info}")
         if len(values) != width:
             raise error(f"{path} is {info}: {width} fields, but the value has {len(values)}")
         return values

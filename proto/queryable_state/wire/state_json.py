@@ -1,4 +1,4 @@
-"""The keys and values of one state as JSON texts, and back."""
+"""JSON texts of the keys and values of one state."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class StateJson:
-    """Reads keys of a registered state from JSON and writes what is under them. Thread-safe.
+    """Parses keys of a registered state from JSON and writes its values as JSON. Thread-safe.
 
-    What is written is never unpickled. Texts that are no keys of the state raise
-    `InvalidRequestError`, keys of another type `KeyTypeError`.
+    It never unpickles a value. A text that is not JSON raises `InvalidRequestError`, a key of
+    another type `KeyTypeError`.
     """
 
     def __init__(self, registration: registration_pb2.StateRegistration) -> None:
@@ -29,19 +29,19 @@ class StateJson:
         self._groups = self._codecs.key_groups
 
     def wire_key(self, text: str) -> bytes:
-        """Key group and encoded key."""
+        """Key group and encoded key of a JSON key."""
         return self._groups.wire_key(key_from_json(text, self._groups.key_type))
 
     def encoded_key(self, text: str) -> bytes:
-        """The encoded key, without its key group."""
+        """The encoded key of a JSON key, without its key group."""
         return self._groups.codec.encode(key_from_json(text, self._groups.key_type))
 
     def prefix(self, text: str) -> bytes:
-        """What the encoded keys begin with that begin as the text says."""
+        """The common prefix of all encoded keys that begin as the text does."""
         return key_prefix_from_json(text, self._groups.key_type)
 
     def map_key(self, text: str) -> bytes:
-        """The encoded key of an entry; UNSUPPORTED where the state has none."""
+        """The encoded key of a map entry; raises InvalidRequestError (UNSUPPORTED) for no map."""
         if self._codecs.map_key is None:
             raise InvalidRequestError(
                 f"state {self._registration.queryable_name!r} is of kind "
@@ -52,7 +52,7 @@ class StateJson:
         return self._codecs.map_key.encode(key_from_json(text, self._codecs.map_key.type_info))
 
     def key_text(self, wire_key: bytes) -> str:
-        """The text that `wire_key` reads."""
+        """The JSON text of a key; inverse of `wire_key`."""
         key = self._groups.decode_key(wire_key)
         return _dumped(to_jsonable(key, self._groups.key_type))
 
@@ -65,7 +65,7 @@ class StateJson:
         return _dumped(to_jsonable(value, info), sum(map(len, records.values)))
 
     def answer_text(self, read: query_pb2.ReadKind.ValueType, value: bytes) -> str:
-        """What an answer has for one key, by how it was asked for."""
+        """The JSON text of an answer for one key, by its kind of read."""
         match read:
             case query_pb2.PREFIX:
                 return self.records_text(query_pb2.Records.FromString(value))
@@ -86,9 +86,9 @@ _LARGE_BYTES = 16 * 1024
 
 
 def _dumped(jsonable: object, stored_bytes: int = 0) -> str:
-    """The text of what was stored in so many bytes."""
+    """The JSON text of a value of `stored_bytes` bytes."""
     if stored_bytes > _LARGE_BYTES:
-        # Written by Python, an element at a time: the compiled encoder holds the interpreter for
-        # the whole of it.
+        # The Python encoder writes an element at a time; the C encoder would hold the GIL for
+        # the whole value.
         return "".join(_ENCODER.iterencode(jsonable))
     return _ENCODER.encode(jsonable)

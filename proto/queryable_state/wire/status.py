@@ -1,4 +1,4 @@
-"""Refusals of unary calls: a gRPC status for every client, the whole `Error` for ours."""
+"""Errors of gRPC calls: a status code for every client and the whole `Error` as metadata."""
 
 from __future__ import annotations
 
@@ -54,17 +54,17 @@ _REASON = {
 
 
 def status_of(error: QueryableStateError) -> grpc.StatusCode:
-    """The gRPC status code a refusal is reported with."""
+    """The gRPC status code of an error."""
     return _STATUS.get(error.reason, grpc.StatusCode.FAILED_PRECONDITION)
 
 
 def trailing_metadata(error: QueryableStateError) -> tuple[tuple[str, bytes], ...]:
-    """The trailing metadata that carries the whole refusal."""
+    """The trailing metadata with the whole error."""
     return ((ERROR_METADATA, error.to_proto().SerializeToString()),)
 
 
 def is_refusal(failure: grpc.RpcError) -> bool:
-    """Whether the peer itself refused; False: the transport failed, or the peer's code did."""
+    """True if the server sent the error; False if the transport or the server's code failed."""
     call: Any = failure
     return any(key == ERROR_METADATA for key, _ in call.trailing_metadata() or ())
 
@@ -72,8 +72,7 @@ def is_refusal(failure: grpc.RpcError) -> bool:
 def error_from_call(failure: grpc.RpcError, peer: str) -> QueryableStateError:
     """The error of a failed call to `peer` (HOST:PORT), sync or asyncio.
 
-    The peer's own refusal where it sent one, else the nearest reason of the
-    transport's status.
+    It is the error that the server sent, or else one with the reason nearest to the status.
     """
     call: Any = failure
     for key, value in call.trailing_metadata() or ():

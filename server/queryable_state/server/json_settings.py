@@ -1,4 +1,4 @@
-"""Settings that come as a JSON object."""
+"""Parser of settings in a JSON object."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from queryable_state.wire.errors import InvalidRequestError
 
 
 def json_settings(text: str, what: str) -> dict[str, Any]:
-    """The settings of a text, none of an empty one; `InvalidRequestError` says what is no object.
+    """Parses a JSON object; no settings if the text is empty.
 
-    The text itself is not repeated: it may hold keys of a storage.
+    Raises `InvalidRequestError` for other text, without quoting it: it may hold access keys.
     """
     try:
         settings = json.loads(text or "{}")
     except ValueError as problem:
-        raise InvalidRequestError(f"{what}: no JSON: {problem}") from problem
+        raise InvalidRequestError(f"{what}: not valid JSON: {problem}") from problem
     if not isinstance(settings, dict):
         raise InvalidRequestError(
-            f"{what}: no JSON object: name each setting, as in " + '{"name": "value"}'
+            f"{what}: not a JSON object: name each setting, as in " + '{"name": "value"}'
         )
     return settings

@@ -1,7 +1,7 @@
-"""The clock of leases.
+"""Clock of leases.
 
-It only goes forward, and goes on while the machine is suspended: a lease of before a suspension
-has ended after it. Only Linux has such a clock; elsewhere it is the plain monotonic one.
+It is monotonic and on Linux runs while the machine is suspended, so that a lease taken before a
+suspension has expired after it. Other systems use their monotonic clock.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def lease_ns() -> int:
-    """Nanoseconds since some moment, the same for all processes of a machine."""
+    """Nanoseconds since a fixed moment, the same for all processes of a machine."""
     return time.clock_gettime_ns(_CLOCK)
 
 
 def lease_s() -> float:
-    """The same in seconds."""
+    """Same as `lease_ns`, in seconds."""
     return time.clock_gettime(_CLOCK)

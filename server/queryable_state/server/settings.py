@@ -1,4 +1,4 @@
-"""What can be set on our processes: frozen data, read from flags and environment elsewhere."""
+"""Settings of state servers, proxies and the coordinator, as frozen data."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ COORDINATOR_PORT = 6123
 
 SERVER_LOG = "server.log"
 
-# The default port, or any free one if it is taken. What a user sets has no such way out.
+# The default port, or any free one if it is taken. Ports that a user sets have no such fallback.
 SERVER_PORTS = f"{SERVER_PORT},0"
 PROXY_PORTS = f"{PROXY_PORT},0"
 COORDINATOR_PORTS = f"{COORDINATOR_PORT},0"
 
 LAME_DUCK_S = 5.0
 
-# Heartbeats of a lease: two may be lost before it ends.
+# Heartbeats in the time of a lease: two may be lost before it expires.
 LEASE_RENEWALS = 3
 
 Backend = Literal["heap", "rocksdb"]
@@ -35,7 +35,7 @@ BACKENDS: tuple[Backend, ...] = ("heap", "rocksdb")
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What a server or proxy refuses to exceed; told to clients in hello."""
+    """Limits that a server or proxy enforces; its hello sends them to clients."""
 
     key_bytes: int = 64 * 1024
     """Bytes of one encoded key, with its key group."""
@@ -56,7 +56,7 @@ class Limits:
     """Keys of one query."""
 
     queries_in_flight: int = 64
-    """Queries of one stream that may wait for their answer."""
+    """Unanswered queries of one stream."""
 
     streams: int = 4096
     """Query streams of one process."""
@@ -65,31 +65,31 @@ class Limits:
     """Connections of one port."""
 
     held_bytes: int = 64 * 1024 * 1024
-    """Bytes of one process for requests that are incomplete or not answered, and as many for
-    answers that are not taken; a connection has a small share in any case."""
+    """Bytes of one process for incomplete and unanswered requests, and as many for answers that
+    clients have not read; each connection has a small share even if they are used up."""
 
     read_timeout_s: float = 10.0
-    """How long a client may take to send one request, or to read anything of its answers."""
+    """Time that a client may take to send one request, or to read any part of its answers."""
 
     answer_bytes: int = 16 * 1024 * 1024
-    """Value bytes of one answer, at least `value_bytes`; the keys beyond it are to ask again."""
+    """Value bytes of one answer, at least `value_bytes`; the client asks again for further keys."""
 
     prefix_records: int = 50_000
-    """Records under one key and namespace that a query may read; they are read in one go."""
+    """Records of one key and namespace that a query may read; it reads them in one step."""
 
     message_bytes: int = 64 * 1024 * 1024
     """Bytes of one message between tasks, state servers and the coordinator."""
 
     max_staged_bytes: int = 1024 * 1024 * 1024
-    """Bytes prepared and not yet committed on one state server; what is beyond is refused."""
+    """Bytes prepared and not yet committed on one state server; it refuses more."""
 
     @property
     def frame_bytes(self) -> int:
-        """Bytes of one frame of a client; a proxy's may be longer than the one it divides."""
+        """Bytes of one frame; a proxy's frame may be longer than the client's that it splits."""
         return self.request_bytes + (64 << 10)
 
     def to_proto(self) -> query_pb2.Limits:
-        """The limits as told in hello."""
+        """The limits as sent in a hello."""
         return query_pb2.Limits(
             key_bytes=self.key_bytes,
             value_bytes=self.value_bytes,
@@ -108,16 +108,16 @@ class StateServerSettings:
     """HOST:PORT of the coordinator."""
 
     secret: str = field(repr=False)
-    """The job's secret, wanted and sent on every internal call."""
+    """The job's secret, checked and sent on every internal call."""
 
     executor_id: str
-    """The executor the server belongs to; unique among those of one application."""
+    """The executor of the server; unique in one application."""
 
     directory: str
-    """Folder of `server.json`, log and live store files; the server owns what it puts there."""
+    """Folder of `server.json`, log and live store files, which the server owns."""
 
     watched_pid: int = 0
-    """The server ends with this process; 0: with nothing."""
+    """The server ends when this process ends; 0: no process."""
 
     watched_start_ticks: int = 0
     """Start time of that process in `/proc/PID/stat`, as a guard against a reused pid; 0: any."""
@@ -126,29 +126,29 @@ class StateServerSettings:
     """Address to listen on."""
 
     advertised_host: str = ""
-    """Name or address others reach the server by; empty: `host`."""
+    """Name or address at which others reach the server; empty: `host`."""
 
     query_ports: str = SERVER_PORTS
-    """Port, range or list for the state this server owns; a 0 in it: any free port."""
+    """Port, range or list for queries of this server's state; a 0 in it: any free port."""
 
     proxy_ports: str = PROXY_PORTS
-    """Port, range or list for all state; a 0 in it: any free port."""
+    """Port, range or list for queries of all state; a 0 in it: any free port."""
 
     frame_ports: str = "0"
-    """Port, range or list that takes look-ups as frames; 0: any free port; empty: look-ups are
-    unary gRPC calls."""
+    """Port, range or list for look-ups by frames; 0: any free port; empty: no frame port, look-ups
+    are unary gRPC calls."""
 
     plain_grpc: bool = False
-    """Serve gRPC with `grpc.aio` alone: slower, and without the undocumented core of grpcio."""
+    """True serves gRPC with `grpc.aio` alone: slower, and without undocumented parts of grpcio."""
 
     backend_ports: str = "0"
     """Port, range or list for tasks and the coordinator; 0: any free port."""
 
     backend: Backend = "heap"
-    """Where the state lives."""
+    """The state backend."""
 
     rocksdb: dict[str, int] = field(default_factory=dict)
-    """Fields of `RocksDBSettings` that are to differ from their defaults."""
+    """Fields of `RocksDBSettings` other than the defaults."""
 
     limits: Limits = field(default_factory=Limits)
 
@@ -158,35 +158,35 @@ class StateServerSettings:
     """Refuse a second seal of a batch with another fingerprint, instead of logging an error."""
 
     compact_chunk_records: int = 300
-    """Records folded into the base at once; a chunk holds the interpreter for its whole length."""
+    """Records that one step compacts into the base; a step may hold the GIL."""
 
     default_deadline_ms: int = 10_000
-    """How long a query without a deadline of its own may take."""
+    """Deadline of a query without one."""
 
     coordinator_timeout_s: float = 30.0
-    """How long the first registration may be retried."""
+    """Time for which the first registration is retried."""
 
     orphan_timeout_s: float = 120.0
-    """How long a server that cannot reach its coordinator lives on."""
+    """Time after which a server that cannot reach its coordinator ends."""
 
     lame_duck_s: float = LAME_DUCK_S
-    """How long a server that gets SIGTERM answers on while its health is NOT_SERVING; at least what
-    load balancers and clients take to look at it. 0: not at all."""
+    """Time that a server still answers after SIGTERM while its health is NOT_SERVING; at least the
+    interval of the health checks of load balancers and clients. 0: none."""
 
     drain_timeout_s: float = 10.0
-    """How long calls in flight may take when the server stops."""
+    """Time that calls in flight may take when the server stops."""
 
     def __post_init__(self) -> None:
         if self.backend not in BACKENDS:
             raise InvalidRequestError(
-                f"backend {self.backend!r} is not known: choose one of {', '.join(BACKENDS)}"
+                f"unknown backend {self.backend!r}: choose one of {', '.join(BACKENDS)}"
             )
         if not self.secret:
-            raise InvalidRequestError("a state server needs the job's secret, and got none")
+            raise InvalidRequestError("a state server needs the job's secret: `secret` is empty")
 
     @property
     def log_file(self) -> Path:
-        """The log of this process."""
+        """Path of the log of this process."""
         if not self.logs.directory:
             return Path(self.directory) / SERVER_LOG
         return Path(self.logs.directory) / f"state-server-{self.executor_id}-{os.getpid()}.log"
@@ -212,44 +212,44 @@ class CoordinatorSettings:
     """Settings of the coordinator in the driver."""
 
     secret: str = field(default="", repr=False)
-    """The job's secret, wanted on every call; empty: one is made."""
+    """The job's secret, checked on every call; empty: a random one."""
 
     host: str = "127.0.0.1"
     """Address to listen on."""
 
     advertised_host: str = ""
-    """Name or address others reach the coordinator by; empty: `host`."""
+    """Name or address at which others reach the coordinator; empty: `host`."""
 
     ports: str = COORDINATOR_PORTS
     """Port, range or list; a 0 in it: any free port."""
 
     lease_ms: int = 5_000
-    """How long a state server may act as owner without a new lease."""
+    """Time that a state server may act as owner without a new lease."""
 
     lease_margin_ms: int = 1_000
-    """What the coordinator waits beyond an expired lease before it assigns anew."""
+    """Time from the expiry of a lease until the coordinator assigns its subtasks to others."""
 
     strict: bool = True
-    """Stop a query that committed a batch which one of its operators missed, and withdraw the
-    commit; False: log an error and go on without those records."""
+    """Stop a query that committed a batch without running all of its operators, and withdraw the
+    commit; False: log an error and continue without those records."""
 
     strict_determinism: bool = False
     """Stop a query whose batch had other input in a re-run, instead of logging an error."""
 
     retained_finished_jobs: int = 10
-    """Ended jobs whose state is still served; beyond these, the oldest ends are dropped."""
+    """Finished jobs whose state is still served; beyond these the oldest are dropped."""
 
     push_timeout_ms: int = 1_000
-    """How long a state server may take to confirm a commit before a heartbeat has to repeat it."""
+    """Time that a state server may take to acknowledge a commit before a heartbeat repeats it."""
 
     reopen_after_ms: int = 5_000
-    """After about how long without a batch what a lost server owned is opened on others."""
+    """Time without a batch after which other servers restore the subtasks of a lost one."""
 
     manifest_timeout_ms: int = 60_000
-    """How long a job waits for its root when a commit cannot be written there, before it fails."""
+    """Time for which writing a manifest is retried before the job fails."""
 
     stop_timeout_s: float = 10.0
-    """How long state servers may take to drain when the coordinator stops."""
+    """Time that state servers may take to drain when the coordinator stops."""
 
     workers: int = 64
     """Threads that answer calls."""
@@ -262,7 +262,7 @@ class CoordinatorSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class ProxySettings:
-    """Settings of a proxy, alone or inside a state server."""
+    """Settings of a proxy, alone or in a state server process."""
 
     coordinator_address: str
     """HOST:PORT of the coordinator."""
@@ -274,26 +274,26 @@ class ProxySettings:
     """Address to listen on."""
 
     advertised_host: str = ""
-    """Name or address others reach the proxy by; empty: `host`."""
+    """Name or address at which clients reach the proxy; empty: `host`."""
 
     ports: str = PROXY_PORTS
     """Port, range or list; a 0 in it: any free port."""
 
     frame_ports: str = "0"
-    """Port, range or list that takes look-ups as frames; 0: any free port; empty: look-ups are
-    unary gRPC calls."""
+    """Port, range or list for look-ups by frames; 0: any free port; empty: no frame port, look-ups
+    are unary gRPC calls."""
 
     plain_grpc: bool = False
-    """Serve gRPC with `grpc.aio` alone: slower, and without the undocumented core of grpcio."""
+    """True serves gRPC with `grpc.aio` alone: slower, and without undocumented parts of grpcio."""
 
     limits: Limits = field(default_factory=Limits)
 
     default_deadline_ms: int = 10_000
-    """How long a query without a deadline of its own may take."""
+    """Deadline of a query without one."""
 
     lame_duck_s: float = LAME_DUCK_S
-    """How long a proxy that gets SIGTERM answers on while its health is NOT_SERVING; at least what
-    load balancers and clients take to look at it. 0: not at all."""
+    """Time that a proxy still answers after SIGTERM while its health is NOT_SERVING; at least the
+    interval of the health checks of load balancers and clients. 0: none."""
 
     drain_timeout_s: float = 10.0
-    """How long calls in flight may take when the proxy stops."""
+    """Time that calls in flight may take when the proxy stops."""

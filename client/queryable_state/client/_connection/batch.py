@@ -142,7 +142,7 @@ class Batch:
         where = "" if self.server is None else f", asked of {self.server.address}"
         return QueryTimeoutError(
             f"no answer for {self.batcher.describe()} within "
-            f"{self.batcher.options.timeout_s:g} s{where}: allow more time (timeout_s), or find out "
+            f"{self.batcher.options.timeout_s:g} s{where}: increase timeout_s, or find out "
             "why the server is slow"
         )
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.client._reading.gathering import gather, raise_if_refused
-from queryable_state.wire import consistent_snapshot as one_cut
+from queryable_state.wire.consistent_snapshot import read_snapshot, starts_over
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from queryable_state.client._reading.gathering import Gathering
     from queryable_state.client._routing.key_batcher import KeyBatcher
-    from queryable_state.wire.consistent_snapshot import Cut
+    from queryable_state.wire.consistent_snapshot import Snapshot
     from queryable_state.wire.errors import QueryableStateError
 
 
@@ -25,7 +25,7 @@ async def read_one_cut(batcher: KeyBatcher, keys: Sequence[Any], deadline: float
     async def read() -> _KeysRead:
         return _KeysRead(batcher, keys, deadline, await _gathered(batcher, keys, deadline))
 
-    return (await one_cut.read_one_cut(read, deadline_s=deadline)).gathering
+    return (await read_snapshot(read, deadline_s=deadline)).gathering
 
 
 class _KeysRead:
@@ -42,12 +42,12 @@ class _KeysRead:
     def versions(self) -> dict[int, int]:
         return self.gathering.versions()
 
-    async def read_again(self, cut: Cut[int]) -> QueryableStateError | None:
-        keys = [self._keys[position] for position in cut.again]
-        older = await _gathered(self._batcher.at(cut.version), keys, self._deadline)
-        for position, outcome in zip(cut.again, older.outcomes, strict=True):
+    async def read_again(self, snapshot: Snapshot[int]) -> QueryableStateError | None:
+        keys = [self._keys[position] for position in snapshot.again]
+        older = await _gathered(self._batcher.at(snapshot.version), keys, self._deadline)
+        for position, outcome in zip(snapshot.again, older.outcomes, strict=True):
             self.gathering.outcomes[position] = outcome
-        return next(filter(one_cut.starts_over, older.failures()), None)
+        return next(filter(starts_over, older.failures()), None)
 
 
 async def _gathered(batcher: KeyBatcher, keys: Sequence[Any], deadline: float) -> Gathering:

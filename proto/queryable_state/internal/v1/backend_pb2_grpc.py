@@ -90,15 +90,15 @@ class StateBackendServicer:
     """Missing associated documentation comment in .proto file."""
 
     def LocateSubtask(self, request, context):
-        """Which server owns a subtask. Answered by any server, from its cache or the coordinator.
+        """The owner of a subtask. Any server answers, from its cache or the coordinator.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def OpenSubtasks(self, request, context):
-        """From the coordinator: open subtasks before anybody begins a batch. Answered when all are open,
-        or have failed; what goes on may be asked for again.
+        """From the coordinator: open subtasks before a task begins a batch. Returns when all are open or
+        have failed. The call may be repeated while subtasks are opening.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -126,7 +126,7 @@ class StateBackendServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ReportSeals(self, request, context):
-        """From the coordinator, before a commit: what is sealed of the batches up to a version. Changes
+        """From the coordinator, before a commit: the seals of the batches up to a version. Changes
         nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -141,8 +141,8 @@ class StateBackendServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Snapshot(self, request, context):
-        """From the coordinator: write what this server holds of a query as of a batch. The first event
-        says that every store is cut; what is written after it stays as it was at the cut.
+        """From the coordinator: write this server's state of a query as of a batch. The first event says
+        that every store has its snapshot; later events report the files written from them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -123,56 +123,56 @@ class CoordinatorServicer:
     """Missing associated documentation comment in .proto file."""
 
     def RegisterServer(self, request, context):
-        """A server announces itself and receives its first lease.
+        """Registers a server and returns its first lease.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Heartbeat(self, request, context):
-        """Renews the lease and carries what the server must know.
+        """Renews the lease, with the server's subtasks and the newest commits.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeregisterServer(self, request, context):
-        """The server has drained; its ranges are free at once.
+        """Deregisters a server that has drained; its subtasks can be assigned at once.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AssignSubtask(self, request, context):
-        """The owner of a subtask; assigns one where there is none.
+        """The owner of a subtask; assigns one if there is none.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def PlanRestore(self, request, context):
-        """What the owner of a subtask has to load before it opens its store.
+        """The files that the owner of a subtask loads before it opens its store.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def OpenSubtask(self, request, context):
-        """The owner opens its store for a subtask, loaded as planned.
+        """The owner has loaded the store of a subtask as planned and opens it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def BeginBatch(self, request, context):
-        """Clocks, epoch and newest commit of a batch; asked once per server, query, run and batch.
+        """Clocks, epoch and newest commit of a batch; called once per server, query, run and batch.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RegisterStates(self, request, context):
-        """Gives state ids to an operator's states, or refuses a claim.
+        """Assigns state ids to an operator's states; an error if their names or types conflict.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -193,7 +193,7 @@ class CoordinatorServicer:
         raise NotImplementedError('Method not implemented!')
 
     def PutObject(self, request, context):
-        """Files that live in the driver's memory, under `driver:` roots. All paths are absolute.
+        """Files in the driver's memory, under `driver:` roots. All paths are absolute.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

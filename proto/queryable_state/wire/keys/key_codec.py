@@ -1,4 +1,4 @@
-"""Keys as bytes: order-preserving and self-delimiting.
+"""Codec of keys: order-preserving and self-delimiting bytes.
 
 Encoded keys compare as bytes the way their values compare, and no encoded key is
 a prefix of another, so keys can be concatenated and scanned by range:
@@ -11,7 +11,7 @@ a prefix of another, so keys can be concatenated and scanned by range:
 * decimals: the unscaled number plus half the range, 8 bytes up to 18 digits, else 16;
 * rows and tuples: their fields, one after the other.
 
-There is no null, no list, no map and no pickle in a key.
+A key contains no null, list, map or pickle.
 """
 
 from __future__ import annotations
@@ -31,9 +31,8 @@ Decode = Callable[[bytes, int], tuple[Any, int]]
 class KeyCodec:
     """Encodes and decodes keys of one type. Immutable; usable from every thread.
 
-    `encode(value) -> bytes` raises KeyTypeError for a value that is not of the
-    type. `decode(data, offset=0) -> (value, end)` reads the key that starts at
-    `offset`.
+    `encode(value) -> bytes` raises KeyTypeError for a value of another type.
+    `decode(data, offset=0) -> (value, end)` reads the key at `offset`.
     """
 
     __slots__ = ("_decode", "encode", "type_info")
@@ -45,11 +44,11 @@ class KeyCodec:
         self.encode, self._decode = _codec(type_info, "key")
 
     def decode(self, data: bytes, offset: int = 0) -> tuple[Any, int]:
-        """The key that starts at `offset`, and where it ends."""
+        """The key at `offset` and the offset of its end."""
         return self._decode(data, offset)
 
     def decode_all(self, data: bytes) -> Any:
-        """The key that is all of `data`."""
+        """The key in `data`; raises CorruptDataError if bytes follow it."""
         value, end = self._decode(data, 0)
         if end != len(data):
             raise CorruptDataError(
@@ -67,7 +66,7 @@ def _codec(info: TypeInfo, path: str) -> tuple[Encode, Decode]:
     scalar = key_scalars.codec(info, path)
     if scalar is None:
         raise KeyTypeError(
-            f"{path} cannot be of type {info}: keys are scalars, rows and tuples of them"
+            f"{path} cannot be of type {info}: keys are scalars, or rows and tuples of scalars"
         )
     return scalar
 

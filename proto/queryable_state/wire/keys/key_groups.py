@@ -1,8 +1,8 @@
-"""Key groups: the fixed shards of a state, and who has which.
+"""Key groups: the fixed shards of a state, and their assignment to subtasks.
 
 `key_group = pmod(xxhash64(key), max_parallelism)` on the signed value of Spark's
-own `xxhash64` (seed 42; rows and tuples chain the seed field by field), so that
-the JVM shuffles a row to the very subtask whose owner Python asks for its key.
+`xxhash64` (seed 42; the hash of a row or tuple chains the seed field by field), so that
+the JVM shuffles a row to the subtask whose owner a client asks for its key.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _END = b"\x00\x01"
 
 
 class KeyGroups:
-    """Where keys of one type go. Immutable; usable from every thread.
+    """Key groups and wire keys of keys of one type. Immutable; usable from every thread.
 
-    `of(value) -> int` is the key group; `wire_key(value) -> bytes` the key as it
-    crosses the wire and prefixes the store: key group (2 bytes) and encoded key;
-    `wire_keys(values) -> list[bytes]` those of many. All raise KeyTypeError for a value
-    that is not of the type.
+    `of(value) -> int` is the key group. `wire_key(value) -> bytes` is the key on the wire and
+    the prefix of its store keys: key group (2 bytes) and encoded key.
+    `wire_keys(values) -> list[bytes]` are those of many keys. All raise KeyTypeError for a value
+    of another type.
     """
 
     __slots__ = ("codec", "key_type", "max_parallelism", "of", "wire_key", "wire_keys")
@@ -77,15 +77,15 @@ class KeyGroups:
 
 
 def check_max_parallelism(max_parallelism: int) -> None:
-    """Refuses a number of key groups outside 1 to 32767."""
+    """Raises InvalidRequestError for a number of key groups outside 1 to 32767."""
     if not 1 <= max_parallelism <= MAX_MAX_PARALLELISM:
         raise InvalidRequestError(
-            f"max parallelism {max_parallelism}: it is 1 to {MAX_MAX_PARALLELISM}"
+            f"max parallelism is {max_parallelism}: it must be 1 to {MAX_MAX_PARALLELISM}"
         )
 
 
 def subtask_of(key_group: int, parallelism: int, max_parallelism: int) -> int:
-    """The subtask a key group belongs to."""
+    """The subtask of a key group."""
     return key_group * parallelism // max_parallelism
 
 
@@ -94,7 +94,7 @@ def key_group_range(subtask: int, parallelism: int, max_parallelism: int) -> tup
     check_max_parallelism(max_parallelism)
     if not 1 <= parallelism <= max_parallelism or not 0 <= subtask < parallelism:
         raise InvalidRequestError(
-            f"subtask {subtask} of parallelism {parallelism}: parallelism is 1 to the max "
+            f"invalid subtask {subtask} of parallelism {parallelism}: parallelism is 1 to the max "
             f"parallelism, {max_parallelism}, and subtasks count from 0"
         )
     first = (subtask * max_parallelism + parallelism - 1) // parallelism
@@ -113,7 +113,7 @@ def _wire_key(codec: KeyCodec, max_parallelism: int) -> Callable[[Any], bytes]:
     prefixes = _prefixes(max_parallelism)
 
     def wire_key(value: Any) -> bytes:
-        # Encoding first: it refuses what is not of the type.
+        # Encode first: it raises for a value of another type.
         key = encode(value)
         hashed = hash_key(value, SEED)
         if hashed >= _SIGN:
@@ -124,7 +124,7 @@ def _wire_key(codec: KeyCodec, max_parallelism: int) -> Callable[[Any], bytes]:
 
 
 def _string_wire_key(codec: KeyCodec, max_parallelism: int) -> Callable[[Any], bytes]:
-    """The general one, made for the most frequent type: UTF-8 is made once."""
+    """Same as `_wire_key` for strings, the most frequent type: encodes UTF-8 once."""
     encode = codec.encode
     prefixes = _prefixes(max_parallelism)
     # The sign does not matter to a remainder by a power of two, and a mask is cheaper.
@@ -132,12 +132,12 @@ def _string_wire_key(codec: KeyCodec, max_parallelism: int) -> Callable[[Any], b
 
     def wire_key(value: Any) -> bytes:
         try:
-            # Asked of the text: of bytes the same question takes a third of the whole.
+            # Searching the text is cheaper: in bytes this takes a third of the whole call.
             escaped = _ZERO in value
             data: bytes = value.encode()
             hashed = xxh64_intdigest(data, SEED)
         except (AttributeError, TypeError, UnicodeEncodeError):
-            # Raises what is wrong with the value.
+            # Raises the error of the value.
             return encode(value)
         if mask:
             prefix = prefixes[hashed & mask]
@@ -151,7 +151,7 @@ def _string_wire_key(codec: KeyCodec, max_parallelism: int) -> Callable[[Any], b
 def _string_wire_keys(
     wire_key: Callable[[Any], bytes], max_parallelism: int
 ) -> Callable[[Sequence[Any]], list[bytes]]:
-    """What `wire_key` makes of each, with as little as can be done for each alone."""
+    """Same as `wire_key` for many strings, with the least work for each."""
     mask = 0 if max_parallelism & (max_parallelism - 1) else max_parallelism - 1
     prefixes = _prefixes(max_parallelism)
 
@@ -163,7 +163,7 @@ def _string_wire_keys(
                     for data in map(str.encode, values)
                 ]
         except (TypeError, UnicodeEncodeError):
-            # The loop raises what is wrong with which value.
+            # The loop below raises the error of the wrong value.
             pass
         return list(map(wire_key, values))
 

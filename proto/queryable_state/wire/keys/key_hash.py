@@ -1,11 +1,10 @@
-"""Spark's `xxhash64` of a key: the same number the JVM computes.
+"""Spark's `xxhash64` of keys, equal to the JVM's.
 
-Byte forms, each compared with Spark: strings and binary their bytes; integers up
-to 32 bits and dates 4 bytes, longs and timestamps 8 bytes, little-endian;
-booleans the integer 0 or 1; floats their IEEE bits with -0.0 as 0.0 and one
-NaN; decimals of up to 18 digits their unscaled long, longer ones the shortest
-big-endian two's complement. Rows and tuples chain: the hash of a field seeds the
-next.
+Hashed bytes, each compared with Spark in tests: strings and binary as they are; integers up
+to 32 bits and dates as 4 bytes, longs and timestamps as 8 bytes, little-endian; booleans as
+the integer 0 or 1; floats as their IEEE bits with -0.0 as 0.0 and one NaN; decimals of up to
+18 digits as their unscaled long, longer ones as the shortest big-endian two's complement. For
+rows and tuples the hash of a field is the seed of the next.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from queryable_state.wire.values import scalars
 SEED = 42
 
 Hash = Callable[[Any, int], int]
-"""Key and seed to the hash, both unsigned 64-bit."""
+"""Function from key and seed to the hash, both unsigned 64-bit."""
 
 _INT = struct.Struct("<i").pack
 _LONG = struct.Struct("<q").pack
@@ -36,7 +35,7 @@ _NEGATIVE_ZERO = _FLOAT(-0.0)
 
 
 def hasher(info: TypeInfo) -> Hash:
-    """The hash of keys of one type, which must have been accepted by its KeyCodec."""
+    """The hash function of a key type, for keys that its KeyCodec has accepted."""
     if info.kind in (Kind.ROW, Kind.TUPLE):
         return _chained(info)
     form = _byte_form(info)

@@ -1,8 +1,8 @@
 """Prefixes of keys as prefixes of their bytes.
 
-An encoded key begins with `key_prefix(value, type)` exactly where the key begins with
-`value`: the beginning of a string or of binary, or the first fields of a row or tuple,
-each of them whole.
+An encoded key begins with `key_prefix(value, type)` if and only if the key begins with
+`value`: the beginning of a string or of binary, or the first complete fields of a row or
+tuple.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from queryable_state.wire.schema.type_model import Kind, TypeInfo
 if TYPE_CHECKING:
     from collections.abc import Sized
 
-# What ends a string or binary, which a beginning has not.
+# Length of the terminator of a string or binary.
 _END_BYTES = 2
 
 
 def key_prefix(value: Any, key_type: TypeInfo) -> bytes:
-    """The bytes that encoded keys which begin with `value` begin with; empty: all keys.
+    """The common prefix of the encoded keys that begin with `value`; empty: all keys.
 
-    Strings and binary: their beginning. Rows and tuples: a tuple or list of the first
-    fields, for rows also a mapping of them. Raises KeyTypeError for a value that is no
+    `value` is the beginning of a string or binary; of a row or tuple it is a tuple or list of
+    the first fields, for rows also a mapping. Raises KeyTypeError for a value that is not a
     beginning of the type, InvalidRequestError (UNSUPPORTED) for other types.
     """
     if key_type.kind in (Kind.STRING, Kind.BINARY):
@@ -43,14 +43,14 @@ def key_prefix(value: Any, key_type: TypeInfo) -> bytes:
 
 
 def key_prefix_from_json(text: str, key_type: TypeInfo) -> bytes:
-    """The same of a JSON text: a string, or an array of the first fields."""
+    """Same as `key_prefix`, from a JSON text: a string, or an array of the first fields."""
     if key_type.kind in (Kind.STRING, Kind.BINARY):
         return key_prefix(key_from_json(text, key_type), key_type)
     _check_has_prefixes(key_type)
     try:
         parsed = json.loads(text)
     except (ValueError, RecursionError):
-        # Says what is wrong with the text.
+        # Raises the error of the text.
         parsed = key_from_json(text, key_type)
     if not isinstance(parsed, (list, dict)):
         raise KeyTypeError(
@@ -69,7 +69,7 @@ def _check_has_prefixes(key_type: TypeInfo) -> None:
 
 
 def _first_fields(value: Sized, key_type: TypeInfo) -> TypeInfo | None:
-    """The type of so many first fields; None: no field at all."""
+    """The type of the first fields in `value`; None if there are none."""
     if len(value) > len(key_type.fields):
         raise KeyTypeError(
             f"a prefix of a {key_type} key has at most {len(key_type.fields)} fields, "

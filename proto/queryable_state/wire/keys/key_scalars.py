@@ -1,4 +1,4 @@
-"""The encodings of scalar keys: one pair of closures a type."""
+"""Codecs of scalar keys: a pair of closures a type."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ESCAPED_ZERO = b"\x00\xff"
 
 
 def codec(info: TypeInfo, path: str) -> tuple[Encode, Decode] | None:
-    """Encoder and decoder of a scalar key; None when the type is no scalar a key can be.
+    """Encoder and decoder of a scalar key; None if the type is not a scalar that keys can have.
 
     `path` names the key or field in errors.
     """
@@ -56,7 +56,7 @@ def codec(info: TypeInfo, path: str) -> tuple[Encode, Decode] | None:
 
 
 def refusal(value: Any, info: TypeInfo, path: str, why: object = "") -> KeyTypeError:
-    """The error of a value that is no key of the type."""
+    """The error for a value that is not a key of the type."""
     if value is None:
         return KeyTypeError(f"{path} is null: keys and their fields cannot be null")
     shown = repr(value)
@@ -105,7 +105,7 @@ def _binary(path: str) -> Encode:
 
 def _decode_binary(path: str) -> Decode:
     def decode(data: bytes, offset: int) -> tuple[Any, int]:
-        # Inside, a 00 is always followed by FF: the first 00 01 is the end.
+        # FF follows every 00 of the content, so the first 00 01 is the end.
         end = data.find(_END, offset)
         if end < 0:
             raise _truncated(path)
@@ -146,7 +146,7 @@ def _boolean(path: str) -> tuple[Encode, Decode]:
         if offset >= len(data):
             raise _truncated(path)
         if data[offset] > 1:
-            raise CorruptDataError(f"{path}: byte {data[offset]} is no boolean")
+            raise CorruptDataError(f"{path}: byte {data[offset]} is not a boolean")
         return data[offset] == 1, offset + 1
 
     return encode, decode
@@ -222,7 +222,7 @@ def _float(path: str, real: str, bits_format: str, bits: int) -> tuple[Encode, D
             (raw,) = as_bits.unpack(pack_real(number + 0.0))
         except (TypeError, ValueError, OverflowError) as error:
             raise refusal(value, info, path, error) from None
-        # A double that rounds to -0.0 as a float.
+        # A negative double may round to -0.0 as a float.
         if raw == sign:
             raw = 0
         return as_bits.pack(raw ^ ones if raw & sign else raw | sign)

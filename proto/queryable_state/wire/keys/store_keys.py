@@ -1,6 +1,6 @@
 """Store keys: `key group | key | namespace | element`.
 
-Every part delimits itself, so a prefix of parts is the range of what it holds.
+Every part is self-delimiting, so all records with the same leading parts form one key range.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ RESULT_ELEMENT = b""
 """Element of the only record of VALUE and REDUCING, and of an AGGREGATING result."""
 
 ACCUMULATOR_ELEMENT = b"\x01"
-"""Element of an AGGREGATING accumulator, which stands beside its result."""
+"""Element of an AGGREGATING accumulator, which is stored beside its result."""
 
 _WINDOW_TAG = b"\x01"
 _WINDOW = struct.Struct(">QQ")
@@ -34,7 +34,8 @@ def window_namespace(start_ms: int, end_ms: int) -> bytes:
         return _WINDOW_TAG + _WINDOW.pack(start_ms + _BIAS, end_ms + _BIAS)
     except (struct.error, TypeError):
         raise InvalidRequestError(
-            f"window {start_ms} to {end_ms}: both are 64-bit milliseconds since the epoch"
+            f"invalid window {start_ms} to {end_ms}: both must be 64-bit milliseconds since the "
+            "epoch"
         ) from None
 
 
@@ -49,7 +50,7 @@ def window_of(namespace: bytes) -> tuple[int, int] | None:
 
 
 def namespace_end(data: bytes, offset: int) -> int:
-    """Where the namespace that starts at `offset` ends."""
+    """The end of the namespace at `offset`."""
     tag = data[offset : offset + 1]
     end = offset + (1 if tag == VOID_NAMESPACE else 1 + _WINDOW.size)
     if tag not in (VOID_NAMESPACE, _WINDOW_TAG) or end > len(data):
@@ -60,7 +61,7 @@ def namespace_end(data: bytes, offset: int) -> int:
 
 
 def record_key(wire_key: bytes, namespace: bytes = VOID_NAMESPACE, element: bytes = b"") -> bytes:
-    """The store key of one record, and with no element the prefix of all of them."""
+    """The store key of one record; without an element the prefix of all records."""
     return wire_key + namespace + element
 
 
@@ -70,20 +71,21 @@ def list_element(batch_id: int, sequence: int) -> bytes:
         return _CHUNK.pack(batch_id, sequence)
     except struct.error:
         raise InvalidRequestError(
-            f"chunk {sequence} of batch {batch_id}: neither is negative, a batch has 2**32 chunks"
+            f"invalid chunk {sequence} of batch {batch_id}: neither may be negative, and a batch "
+            "has at most 2**32 chunks"
         ) from None
 
 
 def chunk_of(element: bytes) -> tuple[int, int]:
     """Batch id and sequence of a list chunk's element."""
     if len(element) != _CHUNK.size:
-        raise CorruptDataError(f"{element[:32].hex()} is no list chunk's element")
+        raise CorruptDataError(f"{element[:32].hex()} is not the element of a list chunk")
     batch_id, sequence = _CHUNK.unpack(element)
     return batch_id, sequence
 
 
 def split_record_key(key: bytes, key_codec: KeyCodec) -> tuple[bytes, bytes, bytes]:
-    """Wire key, namespace and element of a store key whose keys `key_codec` reads."""
+    """Splits a store key into wire key, namespace and element; `key_codec` reads its key."""
     if len(key) < 2:
         raise CorruptDataError(f"a store key of {len(key)} bytes has no key group")
     _, key_end = key_codec.decode(key, 2)

@@ -1,4 +1,4 @@
-"""Spark's written types: DDL strings, simpleStrings and PySpark's `DataType` objects."""
+"""Parser of Spark's types: DDL strings, simpleStrings and PySpark's `DataType` objects."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _SIMPLE = {
 _SIZED = ("varchar", "char", "character")
 _DECIMAL = ("decimal", "dec", "numeric")
 
-# Types of more than one word, which therefore do not read as `name type`.
+# Types of more than one word, which must not be read as `name type`.
 _CONTINUATIONS = {
     "string": ("collate",),
     "double": ("precision",),
@@ -49,7 +49,7 @@ _TOKEN = re.compile(
 
 
 def parse(text: str) -> TypeInfo:
-    """The type a DDL string says: "bigint", "struct<a:int>", "a INT, b STRING"."""
+    """Parses a DDL string: "bigint", "struct<a:int>", "a INT, b STRING"."""
     parser = _Parser(text)
     info = parser.fields(until="") if parser.looks_like_fields() else parser.type(1)
     parser.expect_end()
@@ -57,7 +57,7 @@ def parse(text: str) -> TypeInfo:
 
 
 def from_data_type(data_type: Any) -> TypeInfo:
-    """The type of a PySpark `DataType`, which is known by its attributes, not imported."""
+    """Converts a PySpark `DataType`, recognised by its attributes, without importing PySpark."""
     return _from_data_type(data_type, 1)
 
 
@@ -105,7 +105,7 @@ class _Parser:
             position = found.end()
 
     def looks_like_fields(self) -> bool:
-        """Whether it starts as `name type` or `name: type` rather than as a type."""
+        """True if the text starts as `name type` or `name: type` and not as a type."""
         if len(self._tokens) < 2 or self._tokens[0][0] not in ("word", "quoted"):
             return False
         (first_kind, first), (kind, second) = self._tokens[:2]
@@ -116,7 +116,7 @@ class _Parser:
         return second.lower() not in _CONTINUATIONS.get(first.lower(), ())
 
     def fields(self, until: str, depth: int = 1) -> TypeInfo:
-        """The fields of a struct up to the closing mark, which is left."""
+        """Parses the fields of a struct up to its closing mark, which it does not consume."""
         fields: list[Field] = []
         while self._peek() != ("mark", until):
             kind, name = self._next()
@@ -140,7 +140,7 @@ class _Parser:
                 raise self._error("expected 'text' after COMMENT")
 
     def type(self, depth: int) -> TypeInfo:
-        """The type that starts here."""
+        """Parses the next type."""
         if depth > MAX_DEPTH:
             raise self._error(f"nested more than {MAX_DEPTH} levels deep")
         kind, word = self._next()
@@ -212,7 +212,7 @@ class _Parser:
         return numbers
 
     def expect_end(self) -> None:
-        """Refuses what follows the type."""
+        """Raises for text after the type."""
         if self._at < len(self._tokens):
             raise self._error(f"unexpected {self._peek()[1]!r} after the type")
 

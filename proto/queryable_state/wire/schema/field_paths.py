@@ -1,7 +1,7 @@
 """Paths of the fields within a value type.
 
-Field names are joined by `.`; `[]` stands for the elements of a list and the values of a map, `[2]`
-for the third field of a tuple: `address.street`, `items[].price`. The path of the whole is empty.
+`.` joins field names; `[]` means the elements of a list and the values of a map, `[2]` the third
+field of a tuple: `address.street`, `items[].price`. The path of the whole value is empty.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def child(path: str, name: str) -> str:
 
 
 def elements(info: TypeInfo, path: str) -> Iterator[tuple[TypeInfo, str]]:
-    """Types and paths within a list, a map (its values) or a tuple; none of other types."""
+    """Types and paths in a list, a map (its values) or a tuple; empty for other types."""
     if info.kind in (Kind.LIST, Kind.MAP):
         yield given(info.element), f"{path}[]"
     elif info.kind == Kind.TUPLE:
@@ -29,7 +29,7 @@ def elements(info: TypeInfo, path: str) -> Iterator[tuple[TypeInfo, str]]:
 
 
 def rows(info: TypeInfo, path: str = "") -> Iterator[tuple[str, TypeInfo]]:
-    """The rows within a type, itself included, by path."""
+    """The rows in a type, itself included, by path."""
     if info.kind == Kind.ROW:
         yield path, info
         for field in info.fields:

@@ -1,6 +1,6 @@
-"""What a type is: a `TypeInfo` describes how the bytes of keys and values are read.
+"""Types of keys and values, independent of the language.
 
-It is language-neutral and crosses the wire as `queryable_state.v1.TypeInfo`.
+A `TypeInfo` crosses the wire as `queryable_state.v1.TypeInfo`.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from queryable_state.v1 import types_pb2
 from queryable_state.wire.errors import InvalidRequestError, Reason
 
 MAX_DEPTH = 32
-"""Levels a type may nest: what reads values recurses once a level."""
+"""Levels that a type may nest; decoding a value recurses once a level."""
 
 
 class Kind(IntEnum):
-    """What a type is; numbers as in the proto."""
+    """Kind of a type; numbers as in the proto."""
 
     BOOLEAN = 1
     BYTE = 2
@@ -71,13 +71,13 @@ class TypeInfo:
     precision: int = 0
     """DECIMAL: total digits, 1 to 38."""
     scale: int = 0
-    """DECIMAL: digits behind the point."""
+    """DECIMAL: digits after the decimal point."""
     fields: tuple[Field, ...] = ()
-    """ROW and TUPLE, in the order values are written."""
+    """ROW and TUPLE: the fields in the order of their values."""
     key: TypeInfo | None = None
-    """MAP."""
+    """MAP: the type of the keys."""
     element: TypeInfo | None = None
-    """LIST: of the elements; MAP: of the values."""
+    """LIST: the type of the elements; MAP: the type of the values."""
     depth: int = field(init=False, repr=False, compare=False, default=1)
     """Levels of nesting, at most `MAX_DEPTH`."""
 
@@ -87,7 +87,9 @@ class TypeInfo:
         children += [child for child in (self.key, self.element) if child is not None]
         depth = 1 + max((child.depth for child in children), default=0)
         if depth > MAX_DEPTH:
-            raise InvalidRequestError(f"a type nests {depth} levels deep, {MAX_DEPTH} are allowed")
+            raise InvalidRequestError(
+                f"a type nests {depth} levels deep: at most {MAX_DEPTH} are allowed"
+            )
         object.__setattr__(self, "depth", depth)
 
     def simple_string(self) -> str:
@@ -111,7 +113,7 @@ class TypeInfo:
     __str__ = simple_string
 
     def to_proto(self) -> types_pb2.TypeInfo:
-        """The type as it crosses the wire."""
+        """The type as a message."""
         return types_pb2.TypeInfo(
             kind=types_pb2.TypeInfo.Kind.ValueType(self.kind),
             precision=self.precision,
@@ -123,12 +125,12 @@ class TypeInfo:
 
     @staticmethod
     def from_proto(proto: types_pb2.TypeInfo) -> TypeInfo:
-        """The type of a message; InvalidRequestError when it describes none."""
+        """The type of a message; raises InvalidRequestError if it is invalid."""
         try:
             kind = Kind(proto.kind)
         except ValueError:
             raise InvalidRequestError(
-                f"type kind {proto.kind} is not known here: use a newer client or server",
+                f"unknown type kind {proto.kind}: use a newer client or server",
                 reason=Reason.UNSUPPORTED,
             ) from None
         return TypeInfo(
@@ -142,7 +144,7 @@ class TypeInfo:
 
 
 def given(info: TypeInfo | None) -> TypeInfo:
-    """The type of what a LIST or MAP holds, which its shape promises."""
+    """A key or element type that the shape of a LIST or MAP guarantees; raises for None."""
     if info is None:
         raise InvalidRequestError("a LIST needs an element type, a MAP a key and a value type")
     return info

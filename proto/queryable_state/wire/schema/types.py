@@ -1,4 +1,4 @@
-"""The type vocabulary under PyFlink's names, and what else is accepted as a type."""
+"""Factories of types with PyFlink's names, and conversion of Spark's types."""
 
 from __future__ import annotations
 
@@ -89,22 +89,22 @@ class Types:
 
     @staticmethod
     def PICKLED_BYTE_ARRAY() -> TypeInfo:  # noqa: N802
-        """Any object, pickled; never decoded unless asked for."""
+        """Any object, pickled; only unpickled at the reader's request."""
         return TypeInfo(Kind.PICKLED)
 
     @staticmethod
     def DECIMAL(precision: int, scale: int = 0) -> TypeInfo:  # noqa: N802
-        """`decimal.Decimal` of `precision` digits, `scale` of them behind the point."""
+        """`decimal.Decimal` of `precision` digits, `scale` of them after the decimal point."""
         return TypeInfo(Kind.DECIMAL, precision=precision, scale=scale)
 
     @staticmethod
     def BIG_DEC() -> TypeInfo:  # noqa: N802
-        """`decimal.Decimal` of 38 digits, 18 of them behind the point."""
+        """`decimal.Decimal` of 38 digits, 18 of them after the decimal point."""
         return TypeInfo(Kind.DECIMAL, precision=38, scale=18)
 
     @staticmethod
     def BIG_INT() -> TypeInfo:  # noqa: N802
-        """`decimal.Decimal` of 38 digits, none behind the point."""
+        """`decimal.Decimal` of 38 digits, none after the decimal point."""
         return TypeInfo(Kind.DECIMAL, precision=38, scale=0)
 
     @staticmethod
@@ -130,7 +130,7 @@ class Types:
 
     @staticmethod
     def ROW_NAMED(field_names: Sequence[str], field_types: Sequence[Any]) -> TypeInfo:  # noqa: N802
-        """Named fields, as a Spark struct has them."""
+        """Named fields, as in a Spark struct."""
         if len(field_names) != len(field_types):
             raise InvalidRequestError(
                 f"{len(field_names)} field names for {len(field_types)} field types"
@@ -155,10 +155,10 @@ class Types:
 
 
 def type_info(spec: Any) -> TypeInfo:
-    """The type of a `TypeInfo`, a Spark DDL string ("bigint", "a INT, b STRING") or a PySpark type.
+    """Converts a `TypeInfo`, a Spark DDL string ("bigint", "a INT, b STRING") or a PySpark type.
 
-    Strings under a collation other than UTF8_BINARY are refused: equal keys
-    would hash to different key groups.
+    Raises InvalidRequestError for strings with a collation other than UTF8_BINARY, because
+    equal keys would hash to different key groups.
     """
     if isinstance(spec, TypeInfo):
         return spec

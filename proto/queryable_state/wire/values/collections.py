@@ -1,4 +1,4 @@
-"""Lists and maps within payloads: a count, a null bitmap, then what is not null."""
+"""Codecs of lists and maps in payloads: a count, a null bitmap, then the non-null values."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _COUNT = struct.Struct("<I")
 
 
 def _native(info: TypeInfo) -> str:
-    """The `struct` format of a list's elements; empty when they are not plain numbers."""
+    """The `struct` format of a list's elements; empty unless they are plain numbers."""
     kind = given(info.element).kind
     return NATIVE_FORMATS[kind] if kind in NUMBERS else ""
 
 
 def list_encoder(info: TypeInfo, path: str, encode_element: Encode) -> Encode:
-    """Encodes any iterable that is neither text nor a mapping."""
+    """An encoder of any iterable but strings, bytes and mappings."""
     native = _native(info)
 
     def encode(value: Any) -> bytes:
@@ -41,7 +41,7 @@ def list_encoder(info: TypeInfo, path: str, encode_element: Encode) -> Encode:
                 bitmap = bytes((len(values) + 7) // 8)
                 return count + bitmap + struct.pack(f"<{len(values)}{native}", *values)
             except (struct.error, OverflowError, TypeError):
-                # A null, or an element that is refused: told apart one by one.
+                # A null or a wrong element: the loop below finds out which.
                 pass
         return count + _with_bitmap(values, encode_element)
 
@@ -60,7 +60,7 @@ def _with_bitmap(values: list[Any] | tuple[Any, ...], encode: Encode) -> bytes:
 
 
 def _bitmap(data: bytes, offset: int) -> tuple[int, bytes, int]:
-    """Count, null bitmap and where the elements start."""
+    """Count, null bitmap and the offset of the elements."""
     (count,) = _COUNT.unpack_from(data, offset)
     start = offset + 4
     end = start + (count + 7) // 8
@@ -72,7 +72,7 @@ def _bitmap(data: bytes, offset: int) -> tuple[int, bytes, int]:
 
 
 def list_decoder(info: TypeInfo, decode_element: Decode) -> Decode:
-    """Decodes to a `list`."""
+    """A decoder to `list`."""
     native = _native(info)
     width = struct.calcsize("<" + native)
 
@@ -96,7 +96,7 @@ def list_decoder(info: TypeInfo, decode_element: Decode) -> Decode:
 
 
 def map_encoder(info: TypeInfo, path: str, encode_key: Encode, encode_value: Encode) -> Encode:
-    """Encodes a mapping in its own order."""
+    """An encoder of mappings, in their own order."""
     _check_keys(info, path)
 
     def encode(value: Any) -> bytes:
@@ -114,14 +114,14 @@ def map_encoder(info: TypeInfo, path: str, encode_key: Encode, encode_value: Enc
             else:
                 parts.append(encode_value(item))
         if len(keys) < len(value):
-            raise refusal(value, info, path, f"two of its keys are one key of {info.key}")
+            raise refusal(value, info, path, f"two of its keys are the same {info.key}")
         return packed_count(len(value), value, info, path) + bytes(bitmap) + b"".join(parts)
 
     return encode
 
 
 def map_decoder(info: TypeInfo, decode_key: Decode, decode_value: Decode) -> Decode:
-    """Decodes to a `dict`."""
+    """A decoder to `dict`."""
     _check_keys(info, "value")
 
     def decode(data: bytes, offset: int) -> tuple[Any, int]:

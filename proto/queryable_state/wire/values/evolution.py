@@ -1,7 +1,7 @@
-"""Values of an older schema version in the shape of a newer one.
+"""Schema evolution: conversion of values of an older schema version to a newer one.
 
-Fields go by name: an added one is null, a dropped one is left out. Numbers may
-widen. Everything else needs a state of another name.
+Fields are matched by name: an added field is null, a dropped one is left out. Numbers may
+widen. Any other change needs a state of another name.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _WIDTHS = {Kind.BYTE: 1, Kind.SHORT: 2, Kind.INT: 3, Kind.LONG: 4}
 
 
 def adapter(old: TypeInfo, new: TypeInfo, path: str = "value") -> Adapt | None:
-    """What turns a value of `old` into one of `new`; None when it is one already.
+    """A function that converts a value of `old` to `new`; None if no conversion is needed.
 
-    JobError (INCOMPATIBLE_STATE) when there is no such way.
+    Raises JobError (INCOMPATIBLE_STATE) for incompatible types.
     """
     if old == new:
         return None

@@ -1,4 +1,4 @@
-"""Elements of a list as bytes of their own, which make a LIST value without being decoded."""
+"""Codec of single list elements, whose bytes form a LIST value without decoding."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ElementCodec:
-    """Encodes single elements of the LIST type of a `ValueCodec`; none of them is null.
+    """Codec of single elements of the LIST type of a `ValueCodec`; no element is null.
 
     `pickle_values` and `unpickle` as in `ValueCodec`.
     """
@@ -35,20 +35,20 @@ class ElementCodec:
         self._decode = decoder(element, mode)
 
     def encode(self, value: Any) -> bytes:
-        """The bytes of one element. SerializationError when it is not of the type, or None."""
+        """Encodes one element; raises SerializationError for None or a value of another type."""
         return self._encode(value)
 
     def decode(self, data: bytes) -> Any:
-        """The element of its bytes."""
+        """Decodes one element."""
         try:
             value, end = self._decode(data, 0)
         except (ValueError, struct.error, OverflowError) as error:
-            raise CorruptDataError(f"{len(data)} bytes are no element: {error}") from error
+            raise CorruptDataError(f"{len(data)} bytes are not an element: {error}") from error
         if end != len(data):
             raise CorruptDataError(f"{len(data) - end} bytes follow an element")
         return value
 
     def join(self, elements: Sequence[bytes]) -> bytes:
-        """The bytes that the `ValueCodec` makes of the list of these elements."""
+        """The bytes of the list of these encoded elements, as the `ValueCodec` writes them."""
         count = packed_count(len(elements), elements, self._list_type, "value")
         return b"".join((self._header, count, bytes((len(elements) + 7) // 8), *elements))

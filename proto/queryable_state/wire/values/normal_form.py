@@ -1,8 +1,8 @@
-"""Normal forms: the form of a value that reading its stored bytes gives.
+"""Normal form of values: the form that decoding their stored bytes gives.
 
 A tuple for a ROW reads back as a `Row`, 0.1 in a FLOAT as 0.10000000149011612,
-`True` in a LONG as 1. `normaliser` makes the function that brings a value into
-that form when it is written, so that nobody sees any other.
+`True` in a LONG as 1. `normaliser` makes the function that converts a value at its write,
+so that every read gives the normal form.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ _FLOAT = struct.Struct("<f")
 
 
 def is_mutable(info: TypeInfo) -> bool:
-    """Whether a value of the type is, or holds, an object that can be changed in place."""
+    """True if a value of the type is or contains a mutable object."""
     if info.kind in (Kind.LIST, Kind.MAP, Kind.PICKLED):
         return True
     return any(is_mutable(field.type) for field in info.fields)
 
 
 def normaliser(info: TypeInfo, read_back: Normalise) -> Normalise:
-    """The function that brings a value of an immutable type into its normal form.
+    """A function that converts a value of an immutable type to its normal form.
 
-    A value that is in normal form already is recognised and returned as it is; of a ROW also
-    the plain tuple of such values. `read_back` writes any other value and reads its bytes; it
-    raises what is to be raised for one that is not of the type.
+    It returns a value that is in normal form already as it is, and makes a `Row` of a plain
+    tuple of such values. `read_back` encodes and decodes any other value, and raises for a
+    value of another type.
     """
     names = _Names({"read_back": read_back})
     if info.kind not in (Kind.ROW, Kind.TUPLE):
@@ -62,24 +62,24 @@ def compiled(value):
 
 
 class _Names:
-    """What the source of a normaliser refers to.
+    """The global names in the source of a normaliser.
 
-    A normaliser runs for each write of a state. Its source has the tests of the type's fields
-    in one function: a call for each field would take most of its time.
+    A normaliser runs for each write of a state. Its source has the tests of all fields in one
+    function, because a call for each field would take most of its time.
     """
 
     def __init__(self, known: dict[str, Any]) -> None:
         self._known = known
 
     def of(self, thing: object) -> str:
-        """A name for it."""
+        """Adds an object and returns its name."""
         name = f"given_{len(self._known)}"
         self._known[name] = thing
         return name
 
     def compiled(self, source: str) -> Normalise:
-        """The function `compiled` of a source."""
-        # No text of a user's is in it: fields go by position, everything else by a name of ours.
+        """Compiles the function `compiled` of a source."""
+        # The source has no text of a user: fields have positions, all else has generated names.
         exec(source, self._known)
         compiled: Normalise = self._known["compiled"]
         return compiled
@@ -94,7 +94,7 @@ def _field_test(info: TypeInfo, name: str, names: _Names) -> str:
 
 
 def _test(info: TypeInfo, name: str, names: _Names) -> str:
-    """An expression that is true of normal forms; false also where telling costs too much."""
+    """An expression that is true only for normal forms; false where a full test is too costly."""
     match info.kind:
         case Kind.BOOLEAN | Kind.DOUBLE | Kind.BINARY | Kind.DATE:
             return f"{name}.__class__ is {names.of(_CLASSES[info.kind])}"
@@ -102,7 +102,7 @@ def _test(info: TypeInfo, name: str, names: _Names) -> str:
             bound = 1 << (_INTEGER_BITS[info.kind] - 1)
             return f"({name}.__class__ is int and {-bound} <= {name} < {bound})"
         case Kind.STRING:
-            # Text beyond ASCII may hold half a surrogate pair, which has no UTF-8.
+            # Other text may hold half a surrogate pair, which has no UTF-8.
             return f"({name}.__class__ is str and {name}.isascii())"
         case Kind.FLOAT:
             return f"{names.of(_is_float)}({name})"
@@ -119,7 +119,7 @@ def _test(info: TypeInfo, name: str, names: _Names) -> str:
             ]
             made_of = f"{name}.__class__ is {names.of(_class_of(info))}"
             return f"({' and '.join([made_of, f'len({name}) == {len(tests)}', *tests])})"
-    raise InvalidRequestError(f"values of {info} can be changed in place: they have no normal form")
+    raise InvalidRequestError(f"values of {info} are mutable: they have no normal form")
 
 
 _CLASSES = {Kind.BOOLEAN: bool, Kind.DOUBLE: float, Kind.BINARY: bytes, Kind.DATE: date}

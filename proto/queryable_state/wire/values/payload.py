@@ -1,7 +1,7 @@
-"""Payloads: values as bytes, without the header that says version and expiry.
+"""Payload codecs: values as bytes, without the header with version and expiry.
 
-Inside rows, lists and maps a value delimits itself; at the top of a payload a
-string, a binary or a pickle is all of the rest.
+Inside rows, lists and maps a value is self-delimiting; at the top of a payload a string, a
+binary or a pickle is all of the remaining bytes.
 
 * ROW, TUPLE: null bitmap of (n + 7) // 8 bytes (bit set: null; lowest bit first), then the
   fields that are not null, in order;
@@ -10,8 +10,8 @@ string, a binary or a pickle is all of the rest.
 * MAP: u32 count, null bitmap of the values, then key and value in turn, null values left out;
 * DECIMAL: u8 length, big-endian two's complement of the unscaled number.
 
-All lengths, counts and fixed-width numbers are little-endian. No count is
-believed before the bytes it needs were seen to be there.
+All lengths, counts and fixed-width numbers are little-endian. A decoder checks that the
+bytes for a count are there before it uses the count.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _RAW = (Kind.STRING, Kind.BINARY, Kind.PICKLED)
 
 
 def row_encoder(info: TypeInfo, path: str, encoders: Sequence[Encode]) -> Encode:
-    """Encodes a ROW or TUPLE whose fields the encoders write."""
+    """An encoder of a ROW or TUPLE from the encoders of its fields."""
     values_of = row_values(info, path, SerializationError)
     bitmap_bytes = (len(encoders) + 7) // 8
 
@@ -78,7 +78,7 @@ def row_encoder(info: TypeInfo, path: str, encoders: Sequence[Encode]) -> Encode
             try:
                 return pack(b"", *value)
             except (struct.error, OverflowError, TypeError):
-                # A null, or a value that is refused: told apart field by field.
+                # A null or a wrong value: `encode` finds out which.
                 return encode(value)
         return encode(value)
 
@@ -86,7 +86,7 @@ def row_encoder(info: TypeInfo, path: str, encoders: Sequence[Encode]) -> Encode
 
 
 def row_decoder(info: TypeInfo, decoders: Sequence[Decode]) -> Decode:
-    """Decodes a ROW to a `Row`, a TUPLE to a tuple."""
+    """A decoder of a ROW to a `Row`, of a TUPLE to a tuple."""
     width = len(decoders)
     bitmap_bytes = (width + 7) // 8
     make: Callable[[Any], Any] = tuple
@@ -125,17 +125,16 @@ def row_decoder(info: TypeInfo, decoders: Sequence[Decode]) -> Decode:
 
 
 def top_encoder(info: TypeInfo, path: str, pickles: PickleMode) -> Encode:
-    """Encodes a whole payload."""
+    """An encoder of whole payloads."""
     if info.kind in _RAW:
         return value_scalars.bytes_encoder(info, path, pickles)
     return encoder(info, path, pickles)
 
 
 def top_decoder(info: TypeInfo, pickles: PickleMode) -> Callable[[bytes, int], Any]:
-    """Decodes the payload that starts at an offset and ends with the data.
+    """A decoder of the payload from an offset to the end of the data.
 
-    Raises ValueError (PayloadError, UnicodeDecodeError) or struct.error for
-    bytes that are no such payload.
+    It raises ValueError (PayloadError, UnicodeDecodeError) or struct.error for damaged bytes.
     """
     if info.kind in _RAW:
         of_bytes = value_scalars.bytes_decoder(info, pickles)
@@ -152,9 +151,9 @@ def top_decoder(info: TypeInfo, pickles: PickleMode) -> Callable[[bytes, int], A
 
 
 def whole_decoder(info: TypeInfo) -> Callable[[Sequence[bytes], int], list[Any]] | None:
-    """Decodes many payloads that start at the same offset; None: each is decoded alone.
+    """A decoder of many payloads at the same offset; None if each must be decoded alone.
 
-    Raises ValueError where one is no payload of the type.
+    It raises ValueError if one is damaged.
     """
     if info.kind == Kind.STRING:
         return lambda values, offset: [data[offset:].decode() for data in values]
@@ -195,7 +194,7 @@ def encoder(info: TypeInfo, path: str, pickles: PickleMode) -> Encode:
 
 
 def decoder(info: TypeInfo, pickles: PickleMode) -> Decode:
-    """Decodes a value within another one."""
+    """A decoder of a value inside another one."""
     match info.kind:
         case Kind.DECIMAL:
             return _decimal_decoder(info)

@@ -1,4 +1,4 @@
-"""Pickled values: bytes that only become an object where somebody asks for it."""
+"""Pickled values, which stay bytes until the reader loads them."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from queryable_state.wire.errors import SerializationError
 
 
 class PickledValue(bytes):
-    """A pickle, not loaded. `load()` runs code the pickle names: only for a job you trust."""
+    """A pickle that is not loaded. `load()` runs code that the pickle names: trust the job."""
 
     __slots__ = ()
 
     def load(self) -> Any:
-        """The object. SerializationError when it cannot be made here."""
+        """Unpickles the object; raises SerializationError if that fails."""
         try:
             return pickle.loads(self)  # noqa: S301 - the caller asked for this very pickle
         except Exception as error:
             raise SerializationError(
-                f"the pickled value cannot be loaded here: {type(error).__name__}: {error}; "
-                "install what it names, or leave it pickled"
+                f"cannot load the pickled value: {type(error).__name__}: {error}; install the "
+                "packages that it names, or read it without unpickling"
             ) from error
 
     def __repr__(self) -> str:
@@ -28,7 +28,7 @@ class PickledValue(bytes):
 
     @staticmethod
     def dump(value: object, path: str) -> bytes:
-        """The pickle of an object; `path` names the value in errors."""
+        """Pickles an object; `path` names the value in errors."""
         if isinstance(value, PickledValue):
             return bytes(value)
         try:

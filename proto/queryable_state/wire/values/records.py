@@ -1,4 +1,4 @@
-"""The codecs of one state, and reading its records as a whole value."""
+"""Codecs of one state, for its records and for whole values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ StateKind = registration_pb2.StateKind
 
 
 class StateCodecs:
-    """How the keys and values of a registered state are read and written. Thread-safe.
+    """Codecs of the keys and values of a registered state. Thread-safe.
 
     `pickle_values` and `unpickle` as in `ValueCodec`.
     """
@@ -39,14 +39,14 @@ class StateCodecs:
         self._pickle_values = pickle_values
         self._unpickle = unpickle
         if registration.value_types:
-            # A type that cannot be read is told here, not with the first value.
+            # Raises for an unreadable type now, not at the first value.
             self.value  # noqa: B018
         self.map_key: KeyCodec | None = None
-        """Of a MAP's elements."""
+        """Codec of a MAP's keys; None for other kinds."""
         if self.kind == StateKind.MAP:
             self.map_key = KeyCodec(TypeInfo.from_proto(registration.map_key_type))
         self.accumulator: ValueCodec | None = None
-        """Of an AGGREGATING accumulator."""
+        """Codec of an AGGREGATING accumulator; None for other kinds."""
         if registration.accumulator_types:
             types = {v.version: TypeInfo.from_proto(v.type) for v in registration.accumulator_types}
             self.accumulator = ValueCodec(
@@ -55,17 +55,17 @@ class StateCodecs:
 
     @cached_property
     def value(self) -> ValueCodec:
-        """Of a record's value; of a LIST: of a chunk.
+        """Codec of a record's value; of a chunk for a LIST.
 
-        `InvalidRequestError` for a state that has none: of an aggregate that is not queryable
-        the accumulator alone is kept.
+        Raises `InvalidRequestError` for an aggregating state that is not queryable: it stores
+        only the accumulator.
         """
         registration = self._registration
         types = {v.version: TypeInfo.from_proto(v.type) for v in registration.value_types}
         if not types:
             raise InvalidRequestError(
-                f"state {registration.state_name!r} keeps no value that could be read: it has "
-                "accumulators only, because it is not queryable"
+                f"state {registration.state_name!r} keeps no value to read: it stores only "
+                "accumulators, because it is not queryable"
             )
         if self.kind == StateKind.LIST:
             types = {n: TypeInfo(Kind.LIST, element=info) for n, info in types.items()}
@@ -74,22 +74,22 @@ class StateCodecs:
         )
 
     def decode_records(self, elements: Sequence[bytes], values: Sequence[bytes]) -> Any:
-        """The whole value of a state object: a `list` of a LIST, a `dict` of a MAP, else the value.
+        """The whole value of a key: a `list` for a LIST, a `dict` for a MAP, else the value.
 
-        `elements` and `values` are aligned, in store order, of one key and
-        namespace; not empty unless the state is a LIST or a MAP.
+        `elements` and `values` are aligned, in store order, of one key and namespace; not
+        empty unless the state is a LIST or a MAP.
         """
         if self.kind == StateKind.LIST:
             return decode_list(values, self.value)
         if self.map_key is not None:
             return decode_map(elements, values, self.map_key, self.value)
         if not values:
-            raise CorruptDataError("a state object has no record to read")
+            raise CorruptDataError("a key has no record to read")
         return self.value.decode(values[0])
 
 
 def decode_list(values: Iterable[bytes], codec: ValueCodec) -> list[Any]:
-    """The elements of a list's chunks, which are values of `codec`, a codec of lists."""
+    """Decodes the chunks of a list with `codec`, a codec of lists."""
     elements: list[Any] = []
     for value in values:
         chunk = codec.decode(value)
@@ -102,7 +102,7 @@ def decode_list(values: Iterable[bytes], codec: ValueCodec) -> list[Any]:
 def decode_map(
     elements: Sequence[bytes], values: Sequence[bytes], key_codec: KeyCodec, codec: ValueCodec
 ) -> dict[Any, Any]:
-    """The entries of a map: encoded keys and values, aligned."""
+    """Decodes the entries of a map from aligned keys and values."""
     if len(elements) != len(values):
         raise CorruptDataError(f"{len(elements)} keys of a map come with {len(values)} values")
     return {

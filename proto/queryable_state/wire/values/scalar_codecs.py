@@ -1,7 +1,7 @@
-"""Scalar values as little-endian bytes, one codec a type.
+"""Codecs of scalar values as little-endian bytes, one a type.
 
-A scalar's bytes are the same at the top of a value and inside rows and lists,
-but for what varies in length: there a length stands before it.
+A scalar has the same bytes at the top of a value and inside rows and lists, except that a
+length precedes scalars of variable length there.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NATIVE_FORMATS = {
 """`struct` formats of the types of fixed width."""
 
 NUMBERS = frozenset((Kind.BYTE, Kind.SHORT, Kind.INT, Kind.LONG, Kind.FLOAT, Kind.DOUBLE))
-"""The types whose values `struct` takes and gives as they are."""
+"""The types whose Python values `struct` packs without conversion."""
 
 _COUNT = struct.Struct("<I")
 
@@ -52,22 +52,22 @@ FROM_INTEGER: dict[Kind, Callable[[int], Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class PickleMode:
-    """What is done with PICKLED values."""
+    """Treatment of PICKLED values."""
 
     dump: bool = False
-    """Encoding takes any object, not only bytes that are a pickle already."""
+    """Encode any object by pickling it; False: only bytes that are a pickle."""
     load: bool = False
-    """Decoding makes the object, instead of a `PickledValue`."""
+    """Decode to the unpickled object; False: to a `PickledValue`."""
 
 
 class PayloadError(ValueError):
-    """Bytes that are no payload of the type; translated where the value is known."""
+    """Bytes that are not a payload of the type; the caller translates it."""
 
 
 def refusal(value: Any, info: TypeInfo, path: str, why: object = "") -> SerializationError:
-    """The error of a value that is not of its type."""
+    """The error for a value of another type."""
     if value is None:
-        return SerializationError(f"{path} is null where {info} is needed")
+        return SerializationError(f"{path} is null, but must be {info}")
     shown = repr(value)
     shown = shown if len(shown) <= 80 else shown[:80] + "..."
     detail = f": {why}" if str(why) else ""
@@ -77,7 +77,7 @@ def refusal(value: Any, info: TypeInfo, path: str, why: object = "") -> Serializ
 
 
 def packed_count(count: int, value: Any, info: TypeInfo, path: str) -> bytes:
-    """A length or count before its items."""
+    """Encodes the length or count before the items."""
     try:
         return _COUNT.pack(count)
     except struct.error:
@@ -85,7 +85,7 @@ def packed_count(count: int, value: Any, info: TypeInfo, path: str) -> bytes:
 
 
 def fixed_encoder(info: TypeInfo, path: str) -> Encode:
-    """Encodes a scalar of fixed width."""
+    """An encoder of a scalar of fixed width."""
     pack = struct.Struct("<" + NATIVE_FORMATS[info.kind]).pack
     convert = _TO_INTEGER.get(info.kind)
     if info.kind == Kind.BOOLEAN:
@@ -110,14 +110,14 @@ def fixed_encoder(info: TypeInfo, path: str) -> Encode:
 
 
 def _boolean(value: Any) -> int:
-    # numpy's booleans are no bool, and everything else has a truth value.
+    # numpy's booleans are not instances of bool; bool() would accept every other object.
     if isinstance(value, bool) or type(value).__module__ == "numpy":
         return bool(value)
     raise TypeError("needs a bool")
 
 
 def bytes_encoder(info: TypeInfo, path: str, pickles: PickleMode) -> Encode:
-    """The raw bytes of a STRING, BINARY or PICKLED value."""
+    """An encoder of a STRING, BINARY or PICKLED value without its length."""
 
     def encode_string(value: Any) -> bytes:
         if not isinstance(value, str):
@@ -141,7 +141,7 @@ def bytes_encoder(info: TypeInfo, path: str, pickles: PickleMode) -> Encode:
 
 
 def bytes_decoder(info: TypeInfo, pickles: PickleMode) -> Callable[[bytes], Any]:
-    """The STRING, BINARY or PICKLED value of its raw bytes. ValueError when it is not UTF-8."""
+    """A decoder of a STRING, BINARY or PICKLED value; raises ValueError for invalid UTF-8."""
     if info.kind == Kind.STRING:
         return bytes.decode
     if info.kind == Kind.PICKLED:
@@ -150,7 +150,7 @@ def bytes_decoder(info: TypeInfo, pickles: PickleMode) -> Callable[[bytes], Any]
 
 
 def decimal_encoder(info: TypeInfo, path: str) -> Encode:
-    """One length byte, then the unscaled number as shortest big-endian two's complement."""
+    """An encoder of decimals: a length byte, then the shortest big-endian unscaled number."""
 
     def encode(value: Any) -> bytes:
         try:

@@ -1,4 +1,4 @@
-"""Conversions between Python scalars and the integers that stand for them."""
+"""Conversion between Python scalars and their integer encodings."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _MICROSECOND = timedelta(microseconds=1)
 _FIRST_INSTANT = datetime.min.replace(tzinfo=UTC)
 _LAST_INSTANT = datetime.max.replace(tzinfo=UTC)
-# Wide enough for every decimal(38, s): scaling within it never rounds.
+# Enough digits that scaling a decimal(38, s) never rounds.
 _EXACT = Context(prec=80)
 
 
 def days_of(value: object) -> int:
-    """Days since 1970-01-01. TypeError for what is not a plain date."""
+    """Days since 1970-01-01; raises TypeError for anything but a plain date."""
     if not isinstance(value, date) or isinstance(value, datetime):
         raise TypeError(f"needs a datetime.date, not {type(value).__name__}")
     return value.toordinal() - _EPOCH_DAY
 
 
 def date_of(days: int) -> date:
-    """The date so many days since 1970-01-01. ValueError outside the years 1 to 9999."""
+    """The date that many days after 1970-01-01; raises ValueError outside the years 1 to 9999."""
     try:
         return date.fromordinal(days + _EPOCH_DAY)
     except (ValueError, OverflowError):
@@ -31,9 +31,9 @@ def date_of(days: int) -> date:
 
 
 def micros_of(value: object) -> int:
-    """Microseconds since the epoch of an aware datetime.
+    """Microseconds from the epoch to an aware datetime.
 
-    TypeError for a naive one, ValueError for one outside the years 1 to 9999 in UTC.
+    Raises TypeError for a naive one, ValueError outside the years 1 to 9999 in UTC.
     """
     if not isinstance(value, datetime):
         raise TypeError(f"needs a datetime.datetime, not {type(value).__name__}")
@@ -45,7 +45,7 @@ def micros_of(value: object) -> int:
 
 
 def instant_of(micros: int) -> datetime:
-    """The instant in UTC. ValueError outside the years 1 to 9999."""
+    """The instant in UTC; raises ValueError outside the years 1 to 9999."""
     try:
         return _EPOCH_UTC + timedelta(microseconds=micros)
     except OverflowError:
@@ -53,7 +53,7 @@ def instant_of(micros: int) -> datetime:
 
 
 def wall_micros_of(value: object) -> int:
-    """Microseconds since 1970-01-01T00:00 of a naive datetime. TypeError for an aware one."""
+    """Microseconds from 1970-01-01T00:00 to a naive datetime; raises TypeError for an aware one."""
     if not isinstance(value, datetime):
         raise TypeError(f"needs a datetime.datetime, not {type(value).__name__}")
     if value.tzinfo is not None:
@@ -62,7 +62,7 @@ def wall_micros_of(value: object) -> int:
 
 
 def wall_time_of(micros: int) -> datetime:
-    """The naive datetime. ValueError outside the years 1 to 9999."""
+    """The naive datetime; raises ValueError outside the years 1 to 9999."""
     try:
         return _EPOCH + timedelta(microseconds=micros)
     except OverflowError:
@@ -70,7 +70,7 @@ def wall_time_of(micros: int) -> datetime:
 
 
 def unscaled_of(value: object, precision: int, scale: int) -> int:
-    """The integer `value * 10**scale`. TypeError or ValueError when it is not exact or too big."""
+    """The integer `value * 10**scale`; raises TypeError or ValueError if inexact or too large."""
     if isinstance(value, int) and not isinstance(value, bool):
         unscaled = value * int(10**scale) if abs(value) < 10**precision else 10**precision
     elif isinstance(value, Decimal):
@@ -81,7 +81,7 @@ def unscaled_of(value: object, precision: int, scale: int) -> int:
         digits = value.normalize(_EXACT) if len(value.as_tuple().digits) <= 80 else value
         exponent = digits.as_tuple().exponent
         if not isinstance(exponent, int) or (digits and -exponent > scale):
-            raise ValueError(f"{value} has more than {scale} digits behind the point")
+            raise ValueError(f"{value} has more than {scale} digits after the point")
         unscaled = int(digits.scaleb(scale, _EXACT)) if digits else 0
     else:
         raise TypeError(f"needs a decimal.Decimal, not {type(value).__name__}")
@@ -91,7 +91,7 @@ def unscaled_of(value: object, precision: int, scale: int) -> int:
 
 
 def decimal_of(unscaled: int, precision: int, scale: int) -> Decimal:
-    """The decimal of an unscaled integer. ValueError when it has more than `precision` digits."""
+    """The decimal of an unscaled integer; raises ValueError for more than `precision` digits."""
     if abs(unscaled) >= 10**precision:
         raise ValueError(f"{unscaled} has more than {precision} digits")
     return Decimal(unscaled).scaleb(-scale, _EXACT)

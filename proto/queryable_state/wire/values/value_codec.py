@@ -1,9 +1,9 @@
-"""Values as bytes: `format byte | schema version | [expiry] | payload`.
+"""Codec of values: `format byte | schema version | [expiry] | payload`.
 
 The format byte has the codec in its low four bits (0: fields by position, 1: null,
 without a payload), bit 4 for compression, bit 5 for an expiry; bits 6 and 7 are zero.
 The schema version is an unsigned LEB128 number, the expiry 8 bytes big-endian: milliseconds since
-the epoch. What the payload means, its type of that schema version says.
+the epoch. The type of that schema version defines the payload.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _MAX_VERSION = (1 << 32) - 1
 
 @dataclass(frozen=True, slots=True)
 class ValueHeader:
-    """What stands before a payload."""
+    """The header before a payload."""
 
     codec: int
     """0: fields by position; 1: null."""
@@ -60,9 +60,11 @@ class ValueHeader:
 
 
 def header_of(schema_version: int, expiry_ms: int | None = None) -> bytes:
-    """The bytes before a payload."""
+    """Encodes the header before a payload."""
     if not 0 <= schema_version <= _MAX_VERSION:
-        raise InvalidRequestError(f"schema version {schema_version}: it is 0 to {_MAX_VERSION}")
+        raise InvalidRequestError(
+            f"schema version is {schema_version}: it must be 0 to {_MAX_VERSION}"
+        )
     number = varint(schema_version)
     if expiry_ms is None:
         return bytes((CODEC_FIELDS,)) + number
@@ -74,20 +76,20 @@ def _packed_expiry(expiry_ms: int) -> bytes:
         return _EXPIRY.pack(expiry_ms)
     except struct.error:
         raise SerializationError(
-            f"expiry {expiry_ms!r} is no 64-bit number of milliseconds"
+            f"expiry {expiry_ms!r} is not a 64-bit number of milliseconds"
         ) from None
 
 
 def read_header(data: bytes) -> ValueHeader:
-    """The header of a value's bytes."""
+    """Decodes the header of a value."""
     if not data:
-        raise CorruptDataError("a value of no bytes has no header")
+        raise CorruptDataError("an empty value has no header")
     form = data[0]
     codec = form & _CODEC_MASK
     if form & _RESERVED or codec not in (CODEC_FIELDS, CODEC_NULL):
-        raise CorruptDataError(f"value format {form:#04x} is not known here")
+        raise CorruptDataError(f"unknown value format {form:#04x}")
     if form & COMPRESSED:
-        raise CorruptDataError(f"value format {form:#04x}: compressed values cannot be read here")
+        raise CorruptDataError(f"value format {form:#04x}: compressed values are not supported")
     version = shift = 0
     offset = 1
     while True:
@@ -109,8 +111,8 @@ def read_header(data: bytes) -> ValueHeader:
 
 
 def is_expired(data: bytes, now_ms: int) -> bool:
-    """Whether a value has an expiry and that is not after `now_ms`."""
-    # An empty value has no header; what reads it says so.
+    """True if a value has an expiry at or before `now_ms`."""
+    # An empty value is damaged: decoding it raises.
     if not data or not data[0] & HAS_EXPIRY:
         return False
     if data[0] == HAS_EXPIRY and len(data) >= 10 and data[1] < 0x80:
@@ -123,11 +125,10 @@ def is_expired(data: bytes, now_ms: int) -> bool:
 class ValueCodec:
     """Encodes values of the current type, decodes those of every version. Thread-safe.
 
-    `versions` are the types a value may have been written as, by schema version;
-    values are written as `current` and, when older, read in its shape: an added
-    field is null, a dropped one left out. With `pickle_values` a PICKLED value is
-    any object, else `bytes` that are a pickle; it is read as a `PickledValue`, with
-    `unpickle` as the object.
+    `versions` are the types of stored values by schema version. Values are encoded as
+    `current`, and older ones are converted to it when decoded: an added field is null, a
+    dropped one is left out. With `pickle_values` a PICKLED value may be any object, else it
+    must be `bytes` of a pickle. It decodes to a `PickledValue`, or with `unpickle` to the object.
     """
 
     __slots__ = (
@@ -151,17 +152,17 @@ class ValueCodec:
         unpickle: bool = False,
     ) -> None:
         if current not in versions:
-            raise InvalidRequestError(f"schema version {current} is none of {sorted(versions)}")
+            raise InvalidRequestError(f"schema version {current} is not one of {sorted(versions)}")
         self._versions = dict(versions)
         self._current = current
         self._mode = PickleMode(dump=pickle_values, load=unpickle)
         self.header = header_of(current)
         self.null = bytes((CODEC_NULL,)) + self.header[1:]
-        """The bytes of a null, for where that is a value: under the key of a MAP state."""
+        """The bytes of a null, which is a value in a MAP state."""
         self._expiring_header = bytes((self.header[0] | HAS_EXPIRY,)) + self.header[1:]
         self._encode_payload = top_encoder(versions[current], "value", self._mode)
         self._decode_payloads = whole_decoder(versions[current])
-        # By schema version; those of older versions are made when one is met.
+        # By schema version; those of older versions are made at their first value.
         self._readers: dict[int, Callable[[bytes, int], Any]] = {
             current: top_decoder(versions[current], self._mode)
         }
@@ -170,29 +171,29 @@ class ValueCodec:
     def of(
         type_info: TypeInfo, *, pickle_values: bool = False, unpickle: bool = False
     ) -> ValueCodec:
-        """The codec of a type that has had one version, 1."""
+        """The codec of a type with one schema version, 1."""
         return ValueCodec({1: type_info}, 1, pickle_values=pickle_values, unpickle=unpickle)
 
     @property
     def type_info(self) -> TypeInfo:
-        """The type values are written as."""
+        """The type of encoded values."""
         return self._versions[self._current]
 
     @property
     def schema_version(self) -> int:
-        """The schema version values are written as."""
+        """The schema version of encoded values."""
         return self._current
 
     def encode(self, value: Any, expiry_ms: int | None = None) -> bytes:
-        """The value's bytes. SerializationError when it is not of the type, or None."""
+        """Encodes a value; raises SerializationError for None or a value of another type."""
         if expiry_ms is None:
             return self.header + self._encode_payload(value)
         return self._expiring_header + _packed_expiry(expiry_ms) + self._encode_payload(value)
 
     def decode(self, data: bytes) -> Any:
-        """The value, expired or not; None of a null.
+        """Decodes a value, expired or not; None for a null.
 
-        CorruptDataError when the bytes are of no known version.
+        Raises CorruptDataError for damaged bytes and unknown schema versions.
         """
         header = self.header
         if data.startswith(header):
@@ -208,18 +209,18 @@ class ValueCodec:
             return read(data, offset)
         except (ValueError, struct.error, OverflowError) as error:
             raise CorruptDataError(
-                f"{len(data)} bytes are no value of type {self.type_info}: {error}"
+                f"{len(data)} bytes are not a value of type {self.type_info}: {error}"
             ) from error
 
     def read_back(self, value: Any) -> Any:
-        """The value in its normal form: written, and read again. Raises what `encode` does."""
+        """Encodes and decodes a value, which gives its normal form; raises as `encode` does."""
         return self._readers[self._current](self._encode_payload(value), 0)
 
     def decode_all(self, data: Sequence[bytes]) -> list[Any] | None:
-        """Many values at once; None where only `decode` can tell what each is.
+        """Decodes many values at once; None if each needs `decode`.
 
-        That is where one is of an older version, expires or is damaged, and for
-        all types that gain nothing by it.
+        That is so if a value has an older version or an expiry or is damaged, and for types
+        for which this is not faster.
         """
         decode, header = self._decode_payloads, self.header
         if decode is None or not all(map(bytes.startswith, data, repeat(header))):
@@ -233,12 +234,12 @@ class ValueCodec:
         if header.schema_version not in self._versions:
             raise self._unknown_version(header.schema_version)
         if header.payload_offset != len(data):
-            raise CorruptDataError("a null has no payload, and bytes follow its header")
+            raise CorruptDataError("bytes follow the header of a null, which has no payload")
 
     def _unknown_version(self, version: int) -> CorruptDataError:
         return CorruptDataError(
-            f"a value has schema version {version}, known are {sorted(self._versions)}: "
-            "refresh the registration"
+            f"a value has the unknown schema version {version}, known are "
+            f"{sorted(self._versions)}: refresh the registration"
         )
 
     def _reader(self, version: int) -> Callable[[bytes, int], Any]:

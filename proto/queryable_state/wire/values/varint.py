@@ -1,4 +1,4 @@
-"""Numbers in as few bytes as they need: base 128, lowest group first, as protobuf has them.
+"""Variable-length encoding of numbers, as in protobuf: base 128, lowest group first.
 
 Source: https://protobuf.dev/programming-guides/encoding/#varints
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 
 def varint(number: int) -> bytes:
-    """A number of at least 0."""
+    """Encodes a number of at least 0."""
     encoded = bytearray()
     while number > 0x7F:
         encoded.append(number & 0x7F | 0x80)

@@ -1,4 +1,4 @@
-"""Snapshots as sorted records: the format of heap checkpoints and of every savepoint.
+"""Canonical snapshot format: sorted records, for heap checkpoints and every savepoint.
 
     magic "SQCS" | u16 format version
     blocks:  u32 state id | u32 records | u32 bytes of the keys | u32 bytes of the values
@@ -7,8 +7,8 @@
     index:   per block: u64 offset | u32 state id | u32 records | u16 first, u16 last key group
     footer:  u64 offset of the index | u32 blocks | u32 CRC-32 of the index and these two | "SQCE"
 
-All numbers are little-endian. Every state's keys are strictly ascending over its blocks, which
-stand together, so that a range of key groups is a few blocks of the file.
+All numbers are little-endian. The blocks of one state are adjacent and its keys strictly
+ascend over them, so that a range of key groups is a few blocks of the file.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _FOOTER = struct.Struct("<QI")
 _TAIL_BYTES = _FOOTER.size + _CRC.size + len(END_MAGIC)
 
 _BLOCK_RECORDS = 1024
-# Half of a block that would be larger goes into a block of its own.
+# A larger block is split in half.
 _BLOCK_BYTES = 1 << 20
 _KEY_GROUP_BYTES = 2
 
@@ -57,9 +57,9 @@ class _Block(NamedTuple):
 
 
 class CanonicalWriter:
-    """Writes one file, on any one thread. What is written counts once `close` returned.
+    """Writer of one file, for any one thread. The file is complete once `close` has returned.
 
-    Used as a context, an exception leaves no file behind. OSError is raised as it comes.
+    As a context manager it removes the file after an exception. It does not translate OSError.
     """
 
     def __init__(self, local: Path) -> None:
@@ -75,9 +75,9 @@ class CanonicalWriter:
         return self._offset
 
     def add(self, state_id: int, records: Iterable[tuple[bytes, bytes]]) -> int:
-        """Writes all records of a state, whose keys ascend; returns how many there were.
+        """Writes all records of a state, in ascending key order; returns their number.
 
-        Once for a state. InvalidRequestError for keys out of order or a state that was added.
+        Raises InvalidRequestError for keys out of order and for a state added before.
         """
         if state_id in self._state_ids:
             raise InvalidRequestError(f"state {state_id} is in this snapshot already")
@@ -108,7 +108,7 @@ class CanonicalWriter:
         file.close()
 
     def discard(self) -> None:
-        """Ends writing and removes the file. Idempotent."""
+        """Closes and removes an incomplete file. Idempotent."""
         file, self._file = self._file, None
         if file is not None:
             try:
@@ -161,8 +161,8 @@ def read_canonical(
 ) -> Iterator[tuple[int, Records]]:
     """The records of these key groups, in blocks of one state each, in the file's order.
 
-    CorruptDataError, naming the file, for what is not whole or not of the format; blocks of
-    other key groups are not looked at. OSError is raised as it comes.
+    Raises CorruptDataError, with the file's name, for a damaged file; it does not read blocks
+    of other key groups. It does not translate OSError.
     """
     with local.open("rb") as file:
         for block, end in _read_index(file, local):
@@ -179,7 +179,7 @@ def read_canonical(
 
 
 def _read_index(file: BinaryIO, local: Path) -> list[tuple[_Block, int]]:
-    """The blocks and their ends; they fill the file between its head and its index."""
+    """The blocks and their ends; they fill the file between its header and its index."""
     file_bytes = file.seek(0, 2)
     file.seek(0)
     head = file.read(_HEAD.size)
@@ -187,19 +187,19 @@ def _read_index(file: BinaryIO, local: Path) -> list[tuple[_Block, int]]:
         raise CorruptDataError(f"{local} is no snapshot: it starts with {head[:4].hex()!r}")
     if head != _HEAD.pack(MAGIC, FORMAT_VERSION):
         raise CorruptDataError(
-            f"the snapshot {local} is of format {int.from_bytes(head[4:], 'little')}; this version "
-            f"reads {FORMAT_VERSION}"
+            f"the snapshot {local} has format version {int.from_bytes(head[4:], 'little')}; this "
+            f"software reads {FORMAT_VERSION}"
         )
     if file_bytes < _HEAD.size + _TAIL_BYTES:
-        raise CorruptDataError(f"the snapshot {local} is cut after {file_bytes} bytes")
+        raise CorruptDataError(f"the snapshot {local} is truncated after {file_bytes} bytes")
     file.seek(file_bytes - _TAIL_BYTES)
     tail = file.read(_TAIL_BYTES)
     footer, crc = tail[: _FOOTER.size], tail[_FOOTER.size : -len(END_MAGIC)]
     offset, count = _FOOTER.unpack(footer)
     if tail[-len(END_MAGIC) :] != END_MAGIC:
-        raise CorruptDataError(f"the snapshot {local} is cut: it does not end as one")
+        raise CorruptDataError(f"the snapshot {local} is truncated: it has no footer")
     if offset + count * _INDEX.size + _TAIL_BYTES != file_bytes:
-        raise CorruptDataError(f"the snapshot {local} names an index that is not in it")
+        raise CorruptDataError(f"the index of the snapshot {local} does not fit its size")
     file.seek(offset)
     data = file.read(count * _INDEX.size)
     if _CRC.pack(zlib.crc32(footer, zlib.crc32(data))) != crc:
@@ -209,7 +209,7 @@ def _read_index(file: BinaryIO, local: Path) -> list[tuple[_Block, int]]:
     if bounds[0] != _HEAD.size or any(
         end - start < _BLOCK.size + _CRC.size for start, end in pairwise(bounds)
     ):
-        raise CorruptDataError(f"the index of the snapshot {local} names no places of blocks")
+        raise CorruptDataError(f"the index of the snapshot {local} has invalid block offsets")
     return list(zip(blocks, bounds[1:], strict=True))
 
 
@@ -227,28 +227,28 @@ def _read_block(
         or (state_id, count) != (block.state_id, block.records)
         or not count
     ):
-        raise CorruptDataError(f"{where} is not what the index says")
+        raise CorruptDataError(f"{where} does not match the index")
     body = data[start:]
     if data[_BLOCK.size : start] != _CRC.pack(zlib.crc32(body, zlib.crc32(data[: _BLOCK.size]))):
         raise CorruptDataError(f"{where} fails its checksum")
     lengths = struct.unpack_from(f"<{2 * count}I", body)
-    keys, keys_end = _cut(body, 2 * 4 * count, lengths[:count])
-    values, values_end = _cut(body, keys_end, lengths[count:])
+    keys, keys_end = _split(body, 2 * 4 * count, lengths[:count])
+    values, values_end = _split(body, keys_end, lengths[count:])
     if (keys_end, values_end) != (len(body) - value_bytes, len(body)):
-        raise CorruptDataError(f"{where} has lengths that do not fit it")
+        raise CorruptDataError(f"{where} has lengths that do not add up to its size")
     if (
         min(map(len, keys)) < _KEY_GROUP_BYTES
         or (_key_group(keys[0]), _key_group(keys[-1])) != block[3:]
         or not all(map(lt, keys, islice(keys, 1, None)))
     ):
-        raise CorruptDataError(f"{where} has keys that are not what the index says")
+        raise CorruptDataError(f"{where} has keys that do not match the index")
     return keys, values
 
 
-def _cut(data: bytes, start: int, lengths: Sequence[int]) -> tuple[list[bytes], int]:
-    """Pieces of these lengths, one behind the other, and where they end."""
-    places = list(accumulate(lengths, initial=start))
-    return [data[low:high] for low, high in pairwise(places)], places[-1]
+def _split(data: bytes, start: int, lengths: Sequence[int]) -> tuple[list[bytes], int]:
+    """Adjacent pieces of these lengths and the offset of their end."""
+    offsets = list(accumulate(lengths, initial=start))
+    return [data[low:high] for low, high in pairwise(offsets)], offsets[-1]
 
 
 def _key_group(key: bytes) -> int:

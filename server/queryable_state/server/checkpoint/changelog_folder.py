@@ -1,4 +1,4 @@
-"""Which of a batch's changelog files count, where several attempts have left some."""
+"""Selection of the valid changelog files of a batch that several attempts have written."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ _READERS = 8
 
 
 def choose(files: Iterable[ChangelogFile]) -> list[ChangelogFile]:
-    """For each operator and key group the file of the highest token, as entries clipped to that.
+    """Chooses the file of the highest token for each operator and key group.
 
-    By operator and first key group, ascending and without overlap. A file may come back in
-    several entries, where higher ones cover its middle, or in none. All are of one batch.
+    `files` are of one batch. Returns entries clipped to the chosen key groups, by operator and
+    first key group, ascending and without overlap. A file is in several entries if a higher
+    token covers its middle, and in none if higher tokens cover all of it.
     """
     ordered = sorted(files, key=attrgetter("operator_uid", "first_key_group"))
     return [
@@ -41,7 +42,7 @@ def choose(files: Iterable[ChangelogFile]) -> list[ChangelogFile]:
 
 
 def _entries(files: list[ChangelogFile]) -> Iterator[ChangelogFile]:
-    """Sweeps over the key groups; `open_files` has those begun, the highest token first."""
+    """Sweeps over the key groups; `open_files` is a heap with the highest token first."""
     bounds = sorted(
         {file.first_key_group for file in files} | {file.last_key_group + 1 for file in files}
     )
@@ -53,7 +54,7 @@ def _entries(files: list[ChangelogFile]) -> Iterator[ChangelogFile]:
         while position < len(files) and files[position].first_key_group == bound:
             token, path = files[position].token, files[position].path
             order = (-token.run_epoch, -token.task_attempt)
-            # Equal tokens do not happen; the path makes one answer of them all the same.
+            # The path makes the order total, should two files ever have one token.
             heapq.heappush(open_files, (order, path, position))
             position += 1
         while open_files and files[open_files[0][2]].last_key_group < bound:
@@ -79,28 +80,29 @@ def choose_committed(
     *,
     allow_missing: bool = False,
 ) -> list[ChangelogFile]:
-    """The files that count of a batch that is committed.
+    """The valid files of a committed batch.
 
-    CheckpointError where one that cannot be read has key groups no other file has: it may be what
-    was acknowledged, and then is lost. With `allow_missing` that is logged.
+    Raises CheckpointError if a damaged file has key groups that no intact file covers: a server
+    may have acknowledged that file, so its changes would be lost. With `allow_missing` it only
+    logs that.
     """
     broken: list[str] = []
     chosen = choose(list_sealed(storage, root, batch_id, offsets_digest, broken))
     lost = sorted(path for path in broken if not _is_covered(path, chosen))
     if lost:
         names = ", ".join(join(root, path) for path in lost)
-        text = f"batch {batch_id} is committed, and changelogs of it cannot be read: {names}"
+        text = f"batch {batch_id} is committed, but changelogs of it are damaged: {names}"
         if not allow_missing:
             raise CheckpointError(
-                f"{text}: bring them back from a copy, remove them if no task of the batch was "
-                "told that they were written, or allow missing state to go on without them"
+                f"{text}: restore them from a copy, remove them if no server has acknowledged "
+                "them, or allow missing state to continue without them"
             )
-        _log.error("%s: the query goes on without them, as it is allowed to", text)
+        _log.error("%s: the query continues without them, because missing state is allowed", text)
     return chosen
 
 
 def _is_covered(path: str, chosen: Iterable[ChangelogFile]) -> bool:
-    """Whether all key groups of a file are those of chosen ones, too."""
+    """True if chosen files contain all key groups of a file."""
     named = layout.parse_changelog_file(path)
     assert named is not None
     first = named.first_key_group
@@ -117,11 +119,11 @@ def list_sealed(
     offsets_digest: bytes,
     broken: list[str] | None = None,
 ) -> list[ChangelogFile]:
-    """The whole changelogs of a batch that were made of these offsets, not chosen among yet.
+    """All intact changelogs of a batch that were sealed for these offsets.
 
-    A torn or corrupt file, and one of other offsets, is logged and left out; paths of corrupt ones
-    are added to `broken`. Paths are relative to the root. `index` and `parallelism` are 0: a file
-    does not say them.
+    Logs and skips damaged files and those of other offsets; adds the paths of damaged ones to
+    `broken`. Paths are relative to the root. `index` and `parallelism` are 0, because a file
+    does not contain them.
     """
     folder = layout.batch_folder(batch_id)
     paths = [f"{folder}/{entry.path}" for entry in storage.walk(join(root, folder))]
@@ -146,7 +148,7 @@ def _sealed(
     except MissingFileError:
         return None
     except CorruptDataError as problem:
-        _log.warning("%s does not count: %s", join(root, path), problem)
+        _log.warning("ignoring the changelog %s: %s", join(root, path), problem)
         broken.append(path)
         return None
     token = changelog.seal.token
@@ -155,10 +157,12 @@ def _sealed(
         named.run_epoch,
         named.task_attempt,
     ):
-        _log.warning("%s does not count: it holds another attempt's changes", join(root, path))
+        _log.warning(
+            "ignoring the changelog %s: it has the changes of another attempt", join(root, path)
+        )
         return None
     if changelog.offsets_digest != offsets_digest:
-        _log.info("%s does not count: it was made of other offsets", join(root, path))
+        _log.info("ignoring the changelog %s: it is of other offsets", join(root, path))
         return None
     return ChangelogFile(
         batch_id=named.batch_id,

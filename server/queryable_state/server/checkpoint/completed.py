@@ -1,4 +1,4 @@
-"""Completed checkpoints and savepoints, found by the URI a person gives."""
+"""Completed checkpoints and savepoints at a URI, and their verification."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _READERS = 4
 def problems_of(
     completed: Completed, storage: CheckpointStorage, *, checksums: bool = False
 ) -> list[str]:
-    """What keeps a checkpoint from being restored; nothing: it is intact.
+    """The problems that prevent a restore of a checkpoint; empty if it is intact.
 
-    Sizes are held against the metadata; with `checksums` every byte is read. RetryLaterError
-    where the storage does not answer now.
+    Compares sizes with the metadata; with `checksums` it reads every byte. Raises
+    RetryLaterError if the storage does not answer now.
     """
     found = [problem for each in completed.metadata.operators for problem in _uncovered(each)]
-    # A file of several subtasks is looked at once.
+    # Each file is checked once, also if several subtasks share it.
     files = list({file.path or id(file): file for file in completed.files()}.values())
     with ThreadPoolExecutor(_READERS, thread_name_prefix="verification") as readers:
         answers = readers.map(
@@ -45,22 +45,22 @@ def problems_of(
         found += [problem for problem in answers if problem]
     if completed.metadata.savepoint and not storage.list(join(completed.root, layout.SPARK)):
         found.append(
-            f"{join(completed.root, layout.SPARK)} is missing: no job can be started from it"
+            f"{join(completed.root, layout.SPARK)} is missing: no job can start from the savepoint"
         )
     return found
 
 
 def _uncovered(operator: OperatorSnapshot) -> list[str]:
-    """Subtasks the metadata does not name."""
-    wanted = [
+    """Problems of subtasks that the metadata does not name."""
+    expected = [
         key_group_range(index, operator.parallelism, operator.max_parallelism)
         for index in range(operator.parallelism)
     ]
-    there = {(part.first_key_group, part.last_key_group) for part in operator.ranges}
+    present = {(part.first_key_group, part.last_key_group) for part in operator.ranges}
     return [
         f"operator {operator.uid!r} has no state of key groups {first} to {last}"
-        for first, last in wanted
-        if (first, last) not in there
+        for first, last in expected
+        if (first, last) not in present
     ]
 
 
@@ -68,8 +68,8 @@ def _problem(
     file: StoredFile, completed: Completed, storage: CheckpointStorage, *, checksums: bool
 ) -> str:
     if not file.path:
-        whole = len(file.inlined) == file.size_bytes and checksum(file.inlined) == file.checksum
-        return "" if whole else f"{file.name} in {completed.uri} fails its checksum"
+        intact = len(file.inlined) == file.size_bytes and checksum(file.inlined) == file.checksum
+        return "" if intact else f"{file.name} in {completed.uri} fails its checksum"
     return file_problem(
         layout.resolve(completed.root, file.path), file, storage, checksums=checksums
     )
@@ -78,7 +78,7 @@ def _problem(
 def file_problem(
     path: str, file: StoredFile | ChangelogFile, storage: CheckpointStorage, *, checksums: bool
 ) -> str:
-    """What is wrong with the file at a path, as it was written; empty: nothing."""
+    """Compares the file at a path with its description; returns the problem, empty if none."""
     try:
         if not checksums:
             size_bytes = storage.size(path)
@@ -98,13 +98,13 @@ def file_problem(
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """One checkpoint or savepoint, and where its files are."""
+    """A completed checkpoint or savepoint."""
 
     uri: str
-    """Of its folder."""
+    """URI of its folder."""
 
     root: str
-    """URI that its relative paths are below."""
+    """URI to which its paths are relative."""
 
     metadata: CheckpointMetadata = field(repr=False)
 
@@ -126,27 +126,27 @@ class Completed:
 
     @property
     def new_bytes(self) -> int:
-        """Bytes written for it; the others were there."""
+        """Bytes written for it; earlier checkpoints wrote the others."""
         return sum(part.new_bytes for each in self.metadata.operators for part in each.ranges)
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What there is at a URI."""
+    """The checkpoints at a URI."""
 
     completed: tuple[Completed, ...]
     """Newest first."""
 
     broken: tuple[BrokenCheckpoint, ...] = ()
     root: StateRoot | None = None
-    """Where the URI is that of a state root."""
+    """The state root if the URI is one."""
 
 
 def find(uri: str, storage: CheckpointStorage) -> Found:
-    """The checkpoints of a state root, or the one checkpoint or savepoint.
+    """Finds the checkpoints of a state root, or the one checkpoint or savepoint, at a URI.
 
-    CheckpointError where there is none of these, CorruptDataError where the one that is meant
-    cannot be read.
+    Raises CheckpointError if there is none, and CorruptDataError if the one at the URI is
+    damaged.
     """
     uri = uri.rstrip("/")
     try:
@@ -162,7 +162,7 @@ def find(uri: str, storage: CheckpointStorage) -> Found:
                 for metadata in complete
             )
             return Found(tuple(completed), tuple(broken), root)
-        raise _nothing(uri, storage, missing) from None
+        raise _not_found(uri, storage, missing) from None
 
 
 def _one(uri: str, storage: CheckpointStorage) -> Completed:
@@ -172,18 +172,19 @@ def _one(uri: str, storage: CheckpointStorage) -> Completed:
     root, _, name = uri.rpartition("/")
     if layout.checkpoint_id(name) != metadata.checkpoint_id:
         raise CorruptDataError(
-            f"{uri} holds checkpoint {metadata.checkpoint_id}: a checkpoint is used where it was "
-            "written, beside the files it shares with others; only savepoints may be moved"
+            f"{uri} holds checkpoint {metadata.checkpoint_id}: it was moved or renamed. A "
+            "checkpoint shares files with others and must stay where it was written; only "
+            "savepoints may be moved"
         )
     return Completed(uri, root, metadata)
 
 
-def _nothing(uri: str, storage: CheckpointStorage, missing: MissingFileError) -> CheckpointError:
+def _not_found(uri: str, storage: CheckpointStorage, missing: MissingFileError) -> CheckpointError:
     names = storage.list(uri)
     if not names:
         return CheckpointError(
             f"there is nothing at {uri}: give the URI of a state root (the job's folder in the "
-            "directory for checkpoints), of one checkpoint in it (chk-<n>), or of a savepoint"
+            "checkpoint directory), of one checkpoint in it (chk-<n>), or of a savepoint"
         )
     roots = [name for name in names if StateRoot(join(uri, name), storage).exists()]
     savepoints = [name for name in names if storage.exists(join(uri, name, layout.METADATA))]

@@ -1,4 +1,4 @@
-"""Names and places of the files of a state root.
+"""Layout of a state root: the names of its folders and files.
 
     registrations/<epoch>-<sequence>                                  RootRegistrations
     epochs/<epoch>                                                    the run that took it
@@ -9,8 +9,8 @@
     shared/<checksum>-<size>                                          files of several
     spark/                                                            Spark's own checkpoint
 
-Paths made here are relative to the root, with slashes; `resolve` makes them whole. Uids and
-job names are quoted, so that any text is one name. Key groups are inclusive.
+Paths are relative to the root, with slashes; `resolve` makes them absolute. Uids and job
+names are quoted, so that any text is one name. Key-group bounds are inclusive.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _NUMBERS = re.compile(r"([0-9]+)-([0-9]+)")
 
 
 class ChangelogPath(NamedTuple):
-    """What the path of a changelog says."""
+    """The fields of a changelog's path."""
 
     batch_id: int
     operator_uid: str
@@ -49,10 +49,10 @@ class ChangelogPath(NamedTuple):
 
 
 def quote(name: str) -> str:
-    """Any text as one name of a file or folder. InvalidRequestError where it is too long or empty.
+    """Quotes any text as the name of a file or folder; raises InvalidRequestError for a bad length.
 
-    Letters, digits and `_-.~` stay; what starts with a dot or underscore does not look like a
-    hidden or a reserved file.
+    Letters, digits and `_-.~` stay. A leading dot or underscore is quoted, so that the name is
+    not that of a hidden or reserved file.
     """
     quoted = _percent(name, safe="")
     if quoted[:1] in (".", "_"):
@@ -66,27 +66,27 @@ def quote(name: str) -> str:
 
 
 def unquote(name: str) -> str:
-    """The text that `quote` made this name of."""
+    """The text of a name made by `quote`."""
     return _unpercent(name)
 
 
 def resolve(root: str, path: str) -> str:
-    """The whole path of a file: one that is of another root names it already."""
+    """The absolute path of a file; a path into another root is absolute already."""
     return path if "://" in path else join(root, path)
 
 
 def root_of(directory: str, job_name: str) -> str:
-    """The state root of a job in the directory that is set for checkpoints."""
+    """The state root of a job in the configured checkpoint directory."""
     return join(directory, quote(job_name))
 
 
 def beside(checkpoint_location: str) -> str:
-    """The state root of a query for which only Spark's checkpoint location is given."""
+    """The default state root of a query: beside Spark's checkpoint location."""
     return checkpoint_location.rstrip("/") + _BESIDE
 
 
 def spark_folders(root: str) -> list[str]:
-    """Where Spark's checkpoint of the job of a state root may be."""
+    """Folders that may hold Spark's checkpoint of the job of a state root."""
     folders = [f"{root}/{SPARK}"]
     if root.endswith(_BESIDE):
         folders.append(root.removesuffix(_BESIDE))
@@ -94,7 +94,7 @@ def spark_folders(root: str) -> list[str]:
 
 
 def registrations_file(epoch: int, sequence: int) -> str:
-    """Registrations as of an epoch; the greatest name is the newest."""
+    """The registrations of an epoch; the greatest name is the newest."""
     return f"{REGISTRATIONS}/{epoch:08d}-{sequence:06d}"
 
 
@@ -117,7 +117,7 @@ def changelog_file(path: ChangelogPath) -> str:
 
 
 def parse_changelog_file(path: str) -> ChangelogPath | None:
-    """What the path of a changelog says; None: it is of something else."""
+    """The fields of a changelog's path; None if it is not one."""
     parts = path.split("/")
     if len(parts) != 5 or parts[0] != CHANGELOG or not is_number(parts[1]):
         return None
@@ -135,12 +135,12 @@ def parse_changelog_file(path: str) -> ChangelogPath | None:
 
 
 def manifest_file(batch_id: int, epoch: int) -> str:
-    """The manifest of a batch; that of the highest epoch counts."""
+    """The manifest of a batch; the one of the highest epoch is valid."""
     return f"{batch_folder(batch_id)}/_manifest-{epoch:08d}"
 
 
 def manifest_epoch(name: str) -> int | None:
-    """The epoch of a manifest by its file's name; None: it is no manifest."""
+    """The epoch in a manifest's file name; None if it is not one."""
     found = _MANIFEST.fullmatch(name)
     return None if found is None else int(found[1])
 
@@ -151,32 +151,32 @@ def checkpoint_folder(checkpoint_id: int) -> str:
 
 
 def checkpoint_id(name: str) -> int | None:
-    """The checkpoint a folder's name is of; None: it is of something else."""
+    """The id in a checkpoint's folder name; None if it is not one."""
     found = _CHECKPOINT.fullmatch(name)
     return None if found is None else int(found[1])
 
 
 def metadata_file(folder: str) -> str:
-    """The metadata of the checkpoint in a folder; empty: that of a savepoint."""
+    """The metadata of the checkpoint in a folder; of a savepoint for an empty folder."""
     return f"{folder}/{METADATA}" if folder else METADATA
 
 
 def range_folder(folder: str, operator_uid: str, first_key_group: int, last_key_group: int) -> str:
-    """Folder of one subtask's own files in the folder of a checkpoint (empty: of a savepoint)."""
+    """Folder of one subtask's own files in a checkpoint's folder (empty for a savepoint)."""
     below = f"{quote(operator_uid)}/{first_key_group}-{last_key_group}"
     return f"{folder}/{below}" if folder else below
 
 
 def shared_file(checksum: bytes, size_bytes: int) -> str:
-    """A file that several checkpoints may name: its name is its content."""
+    """A file that several checkpoints may share, named by its content."""
     return f"{SHARED}/{checksum.hex()}-{size_bytes}"
 
 
 def savepoint_name(job_id: bytes, random: bytes) -> str:
-    """Name of a savepoint's folder: the first 3 bytes of the job's id, 6 random ones."""
+    """Name of a savepoint's folder: the first 3 bytes of the job's id and 6 random ones."""
     return f"savepoint-{job_id[:3].hex()}-{random[:6].hex()}"
 
 
 def is_number(text: str) -> bool:
-    """Whether a name is a number as written here."""
+    """True if a name consists of decimal digits."""
     return text.isascii() and text.isdigit()

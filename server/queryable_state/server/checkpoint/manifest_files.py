@@ -1,4 +1,4 @@
-"""The manifests of a state root: one file a committed batch and epoch."""
+"""Manifest files of a state root: one file a committed batch and epoch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _READERS = 8
 
 
 class ManifestFiles:
-    """Reads and writes manifests; of a batch that of the highest epoch counts.
+    """Reads and writes manifests; the one of the highest epoch is valid for a batch.
 
     Blocking, usable from every thread.
     """
@@ -31,20 +31,20 @@ class ManifestFiles:
         self._storage = storage
 
     def newest_epoch(self, batch: int) -> int | None:
-        """The highest epoch that has written a manifest of a batch; None: none has."""
+        """The highest epoch with a manifest of this batch; None if there is none."""
         names = self._storage.list(join(self._root, layout.batch_folder(batch)))
         epochs = map(layout.manifest_epoch, names)
         return max((epoch for epoch in epochs if epoch is not None), default=None)
 
     def of(self, batch: int) -> Manifest | None:
-        """The manifest of a batch; None: there is none. CorruptDataError where unreadable."""
+        """The manifest of a batch, None if there is none; raises CorruptDataError if damaged."""
         newest = self.newest_epoch(batch)
         return None if newest is None else self._read(batch, newest)
 
     def all(self, after: int) -> list[Manifest]:
-        """The manifests of the batches after one, by batch.
+        """The manifests of all batches after `after`, by batch.
 
-        Damaged ones are logged and left out, and so are those that go while this reads.
+        Logs and skips damaged ones; skips those that are removed during the call.
         """
         newest: dict[int, int] = {}
         for entry in self._storage.walk(join(self._root, layout.CHANGELOG)):
@@ -54,21 +54,21 @@ class ManifestFiles:
                 newest[int(batch)] = max(epoch, newest.get(int(batch), 0))
         with ThreadPoolExecutor(_READERS, thread_name_prefix="manifests") as readers:
             batches = sorted(newest)
-            found = readers.map(self._usable, batches, [newest[batch] for batch in batches])
+            found = readers.map(self._read_if_intact, batches, [newest[batch] for batch in batches])
             return [manifest for manifest in found if manifest is not None]
 
     def write(self, manifest: Manifest) -> None:
-        """Writes the manifest of a batch and epoch; the same again changes nothing."""
+        """Writes the manifest of a batch and epoch. Idempotent."""
         path = layout.manifest_file(manifest.batch_id, manifest.run_epoch)
         self._storage.write(join(self._root, path), write_message(manifest))
 
-    def _usable(self, batch: int, epoch: int) -> Manifest | None:
+    def _read_if_intact(self, batch: int, epoch: int) -> Manifest | None:
         try:
             return self._read(batch, epoch)
         except MissingFileError:
             return None
         except CorruptDataError as problem:
-            _log.error("which changelogs are batch %d is not readable: %s", batch, problem)
+            _log.error("the manifest of batch %d is damaged: %s", batch, problem)
             return None
 
     def _read(self, batch: int, epoch: int) -> Manifest:

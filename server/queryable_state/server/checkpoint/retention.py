@@ -1,4 +1,4 @@
-"""What of a state root no kept checkpoint needs."""
+"""Retention of checkpoints: removal of files that no kept checkpoint needs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _REMOVERS = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removed:
-    """What retention took away."""
+    """Counts of what retention removed."""
 
     checkpoints: tuple[int, ...] = ()
     """Ids of the complete checkpoints."""
@@ -32,10 +32,10 @@ class Removed:
 
 
 class Retention:
-    """Which of a root's complete checkpoints stay, and what goes with the others.
+    """Keeps the newest complete checkpoints of a root and removes the others.
 
-    Only what stands in the root by the names of `layout` is ever removed: files of other roots,
-    savepoints and Spark's folder are not looked at.
+    It only removes files of the root that `layout` names, never files of other roots,
+    savepoints or Spark's folder.
     """
 
     def __init__(
@@ -46,16 +46,16 @@ class Retention:
         keep: int,
     ) -> None:
         if keep < 1:
-            raise InvalidRequestError(f"{keep} checkpoints to keep: at least 1 must be")
+            raise InvalidRequestError(f"cannot keep {keep} checkpoints: keep at least 1")
         self._uri = uri
         self._storage = storage
         newest_first = sorted(checkpoints, key=lambda each: each.checkpoint_id, reverse=True)
         self._kept, self._older = newest_first[:keep], newest_first[keep:]
 
     def remove(self, begun: Iterable[int], batches: Iterable[int]) -> Removed:
-        """Removes what may go, of the checkpoints begun and the batches that have changelogs.
+        """Removes old ones of the checkpoints in `begun` and of the `batches` with changelogs.
 
-        A checkpoint loses its metadata first, so that none looks complete that is not.
+        The metadata of a checkpoint is removed first, so that none looks complete that is not.
         """
         if not self._kept:
             return Removed()
@@ -67,15 +67,15 @@ class Retention:
         needed = set(_shared_files(self._kept))
         shared = sorted(set(_shared_files(self._older)) - needed)
         oldest = min(each.version for each in self._kept)
-        passed = [layout.batch_folder(batch) for batch in batches if batch <= oldest]
+        contained = [layout.batch_folder(batch) for batch in batches if batch <= oldest]
         with ThreadPoolExecutor(_REMOVERS, thread_name_prefix="retention") as removers:
             list(removers.map(self._delete, map(layout.metadata_file, folders)))
-            list(removers.map(self._delete_tree, (*folders, *passed)))
+            list(removers.map(self._delete_tree, (*folders, *contained)))
             list(removers.map(self._delete, shared))
         return Removed(
             checkpoints=tuple(each.checkpoint_id for each in self._older),
             shared_files=len(shared),
-            batches=len(passed),
+            batches=len(contained),
         )
 
     def _delete(self, path: str) -> None:

@@ -1,6 +1,6 @@
-"""Verification of a state root: what stands behind its newest checkpoint, too.
+"""Verification of a state root: registrations, manifests and changelogs of its newest checkpoint.
 
-A job goes on from a checkpoint and the changelogs of every batch since, so an intact checkpoint
+A job continues from a checkpoint and the changelogs of every batch since, so an intact checkpoint
 alone does not mean that the root can be restored.
 """
 
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from queryable_state.server.checkpoint import layout
 from queryable_state.server.checkpoint.completed import file_problem
 from queryable_state.server.checkpoint.file_systems.storage import join
-from queryable_state.server.checkpoint.state_root import read_savepoint, registrations_order
+from queryable_state.server.checkpoint.registration_files import registrations_order
+from queryable_state.server.checkpoint.state_root import read_savepoint
 from queryable_state.wire.errors import CheckpointError, CorruptDataError
 
 if TYPE_CHECKING:
@@ -38,12 +39,12 @@ def problems_of_root(
     *,
     checksums: bool = False,
 ) -> list[str]:
-    """What keeps the job of a root from going on behind its newest batch; nothing: it can.
+    """The problems that prevent a job from continuing after its newest batch; empty if none.
 
     `intact` are the checkpoints of the root that can be restored, newest first; `storage_at` opens
-    the storage of the savepoint it may have started from. Sizes are compared with the manifests;
-    with `checksums` every byte is read. Raises RetryLaterError if the storage
-    does not answer now.
+    the storage of the savepoint from which the job may have started. Compares sizes with the
+    manifests; with `checksums` it reads every byte. Raises RetryLaterError if the storage does
+    not answer now.
     """
     try:
         name, registrations = root.newest_registrations()
@@ -77,16 +78,16 @@ def _missing_registrations(
 def _missing_manifests(
     root: StateRoot, manifests: Sequence[Manifest], base: int, newest: int
 ) -> list[str]:
-    """Batches since the newest checkpoint without a readable manifest."""
-    have = {manifest.batch_id for manifest in manifests}
-    missing = [batch for batch in range(base + 1, newest + 1) if batch not in have]
+    """The problem of batches since the newest checkpoint without a readable manifest."""
+    present = {manifest.batch_id for manifest in manifests}
+    missing = [batch for batch in range(base + 1, newest + 1) if batch not in present]
     if not missing:
         return []
     shown = ", ".join(map(str, missing[:_SHOWN])) + (" ..." if len(missing) > _SHOWN else "")
     text = (
         f"{root.path(layout.CHANGELOG)} has no readable manifest of batches {shown}, which are "
-        f"committed and behind the newest intact checkpoint (batch {base}); a job makes one of the "
-        "changelogs of its batch if all of them are there"
+        f"committed and after the newest intact checkpoint (batch {base}); a job recreates a "
+        "manifest from the changelogs of its batch if all of them are there"
     )
     return [text]
 
@@ -101,18 +102,18 @@ def _missing_savepoint(registrations: RootRegistrations, storage: CheckpointStor
 
 
 def _newest_commit(root: StateRoot) -> int:
-    """The newest batch Spark has committed, unless a job can make its manifest yet; -1: none."""
+    """The newest committed batch whose manifest must exist; -1 if there is none."""
     folders = layout.spark_folders(root.uri)
     names = [name for folder in folders for name in root.storage.list(join(folder, "commits"))]
     newest = max((int(name) for name in names if layout.is_number(name)), default=-1)
-    # The manifest follows the commit: a job that runs may be about to write it.
+    # The manifest follows the commit: a running job may be about to write it.
     if newest >= 0 and root.storage.list(root.path(layout.batch_folder(newest))):
         return newest - 1
     return newest
 
 
 def _distinct(manifest: Manifest) -> list[ChangelogFile]:
-    """The files of a manifest, one of several entries once."""
+    """The files of a manifest without duplicates."""
     return list({file.path: file for file in manifest.changelogs}.values())
 
 

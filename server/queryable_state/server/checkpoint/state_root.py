@@ -1,4 +1,4 @@
-"""One job's durable root: epochs, registrations, manifests, checkpoints, and what may go."""
+"""State root: the durable files of one job below a URI."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from queryable_state.server.checkpoint.framing import (
     write_message,
 )
 from queryable_state.server.checkpoint.manifest_files import ManifestFiles
+from queryable_state.server.checkpoint.registration_files import RegistrationFiles
 from queryable_state.server.checkpoint.retention import Removed, Retention
 from queryable_state.wire.errors import CheckpointError, CorruptDataError, Reason, SupersededError
 
@@ -34,12 +35,11 @@ _log = logging.getLogger(__name__)
 _ATTEMPTS = 100
 _BEFORE_ANY_RUN = 0
 _EPOCH = re.compile(r"[0-9]+")
-_REGISTRATIONS = re.compile(r"([0-9]+)-([0-9]+)")
 
 
 @dataclass(frozen=True, slots=True)
 class BrokenCheckpoint:
-    """A folder of a checkpoint that cannot be used."""
+    """The folder of a checkpoint that cannot be restored."""
 
     path: str
     """URI of the folder."""
@@ -47,27 +47,28 @@ class BrokenCheckpoint:
     problem: str
 
     begun: bool = False
-    """Whether it only lacks its metadata: it is being written, or was given up."""
+    """True if only its metadata is missing: it is being written or was abandoned."""
 
 
 class StateRoot:
-    """What is kept of one job under a URI.
+    """Epochs, registrations, manifests, changelogs and checkpoints of one job.
 
-    Blocking, usable from every thread; it keeps nothing in memory. Several drivers may hold one
-    root: only what carries a newer epoch, or a file's exclusive creation, tells them apart.
+    Blocking, usable from every thread; it caches nothing. Several drivers may use one root:
+    only a newer epoch, or the exclusive creation of a file, decides between them.
     """
 
     def __init__(self, uri: str, storage: CheckpointStorage) -> None:
         self.uri = uri.rstrip("/")
         self.storage = storage
         self._manifests = ManifestFiles(self.uri, storage)
+        self._registrations = RegistrationFiles(self.uri, storage)
 
     def path(self, relative: str) -> str:
-        """URI of a file by its path as metadata and manifests have it."""
+        """URI of a file by its path in metadata or a manifest."""
         return layout.resolve(self.uri, relative)
 
     def exists(self) -> bool:
-        """Whether a job ever kept state here: registrations, changelogs or checkpoints."""
+        """True if the root has registrations, changelogs or checkpoints."""
         return any(
             name in (layout.REGISTRATIONS, layout.CHANGELOG)
             or layout.checkpoint_id(name) is not None
@@ -75,7 +76,7 @@ class StateRoot:
         )
 
     def allocate_epoch(self, run_id: bytes) -> int:
-        """Takes the next epoch for a run, greater than every one before; nobody else gets it."""
+        """Takes an epoch for a run: greater than all taken before, and unique."""
         content = run_id.hex().encode()
         epoch = self.newest_epoch()
         for _ in range(_ATTEMPTS):
@@ -83,28 +84,28 @@ class StateRoot:
             path = self.path(layout.epoch_file(epoch))
             if self.storage.create(path, content):
                 return epoch
-            # A request that was repeated after its answer got lost finds its own file.
+            # A request that was retried after its answer got lost finds its own file.
             if content and self.storage.read(path) == content:
                 return epoch
         raise CheckpointError(
-            f"no epoch could be taken in {self.uri}: {_ATTEMPTS} were taken by others meanwhile: "
+            f"could not take an epoch in {self.uri}: other runs took {_ATTEMPTS} epochs meanwhile: "
             "stop the other drivers that run this job"
         )
 
     def newest_epoch(self) -> int:
-        """The greatest epoch taken; 0: none."""
+        """The greatest epoch taken; 0 if there is none."""
         names = self.storage.list(self.path(layout.EPOCHS))
         return max((int(name) for name in names if _EPOCH.fullmatch(name)), default=0)
 
     def has_newer_epoch(self, epoch: int) -> bool:
-        """Whether an epoch greater than a taken one is taken; looks at one file only.
+        """True if an epoch greater than this taken one is taken; checks one file only.
 
-        No epoch is left out: where any greater one is taken, the next one is.
+        Epochs have no gaps: if any greater one is taken, so is the next one.
         """
         return self.storage.exists(self.path(layout.epoch_file(epoch + 1)))
 
     def check_epoch(self, epoch: int) -> None:
-        """SupersededError (FENCED) where a newer one is taken."""
+        """Raises SupersededError (FENCED) if a newer epoch is taken."""
         if self.has_newer_epoch(epoch):
             raise SupersededError(
                 f"epoch {epoch + 1} is taken in {self.uri}, this run is of epoch {epoch}: another "
@@ -113,37 +114,19 @@ class StateRoot:
             )
 
     def registrations(self) -> RootRegistrations | None:
-        """The newest registrations; None: there are none. CorruptDataError where unreadable."""
+        """The newest registrations, None if there are none; raises CorruptDataError if damaged."""
         return self.newest_registrations()[1]
 
     def newest_registrations(self) -> tuple[str, RootRegistrations | None]:
-        """File name and content of the newest registrations; empty and None: there are none.
+        """File name and content of the newest registrations; empty and None if there are none.
 
-        CorruptDataError where they cannot be read.
+        Raises CorruptDataError if they cannot be read.
         """
-        names = self._registration_names()
-        if not names:
-            return "", None
-        name = names[-1][2]
-        path = self.path(f"{layout.REGISTRATIONS}/{name}")
-        record = read_message(RootRegistrations, self.storage.read(path), path)
-        check_format(record.format_version, path)
-        return name, record
+        return self._registrations.newest()
 
     def write_registrations(self, epoch: int, record: RootRegistrations) -> str:
         """Writes registrations as the newest ones of an epoch; returns their file name."""
-        data = write_message(record)
-        sequence = max(
-            (sequence for of_epoch, sequence, _ in self._registration_names() if of_epoch == epoch),
-            default=0,
-        )
-        for _ in range(_ATTEMPTS):
-            sequence += 1
-            name = layout.registrations_file(epoch, sequence)
-            path = self.path(name)
-            if self.storage.create(path, data) or self.storage.read(path) == data:
-                return name.rpartition("/")[2]
-        raise CheckpointError(f"the registrations of {self.uri} are written by others all the time")
+        return self._registrations.write(epoch, record)
 
     def start_from(
         self,
@@ -155,10 +138,10 @@ class StateRoot:
         left_behind: Iterable[str] = (),
         allow_non_restored_state: bool = False,
     ) -> None:
-        """Makes the job of this root, which is new, begin behind a savepoint of a batch.
+        """Makes the job of this new root start after a savepoint of batch `version`.
 
-        The state of operators that are `left_behind`, by uid, is not the job's; with
-        `allow_non_restored_state` its operators may lack states they have in the savepoint.
+        The job does not restore the operators whose uids are `left_behind`. With
+        `allow_non_restored_state` an operator may lack states that it has in the savepoint.
         """
         self.write_registrations(
             _BEFORE_ANY_RUN,
@@ -174,51 +157,52 @@ class StateRoot:
         )
 
     def manifest(self, batch: int) -> Manifest | None:
-        """The manifest of a batch, of the highest epoch; None: there is none."""
+        """The manifest of a batch by the highest epoch; None if there is none."""
         return self._manifests.of(batch)
 
     def has_manifest(self, batch: int) -> bool:
-        """Whether there is a manifest of a batch, readable or not."""
+        """True if a batch has a manifest, readable or not."""
         return self._manifests.newest_epoch(batch) is not None
 
     def manifests(self, after: int) -> list[Manifest]:
-        """The manifests of the batches after one, by batch.
+        """The manifests of all batches after `after`, by batch.
 
-        Damaged ones are logged and left out, and so are those that go while this reads.
+        Logs and skips damaged ones; skips those that are removed during the call.
         """
         return self._manifests.all(after)
 
     def write_manifest(self, manifest: Manifest) -> None:
-        """Writes the manifest of a batch and epoch; the same again changes nothing."""
+        """Writes the manifest of a batch and epoch. Idempotent."""
         self._manifests.write(manifest)
 
     def batches(self) -> list[int]:
-        """Batches that have changelogs here, ascending."""
+        """Batches with changelogs, ascending."""
         names = self.storage.list(self.path(layout.CHANGELOG))
         return sorted(int(name) for name in names if layout.is_number(name))
 
     def checkpoints(self) -> list[CheckpointMetadata]:
-        """Complete checkpoints, newest first; unreadable ones are logged and left out."""
+        """Complete checkpoints, newest first; logs and skips unreadable ones."""
         complete, broken = self.survey()
         for each in broken:
-            # One that is being written is no reason to worry.
             level = logging.INFO if each.begun else logging.WARNING
-            _log.log(level, "the checkpoint %s cannot be used: %s", each.path, each.problem)
+            _log.log(level, "checkpoint %s cannot be restored: %s", each.path, each.problem)
         return complete
 
     def broken_checkpoints(self) -> list[BrokenCheckpoint]:
-        """Checkpoints whose metadata is missing or cannot be read."""
+        """Checkpoints whose metadata is missing or damaged."""
         return self.survey()[1]
 
     def survey(self) -> tuple[list[CheckpointMetadata], list[BrokenCheckpoint]]:
-        """Complete checkpoints, newest first, and those that are not, in the same order."""
+        """Complete and broken checkpoints, both newest first."""
         complete, broken = [], []
         for checkpoint in self._checkpoint_ids():
             folder = self.path(layout.checkpoint_folder(checkpoint))
             try:
                 metadata = read_savepoint(folder, self.storage)
                 if metadata.checkpoint_id != checkpoint:
-                    raise CorruptDataError(f"it is checkpoint {metadata.checkpoint_id}")
+                    raise CorruptDataError(
+                        f"its metadata is that of checkpoint {metadata.checkpoint_id}"
+                    )
                 complete.append(metadata)
             except MissingFileError:
                 broken.append(BrokenCheckpoint(folder, "it was not completed", begun=True))
@@ -227,14 +211,14 @@ class StateRoot:
         return complete, broken
 
     def next_checkpoint_id(self) -> int:
-        """An id greater than that of every checkpoint that was begun here."""
+        """An id greater than that of every checkpoint begun in this root."""
         return 1 + max(self._checkpoint_ids(), default=0)
 
     def write_checkpoint(self, metadata: CheckpointMetadata) -> None:
-        """Completes a checkpoint: all its files are there.
+        """Completes a checkpoint, whose files are all written.
 
-        SupersededError (FENCED) where a newer epoch is taken, or another run completed a
-        checkpoint of this id.
+        Raises SupersededError (FENCED) if a newer epoch is taken, or another run completed a
+        checkpoint with this id.
         """
         self.check_epoch(metadata.run_epoch)
         data = write_message(metadata)
@@ -242,19 +226,18 @@ class StateRoot:
         path = self.path(layout.metadata_file(folder))
         if not self.storage.create(path, data) and self.storage.read(path) != data:
             raise SupersededError(
-                f"{path} was completed by another run of the job: this one must stop",
+                f"another run of the job completed {path}: this run must stop",
                 reason=Reason.FENCED,
             )
 
     def retain(
         self, checkpoints: Sequence[CheckpointMetadata], keep: int, *, epoch: int
     ) -> Removed:
-        """Keeps the newest `keep` of the complete checkpoints, and all that any of them needs.
+        """Keeps the newest `keep` complete checkpoints and all files that they need.
 
-        Removes older checkpoints' folders, shared files that no kept one names and an older one
-        did, and the changelogs of batches up to the oldest kept version. What was begun and never
-        completed before the newest goes, too. SupersededError (FENCED), before anything is
-        removed, where a newer epoch is taken.
+        Removes the folders of older checkpoints, complete or not, shared files that only
+        older checkpoints name, and the changelogs of batches up to the oldest kept version.
+        Raises SupersededError (FENCED), before it removes anything, if a newer epoch is taken.
         """
         known = {
             metadata.checkpoint_id: metadata for metadata in (*self.checkpoints(), *checkpoints)
@@ -264,7 +247,7 @@ class StateRoot:
         return retention.remove(self._checkpoint_ids(), self.batches())
 
     def delete(self) -> None:
-        """Removes all of it but `spark/`. The epochs, which fence, go last."""
+        """Removes all but `spark/`; the epochs last, because they fence other runs."""
         for checkpoint in self._checkpoint_ids():
             folder = layout.checkpoint_folder(checkpoint)
             self.storage.delete(self.path(layout.metadata_file(folder)))
@@ -276,22 +259,11 @@ class StateRoot:
         ids = map(layout.checkpoint_id, self.storage.list(self.uri))
         return sorted((each for each in ids if each is not None), reverse=True)
 
-    def _registration_names(self) -> list[tuple[int, int, str]]:
-        names = self.storage.list(self.path(layout.REGISTRATIONS))
-        found = [_REGISTRATIONS.fullmatch(name) for name in names]
-        return sorted((int(each[1]), int(each[2]), each[0]) for each in found if each is not None)
-
-
-def registrations_order(name: str) -> tuple[int, int]:
-    """Epoch and sequence of a registrations file; those of no file come before all."""
-    found = _REGISTRATIONS.fullmatch(name)
-    return (-1, -1) if found is None else (int(found[1]), int(found[2]))
-
 
 def read_savepoint(uri: str, storage: CheckpointStorage) -> CheckpointMetadata:
-    """The metadata of a savepoint's folder, or of one `chk-<n>`.
+    """Reads the metadata of a savepoint's or checkpoint's folder.
 
-    MissingFileError where there is none, CorruptDataError where it cannot be read.
+    Raises MissingFileError if there is none, CorruptDataError if it is damaged.
     """
     path = join(uri, layout.METADATA)
     try:
@@ -301,7 +273,7 @@ def read_savepoint(uri: str, storage: CheckpointStorage) -> CheckpointMetadata:
         advice = (
             f"it is a state root: name one of its checkpoints, {', '.join(names)}"
             if names
-            else f"{path} is not there, which is written last: name another one"
+            else f"{path}, which is written last, does not exist: name another one"
         )
         raise MissingFileError(f"{uri} is no completed checkpoint or savepoint: {advice}") from None
     metadata = read_message(CheckpointMetadata, data, path)

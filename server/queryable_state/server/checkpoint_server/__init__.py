@@ -1,1 +1,1 @@
-"""Answers queries from a checkpoint or savepoint of a job that does not run."""
+"""Server that answers queries from a checkpoint or savepoint, without the job."""

@@ -1,10 +1,10 @@
-"""What a checkpoint says of its job: answered as the coordinator answers for one that runs."""
+"""Catalog of the job and states in a checkpoint, in place of the coordinator's."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from queryable_state.server.checkpoint_server.loading import PLACEMENT_VERSION
+from queryable_state.server.checkpoint_server.checkpoint_loader import PLACEMENT_VERSION
 from queryable_state.v1 import query_pb2, registration_pb2
 from queryable_state.wire.errors import UnknownJobError, UnknownStateError
 from queryable_state.wire.located_state import LocatedState
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 class CheckpointCatalog:
-    """The job of one checkpoint, its queryable states, all of them at one address."""
+    """The job of one checkpoint and its queryable states, all owned by one server."""
 
     def __init__(self, completed: Completed, *, server_id: str) -> None:
         self.address = ""
-        """HOST:PORT of the server, set before it serves."""
+        """HOST:PORT of the server; set before it serves."""
         self.frames = registration_pb2.FrameEndpoint()
-        """Where it takes look-ups as frames, set before it serves."""
+        """The frame port of the server; set before it serves."""
         self._completed = completed
         self._metadata = completed.metadata
         self._states = {
@@ -32,18 +32,18 @@ class CheckpointCatalog:
         self._server_id = server_id
 
     async def locate(self, request: query_pb2.LocateStateRequest) -> LocatedState:
-        """By job (id or name; empty: this one) and queryable name."""
+        """Finds a state by job (id or name; empty: this one) and queryable name."""
         return self.known(request)
 
     def known(self, request: query_pb2.LocateStateRequest) -> LocatedState:
-        """The same: nobody is asked."""
+        """Same as `locate`, without I/O."""
         self._check_job(request.job)
         registration = self._states.get(request.state_name)
         if registration is None:
             names = sorted(self._states)
             raise UnknownStateError(
                 f"no queryable state {request.state_name!r} in {self._completed.uri}; "
-                f"{'known: ' + ', '.join(names) if names else 'it has none'}",
+                f"{'it has ' + ', '.join(names) if names else 'it has none'}",
                 candidates=names,
             )
         owner = registration_pb2.RangeOwner(
@@ -60,7 +60,7 @@ class CheckpointCatalog:
         )
 
     async def list_jobs(self, request: query_pb2.ListJobsRequest) -> query_pb2.ListJobsResponse:
-        """The one job, which does not run."""
+        """Lists the one job, as finished."""
         metadata = self._metadata
         job = registration_pb2.JobInfo(
             job_id=metadata.job_id,
@@ -75,7 +75,7 @@ class CheckpointCatalog:
     async def list_states(
         self, request: query_pb2.ListStatesRequest
     ) -> query_pb2.ListStatesResponse:
-        """Its queryable states, by name."""
+        """Lists its queryable states, by name."""
         self._check_job(request.job)
         return query_pb2.ListStatesResponse(
             states=[self._states[name] for name in sorted(self._states)]
@@ -86,5 +86,6 @@ class CheckpointCatalog:
         if text and text != name and text.replace("-", "").lower() != job_id:
             label = f"{name} ({job_id})"
             raise UnknownJobError(
-                f"no job {text!r} here: {self._completed.uri} is of {label}", candidates=[label]
+                f"this server has no job {text!r}: {self._completed.uri} is of {label}",
+                candidates=[label],
             )

@@ -1,4 +1,4 @@
-"""The process that serves one checkpoint: its port, its parts and the order of their lives."""
+"""Process that serves one checkpoint: its components, their start and their shutdown."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from queryable_state.server.checkpoint.completed import find
-from queryable_state.server.checkpoint.file_systems.storage import storage_of
+from queryable_state.server.checkpoint.file_systems.storage_factory import storage_of
 from queryable_state.server.checkpoint_server.catalog import CheckpointCatalog
-from queryable_state.server.checkpoint_server.engine import CheckpointReader
-from queryable_state.server.checkpoint_server.loading import CheckpointLoader
+from queryable_state.server.checkpoint_server.checkpoint_loader import CheckpointLoader
+from queryable_state.server.checkpoint_server.checkpoint_reader import CheckpointReader
 from queryable_state.server.query.local_router import LocalRouter
 from queryable_state.server.query.router import ServiceInfo
-from queryable_state.server.serving.graceful_shutdown import GracefulShutdown, be_lame_duck
+from queryable_state.server.serving.graceful_shutdown import GracefulShutdown
+from queryable_state.server.serving.lame_duck import be_lame_duck
 from queryable_state.server.serving.ports import PortSpec, frame_ports
 from queryable_state.server.serving.query_server import QueryServer
 from queryable_state.server.state_server.base.background_thread import BackgroundThread
@@ -39,37 +40,36 @@ _T = TypeVar("_T")
 class CheckpointServer:
     """Answers `QueryableState` from a checkpoint or savepoint while `async with` lasts.
 
-    Entered once all state is loaded and the port is taken: what is not intact shows at once. The
-    checkpoint's files are not needed any more from then on. `ending` may be given to end it from
-    elsewhere.
+    Entering loads all state and binds the port, and raises if the checkpoint is damaged. It does
+    not read the checkpoint's files afterwards. The caller may pass a `shutdown` to end the server.
     """
 
     def __init__(
-        self, settings: CheckpointServerSettings, *, ending: GracefulShutdown | None = None
+        self, settings: CheckpointServerSettings, *, shutdown: GracefulShutdown | None = None
     ) -> None:
         self.settings = settings
         self.server_id = f"checkpoint-{uuid.uuid4().hex[:12]}"
-        self.ending = GracefulShutdown() if ending is None else ending
+        self.shutdown = GracefulShutdown() if shutdown is None else shutdown
         self._stack = contextlib.AsyncExitStack()
         self._started: tuple[str, Completed] | None = None
 
     @property
     def address(self) -> str:
-        """HOST:PORT others reach the server by, once entered."""
+        """HOST:PORT at which clients reach the server, once entered."""
         return self._running()[0]
 
     @property
     def completed(self) -> Completed:
-        """What is served, once entered."""
+        """The served checkpoint, once entered."""
         return self._running()[1]
 
     async def wait_stopped(self) -> None:
-        """Waits until it is told to stop, or has been a lame duck for its time."""
-        await self.ending.stopping.wait()
+        """Waits for a stop, or for the end of the lame-duck time."""
+        await self.shutdown.stopping.wait()
 
     async def aclose(self) -> None:
-        """Answers what it has read, then ends; idempotent."""
-        self.ending.stop()
+        """Answers the calls it has read, then ends; idempotent."""
+        self.shutdown.stop()
         await self._stack.aclose()
 
     async def __aenter__(self) -> Self:
@@ -80,11 +80,11 @@ class CheckpointServer:
             completed, table = await self._unless_stopped(self._load(stack, Path(directory.name)))
             background = BackgroundThread()
             stack.push_async_callback(background.aclose)
-            engine = CheckpointReader(
+            reader = CheckpointReader(
                 table, completed, settings.limits, background, server_id=self.server_id
             )
             catalog = CheckpointCatalog(completed, server_id=self.server_id)
-            router = LocalRouter(engine, catalog)
+            router = LocalRouter(reader, catalog)
             stack.push_async_callback(router.aclose)
             server = QueryServer(
                 router,
@@ -96,7 +96,7 @@ class CheckpointServer:
                     plain_grpc=settings.plain_grpc,
                 ),
             )
-            stack.push_async_callback(server.aclose, self.ending, settings.drain_timeout_s)
+            stack.push_async_callback(server.aclose, self.shutdown, settings.drain_timeout_s)
             address = server.bind(
                 PortSpec.parse(settings.ports, "--port"),
                 settings.host,
@@ -107,7 +107,7 @@ class CheckpointServer:
             catalog.address, catalog.frames = address, server.frames
             await server.start()
             server.set_serving(True)
-            duck = asyncio.create_task(be_lame_duck(self.ending, [server], settings.lame_duck_s))
+            duck = asyncio.create_task(be_lame_duck(self.shutdown, [server], settings.lame_duck_s))
             stack.push_async_callback(asyncio.wait, [duck])
             stack.callback(duck.cancel)
             self._started = (address, completed)
@@ -118,9 +118,9 @@ class CheckpointServer:
         await self.aclose()
 
     async def _unless_stopped(self, loading: Coroutine[Any, Any, _T]) -> _T:
-        """What `loading` gives; given up when the server is to end, which may be long before."""
+        """The result of `loading`; cancels it and raises at the first step of a shutdown."""
         task = asyncio.create_task(loading)
-        stopping = asyncio.create_task(self.ending.leaving.wait())
+        stopping = asyncio.create_task(self.shutdown.leaving.wait())
         try:
             await asyncio.wait({task, stopping}, return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
@@ -144,13 +144,13 @@ class CheckpointServer:
         except OSError as problem:
             where = self.settings.directory or tempfile.gettempdir()
             raise InvalidRequestError(
-                f"the state cannot be brought to {where}: {problem}: choose another directory"
+                f"cannot load the state into {where}: {problem}: choose another directory"
             ) from problem
 
     async def _load(
         self, stack: contextlib.AsyncExitStack, directory: Path
     ) -> tuple[Completed, StoreTable]:
-        """The newest checkpoint there is that can be loaded."""
+        """Loads the newest intact checkpoint."""
         uri = self.settings.checkpoint
         storage = await asyncio.to_thread(storage_of, uri, self.settings.storage_options)
         found = await asyncio.to_thread(find, uri, storage)
@@ -173,12 +173,16 @@ class CheckpointServer:
             else:
                 stack.push_async_callback(loader.aclose)
                 if problems:
-                    _log.error("%s is served: %s", completed.uri, "; ".join(map(str, problems)))
+                    _log.error(
+                        "serving the older checkpoint %s, because newer ones are damaged: %s",
+                        completed.uri,
+                        "; ".join(map(str, problems)),
+                    )
                 return completed, table
         raise (
             problems[0]
             if problems
             else CheckpointError(
-                f"{uri} has no completed checkpoint yet: serve it once there is one"
+                f"{uri} has no completed checkpoint yet: serve it after its first checkpoint"
             )
         )

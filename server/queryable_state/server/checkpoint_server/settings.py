@@ -1,4 +1,4 @@
-"""What can be set on a checkpoint server."""
+"""Settings of a checkpoint server."""
 
 from __future__ import annotations
 
@@ -23,44 +23,45 @@ class CheckpointServerSettings:
     """Options of the file system of fsspec."""
 
     backend: str = ""
-    """Where the state is put to be read: `heap` or `rocksdb`; empty: as the job had it."""
+    """Backend of the loaded state: `heap` or `rocksdb`; empty: that of the job."""
 
     directory: str = ""
-    """Folder for what is brought here, in a folder of its own; empty: the system's temporary."""
+    """Folder in which the loaded state gets a folder of its own; empty: the system's temporary
+    folder."""
 
     host: str = "127.0.0.1"
     """Address to listen on."""
 
     advertised_host: str = ""
-    """Name or address others reach the server by; empty: `host`."""
+    """Name or address at which clients reach the server; empty: `host`."""
 
     ports: str = PROXY_PORTS
     """Port, range or list; a 0 in it: any free port."""
 
     frame_ports: str = "0"
-    """Port, range or list that takes look-ups as frames; 0: any free port; empty: look-ups are
-    unary gRPC calls."""
+    """Port, range or list for look-ups by frames; 0: any free port; empty: no frame port, look-ups
+    are unary gRPC calls."""
 
     plain_grpc: bool = False
-    """Serve gRPC with `grpc.aio` alone: slower, and without the undocumented core of grpcio."""
+    """True serves gRPC with `grpc.aio` alone: slower, and without undocumented parts of grpcio."""
 
     limits: Limits = field(default_factory=Limits)
 
     transfer_threads: int = 4
-    """Files that are brought here at once, and stores that are filled."""
+    """Threads that download files, and threads that fill stores."""
 
     default_deadline_ms: int = 10_000
-    """How long a query without a deadline of its own may take."""
+    """Deadline of a query without one."""
 
     lame_duck_s: float = LAME_DUCK_S
-    """How long a server that gets SIGTERM answers on while its health is NOT_SERVING; at least what
-    load balancers and clients take to look at it. 0: not at all."""
+    """Time that a server still answers after SIGTERM while its health is NOT_SERVING; at least the
+    interval of the health checks of load balancers and clients. 0: none."""
 
     drain_timeout_s: float = 10.0
-    """How long calls in flight may take when the server stops."""
+    """Time that calls in flight may take when the server stops."""
 
     def __post_init__(self) -> None:
         if self.backend and self.backend not in BACKENDS:
             raise InvalidRequestError(
-                f"backend {self.backend!r} is not known: choose one of {', '.join(BACKENDS)}"
+                f"unknown backend {self.backend!r}: choose one of {', '.join(BACKENDS)}"
             )

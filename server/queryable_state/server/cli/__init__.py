@@ -1,4 +1,4 @@
-"""The server's commands of `queryable-state`: a module a subcommand, each with `add_command`."""
+"""Server commands of `queryable-state`: a module a subcommand, each with `add_command`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ if TYPE_CHECKING:
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds them; none imports grpc, or what only the extras bring, before it runs."""
+    """Adds the commands; none imports grpc or an optional package before it runs."""
     for command in (proxy, checkpoints, savepoint, serve):
         command.add_command(commands)

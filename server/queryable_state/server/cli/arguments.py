@@ -1,4 +1,4 @@
-"""Arguments that several commands have."""
+"""Arguments shared by several commands."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def add_listening(parser: argparse.ArgumentParser) -> None:
         "--frame-port",
         default="0",
         metavar="SPEC",
-        help="the same for look-ups as frames, which are faster than gRPC; 0 is any free port; "
-        "with an empty one look-ups are unary gRPC calls (default: %(default)s)",
+        help="port, range or list for look-ups by frames, which are faster than gRPC; 0 is any "
+        "free port; if empty, look-ups are unary gRPC calls (default: %(default)s)",
     )
     parser.add_argument(
         "--plain-grpc",
         action="store_true",
-        help="serve gRPC with grpc.aio alone: slower, and without the undocumented core of grpcio",
+        help="serve gRPC with grpc.aio alone: slower, and without undocumented parts of grpcio",
     )
     parser.add_argument(
         "--host", default="127.0.0.1", help="address to listen on (default: %(default)s)"
@@ -47,8 +47,8 @@ def add_listening(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=LAME_DUCK_S,
         metavar="SECONDS",
-        help="after SIGTERM, answer for so long while health says NOT_SERVING: at least what load "
-        "balancers take to notice; SIGINT does without, a second signal ends at once "
+        help="time to answer after SIGTERM while health is NOT_SERVING; at least the interval of "
+        "the load balancer's health checks. SIGINT skips it, a second signal ends at once "
         "(default: %(default)g)",
     )
 
@@ -67,12 +67,12 @@ def add_log_level(parser: argparse.ArgumentParser) -> None:
         "--log-level",
         choices=LOG_LEVELS,
         default="INFO",
-        help="of the lines logged to standard error (default: %(default)s)",
+        help="lowest level of the lines logged to standard error (default: %(default)s)",
     )
 
 
 def coordinator_address(given: str) -> str:
-    """The value of `--coordinator`; refused unless it is HOST:PORT."""
+    """The value of `--coordinator`; raises InvalidRequestError unless it is HOST:PORT."""
     host, colon, port = given.rpartition(":")
     if not colon or not host or not port.isdigit():
         raise InvalidRequestError(
@@ -82,21 +82,20 @@ def coordinator_address(given: str) -> str:
 
 
 def secret_of(file: str | None) -> str:
-    """The job's secret: of the file of `--secret-file`, else of the environment."""
+    """The job's secret from the file of `--secret-file`, else from the environment."""
     if file is None:
         secret = os.environ.get(SECRET_VARIABLE, "")
     else:
         try:
             secret = Path(file).read_text()
         except (OSError, UnicodeDecodeError) as problem:
-            raise InvalidRequestError(
-                f"--secret-file {file}: cannot be read: {problem}"
-            ) from problem
+            raise InvalidRequestError(f"cannot read --secret-file {file}: {problem}") from problem
     secret = secret.strip()
     if not secret:
         where = f"the file {file} is empty" if file else f"{SECRET_VARIABLE} is not set"
         raise InvalidRequestError(
-            f"this needs the job's secret: {where}; give --secret-file or set {SECRET_VARIABLE}"
+            f"the command needs the job's secret: {where}; give --secret-file or set "
+            f"{SECRET_VARIABLE}"
         )
     return secret
 
@@ -108,8 +107,8 @@ def add_storage_options(parser: argparse.ArgumentParser) -> None:
         default="",
         metavar="JSON",
         help="options of the file system of fsspec, as a JSON object: "
-        '{"endpoint_url": "http://localhost:9000"} for an S3 server of your own; keys and regions '
-        "are otherwise found as the AWS tools find them",
+        '{"endpoint_url": "http://localhost:9000"} for your own S3 server; other keys and regions '
+        "come from where the AWS tools take them",
     )
 
 
@@ -119,7 +118,7 @@ def storage_options(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def whole_uri(uri: str) -> str:
-    """A URI as a person gives it: a path may be relative."""
+    """Makes a relative path absolute; leaves other URIs as they are."""
     if is_local(uri) and not uri.startswith("file:"):
         return str(Path(uri).absolute())
     return uri

@@ -1,4 +1,4 @@
-"""`queryable-state checkpoints`: what is kept of a job, and whether it is intact."""
+"""`queryable-state checkpoints`: list and verify the checkpoints of a job."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     """Adds the command's arguments."""
     parser = commands.add_parser(
         "checkpoints",
-        help="list checkpoints and savepoints, and say whether they are intact",
-        description="Lists the checkpoints of a state root (a job's folder in the directory for "
-        "checkpoints), or one checkpoint (its chk-<n> folder) or savepoint. Keys are counted as "
-        "the backend estimates them; entries of maps and chunks of lists count each. Of a state "
-        "root also says whether the job can go on from it: manifests, changelogs and registrations "
-        "behind the newest checkpoint. Ends with 1 where something is not intact, with 2 where "
-        "nothing could be listed.",
+        help="list checkpoints and savepoints, and verify that they are intact",
+        description="Lists the checkpoints of a state root (a job's folder in the checkpoint "
+        "directory), or one checkpoint (its chk-<n> folder) or savepoint. Key counts are estimates "
+        "of the backend; each entry of a map and each chunk of a list counts. For a state root it "
+        "also verifies that the job can continue from it: manifests, changelogs and registrations "
+        "after the newest checkpoint. Exit code 1: something is damaged or missing; 2: nothing "
+        "could be listed.",
     )
     parser.add_argument("uri", metavar="URI", help="folder: a path, file:///..., s3://...")
     parser.add_argument(
         "--verify",
         action="store_true",
-        help="read every file and compare its checksum, not its size alone",
+        help="read every file and compare its checksum, not only its size",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     add_storage_options(parser)
@@ -44,7 +44,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 def _run(options: argparse.Namespace) -> int:
     from queryable_state.server.checkpoint.completed import find
-    from queryable_state.server.checkpoint.file_systems.storage import storage_of
+    from queryable_state.server.checkpoint.file_systems.storage_factory import storage_of
 
     uri = whole_uri(options.uri)
     storage = storage_of(uri, storage_options(options))
@@ -60,7 +60,7 @@ def _run(options: argparse.Namespace) -> int:
         print()
     else:
         print(_text(report, checksums=options.verify))
-    # What is only begun may be being written now.
+    # A checkpoint without metadata may be in progress.
     broken = [
         each for each in report["checkpoints"] if not each["intact"] and not each.get("begun")
     ]
@@ -169,7 +169,7 @@ def _text(report: dict[str, Any], *, checksums: bool) -> str:
         lines.append(f"state root {report['uri']}: epoch {report['epoch']}, changelogs of {kept}")
     if "restored_from" in report:
         lines.append(f"started from {report['restored_from']}")
-    lines += [f"the job cannot go on from it: {each}" for each in report.get("problems", ())]
+    lines += [f"the job cannot continue from it: {each}" for each in report.get("problems", ())]
     if not report["checkpoints"]:
         lines.append("no checkpoint yet")
         return "\n".join(lines)
@@ -182,7 +182,7 @@ def _text(report: dict[str, Any], *, checksums: bool) -> str:
 
 
 def _rows(each: dict[str, Any], *, checksums: bool) -> list[tuple[str, ...]]:
-    """A line of the whole, and one for each operator."""
+    """A line for the checkpoint and one for each operator."""
     if not each["complete"]:
         return [(_name(each), *[""] * 7, "begun" if each["begun"] else "no")]
     intact = ("checksums" if checksums else "sizes") if each["intact"] else "no"

@@ -1,4 +1,4 @@
-"""`queryable-state proxy`: a proxy of its own."""
+"""`queryable-state proxy`: run a standalone proxy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from queryable_state.server.cli.arguments import (
     lame_duck_s,
     secret_of,
 )
-from queryable_state.server.cli.serving import run_until_stopped, settle, tune
+from queryable_state.server.cli.serving_process import run_until_stopped, tune, tune_after_start
 from queryable_state.server.serving.ports import PortSpec, frame_ports
 from queryable_state.server.settings import COORDINATOR_PORT, ProxySettings
 
@@ -26,19 +26,19 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     """Adds the command's arguments."""
     proxy = commands.add_parser(
         "proxy",
-        help="run a proxy of its own",
-        description="Answers queries for all state of one application, from the servers that own "
-        f"it. The secret of the job comes from --secret-file, or from {SECRET_VARIABLE}.",
+        help="run a standalone proxy",
+        description="Answers queries for all state of one application by forwarding them to the "
+        f"owners. The secret of the job comes from --secret-file, or from {SECRET_VARIABLE}.",
     )
     proxy.add_argument(
         "--coordinator",
         required=True,
         metavar="HOST:PORT",
-        help=f"coordinator in the driver of the job; its port is {COORDINATOR_PORT} unless taken",
+        help=f"coordinator in the driver of the job; its default port is {COORDINATOR_PORT}",
     )
     add_listening(proxy)
     add_log_level(proxy)
-    proxy.add_argument("--secret-file", metavar="FILE", help="file that holds the job's secret")
+    proxy.add_argument("--secret-file", metavar="FILE", help="file with the job's secret")
     proxy.set_defaults(run=_run)
 
 
@@ -65,11 +65,11 @@ def _settings(options: argparse.Namespace) -> ProxySettings:
 def _serve(settings: ProxySettings, log_level: str) -> int:
     from queryable_state.server.query.proxy.proxy_server import ProxyServer
 
-    async def serve(ending: GracefulShutdown) -> None:
-        async with ProxyServer(settings, ending=ending) as proxy:
-            # For whoever started it; the log says it, too.
+    async def serve(shutdown: GracefulShutdown) -> None:
+        async with ProxyServer(settings, shutdown=shutdown) as proxy:
+            # On stdout for scripts; the log has it too.
             print(f"proxy at {proxy.address}", flush=True)
-            settle()
+            tune_after_start()
             await proxy.wait_stopped()
 
     return run_until_stopped("proxy", serve, log_level=log_level)

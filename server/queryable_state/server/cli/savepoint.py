@@ -1,4 +1,4 @@
-"""`queryable-state savepoint`: writes a savepoint of a running job."""
+"""`queryable-state savepoint`: write a savepoint of a running job."""
 
 from __future__ import annotations
 
@@ -26,30 +26,30 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     savepoint = commands.add_parser(
         "savepoint",
         help="write a savepoint of a running job",
-        description="Writes a savepoint of a running job and prints its URI, which a job is "
-        "started from with execute(..., savepoint=URI). The secret of the job comes from "
-        f"--secret-file, or from {SECRET_VARIABLE}.",
+        description="Writes a savepoint of a running job and prints its URI; start a job from it "
+        "with execute(..., savepoint=URI). The secret of the job comes from --secret-file, or from "
+        f"{SECRET_VARIABLE}.",
     )
     savepoint.add_argument(
         "job",
         nargs="?",
         default="",
         metavar="JOB",
-        help="id or name; may be left out where one job runs",
+        help="id or name; optional if only one job runs",
     )
     savepoint.add_argument(
         "directory",
         nargs="?",
         default="",
         metavar="DIRECTORY",
-        help="path or URI under which the savepoint's folder is made (default: what the job has as "
+        help="path or URI in which the savepoint's folder is made (default: the job's "
         "state.savepoints.dir)",
     )
     savepoint.add_argument(
         "--coordinator",
         required=True,
         metavar="HOST:PORT",
-        help=f"coordinator in the driver of the job; its port is {COORDINATOR_PORT} unless taken",
+        help=f"coordinator in the driver of the job; its default port is {COORDINATOR_PORT}",
     )
     savepoint.add_argument(
         "--stop", action="store_true", help="end the job: nothing is processed after the savepoint"
@@ -59,9 +59,9 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         type=float,
         default=_TIMEOUT_S,
         metavar="SECONDS",
-        help="give up after so long (default: %(default)s)",
+        help="give up after this time (default: %(default)s)",
     )
-    savepoint.add_argument("--secret-file", metavar="FILE", help="file that holds the job's secret")
+    savepoint.add_argument("--secret-file", metavar="FILE", help="file with the job's secret")
     savepoint.set_defaults(run=_run)
 
 
@@ -70,10 +70,10 @@ def _run(options: argparse.Namespace) -> int:
         raise InvalidRequestError(f"--timeout {options.timeout:g}: give a number above 0")
     job, directory = options.job, options.directory
     if "/" in job and not directory:
-        # Alone it is a place: ids and names have no slash.
+        # A single argument with a slash is the directory: ids and names have none.
         job, directory = "", job
     request = coordinator_pb2.TriggerSavepointRequest(
-        job=job, directory=_whole(directory), stop=options.stop
+        job=job, directory=_absolute(directory), stop=options.stop
     )
     answer = asyncio.run(
         _trigger(
@@ -93,15 +93,15 @@ async def _trigger(
     request: coordinator_pb2.TriggerSavepointRequest,
     timeout_s: float,
 ) -> coordinator_pb2.TriggerSavepointResponse:
-    # Importing grpc takes a while: not for `--help`.
+    # Imported late, because importing grpc would slow down `--help`.
     from queryable_state.server.coordinator_client import CoordinatorClient
 
-    async with CoordinatorClient(coordinator, secret) as link:
-        return await link.trigger_savepoint(request, timeout_s=timeout_s)
+    async with CoordinatorClient(coordinator, secret) as client:
+        return await client.trigger_savepoint(request, timeout_s=timeout_s)
 
 
-def _whole(directory: str) -> str:
-    """The directory as the driver finds it, which runs in another folder."""
+def _absolute(directory: str) -> str:
+    """Makes a relative path absolute, because the driver runs in another folder."""
     if not directory or "://" in directory or directory.startswith("file:"):
         return directory
     return str(Path(directory).absolute())

@@ -1,4 +1,4 @@
-"""`queryable-state serve`: queries without the job."""
+"""`queryable-state serve`: answer queries from a checkpoint, without the job."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from queryable_state.server.cli.arguments import (
     storage_options,
     whole_uri,
 )
-from queryable_state.server.cli.serving import run_until_stopped, settle, tune
+from queryable_state.server.cli.serving_process import run_until_stopped, tune, tune_after_start
 from queryable_state.server.serving.ports import PortSpec
 from queryable_state.server.settings import BACKENDS
 
@@ -30,7 +30,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         help="answer queries from a checkpoint or savepoint",
         description="Answers the queries of every client from a completed checkpoint or savepoint "
         "of a job that does not run. Each answer names the checkpoint; values expire as of its "
-        "batch. All state is loaded first: the files are not needed while it serves.",
+        "batch. The command loads all state first and does not read the files while it serves.",
     )
     parser.add_argument(
         "--checkpoint",
@@ -45,13 +45,13 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "--backend",
         choices=BACKENDS,
         default="",
-        help="where the state is put: in memory or on disk (default: as the job had it)",
+        help="backend of the loaded state: memory or disk (default: that of the job)",
     )
     parser.add_argument(
         "--directory",
         default="",
         metavar="DIR",
-        help="folder for what is brought here (default: the system's temporary folder)",
+        help="folder for the loaded state (default: the system's temporary folder)",
     )
     add_storage_options(parser)
     parser.set_defaults(run=_run)
@@ -81,16 +81,16 @@ def _run(options: argparse.Namespace) -> int:
 def _serve(settings: CheckpointServerSettings, log_level: str) -> int:
     from queryable_state.server.checkpoint_server.server import CheckpointServer
 
-    async def serve(ending: GracefulShutdown) -> None:
-        async with CheckpointServer(settings, ending=ending) as server:
+    async def serve(shutdown: GracefulShutdown) -> None:
+        async with CheckpointServer(settings, shutdown=shutdown) as server:
             metadata = server.completed.metadata
-            # For whoever started it; the log says it, too.
+            # On stdout for scripts; the log has it too.
             print(
                 f"{server.completed.uri} (job {metadata.job_name}, {metadata.job_id.hex()}, batch "
                 f"{metadata.version}) at {server.address}",
                 flush=True,
             )
-            settle()
+            tune_after_start()
             await server.wait_stopped()
 
     return run_until_stopped("checkpoint server", serve, log_level=log_level)

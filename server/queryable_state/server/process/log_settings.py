@@ -1,4 +1,4 @@
-"""How much a process of ours writes into its log, and where."""
+"""Settings of a process's log."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 @dataclass(frozen=True, kw_only=True)
 class LogSettings:
-    """How much a process writes into its log."""
+    """Level, folder and size of a process's log."""
 
     level: str = "INFO"
-    """Of the lines that are written: DEBUG, INFO, WARNING or ERROR."""
+    """Lowest level that is written: DEBUG, INFO, WARNING or ERROR."""
 
     directory: str = ""
-    """Folder for the files, where they stay; empty: that of the process."""
+    """Folder for the files, which stay after the process ends; empty: the process's folder."""
 
     file_bytes: int = 16 * 1024 * 1024
-    """Size at which a log file is put aside and the next one begun."""
+    """Size at which a log file is rotated."""
 
     files: int = 4
-    """Files that are kept beside the current one."""
+    """Rotated files that are kept beside the current one."""
 
     def __post_init__(self) -> None:
         if self.level not in LOG_LEVELS:
             raise InvalidRequestError(
-                f"spark.queryable_state.log_level {self.level!r} is not known: choose one of "
+                f"spark.queryable_state.log_level is {self.level!r}: choose one of "
                 f"{', '.join(LOG_LEVELS)}"
             )

@@ -1,6 +1,6 @@
-"""The logs of our own processes: each line with its time, level and logger.
+"""Logging of state servers, proxies and checkpoint servers: time, level and logger a line.
 
-Never of a driver: that process and its logging are the user's.
+Never for a driver: the user configures its logging.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 class _ProcessLog(RotatingFileHandler):
-    """The file takes what libraries print, too, which would go on into the one put aside."""
+    """Rotates the file and redirects stdout and stderr, on which libraries print, to it."""
 
     def doRollover(self) -> None:
         super().doRollover()
@@ -30,7 +30,7 @@ class _ProcessLog(RotatingFileHandler):
 
 
 def log_to_file(path: Path, settings: LogSettings) -> None:
-    """Logs into a file that never grows beyond its bound; older ones end with .1, .2, ..."""
+    """Logs into a file of bounded size; the names of rotated files end with .1, .2, ..."""
     handler = _ProcessLog(
         path, maxBytes=settings.file_bytes, backupCount=settings.files, encoding="utf-8"
     )
@@ -38,5 +38,5 @@ def log_to_file(path: Path, settings: LogSettings) -> None:
 
 
 def log_to_stderr(level: str) -> None:
-    """Logs to stderr, which belongs to whoever started the process."""
+    """Logs to stderr."""
     logging.basicConfig(level=level, format=_FORMAT)

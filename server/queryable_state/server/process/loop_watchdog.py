@@ -1,4 +1,4 @@
-"""A thread that measures how long an event loop does not turn, and says what held it."""
+"""Watchdog thread for stalls of an event loop."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 _TICK_S = 0.02
 _BOUND_S = 0.05
-# Below this part of its time the process did not run: the machine had other work.
+# A process that ran for a smaller part of the stall was waiting for a CPU.
 _RAN = 0.5
 _FRAMES = 8
 
@@ -27,13 +27,13 @@ _FRAMES = 8
 class LoopWatchdog:
     """Watches the running loop while `async with` lasts.
 
-    A stall is a turn of the loop of more than 50 ms in which this process used the processor. It
-    is counted, and logged with the stack of the loop's thread, at most one line in ten seconds.
-    A call that keeps the interpreter to itself is seen where it returns.
+    A stall is a turn of the loop of more than 50 ms in which this process used the CPU. It is
+    counted, and logged with the stack of the loop's thread, at most one line in ten seconds.
+    The stack of a call that holds the GIL is that of its return.
     """
 
     def __init__(self, what: str, *, bound_s: float = _BOUND_S, ran: float = _RAN) -> None:
-        """`ran`: the part of a stall in which this process has to have run."""
+        """`ran` is the part of a stall in which this process must have run."""
         self._what = what
         self._bound_s = bound_s
         self._ran = ran
@@ -76,18 +76,18 @@ class LoopWatchdog:
             while self._ticked_s == ticked_s and not self._ended.wait(_TICK_S / 4):
                 pass
             held_s = self._ticked_s - ticked_s - _TICK_S
-            # Since the last look at which the loop had turned.
+            # CPU time since the last check at which the loop had turned.
             ran_s = time.process_time() - before_s
             if held_s > self._bound_s and ran_s >= self._ran * held_s:
-                self._tell(held_s, ran_s, stack)
+                self._report(held_s, ran_s, stack)
 
-    def _tell(self, held_s: float, ran_s: float, stack: str) -> None:
+    def _report(self, held_s: float, ran_s: float, stack: str) -> None:
         self.stalls += 1
         self.worst_s = max(self.worst_s, held_s)
         self._stalls.write(
             logging.WARNING,
             "stall",
-            "the event loop of the %s stood still for %d ms (stall %d, this process ran for "
+            "the event loop of the %s stalled for %d ms (stall %d, this process ran for "
             "%d ms of it): %s",
             self._what,
             held_s * 1000,

@@ -1,4 +1,4 @@
-"""How a process of ours gives memory back to its machine."""
+"""Trimming of free memory, which glibc keeps, back to the operating system."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from typing import TYPE_CHECKING, Self
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Of mallopt(3) in glibc.
+# Option of mallopt(3) in glibc.
 _MMAP_THRESHOLD = -3
 _LARGE_BYTES = 256 * 1024
 
 _EVERY_S = 2.0
 _LONGEST_S = 8.0
-# Of the time for what a trim takes.
-_SHARE = 500
-# Growth that is looked into; and what a trim has to give back to be worth the next one as soon.
+# Least ratio of the pause to the duration of a trim.
+_PAUSE_RATIO = 500
+# Growth that triggers a trim; a trim that frees less makes the next pause longer.
 _GROWTH_BYTES = 4 * 1024 * 1024
 
 
 class MemoryTrimmer:
-    """Gives back what glibc keeps of requests and answers that are gone, while `with` lasts.
+    """Trims the memory of freed requests and answers while `with` lasts.
 
-    Memory that was freed stays in glibc's heaps between what is in use. A thread trims them after
-    the process has grown, and more and more seldom where that gives nothing back.
+    Freed memory stays in glibc's heaps between used blocks. A thread trims them after the
+    process has grown, and less often while a trim frees little.
     """
 
     def __init__(self, rss_bytes: Callable[[], int] | None = None) -> None:
@@ -38,9 +38,9 @@ class MemoryTrimmer:
 
     def __enter__(self) -> Self:
         libc = ctypes.CDLL(None)
-        # Other libraries than glibc have neither.
+        # Only glibc has these functions.
         if hasattr(libc, "malloc_trim") and hasattr(libc, "mallopt"):
-            # Fixed; otherwise it grows up to 32 MiB with the blocks that are freed.
+            # A fixed threshold; otherwise it grows up to 32 MiB with the size of freed blocks.
             libc.mallopt(_MMAP_THRESHOLD, _LARGE_BYTES)
             self._trim = libc.malloc_trim
             self._thread.start()
@@ -61,10 +61,10 @@ class MemoryTrimmer:
             begun_s = time.monotonic()
             self._trim(0)
             took_s = time.monotonic() - begun_s
-            gave_back = before_bytes - self._rss_bytes() >= _GROWTH_BYTES
-            pause_s = _EVERY_S if gave_back else min(_LONGEST_S, 2 * pause_s)
-            # Others wait for the heaps meanwhile.
-            pause_s = max(pause_s, _SHARE * took_s)
+            freed = before_bytes - self._rss_bytes() >= _GROWTH_BYTES
+            pause_s = _EVERY_S if freed else min(_LONGEST_S, 2 * pause_s)
+            # A trim locks the heaps, so other threads wait for it.
+            pause_s = max(pause_s, _PAUSE_RATIO * took_s)
 
 
 def _rss_bytes() -> int:

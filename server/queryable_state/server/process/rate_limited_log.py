@@ -1,4 +1,4 @@
-"""A log of what clients cause: at most one line a cause in a period, with a count of the others."""
+"""Rate-limited log: at most one line a cause in a period, with a count of the skipped lines."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _EVERY_S = 10.0
 @dataclass
 class _Cause:
     next_s: float
-    left_out: int = 0
+    skipped: int = 0
 
 
 class RateLimitedLog:
-    """Writes the first line of a cause at once, then one a period. Thread-safe.
+    """Writes the first line of a cause at once, then one line a period. Thread-safe.
 
-    Causes are few and named by the code, never by a client: each is remembered for good.
+    The code names the causes, never a client: each is kept in memory for good.
     """
 
     def __init__(
@@ -42,17 +42,17 @@ class RateLimitedLog:
     def write(
         self, level: int, cause: str, text: str, *values: object, problem: Exception | None = None
     ) -> None:
-        """Logs a line, with the trace of `problem` where one is given, or counts it."""
+        """Logs a line, with the trace of `problem` if given, or counts it as skipped."""
         now_s = self._clock()
         with self._lock:
             known = self._causes.get(cause)
             if known is None:
                 known = self._causes[cause] = _Cause(now_s)
             if now_s < known.next_s:
-                known.left_out += 1
+                known.skipped += 1
                 return
-            left_out, known.left_out = known.left_out, 0
+            skipped, known.skipped = known.skipped, 0
             known.next_s = now_s + self._every_s
-        if left_out:
-            text += f" (and {left_out:,} more like it since the last such line)"
+        if skipped:
+            text += f" (and {skipped:,} more like it since the last such line)"
         self._log.log(level, text, *values, exc_info=problem)

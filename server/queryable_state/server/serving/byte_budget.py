@@ -1,4 +1,4 @@
-"""How many bytes one process holds for its clients, and which of them may have more."""
+"""Byte budget: a bound on the memory that one process holds for all clients."""
 
 from __future__ import annotations
 
@@ -11,65 +11,65 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SHARE_BYTES = 64 * 1024
-"""What each connection may hold however full the budget is: small requests always get through."""
+"""Bytes that each connection may hold even if the budget is full, so that small requests pass."""
 
 
 class ByteBudget:
-    """Counts bytes of all connections together. Thread-safe.
+    """Counts the bytes of all connections together. Thread-safe.
 
-    A connection asks `may_hold` before it takes more, and is refused, or waits, where it has its
-    share already and the budget is used up: whoever holds much cannot keep others from little.
+    A connection calls `may_hold` before it takes more. If the budget is full, a connection
+    beyond its share is refused or waits; others are not affected.
     """
 
-    def __init__(self, most_bytes: int) -> None:
-        self._most_bytes = most_bytes
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
         self._used_bytes = 0
         self._lock = threading.Lock()
         self._waiting: set[Callable[[], object]] = set()
 
     @property
     def used_bytes(self) -> int:
-        """Bytes held now."""
+        """Bytes that connections hold now."""
         return self._used_bytes
 
     def may_hold(self, held_bytes: int) -> bool:
-        """Whether a connection that will hold so many bytes of its own may take them."""
-        return held_bytes <= SHARE_BYTES or self._used_bytes < self._most_bytes
+        """True if a connection may hold this many bytes in total."""
+        return held_bytes <= SHARE_BYTES or self._used_bytes < self._max_bytes
 
     def take(self, size_bytes: int) -> None:
-        """Counts bytes in."""
+        """Adds bytes."""
         with self._lock:
             self._used_bytes += size_bytes
 
     def give(self, size_bytes: int) -> None:
-        """Counts bytes out; calls those who wait once there is room, on this thread."""
+        """Releases bytes; calls the waiting callbacks on this thread once there is room."""
         waiting: tuple[Callable[[], object], ...] = ()
         with self._lock:
             self._used_bytes -= size_bytes
-            if self._waiting and self._used_bytes < self._most_bytes:
+            if self._waiting and self._used_bytes < self._max_bytes:
                 waiting = tuple(self._waiting)
                 self._waiting.clear()
         for wake in waiting:
             wake()
 
     def wait(self, wake: Callable[[], object]) -> None:
-        """Has `wake` called once, when there is room again."""
+        """Calls `wake` once, when there is room again."""
         with self._lock:
             self._waiting.add(wake)
 
     def forget(self, wake: Callable[[], object]) -> None:
-        """`wake` need not be called any more."""
+        """Cancels a `wait`."""
         with self._lock:
             self._waiting.discard(wake)
 
 
 class ClientBudgets:
-    """What the clients of one process may spend, of all its public ports together."""
+    """The byte budgets of one process, over all of its public ports."""
 
-    def __init__(self, most_bytes: int) -> None:
-        self.requests = ByteBudget(most_bytes)
-        """Requests that are incomplete, or not answered."""
-        self.answers = ByteBudget(most_bytes)
-        """Answers that clients have not taken."""
+    def __init__(self, max_bytes: int) -> None:
+        self.requests = ByteBudget(max_bytes)
+        """Incomplete and unanswered requests."""
+        self.answers = ByteBudget(max_bytes)
+        """Answers that clients have not read."""
         self.large_requests = LargeRequestQueue()
-        """On the event loop."""
+        """For the event loop only."""

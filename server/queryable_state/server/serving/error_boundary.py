@@ -1,4 +1,4 @@
-"""The edge of every service: what is raised there becomes the refusal that the asker is told."""
+"""Error boundary of every service: an exception becomes the status that the client gets."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class ErrorBoundary:
-    """Ends a call with the status of the refusal that its block raises.
+    """Ends a call with the status of the exception that its block raises.
 
-    A defect is told as one: `what` failed. A class, because `asynccontextmanager`
-    makes a generator for every call.
+    Any exception but a `QueryableStateError` is a defect and becomes an `InternalError`:
+    `what` failed. A class, because `asynccontextmanager` makes a generator for every call.
     """
 
     __slots__ = ("_context", "_what")
@@ -33,7 +33,7 @@ class ErrorBoundary:
         self._what = what
 
     async def __aenter__(self) -> None:
-        """Nothing is to be done before."""
+        """Does nothing."""
 
     async def __aexit__(
         self,
@@ -47,7 +47,7 @@ class ErrorBoundary:
 
 
 def to_refusal(error: Exception, what: str) -> QueryableStateError:
-    """The refusal to tell of an error; a defect is logged, and told as one: `what` failed."""
+    """The error for the client; logs a defect and makes an `InternalError` of it."""
     if isinstance(error, QueryableStateError):
         return error
     _defects.write(logging.ERROR, type(error).__name__, "%s failed", what, problem=error)
@@ -55,5 +55,5 @@ def to_refusal(error: Exception, what: str) -> QueryableStateError:
 
 
 async def end_with_status(context: Context, error: QueryableStateError) -> None:
-    """Ends a call with a refusal; raises what ends its handler."""
+    """Ends a call with the status of an error; raises the exception that ends its handler."""
     await context.abort(status_of(error), error.message, trailing_metadata(error))

@@ -1,4 +1,4 @@
-"""The gRPC health of one server: one status for the whole of it and for each of its services."""
+"""gRPC health service: one status for the server and all of its services."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _Status = health_pb2.HealthCheckResponse
 class HealthService(health_pb2_grpc.HealthServicer):
     """Answers `Check` and `Watch`; NOT_SERVING until `set`.
 
-    The one of grpcio-health-checking writes to its watchers under a lock that `set` needs: a
-    watcher that takes nothing would keep a server from saying that it ends.
+    The service of grpcio-health-checking writes to watchers under a lock that `set` needs, so
+    that a watcher that reads nothing would block `set`.
     """
 
     def __init__(self, services: Iterable[str]) -> None:
@@ -31,7 +31,7 @@ class HealthService(health_pb2_grpc.HealthServicer):
         self._changed = asyncio.Event()
 
     def set(self, serving: bool) -> None:
-        """Sets the status, and tells every watcher."""
+        """Sets the status and notifies every watcher."""
         self._serving = serving
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
@@ -39,7 +39,7 @@ class HealthService(health_pb2_grpc.HealthServicer):
     async def Check(
         self, request: health_pb2.HealthCheckRequest, context: Context
     ) -> health_pb2.HealthCheckResponse:
-        """The status now; NOT_FOUND for a service that is not one of this server."""
+        """Returns the current status; NOT_FOUND for an unknown service."""
         if request.service not in self._services:
             await context.abort(
                 grpc.StatusCode.NOT_FOUND, f"this server has no service {request.service!r}"
@@ -47,15 +47,15 @@ class HealthService(health_pb2_grpc.HealthServicer):
         return health_pb2.HealthCheckResponse(status=self._status())
 
     async def Watch(self, request: health_pb2.HealthCheckRequest, context: Context) -> None:
-        """The status now and whenever it has changed; what comes too fast is left out."""
-        to_refusal = None
+        """Sends the current status and each change; it may skip a status that changes quickly."""
+        sent = None
         while True:
             changed = self._changed
             known = request.service in self._services
             status = self._status() if known else _Status.SERVICE_UNKNOWN
-            if status != to_refusal:
+            if status != sent:
                 await context.write(health_pb2.HealthCheckResponse(status=status))
-                to_refusal = status
+                sent = status
             else:
                 await changed.wait()
 

@@ -1,4 +1,4 @@
-"""Large requests of clients, one after the other, so that small ones get through between them."""
+"""Queue of large client requests, which lets small requests run in between."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LARGE_BYTES = 1024
-"""A longer request has so many keys, or such long ones, that it waits for its turn."""
+"""A longer request waits in the queue."""
 
 LARGE_ANSWER_BYTES = 64 * 1024
-"""Whoever was given a longer answer waits for its turn with the next request, however short."""
+"""The next request after a longer answer on a connection waits in the queue, of any length."""
 
 _TURN_S = 0.005
 
 
 class LargeRequestQueue:
-    """Runs work in the order it came, some milliseconds of it in each turn of the loop.
+    """Runs work in order of arrival, some milliseconds of it in each turn of the event loop.
 
-    The loop looks at every connection in a turn: without this, as many large answers as there are
-    connections would stand before a small one.
+    One turn of the loop serves every connection: without the queue a small request would wait
+    for a large answer of each of them.
     """
 
     def __init__(self) -> None:
@@ -31,28 +31,28 @@ class LargeRequestQueue:
         self._scheduled = False
 
     def run(self, work: Callable[[], object]) -> None:
-        """Has `work` called, which must not raise, when its turn has come."""
+        """Calls `work`, which must not raise, when its turn comes."""
         self._add(work, last=False)
 
     async def next(self) -> None:
-        """Returns when the turn has come; what follows until the next `await` is in it."""
-        come = asyncio.get_running_loop().create_future()
+        """Returns when the caller's turn comes; it lasts until the caller's next `await`."""
+        turn = asyncio.get_running_loop().create_future()
 
-        def tell() -> None:
-            if not come.done():
-                come.set_result(None)
+        def begin_turn() -> None:
+            if not turn.done():
+                turn.set_result(None)
 
-        # Whoever waits goes on in the next turn of the loop, and is alone in that.
-        self._add(tell, last=True)
-        await come
+        # The caller continues in the next turn of the loop and has that turn for itself.
+        self._add(begin_turn, last=True)
+        await turn
 
     def _add(self, work: Callable[[], object], *, last: bool) -> None:
         self._waiting.append((work, last))
         if not self._scheduled:
             self._scheduled = True
-            asyncio.get_running_loop().call_soon(self._go_on)
+            asyncio.get_running_loop().call_soon(self._run_slice)
 
-    def _go_on(self) -> None:
+    def _run_slice(self) -> None:
         until_s = time.perf_counter() + _TURN_S
         while self._waiting:
             work, last = self._waiting.popleft()
@@ -61,4 +61,4 @@ class LargeRequestQueue:
                 break
         self._scheduled = bool(self._waiting)
         if self._scheduled:
-            asyncio.get_running_loop().call_soon(self._go_on)
+            asyncio.get_running_loop().call_soon(self._run_slice)

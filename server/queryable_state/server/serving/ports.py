@@ -1,7 +1,7 @@
-"""Port settings: a port, a range or a list, and listening on the first free port of it.
+"""Port settings (a port, a range or a list) and binding of their first free port.
 
-A setting is a promise: where none of its ports is free, that is an error. Only a 0 in it stands
-for any free port, as in the defaults ("9069,0").
+It is an error if none of the configured ports is free. Only a 0 stands for any free port, as
+in the defaults ("9069,0").
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# Two of our processes on one port would share its connections at random.
+# Without this option two servers on one port would share its connections at random.
 EXCLUSIVE_PORT_OPTION = ("grpc.so_reuseport", 0)
 
 SETTING_PREFIX = "spark.queryable_state."
-"""Of the settings by which an application names the ports of its servers."""
+"""Prefix of the Spark settings."""
 
 
-# Addresses that one name stands for: a client of `localhost` may try IPv6 first.
-_ALIKE = (("0.0.0.0", "::"), ("127.0.0.1", "::1"))
+# IPv4 and IPv6 addresses of one name: a client of `localhost` may try IPv6 first.
+_EQUIVALENT_HOSTS = (("0.0.0.0", "::"), ("127.0.0.1", "::1"))
 
 
 @dataclass(frozen=True)
@@ -73,15 +73,15 @@ def frame_ports(text: str, what: str = "frame port") -> PortSpec | None:
 def bind(add_port: Callable[[str], int], spec: PortSpec, host: str, *, what: str) -> int:
     """Binds the first free port of `spec` on `host` and returns it.
 
-    `add_port` is a gRPC server's `add_insecure_port`, sync or asyncio, of a server made with
-    `EXCLUSIVE_PORT_OPTION`, or fails like it: 0 or `RuntimeError` if a port is taken. `what`
-    names the listener. Raises `InvalidRequestError` if every port of `spec` is taken. A 0 that
-    comes after other ports is a fallback, and logged as a WARNING.
+    `add_port` is `add_insecure_port` of a gRPC server with `EXCLUSIVE_PORT_OPTION`, or fails
+    like it: 0 or `RuntimeError` if a port is taken. `what` names the listener. Raises
+    `InvalidRequestError` if every port of `spec` is taken. A 0 after other ports is a fallback
+    and logged as a WARNING.
     """
     taken: list[int] = []
     for port in spec.ports:
-        # gRPC complains on the process's stderr about a port it cannot have. Whoever takes the
-        # port after this look makes it complain, and fail, all the same.
+        # gRPC writes to stderr when it cannot bind a port: probe first. A process that takes
+        # the port in between still makes gRPC fail.
         bound = 0 if _is_taken(host, port) else _try(add_port, host, port)
         if bound and taken and not port:
             _log.warning(
@@ -105,7 +105,7 @@ def bind(add_port: Callable[[str], int], spec: PortSpec, host: str, *, what: str
 
 
 def require_free(spec: PortSpec, host: str, *, what: str) -> None:
-    """Raises what `bind` would, where every port of `spec` is taken now; binds none."""
+    """Raises as `bind` does if every port of `spec` is taken now; binds none."""
     if all(port and _is_taken(host, port) for port in spec.ports):
         raise _none_is_free(spec, host, what)
 
@@ -114,23 +114,23 @@ def _none_is_free(spec: PortSpec, host: str, what: str) -> InvalidRequestError:
     return InvalidRequestError(
         f"{what}: {spec.what} is {spec.text!r}, and no port of it is free on {host} (another "
         f"process has it, or this user may not use it; `ss -ltnp` shows who listens). End that "
-        f"process, or state another port, or a range: processes of one machine, such as its "
-        f"executors, need a port each. {spec.text},0 takes any free port instead"
+        f"process, or set another port, or a range: processes of one machine, such as its "
+        f"executors, need a port each. {spec.text},0 uses any free port instead"
     )
 
 
 def _numbers(ports: list[int]) -> str:
-    """Ports for a log line: the first few of them."""
+    """The first few ports for a log line."""
     return ", ".join(map(str, ports[:4])) + (f" to {ports[-1]}" if len(ports) > 4 else "")
 
 
 def _is_taken(host: str, port: int) -> bool:
-    """Whether the port is somebody else's, or forbidden to this user, on an address of `host`."""
+    """True if another process has the port on an address of `host`, or this user may not use it."""
     if not port:
         return False
-    # gRPC is content with IPv4 where another process has the port on IPv6, and clients of
-    # `localhost` are answered by that one.
-    hosts = next((alike for alike in _ALIKE if host in alike), (host,))
+    # gRPC binds IPv4 alone if another process has the port on IPv6, and clients of `localhost`
+    # would reach that process.
+    hosts = next((hosts for hosts in _EQUIVALENT_HOSTS if host in hosts), (host,))
     return any(_is_taken_on(each, port) for each in hosts)
 
 
@@ -140,15 +140,15 @@ def _is_taken_on(host: str, port: int) -> bool:
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | socket.AI_NUMERICSERV
         )
     except OSError:
-        # What is wrong with the host, gRPC finds, too.
+        # gRPC reports the wrong host.
         return False
     for family, kind, protocol, _, address in addresses:
         try:
             with socket.socket(family, kind, protocol) as probe:
-                # As gRPC does: connections that linger after their listener do not count.
+                # As gRPC does: ignores lingering connections of a closed listener.
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 if family == socket.AF_INET6:
-                    # IPv4 is looked at by itself.
+                    # IPv4 is probed separately.
                     probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
                 probe.bind(address)
         except OSError as refusal:
@@ -158,7 +158,7 @@ def _is_taken_on(host: str, port: int) -> bool:
 
 
 def _try(add_port: Callable[[str], int], host: str, port: int) -> int:
-    """The bound port; 0 where it is taken."""
+    """Binds a port; returns 0 if it is taken."""
     try:
         return add_port(join_address(host, port))
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""One public server: the query service with reflection and health, and its frame port."""
+"""Public server of the query service, with reflection, health and a frame port."""
 
 from __future__ import annotations
 
@@ -27,59 +27,58 @@ if TYPE_CHECKING:
 
 _SERVICE = "queryable_state.v1.QueryableState"
 
-# Calls of one connection at a time; its client keeps the others until one of these has ended.
-_CALLS_OF_ONE = 1024
+# Concurrent calls of one connection; its client queues the others.
+_CALLS_PER_CONNECTION = 1024
 
-# Calls that last until the client or the server ends: a server that stops waits for none.
+# Calls that last until the client or the server ends; a shutdown does not wait for them.
 _ENDLESS = (
     f"/{SERVICE_NAME}/Watch",
     f"/{reflection.SERVICE_NAME}/ServerReflectionInfo",
 )
 
-# What ends scans gets so long to reach their takers.
-_LAST_WORDS_S = 0.2
+# Time for the last message of a scan to reach its client.
+_SCAN_END_S = 0.2
 
 _log = logging.getLogger(__name__)
 
 
 def server_options(message_bytes: int) -> list[tuple[str, int]]:
-    """Channel options of every server of ours; `message_bytes`: of one message it takes."""
+    """Channel options of every gRPC server; `message_bytes` bounds a received message."""
     return [
-        # Who is gone without a word holds no scan's version for long.
+        # Detects clients that vanished, because their scans pin versions.
         ("grpc.keepalive_time_ms", 20_000),
         ("grpc.keepalive_timeout_ms", 10_000),
         EXCLUSIVE_PORT_OPTION,
         ("grpc.max_receive_message_length", message_bytes),
-        # Until its HTTP/2 settings have come, a connection is nobody's.
+        # Closes connections that send no HTTP/2 settings.
         ("grpc.server_handshake_timeout_ms", 10_000),
         ("grpc.max_send_message_length", -1),
-        # With the defaults a server fails some of about a thousand calls that wait.
+        # With the defaults a server fails some of about a thousand waiting calls.
         ("grpc.server.max_pending_requests", 1_000_000),
         ("grpc.server.max_pending_requests_hard_limit", 1_000_000),
     ]
 
 
 def public_options(limits: Limits) -> list[tuple[str, int]]:
-    """Channel options of a port that anybody may call."""
+    """Channel options of a public port."""
     return [
         *server_options(limits.frame_bytes),
         ("grpc.max_allowed_incoming_connections", limits.connections),
-        ("grpc.max_concurrent_streams", _CALLS_OF_ONE),
+        ("grpc.max_concurrent_streams", _CALLS_PER_CONNECTION),
     ]
 
 
 class QueryServer:
-    """Serves `QueryableState` from one router on a port of its own, look-ups as frames on another.
+    """Serves `QueryableState` from one router on a gRPC port and a frame port.
 
-    `bind`, `start`, `set_serving` as often as that changes, then `aclose`, which answers what was
-    read before it ends, as far as the time to drain allows. The router stays the caller's to close,
-    after that.
+    Call `bind`, `start`, `set_serving` at each change, then `aclose`, which answers the calls
+    that it has read within the drain time. The caller closes the router afterwards.
     """
 
     def __init__(
         self, router: Router, info: ServiceInfo, budgets: ClientBudgets | None = None
     ) -> None:
-        """`budgets`: of the process, where it has several of these."""
+        """`budgets` are those of the process if it has several servers."""
         budgets = budgets or ClientBudgets(info.limits.held_bytes)
         self._server = public_grpc_server(
             public_options(info.limits),
@@ -95,7 +94,7 @@ class QueryServer:
         self._serving = self._left = False
         self._what = self._address = ""
         self._health = HealthService((_SERVICE, SERVICE_NAME, reflection.SERVICE_NAME))
-        # Generated code takes any server that has the two methods it calls.
+        # Generated code accepts any server with the two methods that it calls.
         server: Any = self._server
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         reflected = reflection.aio.ReflectionServicer(
@@ -113,9 +112,9 @@ class QueryServer:
         advertised_host: str,
         what: str,
     ) -> str:
-        """Takes the ports; returns the HOST:PORT others reach it by.
+        """Binds the ports; returns the HOST:PORT at which clients reach the server.
 
-        Without `frames` it takes no frames, and look-ups come as unary calls.
+        Without `frames` it has no frame port.
         """
         port = bind(self._server.add_insecure_port, spec, host, what=what)
         if frames is not None:
@@ -130,12 +129,12 @@ class QueryServer:
         return self._service.description.frames
 
     async def start(self) -> None:
-        """Answers from here on; health is NOT_SERVING until `set_serving`."""
+        """Starts to answer; health is NOT_SERVING until `set_serving`."""
         await self._frames.start()
         await self._server.start()
 
     def set_serving(self, serving: bool) -> None:
-        """Sets what health says; once the server leaves it stays NOT_SERVING."""
+        """Sets the health status; it stays NOT_SERVING once the server leaves."""
         if serving == self._serving or self._left:
             return
         self._serving = serving
@@ -146,25 +145,25 @@ class QueryServer:
             _log.warning("%s at %s is NOT_SERVING", self._what, self._address)
 
     def leave(self) -> None:
-        """Is NOT_SERVING for good, and sends frame connections away; answers as before."""
+        """Sets NOT_SERVING for good and asks streams to reconnect elsewhere; still answers."""
         self.end_health()
         self._streams.send_away()
 
-    async def aclose(self, ending: GracefulShutdown, drain_timeout_s: float = 0) -> None:
-        """Gives up its ports, answers what it has read for at most so long, ends. Idempotent."""
+    async def aclose(self, shutdown: GracefulShutdown, drain_timeout_s: float = 0) -> None:
+        """Closes the ports, answers the calls it has read within the drain time. Idempotent."""
         self.end_health()
         self._frames.close_port()
         self._server.shut_down()
-        # Who waits for minutes, or reads nothing, must not keep the process from ending.
-        async with ending.limited(drain_timeout_s):
+        # A client that waits for minutes or reads nothing must not block the shutdown.
+        async with shutdown.limited(drain_timeout_s):
             await asyncio.gather(self._streams.drain(), self._server.idle())
         self._streams.end_scans()
-        async with ending.limited(_LAST_WORDS_S):
+        async with shutdown.limited(_SCAN_END_S):
             await self._server.idle()
         await self._frames.aclose()
         await self._server.stop(0)
 
     def end_health(self) -> None:
-        """Is NOT_SERVING for good."""
+        """Sets NOT_SERVING for good."""
         self._left = True
         self._health.set(False)

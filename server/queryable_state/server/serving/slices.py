@@ -1,4 +1,4 @@
-"""Long work on the event loop, in slices between which others are answered."""
+"""Time slicing of long work on the event loop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _Result = TypeVar("_Result")
 
 
 async def in_slices(work: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_Result]:
-    """What `work` makes of each item; gives the loop away every few milliseconds."""
+    """Applies `work` to each item and yields to the event loop every few milliseconds."""
     results = []
     until_s = time.perf_counter() + _SLICE_S
     for item in items:

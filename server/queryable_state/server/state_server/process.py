@@ -72,30 +72,30 @@ def _tune() -> None:
 
 
 async def _run(settings: StateServerSettings, directory: ServerDirectory) -> None:
-    ending = GracefulShutdown()
-    ending.on_signals()
+    shutdown = GracefulShutdown()
+    shutdown.on_signals()
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(directory.withdraw)
         if settings.watched_pid:
             watched = ParentProcess(settings.watched_pid, settings.watched_start_ticks)
             stack.callback(watched.close)
-            watching = asyncio.create_task(_stop_after(watched, ending))
+            watching = asyncio.create_task(_stop_after(watched, shutdown))
             stack.push_async_callback(asyncio.wait, [watching])
             stack.callback(watching.cancel)
         stack.enter_context(MemoryTrimmer())
         await stack.enter_async_context(LoopWatchdog("state server"))
-        async with StateServer(settings, ending=ending) as server:
-            if not ending.stopping.is_set():
+        async with StateServer(settings, shutdown=shutdown) as server:
+            if not shutdown.stopping.is_set():
                 directory.publish(server.addresses)
                 _log.info("ready: %s", server.addresses)
-            await ending.stopping.wait()
+            await shutdown.stopping.wait()
             # Withdrawn before the coordinator learns that this server leaves: a restarted driver
             # with another secret must wait for the next server instead of finding this one.
             directory.withdraw()
             await server.wait_stopped()
 
 
-async def _stop_after(watched: ParentProcess, ending: GracefulShutdown) -> None:
+async def _stop_after(watched: ParentProcess, shutdown: GracefulShutdown) -> None:
     await watched.wait()
     _log.info("process %d has ended: stopping this server", watched.pid)
-    ending.stop()
+    shutdown.stop()

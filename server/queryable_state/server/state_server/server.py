@@ -20,7 +20,8 @@ from queryable_state.server.query.proxy.proxy_router import ProxyRouter
 from queryable_state.server.query.router import ServiceInfo
 from queryable_state.server.secret_interceptors import SecretInterceptor
 from queryable_state.server.serving.byte_budget import ClientBudgets
-from queryable_state.server.serving.graceful_shutdown import GracefulShutdown, be_lame_duck
+from queryable_state.server.serving.graceful_shutdown import GracefulShutdown
+from queryable_state.server.serving.lame_duck import be_lame_duck
 from queryable_state.server.serving.ports import SETTING_PREFIX, bind, frame_ports
 from queryable_state.server.serving.query_server import QueryServer, server_options
 from queryable_state.server.state_server.backend_parts import BackendParts, StoreFolders
@@ -52,7 +53,7 @@ class StateServer:
     """Holds the state of one executor and serves it during `async with`.
 
     `async with` enters once the server is registered with the coordinator and listens. Its
-    health is SERVING while its lease holds. Pass `ending` to stop it from outside;
+    health is SERVING while its lease holds. Pass `shutdown` to stop it from outside;
     `wait_stopped` returns when it has drained, and raises the error that ended it.
     """
 
@@ -60,7 +61,7 @@ class StateServer:
         self,
         settings: StateServerSettings,
         *,
-        ending: GracefulShutdown | None = None,
+        shutdown: GracefulShutdown | None = None,
         clock: Callable[[], float] = lease_s,
     ) -> None:
         self.settings = settings
@@ -76,7 +77,7 @@ class StateServer:
             server_id=self.server_id,
             default_deadline_ms=settings.default_deadline_ms,
         )
-        self.ending = GracefulShutdown() if ending is None else ending
+        self.shutdown = GracefulShutdown() if shutdown is None else shutdown
         self._killed = False
         self._main: asyncio.Task[None] | None = None
         self._addresses: ServerAddresses | None = None
@@ -125,14 +126,14 @@ class StateServer:
 
     async def aclose(self) -> None:
         """Drains and stops; idempotent."""
-        self.ending.stop()
+        self.shutdown.stop()
         if self._main is not None:
             await self._main
 
     async def kill(self) -> None:
         """Stops without draining or deregistering, like a killed process. For tests."""
         self._killed = True
-        self.ending.give_up()
+        self.shutdown.give_up()
         await self.aclose()
 
     async def _serve(self, listening: asyncio.Future[None]) -> None:
@@ -159,7 +160,7 @@ class StateServer:
                 stores,
                 server_id=self.server_id,
                 backend_address=addresses.backend,
-                stop=self.ending.stopping,
+                stop=self.shutdown.stopping,
             )
             stack.push_async_callback(parts.aclose)
             self._staging = parts.staging
@@ -181,7 +182,7 @@ class StateServer:
                     pid=os.getpid(),
                     log_file=str(settings.log_file),
                 ),
-                stop=self.ending.stopping,
+                stop=self.shutdown.stopping,
                 orphan_timeout_s=settings.orphan_timeout_s,
             )
             stack.push_async_callback(self._drain, backend, public)
@@ -189,7 +190,7 @@ class StateServer:
             for server in public:
                 await server.start()
 
-            duck = asyncio.create_task(be_lame_duck(self.ending, public, settings.lame_duck_s))
+            duck = asyncio.create_task(be_lame_duck(self.shutdown, public, settings.lame_duck_s))
             stack.callback(duck.cancel)
             await heartbeats.register_within(settings.coordinator_timeout_s)
             stack.push_async_callback(self._leave, link)
@@ -202,7 +203,7 @@ class StateServer:
                     loops.create_task(parts.folder.run()),
                     loops.create_task(self._follow_lease(public)),
                 ]
-                await self.ending.stopping.wait()
+                await self.shutdown.stopping.wait()
                 _log.info("stopping: draining calls in progress")
                 for server in public:
                     server.end_health()
@@ -276,8 +277,8 @@ class StateServer:
     async def _drain(self, backend: grpc.aio.Server, public: list[QueryServer]) -> None:
         """Closes the listeners once their calls have ended or the grace time is over."""
         drain_timeout_s = self.settings.drain_timeout_s
-        await asyncio.gather(*(server.aclose(self.ending, drain_timeout_s) for server in public))
-        async with self.ending.limited(drain_timeout_s):
+        await asyncio.gather(*(server.aclose(self.shutdown, drain_timeout_s) for server in public))
+        async with self.shutdown.limited(drain_timeout_s):
             await backend.stop(drain_timeout_s)
         await backend.stop(None)
 

@@ -1,4 +1,4 @@
-"""What a backend supplies: the folded records beneath all overlays."""
+"""Interface of a backend: the compacted records beneath all overlays."""
 
 from __future__ import annotations
 
@@ -8,99 +8,84 @@ from typing import TYPE_CHECKING, ClassVar
 from queryable_state.server.storage.snapshot import StateRecords
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping
     from pathlib import Path
 
     from queryable_state.server.storage.bulk_load import BulkLoad
-    from queryable_state.server.storage.layered.overlay import StateOverlay
+    from queryable_state.server.storage.overlay import StateOverlay
+    from queryable_state.server.storage.record_source import RecordSource
     from queryable_state.server.storage.snapshot import StoreSnapshot
 
 
-class RecordSource(ABC):
-    """The records of one state at the bottom of a stack."""
-
-    @abstractmethod
-    def reader(self) -> Callable[[bytes], bytes | None]:
-        """The value under a key (None: there is none), as a bare callable."""
-
-    @abstractmethod
-    def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Values aligned with `keys`."""
-
-    @abstractmethod
-    def chunk(self, start: bytes, end: bytes | None, limit: int) -> list[tuple[bytes, bytes]]:
-        """The first `limit` records with start <= key < end, in order."""
-
-
 class BaseImage(ABC):
-    """A base as it was before one fold, as far as that fold changes it.
+    """The states that one compaction changes, as they were before it.
 
-    It goes when nothing refers to it any more.
+    It is released when nothing refers to it.
     """
 
     @abstractmethod
     def of(self, state_id: int) -> StateOverlay | RecordSource | None:
-        """What differs from the base now (an overlay over it), or the whole old state.
+        """The old state as an overlay over the current base, or as a whole.
 
-        None when the fold does not touch the state.
+        None if the compaction does not change the state.
         """
 
 
 class StateBase(ABC):
-    """The folded records of one store.
+    """The compacted records of one store.
 
-    `apply` runs on the bulk thread; sources may be read beside it from the event
-    loop, which sees each record as it was before or after.
+    `apply` runs on the bulk thread. The event loop may read sources at the same
+    time and sees each record as it was before or after the write.
     """
 
     has_files: ClassVar[bool] = False
-    """Whether there are native cuts."""
+    """True if the backend makes native snapshots."""
 
     @abstractmethod
     def state_ids(self) -> Collection[int]:
-        """The states it was opened with and those added."""
+        """The states that were there on opening and those added since."""
 
     @abstractmethod
     def add_state(self, state_id: int) -> None:
-        """Make room for a state that is not there."""
+        """Creates a state that does not exist."""
 
     @abstractmethod
     def source(self, state_id: int) -> RecordSource:
-        """The records of a state as they are now; KeyError for a state never added."""
+        """The current records of a state; raises KeyError if it was never added."""
 
     @abstractmethod
     def preserve(self, state_ids: Collection[int]) -> BaseImage:
-        """An image of these states, taken before the first `apply` of a fold."""
+        """Returns an image of these states; called before the first `apply` of a compaction."""
 
     @abstractmethod
     def apply(
         self, state_id: int, changes: Mapping[bytes, bytes | None], image: BaseImage | None
     ) -> None:
-        """Put the values and remove the keys with None, keeping `image` true."""
+        """Puts the values and deletes the keys with None; `image` still shows the old state."""
 
     @abstractmethod
     def flush(self) -> None:
-        """Write out what is in memory. Runs beside everything but `close`."""
+        """Writes memtables to disk. May run at the same time as any call but `close`."""
 
-    def native_cut(
+    def native_snapshot(
         self,
         version: int,
         directory: Path,
         operator_states: Mapping[int, tuple[bytes, ...]],
     ) -> StoreSnapshot:
-        """Put the files of the base as it is into a directory that is not there."""
+        """Puts the files of the base into `directory`, which must not exist."""
         raise NotImplementedError
 
     @abstractmethod
     def bulk_load(self) -> BulkLoad:
-        """Take records while nobody reads."""
+        """Starts a bulk load; nothing reads the base until it ends."""
 
     @abstractmethod
     def approximate_size(self, state_id: int) -> tuple[int, int]:
         """(records, bytes) of a state."""
 
     def sizes(self) -> list[StateRecords]:
-        """How large each state is, by id."""
+        """The approximate size of each state, by id."""
         return [
             StateRecords(state_id, *self.approximate_size(state_id))
             for state_id in sorted(self.state_ids())
@@ -108,19 +93,8 @@ class StateBase(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of everything. Called once; nothing else runs or follows."""
+        """Releases all resources. Called once; no call runs at the same time or follows."""
 
     @abstractmethod
     def destroy(self) -> None:
-        """Remove what is on disk. Called after `close`."""
-
-
-def prefix_end(prefix: bytes) -> bytes | None:
-    """The first key after all keys with this prefix, None when there is none."""
-    stripped = prefix.rstrip(b"\xff")
-    return stripped[:-1] + bytes((stripped[-1] + 1,)) if stripped else None
-
-
-def key_after(key: bytes) -> bytes:
-    """The smallest key greater than `key`."""
-    return key + b"\x00"
+        """Removes the files on disk. Called after `close`."""

@@ -1,4 +1,4 @@
-"""Filling the base of a new store with records that were written down before."""
+"""Interface for filling the base of a new store with stored records."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _KEY = itemgetter(0)
 
 
 class BulkLoad(ABC):
-    """Records on their way into the base of a store nobody shares yet.
+    """A load of records into the base of a store that is not shared yet.
 
-    On one thread, any. The store is not read before the block ended well; a store
-    whose load failed is to be destroyed.
+    A context manager for one thread, any. Nothing reads the store before the block
+    ends; the caller destroys a store whose load failed.
     """
 
     def put(self, state_id: int, records: Sequence[tuple[bytes, bytes]]) -> None:
-        """Take some records, in key order; the next ones may start over from lower keys.
+        """Adds records in key order; the next call may begin at lower keys.
 
         The state must have been added. Raises `CorruptDataError` for keys out of order.
         """
@@ -34,21 +34,21 @@ class BulkLoad(ABC):
             raise CorruptDataError(
                 f"stored records of state {state_id} are not in key order: the file is damaged"
             )
-        self._take(state_id, keys, records)
+        self._put_sorted(state_id, keys, records)
 
     @abstractmethod
-    def _take(
+    def _put_sorted(
         self, state_id: int, keys: list[bytes], records: Sequence[tuple[bytes, bytes]]
     ) -> None:
-        """Take records in strict order; `keys` are theirs."""
+        """Adds records in strictly ascending order; `keys` are the keys of `records`."""
 
     @abstractmethod
     def finish(self) -> None:
-        """Make all records readable."""
+        """Makes all records readable."""
 
     @abstractmethod
     def abandon(self) -> None:
-        """Let go of what is open after a failure."""
+        """Releases all resources after a failure."""
 
     def __enter__(self) -> Self:
         return self

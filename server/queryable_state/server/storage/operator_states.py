@@ -1,4 +1,4 @@
-"""What subtasks keep that belongs to no key, and how it is shared out anew."""
+"""Redistribution of operator state, which belongs to no key, over a new parallelism."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def redistributed(
     index: int,
     parallelism: int,
 ) -> tuple[bytes, ...]:
-    """The elements subtask `index` of `parallelism` starts with.
+    """The elements with which subtask `index` of `parallelism` starts.
 
-    `lists` are those of the former subtasks, by their index. Of a list every
-    element goes to one subtask, in turns, ordered by former subtask and position;
-    of a union all elements to every one; broadcast is equal everywhere, and the
-    first former subtask that has any speaks for all.
+    `lists` holds the elements of the former subtasks by their index. The elements of a
+    list are dealt out round-robin, ordered by former subtask and position. Each subtask
+    gets all elements of a union. Broadcast state is equal on all subtasks, so the first
+    former subtask with elements supplies it.
     """
     former = [tuple(lists[subtask]) for subtask in sorted(lists)]
     if kind == StateKind.BROADCAST:
@@ -34,5 +34,6 @@ def redistributed(
     if kind == StateKind.OPERATOR_LIST:
         return elements[index::parallelism]
     raise InvalidRequestError(
-        f"state kind {StateKind.Name(kind)} is kept by key: it moves with its key groups"
+        f"cannot redistribute a state of kind {StateKind.Name(kind)}: it is keyed and moves with "
+        "its key groups"
     )

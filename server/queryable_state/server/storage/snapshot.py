@@ -1,4 +1,4 @@
-"""One version of a store, held still while it is written down."""
+"""Snapshot of a store: one committed version, unchanged while it is written to a checkpoint."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 
 class LocalFile(NamedTuple):
-    """A file of a native cut."""
+    """A file of a native snapshot."""
 
     name: str
     path: Path
     shared: bool
-    """Whether it never changes and later cuts may hold it again: an `.sst` file."""
+    """True for an `.sst` file: it never changes, and later snapshots may contain it too."""
 
 
 class StateRecords(NamedTuple):
-    """How large one state is; both approximate."""
+    """Approximate size of one state."""
 
     state_id: int
     records: int
@@ -31,30 +31,30 @@ class StateRecords(NamedTuple):
 
 
 class RecordWriter(Protocol):
-    """What a cut writes itself to: a `CanonicalWriter`."""
+    """Destination of a canonical snapshot: a `CanonicalWriter`."""
 
     def add(self, state_id: int, records: Iterable[tuple[bytes, bytes]]) -> object:
-        """All records of one state, in key order. States come in the order of their ids."""
+        """Writes all records of one state, in key order; called in ascending order of ids."""
 
 
 class StoreSnapshot(ABC):
-    """The whole of one committed version, whatever is sealed, committed and folded after.
+    """All state of one committed version; later seals, commits and compactions do not change it.
 
-    Made on the bulk thread; everything else may be called on any one thread beside
-    it. Ordered reading takes a few hundred records at a time and lets fetches and
-    folds of the store in between. Closing the store closes its cuts: what reads
-    one then raises `RetryLaterError`. A native cut outlives its store.
+    The bulk thread makes it; any one other thread may use it. An ordered read takes a
+    few hundred records at a time, so that fetches and compactions of the store run in
+    between. Closing the store closes its canonical snapshots, and reading one then raises
+    `RetryLaterError`. A native snapshot outlives its store.
     """
 
     version: int
-    """The batch it is the state of."""
+    """The committed batch."""
 
     format: SnapshotFormat.ValueType
-    """ROCKSDB where `files` are the state, CANONICAL where it is to be written."""
+    """ROCKSDB: `files` are the state. CANONICAL: `write_canonical` writes the state."""
 
     @abstractmethod
     def state_ids(self) -> list[int]:
-        """The keyed states in it, in order, empty ones too."""
+        """The ids of its keyed states, ascending, empty states too."""
 
     @abstractmethod
     def records(self, state_id: int) -> Iterator[tuple[bytes, bytes]]:
@@ -62,7 +62,7 @@ class StoreSnapshot(ABC):
 
     @abstractmethod
     def files(self) -> list[LocalFile]:
-        """The files of a native cut, by name; none for a canonical one."""
+        """The files of a native snapshot, by name; none for a canonical one."""
 
     @abstractmethod
     def operator_states(self) -> Mapping[int, tuple[bytes, ...]]:
@@ -70,14 +70,14 @@ class StoreSnapshot(ABC):
 
     @abstractmethod
     def sizes(self) -> list[StateRecords]:
-        """How large each state is."""
+        """The approximate size of each state."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of the version. Files stay where they are, the caller's. Idempotent."""
+        """Releases the version. Its files stay and belong to the caller. Idempotent."""
 
     def write_canonical(self, writer: RecordWriter) -> None:
-        """Write every state that has records to `writer`."""
+        """Writes every keyed state to `writer`."""
         for state_id in self.state_ids():
             writer.add(state_id, self.records(state_id))
 

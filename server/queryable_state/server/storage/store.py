@@ -1,18 +1,18 @@
-"""What every state backend promises: versions, pinned views, seals, folding.
+"""Interface of a state store: versions, pinned views, seals and compaction.
 
-A store is a base and a stack of overlays, one overlay a version. Committing
-moves a pointer; folding moves the oldest overlays into the base afterwards.
+A store is a base and a stack of overlays, one overlay a version. A commit moves a
+pointer; compaction moves the oldest overlays into the base afterwards.
 
 Threads: `seal`, `commit`, `discard_staged`, `get`, `reader` and `prefix` belong
-to the event loop's thread. `view` and everything on a view, `compact`,
+to the event loop's thread. `view`, all calls on a view, `compact`, `snapshot`,
 `approximate_size` and `add_state` belong to one bulk thread; `add_state` may
-also be called before the store is shared. `close` may come from either and
-waits for the bulk call under way. A read sees whole versions whatever fold or
-commit runs beside it.
+also be called before the store is shared. Either thread may call `close`, which
+waits for the running bulk call. A read sees whole versions, whatever compaction
+or commit runs at the same time.
 
 A store that is restored belongs to one thread, any, until it is shared, and is
 filled in this order: `add_state`, `bulk_load` (or native files, on opening),
-`load` for each later batch, `seal` for what was sealed and not committed.
+`load` for each later batch, `seal` for a batch that was sealed but not committed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from queryable_state.server.storage.bulk_load import BulkLoad
-    from queryable_state.server.storage.layered.overlay import Overlay
+    from queryable_state.server.storage.overlay import Overlay
     from queryable_state.server.storage.snapshot import StoreSnapshot
 
 Token = tuple[int, int]
@@ -39,8 +39,8 @@ NOTHING_COMMITTED = -1
 class StateView(ABC):
     """One version of a store, unchanged for as long as the view is open.
 
-    A later commit, a re-seal of the same version and a fold leave it alone.
-    Whoever opened it closes it; closing the store closes its views.
+    No later commit, re-seal of the same version or compaction changes it.
+    The opener closes it; closing the store closes its views.
     """
 
     version: int
@@ -48,11 +48,11 @@ class StateView(ABC):
 
     @abstractmethod
     def get(self, state_id: int, key: bytes) -> bytes | None:
-        """The value under a store key, None when there is none."""
+        """The value of a store key; None if it has none."""
 
     @abstractmethod
     def multi_get(self, state_id: int, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Values aligned with `keys`, None where there is none."""
+        """Values aligned with `keys`; None for a key without a value."""
 
     @abstractmethod
     def prefix(self, state_id: int, prefix: bytes, limit: int = 0) -> list[tuple[bytes, bytes]]:
@@ -62,16 +62,16 @@ class StateView(ABC):
     def scan(self, state_id: int, start: bytes, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         """Records with start <= key < end (None: to the last), in key order.
 
-        Reads ahead in chunks; folds may run between two steps.
+        Reads ahead in chunks; compaction may run between two steps.
         """
 
     @abstractmethod
     def operator_state(self, state_id: int) -> list[bytes]:
-        """The elements of an operator state, none where it was never set."""
+        """The elements of an operator state; empty if it was never set."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of the version. Idempotent."""
+        """Releases the version. Idempotent."""
 
     def __enter__(self) -> Self:
         return self
@@ -89,9 +89,9 @@ class StateStore(ABC):
     """The state of one operator subtask.
 
     Readable versions are `base_version` to `committed_version`, and
-    `staged_version`. A version nobody sealed is equal to the one before it.
-    Nothing here survives the process: a store starts at the version it is
-    loaded at, and what is durable is the checkpoint's business.
+    `staged_version`. A version without a seal is equal to the one before it.
+    A store does not survive the process: it starts at the version it is loaded
+    at; checkpoints and changelogs make state durable.
     """
 
     @property
@@ -107,12 +107,12 @@ class StateStore(ABC):
     @property
     @abstractmethod
     def staged_version(self) -> int | None:
-        """The version sealed and not committed."""
+        """The version that is sealed but not committed; None if there is none."""
 
     @property
     @abstractmethod
     def staged_token(self) -> Token | None:
-        """Token of the attempt that sealed `staged_version`."""
+        """Token of the attempt that sealed `staged_version`; None without one."""
 
     @property
     @abstractmethod
@@ -122,51 +122,51 @@ class StateStore(ABC):
     @property
     @abstractmethod
     def overlay_bytes(self) -> int:
-        """Bytes of keys and values in all overlays, staged or waiting to be folded."""
+        """Bytes of keys and values in all overlays, staged or not yet compacted."""
 
     @abstractmethod
     def add_state(self, state_id: int) -> None:
-        """Make room for a state. Idempotent; a state must be added before it is sealed or read."""
+        """Creates a state. Idempotent; a state must be added before it is sealed or read."""
 
     @abstractmethod
     def seal(self, version: int, overlay: Overlay, token: Token) -> None:
-        """Stage a version, replacing what a lower or equal token staged, at once.
+        """Stages a version in one step and replaces the stage of a lower or equal token.
 
         Raises `SupersededError`: ALREADY_COMMITTED for a committed version,
-        STALE_TOKEN below the staged token. Raises `RetryLaterError` (BEHIND) when
-        an older version is staged and neither committed nor discarded. Versions
-        may be skipped; a staged *newer* version falls to a higher token.
+        STALE_TOKEN below the staged token. Raises `RetryLaterError` (BEHIND) if an
+        older version is staged and neither committed nor discarded. Versions may be
+        skipped. A higher token replaces a staged *newer* version too.
         """
 
     @abstractmethod
     def discard_staged(self) -> None:
-        """Drop the staged overlay, if any."""
+        """Drops the staged overlay, if any."""
 
     @abstractmethod
     def commit(self, version: int) -> Overlay | None:
-        """Make every version up to `version` committed, a staged one among them.
+        """Commits every version up to `version`, a staged one among them.
 
-        Returns what became visible by it. Idempotent: a version at or below the
-        committed one changes nothing.
+        Returns the overlay that became visible, None without one. Idempotent: a version
+        at or below the committed one changes nothing.
         """
 
     @abstractmethod
     def compact(self, up_to: int, max_records: int) -> bool:
-        """Move about `max_records` records of committed overlays <= `up_to` into the base.
+        """Moves about `max_records` records of committed overlays <= `up_to` into the base.
 
-        True when there is more to do. Views opened before keep their version;
-        new ones start at the folded version.
+        Returns True if more is left. Open views keep their version; a new view cannot
+        be older than the compacted version.
         """
 
     @abstractmethod
     def get(self, state_id: int, key: bytes, uncommitted: bool = False) -> bytes | None:
-        """The committed value under a store key; the staged one if `uncommitted`."""
+        """The committed value of a store key; the staged one if `uncommitted`."""
 
     @abstractmethod
     def reader(self, state_id: int, uncommitted: bool = False) -> Callable[[bytes], bytes | None]:
-        """`get` of one state as a bare callable, for a loop over keys.
+        """`get` of one state as a function, for a loop over keys.
 
-        Good until the event loop gets control back: ask again after every await.
+        Valid until the event loop gets control back: get a new one after every await.
         """
 
     @abstractmethod
@@ -179,67 +179,66 @@ class StateStore(ABC):
     def view(self, version: int | None = None) -> StateView:
         """A view pinned at `version` (None: the committed one).
 
-        Raises `RetryLaterError` (BEHIND) for a version that is not there yet and
-        `SupersededError` for one that is folded away.
+        Raises `RetryLaterError` (BEHIND) for a version above the committed and the staged
+        one, and `SupersededError` for one below `base_version`.
         """
 
     @abstractmethod
     def operator_state(self, state_id: int, uncommitted: bool = False) -> list[bytes]:
         """The committed elements of an operator state (staged ones if `uncommitted`).
 
-        None where it was never set.
+        Empty if it was never set.
         """
 
     @abstractmethod
     def bulk_load(self) -> BulkLoad:
-        """Fill the base with records of `committed_version`, before the store is shared."""
+        """Starts a load of records of `committed_version`, before the store is shared."""
 
     @abstractmethod
     def load_operator_states(self, states: Mapping[int, Sequence[bytes]]) -> None:
-        """Set operator states as of `committed_version`, before the store is shared."""
+        """Sets operator states as of `committed_version`, before the store is shared."""
 
     @abstractmethod
     def load(self, version: int, overlay: Overlay) -> None:
-        """Write an overlay into the base at once and commit it, before the store is shared.
+        """Writes an overlay into the base at once and commits it, before the store is shared.
 
-        `version` is the committed one or later: a version may come in several
-        overlays of different key groups. Raises `SupersededError`
-        (ALREADY_COMMITTED) for an earlier version, `InvalidRequestError` once
-        anything is sealed or pinned.
+        `version` is the committed one or later: several overlays of different key
+        groups may make up one version. Raises `SupersededError` (ALREADY_COMMITTED) for an
+        earlier version, and `InvalidRequestError` once a version is sealed or a view open.
         """
 
     @abstractmethod
     def flush(self) -> None:
-        """Write out what the base has in memory, so that a native cut after it is short.
+        """Writes the memory of the base to disk, so that a native snapshot after it is short.
 
-        On any thread, beside everything; `close` waits for it. Nothing on a backend
-        without files.
+        May run on any thread, at the same time as any other call; `close` waits for it.
+        A backend without files does nothing.
         """
 
     @abstractmethod
-    def cut(self, version: int, directory: Path | None = None) -> StoreSnapshot:
-        """Hold a committed version still, to write it down.
+    def snapshot(self, version: int, directory: Path | None = None) -> StoreSnapshot:
+        """Returns a snapshot of a committed version.
 
-        With a directory, which must not exist and lies on the store's file
-        system, a backend that has files makes a native cut there; the base must
-        be at exactly `version` then: fold up to it and not beyond. Without one,
-        and on a backend without files, the cut is canonical and `version` any
-        that a view can be opened at.
-        Raises `RetryLaterError` (BEHIND) for a version that is not committed, or
-        not folded for a native cut, `SupersededError` for one folded away.
+        With a directory, which must not exist and must be on the store's file system, a
+        backend with files makes a native snapshot there. The base must then be at exactly
+        `version`: compact up to it and not beyond. Without a directory, and on a backend
+        without files, the snapshot is canonical, and `version` may be any at which a view
+        can be opened.
+        Raises `RetryLaterError` (BEHIND) for a version that is not committed or, for a
+        native snapshot, not compacted, and `SupersededError` for one below `base_version`.
         """
 
     @abstractmethod
     def approximate_size(self, state_id: int) -> tuple[int, int]:
-        """(records, bytes) of a state's committed version, off by what is not compacted."""
+        """Approximate (records, bytes) of a state at the committed version."""
 
     @abstractmethod
     def close(self) -> None:
-        """Wait for the bulk call under way, close all views, let go of everything. Idempotent."""
+        """Waits for the running bulk call, closes all views and the backend. Idempotent."""
 
     @abstractmethod
     def destroy(self) -> None:
-        """Close, and remove what the store keeps on disk."""
+        """Closes the store and removes its files."""
 
     def __enter__(self) -> Self:
         return self

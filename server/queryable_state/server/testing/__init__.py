@@ -1,4 +1,4 @@
-"""Doubles for tests: an engine in memory, a coordinator in the test's process."""
+"""Test doubles: a stream engine in memory and a coordinator in the test's process."""
 
 from queryable_state.server.testing.coordinator import (
     FakeClock,

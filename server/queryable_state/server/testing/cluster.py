@@ -1,4 +1,4 @@
-"""Coordinator, state servers and jobs inside the test's process, over real sockets."""
+"""Cluster in the test's process: coordinator, state servers and jobs over real sockets."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _DEADLINE_S = 20.0
 
 
 class InProcessCluster:
-    """A coordinator on an engine in memory and state servers that have joined it.
+    """A coordinator on a stream engine in memory and its state servers.
 
         async with InProcessCluster(directory, servers=2) as cluster:
             job = cluster.job("sensors", declare("last", "string", "double"))
             await job.run(0, {"last": {"sensor_1": 71.5}})
 
-    Everything listens on free ports of the loopback address and ends with the
-    `async with`; `directory` takes logs, store files, and the state of durable jobs:
+    All servers listen on free ports of the loopback address and end with the
+    `async with`; `directory` holds logs, store files, and the state of durable jobs:
 
         job = cluster.job("sensors", declare("last", "string", "double"), durable=True)
         await job.run(0, {"last": {"sensor_1": 71.5}})
@@ -50,8 +50,8 @@ class InProcessCluster:
         await cluster.add_server()
         await job.run(1, {"last": {"sensor_2": 69.0}})
 
-    A cluster on the directory and the `engine` of one that has ended is what a driver
-    finds that is started again.
+    To simulate a driver restart, make a cluster on the directory and the `engine` of an
+    ended one.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class InProcessCluster:
         reopen_after_ms: int = 200,
         **settings: Any,
     ) -> None:
-        """`config`: how jobs keep their state; `settings`: those of the state servers."""
+        """`config` is the default of all jobs; `settings` are those of the state servers."""
         self._lease_ms = lease_ms
         self._reopen_after_ms = reopen_after_ms
         self._directory = directory
@@ -77,7 +77,7 @@ class InProcessCluster:
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._coordinator: InProcessCoordinator | None = None
         self.servers: list[StateServer] = []
-        """Those that run; the first is the first one asked for even subtasks."""
+        """The running servers; a task of subtask i calls server i modulo their number first."""
         self.attempts = itertools.count(1)
 
     @property
@@ -88,7 +88,7 @@ class InProcessCluster:
 
     @property
     def call_options(self) -> dict[str, Any]:
-        """What every internal call presents."""
+        """Options of every internal call: secret and timeout."""
         return {"metadata": secret_metadata(self.coordinator.secret), "timeout": _DEADLINE_S}
 
     def job(
@@ -99,14 +99,14 @@ class InProcessCluster:
         durable: bool = False,
         query_id: bytes | None = None,
     ) -> InProcessJob:
-        """Starts a query with an operator that has these states; with an id, a new run of it."""
+        """Starts a query whose operator has these states; with a known id, a new run of it."""
         location = str(self._directory / "jobs" / name) if durable else ""
         return InProcessJob(
             self, name, states, parallelism, checkpoint_location=location, query_id=query_id
         )
 
     async def add_server(self, *, executor_id: str = "") -> StateServer:
-        """One more state server, of a new executor unless one is named."""
+        """Starts a state server, on a new executor unless one is named."""
         executor_id = executor_id or f"executor-{next(self.attempts)}"
         fields: dict[str, Any] = {
             "coordinator_address": self.coordinator.address,
@@ -124,24 +124,24 @@ class InProcessCluster:
         return server
 
     async def stop_server(self, server: StateServer) -> None:
-        """Ends a server, which gives up what it owns."""
+        """Stops a server, which releases its subtasks."""
         self.servers.remove(server)
         self.coordinator.engine.set_executors(len(self.servers))
         await server.aclose()
 
     async def kill_server(self, server: StateServer) -> None:
-        """Ends a server without a word to anybody, as a crash does; its executor is gone."""
+        """Ends a server and its executor as a crash does, without releasing its subtasks."""
         self.servers.remove(server)
         self.coordinator.engine.set_executors(len(self.servers))
         await server.kill()
 
     async def respawn_server(self, server: StateServer) -> StateServer:
-        """Kills a server; its executor starts the next one, on the same directory."""
+        """Kills a server and starts another one for its executor, on the same directory."""
         await self.kill_server(server)
         return await self.add_server(executor_id=server.settings.executor_id)
 
     async def add_proxy(self, **settings: Any) -> ProxyServer:
-        """A proxy of its own."""
+        """Starts a standalone proxy."""
         fields: dict[str, Any] = {
             "coordinator_address": self.coordinator.address,
             "secret": self.coordinator.secret,
@@ -154,7 +154,7 @@ class InProcessCluster:
         return await self._stack.enter_async_context(proxy)
 
     def backend(self, address: str) -> Any:
-        """A stub of the `StateBackend` at an address."""
+        """A stub of the `StateBackend` service at an address."""
         channel = self._channels.get(address)
         if channel is None:
             channel = self._channels[address] = grpc.aio.insecure_channel(address)
@@ -184,7 +184,7 @@ class InProcessCluster:
 
 
 def corrupt(file: Path) -> None:
-    """Flips a bit in the middle of a file, and in no other name of the same file."""
+    """Flips a bit in the middle of a file, but not in its other hard links."""
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 1
     damaged = file.with_name(f".{file.name}.damaged")

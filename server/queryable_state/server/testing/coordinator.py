@@ -1,4 +1,4 @@
-"""A coordinator inside the test's process, on an engine in memory."""
+"""Coordinator in the test's process, on a stream engine in memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _STEP_MS = 200
 
 
 class FakeClock:
-    """Milliseconds that pass only when told to."""
+    """A clock in milliseconds that only a test advances."""
 
     def __init__(self, now_ms: int = 1_000_000) -> None:
         self.now_ms = now_ms
@@ -41,11 +41,11 @@ class InProcessCoordinator:
 
     @property
     def secret(self) -> str:
-        """What every call must present."""
+        """The secret that every call must present."""
         return self.coordinator.secret
 
     def advance(self, ms: int) -> None:
-        """Lets the fake clock pass, in steps: a leap would be taken for a stalled process."""
+        """Advances the fake clock in steps; a leap would look like a stalled process."""
         if self.clock is None:
             raise ValueError("this coordinator runs on the real clock")
         while ms > 0:
@@ -61,9 +61,9 @@ def in_process_coordinator(
     settings: CoordinatorSettings | None = None,
     clock: FakeClock | None = None,
 ) -> Iterator[InProcessCoordinator]:
-    """Starts a coordinator on a free port of the loopback address, and closes it after.
+    """Runs a coordinator on a free port of the loopback address for the block.
 
-    With a `clock`, leases follow that one instead of the real time.
+    With a `clock`, leases follow it instead of the real time.
     """
     engine = engine or InMemoryEngine()
     settings = settings or CoordinatorSettings(strict=False, ports="0", stop_timeout_s=2.0)

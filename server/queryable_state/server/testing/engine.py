@@ -1,4 +1,4 @@
-"""An engine in memory: queries whose batches a test begins and commits by hand."""
+"""Stream engine in memory: queries whose batches a test plans and commits."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class _Query:
 
 
 class InMemoryEngine:
-    """A real engine without Spark: implements `Engine`, with queries run by hand.
+    """Implements `Engine` without Spark; a test runs the queries.
 
-    `start` a query, `plan` a batch, run what belongs to it, `commit` the batch,
-    and `end` or `start` again. Thread-safe.
+    `start` a query, `plan` a batch, run its tasks, `commit` the batch, and `end` or
+    `start` again. Thread-safe.
     """
 
     def __init__(self, *, executors: int = 1) -> None:
@@ -39,9 +39,9 @@ class InMemoryEngine:
         self._queries: dict[bytes, _Query] = {}
         self._executors = executors
         self.server_starts = 0
-        """How often the coordinator has asked for state servers."""
+        """Calls of `start_servers`."""
         self.stopped: dict[bytes, QueryableStateError] = {}
-        """Why the coordinator stopped queries, by id."""
+        """Errors with which the coordinator stopped queries, by query id."""
 
     def start(
         self,
@@ -51,7 +51,7 @@ class InMemoryEngine:
         run_id: bytes | None = None,
         checkpoint_location: str = "",
     ) -> tuple[bytes, bytes]:
-        """Starts a query, or a new run of one; answers query and run id."""
+        """Starts a query, or a new run of one; returns query and run id."""
         query_id = query_id or uuid.uuid4().bytes
         run_id = run_id or uuid.uuid4().bytes
         with self._lock:
@@ -79,7 +79,7 @@ class InMemoryEngine:
         offsets: bytes | None = None,
         has_input: bool = True,
     ) -> None:
-        """Plans a batch, before anything of it runs."""
+        """Plans a batch; called before its tasks run."""
         digest = hashlib.sha256(offsets or str(batch_id).encode()).digest()
         clocks = BatchClocks(
             timestamp_ms=timestamp_ms, watermark_ms=watermark_ms, offsets_digest=digest
@@ -91,24 +91,24 @@ class InMemoryEngine:
                 query.without_input.add(batch_id)
 
     def commit(self, query_id: bytes, batch_id: int) -> None:
-        """Commits a batch, as one would find out by asking."""
+        """Commits a batch without notifying the coordinator."""
         with self._lock:
             query = self._queries[query_id]
             query.committed = max(query.committed, batch_id)
 
     def end(self, query_id: bytes, *, error: str | None = None) -> None:
-        """Ends the run of a query; `error` tells why it failed."""
+        """Ends the run of a query; `error` is the cause of a failure."""
         with self._lock:
             query = self._queries[query_id]
             query.info = replace(query.info, active=False, error=error)
 
     def set_executors(self, count: int) -> None:
-        """Changes how many executors are alive."""
+        """Sets the number of live executors."""
         with self._lock:
             self._executors = count
 
     def query(self, query_id: bytes) -> QueryInfo | None:
-        """The query of this id."""
+        """The query of this id; None if there is none."""
         with self._lock:
             query = self._queries.get(query_id)
             return None if query is None else query.info
@@ -124,31 +124,31 @@ class InMemoryEngine:
             return query.clocks[batch_id]
 
     def is_committed(self, query_id: bytes, batch_id: int) -> bool:
-        """Whether `commit` was called for the batch or a later one."""
+        """True if `commit` was called for the batch or a later one."""
         with self._lock:
             query = self._queries.get(query_id)
             return query is not None and batch_id <= query.committed
 
     def newest_commit(self, query_id: bytes) -> int:
-        """The newest batch `commit` was called for; -1: none."""
+        """The newest committed batch; -1 if there is none."""
         with self._lock:
             query = self._queries.get(query_id)
             return -1 if query is None else query.committed
 
     def is_planned(self, query_id: bytes, batch_id: int) -> bool:
-        """Whether `plan` was called for the batch."""
+        """True if `plan` was called for the batch."""
         with self._lock:
             query = self._queries.get(query_id)
             return query is not None and batch_id in query.clocks
 
     def has_input(self, query_id: bytes, batch_id: int, sources: Sequence[int]) -> bool:
-        """Whether the batch is planned, and not as one without input."""
+        """True if the batch is planned with input."""
         with self._lock:
             query = self._queries[query_id]
             return batch_id in query.clocks and batch_id not in query.without_input
 
     def withdraw_commits(self, query_id: bytes, batch_id: int) -> str:
-        """Takes back `commit` of the batch and of later ones."""
+        """Reverts `commit` of the batch and of later ones."""
         with self._lock:
             query = self._queries[query_id]
             if query.info.active:
@@ -157,17 +157,17 @@ class InMemoryEngine:
         return ""
 
     def live_executors(self) -> int:
-        """As many as were set."""
+        """The number of live executors."""
         with self._lock:
             return self._executors
 
     def start_servers(self) -> None:
-        """Counts that state servers are asked for."""
+        """Counts the call."""
         with self._lock:
             self.server_starts += 1
 
     def stop_query(self, query_id: bytes, error: QueryableStateError) -> None:
-        """Ends the query and notes why."""
+        """Ends the query and keeps the error."""
         with self._lock:
             self.stopped[query_id] = error
             query = self._queries[query_id]

@@ -1,4 +1,4 @@
-"""Queries whose batches a test writes by hand, over the sockets of an in-process cluster."""
+"""Queries whose batches a test writes, over the sockets of an in-process cluster."""
 
 from __future__ import annotations
 
@@ -62,18 +62,18 @@ def declare(
 
 
 NULL: Final = object()
-"""A null as the value of an entry of a map."""
+"""A null as the value of a map entry."""
 
 
 @dataclass(frozen=True)
-class Anew:
-    """The elements of a list, instead of those there are."""
+class ReplaceList:
+    """Elements that replace those of a list."""
 
     elements: list[Any]
 
 
 class InProcessJob:
-    """A query of one operator whose batches are written by hand."""
+    """A query of one operator whose batches the test writes."""
 
     def __init__(
         self,
@@ -102,11 +102,11 @@ class InProcessJob:
 
     @property
     def root(self) -> Path:
-        """The folder its durable state is in."""
+        """The folder of its durable state."""
         return Path(beside(self._location))
 
     def restart(self, *, parallelism: int | None = None) -> InProcessJob:
-        """A new run of the query; the run before counts as over."""
+        """Starts a new run of the query; the earlier run has ended."""
         return InProcessJob(
             self._cluster,
             self.name,
@@ -117,34 +117,34 @@ class InProcessJob:
         )
 
     def recover(self) -> bool:
-        """Has what earlier runs have stored opened, before a batch begins; whether there is any."""
+        """Restores the state of earlier runs before a batch begins; False if there is none."""
         layout = OperatorLayout(
             uid="operator", parallelism=self._parallelism, max_parallelism=self._max_parallelism
         )
         return self._cluster.coordinator.coordinator.recover(self.query_id, "", [layout])
 
     async def checkpoint(self) -> checkpoint_pb2.CheckpointMetadata:
-        """Takes a checkpoint of what is committed; of a durable job."""
+        """Takes a checkpoint of the committed state of a durable job."""
         coordinator = self._cluster.coordinator.coordinator
         return await asyncio.to_thread(coordinator.trigger_checkpoint, self.query_id, _DEADLINE_S)
 
     async def run(self, batch_id: int, states: States) -> None:
         """Writes a batch on all subtasks and commits it.
 
-        `states` has what each queryable name stores by key: a value, a list of
-        elements to add (`Anew`: instead of those there are), or a dict of entries
-        to put (`NULL`: a null), None for one to remove. None for a key removes all of it. Returns
-        once every owner answers from the batch.
+        `states` maps queryable names to changes by key: a value, a list of elements to add
+        (`ReplaceList` replaces the list), a dict of map entries to put (`NULL` for a null, None
+        to remove the entry), or None to remove the key. Returns once every owner answers from
+        the batch.
         """
         await self.seal(batch_id, states)
         await self.commit(batch_id)
 
     async def begin(self, batch_id: int) -> None:
-        """Begins a batch on all subtasks and writes nothing, as a task does that is killed."""
+        """Begins a batch on all subtasks and writes nothing, as a killed task does."""
         await self._on_all(batch_id, None)
 
     async def seal(self, batch_id: int, states: States) -> None:
-        """Writes a batch on all subtasks, uncommitted."""
+        """Writes and seals a batch on all subtasks without committing it."""
         await self._on_all(batch_id, states)
 
     async def _on_all(self, batch_id: int, states: States | None) -> None:
@@ -155,7 +155,7 @@ class InProcessJob:
         )
 
     async def commit(self, batch_id: int) -> None:
-        """Commits a batch; returns once every server of the job knows."""
+        """Commits a batch; returns once every server of the job has committed it."""
         coordinator = self._cluster.coordinator
         coordinator.engine.commit(self.query_id, batch_id)
         coordinator.coordinator.batch_committed(self.query_id, batch_id)
@@ -170,7 +170,7 @@ class InProcessJob:
                 yield job.committed_version
 
     async def _retrying(self, index: int, batch_id: int, states: States | None) -> None:
-        """As a task does: another attempt while the subtask moves."""
+        """Retries an attempt while the subtask moves, as a task does."""
         async with asyncio.timeout(_DEADLINE_S):
             while True:
                 try:
@@ -247,7 +247,7 @@ def _put(
     builder: ChangeBlockBuilder, wire_key: bytes, value: Any, codecs: StateCodecs, batch_id: int
 ) -> None:
     record = record_key(wire_key, VOID_NAMESPACE, b"")
-    if value is None or isinstance(value, Anew):
+    if value is None or isinstance(value, ReplaceList):
         builder.clear_prefix(record)
         value = None if value is None else value.elements
     if value is None:

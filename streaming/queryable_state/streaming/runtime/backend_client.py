@@ -179,7 +179,7 @@ class BackendClient:
             )
             raise RetryLaterError(
                 f"{self._where}: could not {step} within {self._timeout_s:g} s. Tried {servers}. "
-                "Look into the state servers' logs, or give tasks more time (task_timeout_s)",
+                "Check the state servers' logs, or increase spark.queryable_state.task_timeout_s",
                 reason=error.reason,
             ) from error
 

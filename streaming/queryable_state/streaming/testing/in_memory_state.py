@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from queryable_state.internal.v1 import backend_pb2
 from queryable_state.server.storage.heap.store import HeapStateStore
-from queryable_state.server.storage.layered.overlay import OverlayBuilder
+from queryable_state.server.storage.overlay import OverlayBuilder
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.changes import BlockSums, Token, read_block, record_count
 from queryable_state.wire.errors import Reason, SupersededError

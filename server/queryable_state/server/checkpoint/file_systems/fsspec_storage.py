@@ -1,4 +1,4 @@
-"""Files of S3 and of what else fsspec reaches by a URI."""
+"""Storage on S3 and the other file systems of fsspec."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from queryable_state.server.checkpoint.file_systems.storage import (
     FileEntries,
     FileEntry,
 )
-from queryable_state.server.checkpoint.file_systems.storage_errors import naming
+from queryable_state.server.checkpoint.file_systems.storage_errors import translating
 from queryable_state.wire.errors import CheckpointError
 
 if TYPE_CHECKING:
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 # Hadoop's names of S3.
-_SAME = {"s3a": "s3", "s3n": "s3"}
+_ALIASES = {"s3a": "s3", "s3n": "s3"}
 
-# Here a file appears whole when its upload ends; elsewhere it is renamed into place.
-_WHOLE_AT_ONCE = frozenset({"s3", "gs", "gcs", "abfs", "abfss", "az", "adl", "oss", "memory"})
-# What others write must show: these would answer from listings they remember.
-_LISTINGS_REMEMBERED = frozenset({"s3", "gs", "gcs", "abfs", "abfss", "az"})
+# These make a file visible when its upload ends; on others it is renamed into place.
+_ATOMIC = frozenset({"s3", "gs", "gcs", "abfs", "abfss", "az", "adl", "oss", "memory"})
+# These cache listings and would miss files that other processes write.
+_LISTINGS_CACHED = frozenset({"s3", "gs", "gcs", "abfs", "abfss", "az"})
 _PACKAGES = {"s3": "'spark-queryable-state[s3]'"}
 
 _PATTERN = frozenset("*?[")
@@ -37,27 +37,27 @@ _CONFLICTS = 10
 class FsspecStorage(CheckpointStorage):
     """One fsspec file system.
 
-    `create` is exclusive by a conditional put on S3 and Google Storage; a file system that cannot
-    do so tells two writers apart by looking first, which leaves a gap of one request.
+    `create` is exclusive by a conditional put on S3 and Google Storage. On a file system
+    without one it checks first, so that two writers within one request may both succeed.
     """
 
     def __init__(self, file_system: Any, scheme: str) -> None:
         self._files = file_system
-        self._whole_at_once = scheme in _WHOLE_AT_ONCE
+        self._atomic = scheme in _ATOMIC
         self._scheme = scheme
 
     @classmethod
     def of(cls, uri: str, options: Mapping[str, Any]) -> FsspecStorage:
-        """The file system of a URI, with fsspec's options for it."""
+        """The storage of a URI, with fsspec's options for it."""
         scheme = _scheme(uri)
         settings: dict[str, Any] = dict(options)
-        if scheme in _LISTINGS_REMEMBERED:
+        if scheme in _LISTINGS_CACHED:
             settings["use_listings_cache"] = False
         try:
             cls_of_scheme = fsspec.get_filesystem_class(scheme)
         except ValueError as problem:
             raise CheckpointError(
-                f"{uri} is of no file system known here: {scheme!r}; write file:///folder, "
+                f"the scheme {scheme!r} of {uri} is unknown: write file:///folder, "
                 "s3://bucket/folder, or another scheme that fsspec knows"
             ) from problem
         except ImportError as problem:
@@ -66,60 +66,60 @@ class FsspecStorage(CheckpointStorage):
             raise CheckpointError(
                 f"{uri} needs a package that is not installed: {advice}"
             ) from problem
-        with naming(uri, "open the file system of"):
-            settings = {**cls_of_scheme._get_kwargs_from_urls(_spelled(uri)), **settings}
+        with translating(uri, "open the file system of"):
+            settings = {**cls_of_scheme._get_kwargs_from_urls(_fsspec_uri(uri)), **settings}
             return cls(fsspec.filesystem(scheme, **settings), scheme)
 
     def read(self, path: str) -> bytes:
-        with naming(path, "read"):
-            return bytes(self._files.cat_file(_spelled(path)))
+        with translating(path, "read"):
+            return bytes(self._files.cat_file(_fsspec_uri(path)))
 
     def write(self, path: str, data: bytes) -> None:
-        with naming(path, "write"):
+        with translating(path, "write"):
             for target in self._targets(path):
                 self._files.pipe_file(target, data)
 
     def create(self, path: str, data: bytes) -> bool:
-        with naming(path, "create"):
-            if not self._whole_at_once:
-                if self._files.exists(_spelled(path)):
+        with translating(path, "create"):
+            if not self._atomic:
+                if self._files.exists(_fsspec_uri(path)):
                     return False
                 for target in self._targets(path):
                     self._files.pipe_file(target, data)
                 return True
             for _ in range(_CONFLICTS):
                 try:
-                    self._files.pipe_file(_spelled(path), data, mode="create")
+                    self._files.pipe_file(_fsspec_uri(path), data, mode="create")
                 except FileExistsError:
                     return False
                 except OSError as problem:
                     if not _is_conflict(problem):
                         raise
-                    # Another writer of the same path is under way: one of both will be first.
+                    # Another writer is writing the same path; the retry finds its file.
                     continue
                 return True
-            raise OSError(errno.EBUSY, "others write it at the same time again and again")
+            raise OSError(errno.EBUSY, "other processes keep writing it at the same time")
 
     def exists(self, path: str) -> bool:
-        with naming(path, "look at"):
+        with translating(path, "find"):
             self._files.invalidate_cache()
-            return bool(self._files.exists(_spelled(path)))
+            return bool(self._files.exists(_fsspec_uri(path)))
 
     def size(self, path: str) -> int:
-        with naming(path, "look at"):
-            found = self._files.info(_spelled(path))
+        with translating(path, "get the size of"):
+            found = self._files.info(_fsspec_uri(path))
             if found["type"] != "file":
                 raise FileNotFoundError(errno.ENOENT, "it is a folder", path)
             return int(found["size"])
 
     def list(self, folder: str) -> list[str]:
-        with naming(folder, "list"):
+        with translating(folder, "list"):
             top = self._stripped(folder)
             try:
                 self._files.invalidate_cache()
                 found = self._files.ls(top, detail=False)
             except (FileNotFoundError, NotADirectoryError) as problem:
-                _unless_missing_bucket(problem)
+                _raise_if_missing_bucket(problem)
                 return []
             names = {
                 str(each).rstrip("/")[len(top) + 1 :]
@@ -129,13 +129,13 @@ class FsspecStorage(CheckpointStorage):
             return sorted(name for name in names if not name.startswith(_WRITING))
 
     def walk(self, folder: str) -> FileEntries:
-        with naming(folder, "list"):
+        with translating(folder, "list"):
             top = self._stripped(folder)
             try:
                 self._files.invalidate_cache()
                 found = self._files.find(top, detail=True)
             except (FileNotFoundError, NotADirectoryError) as problem:
-                _unless_missing_bucket(problem)
+                _raise_if_missing_bucket(problem)
                 return []
             entries = [
                 FileEntry(name[len(top) + 1 :], int(entry["size"] or 0))
@@ -148,68 +148,70 @@ class FsspecStorage(CheckpointStorage):
             )
 
     def delete(self, path: str) -> None:
-        with naming(path, "remove"):
+        with translating(path, "remove"):
             try:
-                self._files.rm_file(_spelled(path))
+                self._files.rm_file(_fsspec_uri(path))
             except FileNotFoundError as problem:
-                _unless_missing_bucket(problem)
+                _raise_if_missing_bucket(problem)
 
     def delete_tree(self, folder: str) -> None:
-        with naming(folder, "remove"):
+        with translating(folder, "remove"):
             if "/" not in self._stripped(folder).strip("/"):
-                raise CheckpointError(f"{folder} is a whole bucket, which is never removed")
+                raise CheckpointError(
+                    f"cannot remove {folder}: it is a whole bucket: name a folder in it"
+                )
             try:
                 self._files.invalidate_cache()
                 if _PATTERN.isdisjoint(folder):
-                    self._files.rm(_spelled(folder), recursive=True)
+                    self._files.rm(_fsspec_uri(folder), recursive=True)
                     return
-                # fsspec would remove what matches the path.
+                # fsspec would take the path for a pattern and remove all matches.
                 for file in self._files.find(self._stripped(folder)):
                     self._files.rm_file(file)
             except FileNotFoundError as problem:
-                _unless_missing_bucket(problem)
+                _raise_if_missing_bucket(problem)
 
     def upload(self, local: Path, path: str) -> None:
-        with naming(path, "write"):
+        with translating(path, "write"):
             for target in self._targets(path):
                 self._files.put_file(str(local), target)
 
     def download(self, path: str, local: Path) -> None:
-        with naming(path, "read"):
+        with translating(path, "read"):
             try:
-                self._files.get_file(_spelled(path), str(local))
+                self._files.get_file(_fsspec_uri(path), str(local))
             except BaseException:
                 local.unlink(missing_ok=True)
                 raise
 
     def _stripped(self, path: str) -> str:
-        return str(self._files._strip_protocol(_spelled(path))).rstrip("/")
+        return str(self._files._strip_protocol(_fsspec_uri(path))).rstrip("/")
 
     def _targets(self, path: str) -> Iterator[str]:
-        """Where to write a file, once; where it has to be renamed, that follows."""
-        spelled = _spelled(path)
-        if self._whole_at_once:
-            yield spelled
+        """Yields the path to write; then renames the written file into place if needed."""
+        target = _fsspec_uri(path)
+        if self._atomic:
+            yield target
             return
-        folder = spelled.rpartition("/")[0]
+        folder = target.rpartition("/")[0]
         self._files.makedirs(folder, exist_ok=True)
-        prepared = f"{folder}/{_WRITING}{uuid.uuid4().hex}"
-        yield prepared
-        if self._files.exists(spelled):
-            # Some do not rename onto a file.
-            self._files.rm_file(spelled)
-        self._files.mv(prepared, spelled)
+        temporary = f"{folder}/{_WRITING}{uuid.uuid4().hex}"
+        yield temporary
+        if self._files.exists(target):
+            # Some file systems do not rename onto an existing file.
+            self._files.rm_file(target)
+        self._files.mv(temporary, target)
 
 
 def _scheme(uri: str) -> str:
     scheme = uri.partition("://")[0]
-    return _SAME.get(scheme, scheme)
+    return _ALIASES.get(scheme, scheme)
 
 
-def _spelled(uri: str) -> str:
-    """A URI as fsspec spells it."""
+def _fsspec_uri(uri: str) -> str:
+    """The URI with fsspec's name of its scheme."""
     scheme, separator, rest = uri.partition("://")
-    return f"{_SAME.get(scheme, scheme)}{separator}{rest}"
+    return f"{_ALIASES.get(scheme, scheme)}{separator}{rest}"
 
 
 def _is_conflict(problem: OSError) -> bool:
@@ -218,8 +220,8 @@ def _is_conflict(problem: OSError) -> bool:
     return code in ("ConditionalRequestConflict", "OperationAborted", "409")
 
 
-def _unless_missing_bucket(problem: OSError) -> None:
-    """A folder that is not there is empty; a bucket that is not there is a mistake."""
+def _raise_if_missing_bucket(problem: OSError) -> None:
+    """Raises for a missing bucket, which is an error; a missing folder is only empty."""
     response = getattr(problem.__cause__, "response", None)
     if isinstance(response, dict) and response.get("Error", {}).get("Code") == "NoSuchBucket":
         raise problem

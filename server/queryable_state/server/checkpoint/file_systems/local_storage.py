@@ -1,4 +1,4 @@
-"""Files of a local or mounted disk: whole by renaming, exclusive by linking."""
+"""Storage on a local or mounted disk: writes are atomic by rename, creates exclusive by link."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from queryable_state.server.checkpoint.file_systems.storage import (
     FileEntries,
     FileEntry,
 )
-from queryable_state.server.checkpoint.file_systems.storage_errors import naming
+from queryable_state.server.checkpoint.file_systems.storage_errors import translating
 from queryable_state.wire.errors import CheckpointError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# What stands beside a file while it is written; killed writers leave it.
+# Prefix of temporary files; a killed writer leaves its file behind.
 _WRITING = ".writing-"
 
-# Where a disk has no links, or not across these two places, the bytes are copied.
+# Errors of a disk without hard links, or across two disks: the bytes are copied instead.
 _NO_LINK = frozenset(
     {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOTSUP, errno.EOPNOTSUPP}
 )
@@ -32,9 +32,9 @@ _ATTEMPTS = 5
 
 
 def local_path(uri: str) -> Path:
-    """The path of a local URI: `/x`, `file:/x` or `file:///x`; CheckpointError for any other.
+    """The path of a local URI: `/x`, `file:/x` or `file:///x`; raises CheckpointError for others.
 
-    Percent signs stand for themselves, as in Hadoop's and fsspec's paths.
+    Percent signs are literal, as in Hadoop's and fsspec's paths.
     """
     text = uri
     if text.startswith("file:"):
@@ -53,34 +53,34 @@ def local_path(uri: str) -> Path:
 
 
 class LocalStorage(CheckpointStorage):
-    """Paths of this machine.
+    """The disks of this machine.
 
-    A file appears under its name when all its bytes are there. With `fsync` it has then reached
-    the disk, and its name, too.
+    A file appears under its name once all its bytes are written; with `fsync` both are then
+    forced to disk.
     """
 
     def __init__(self, *, fsync: bool = False) -> None:
         self._fsync = fsync
 
     def read(self, path: str) -> bytes:
-        with naming(path, "read"):
+        with translating(path, "read"):
             return local_path(path).read_bytes()
 
     def write(self, path: str, data: bytes) -> None:
-        with naming(path, "write"):
+        with translating(path, "write"):
             target = local_path(path)
-            with self._prepared(target) as prepared:
-                self._fill(prepared, data)
-                prepared.replace(target)
+            with self._temporary(target) as temporary:
+                self._fill(temporary, data)
+                temporary.replace(target)
             self._sync_folder(target)
 
     def create(self, path: str, data: bytes) -> bool:
-        with naming(path, "create"):
+        with translating(path, "create"):
             target = local_path(path)
-            with self._prepared(target) as prepared:
-                self._fill(prepared, data)
+            with self._temporary(target) as temporary:
+                self._fill(temporary, data)
                 try:
-                    target.hardlink_to(prepared)
+                    target.hardlink_to(temporary)
                 except FileExistsError:
                     return False
                 except OSError as problem:
@@ -91,18 +91,18 @@ class LocalStorage(CheckpointStorage):
             return True
 
     def exists(self, path: str) -> bool:
-        with naming(path, "look at"):
+        with translating(path, "find"):
             return local_path(path).exists()
 
     def size(self, path: str) -> int:
-        with naming(path, "look at"):
+        with translating(path, "get the size of"):
             target = local_path(path)
             if target.is_dir():
                 raise FileNotFoundError(errno.ENOENT, "it is a folder", path)
             return target.stat().st_size
 
     def list(self, folder: str) -> list[str]:
-        with naming(folder, "list"):
+        with translating(folder, "list"):
             try:
                 names = [child.name for child in local_path(folder).iterdir()]
             except (FileNotFoundError, NotADirectoryError):
@@ -110,10 +110,10 @@ class LocalStorage(CheckpointStorage):
             return sorted(name for name in names if not name.startswith(_WRITING))
 
     def walk(self, folder: str) -> FileEntries:
-        with naming(folder, "list"):
+        with translating(folder, "list"):
             top = local_path(folder)
             found = []
-            for parent, _, names in os.walk(top, onerror=_unless_gone):
+            for parent, _, names in os.walk(top, onerror=_raise_unless_missing):
                 below = Path(parent)
                 for name in names:
                     if name.startswith(_WRITING):
@@ -122,64 +122,64 @@ class LocalStorage(CheckpointStorage):
                     try:
                         size = file.stat().st_size
                     except FileNotFoundError:
-                        # Removed since it was listed.
+                        # Removed after it was listed.
                         continue
                     found.append(FileEntry(file.relative_to(top).as_posix(), size))
             return sorted(found, key=lambda entry: entry.path)
 
     def delete(self, path: str) -> None:
-        with naming(path, "remove"):
+        with translating(path, "remove"):
             local_path(path).unlink(missing_ok=True)
 
     def delete_tree(self, folder: str) -> None:
-        with naming(folder, "remove"):
+        with translating(folder, "remove"):
             target = local_path(folder)
             for attempt in range(_ATTEMPTS):
                 try:
                     shutil.rmtree(target)
                 except FileNotFoundError:
-                    # Either it is gone, or another one removes it at the same time.
+                    # The folder is gone, or another process removes it at the same time.
                     if not target.exists():
                         return
                 except OSError as problem:
-                    # Somebody who does not know yet wrote a file meanwhile.
+                    # Another process wrote a file meanwhile.
                     if problem.errno != errno.ENOTEMPTY or attempt == _ATTEMPTS - 1:
                         raise
                 else:
                     return
 
     def upload(self, local: Path, path: str) -> None:
-        with naming(path, "write"):
+        with translating(path, "write"):
             target = local_path(path)
-            with self._prepared(target) as prepared:
-                self._link_or_copy(local, prepared)
+            with self._temporary(target) as temporary:
+                self._link_or_copy(local, temporary)
                 if self._fsync:
-                    _sync(prepared)
-                prepared.replace(target)
+                    _sync(temporary)
+                temporary.replace(target)
             self._sync_folder(target)
 
     def download(self, path: str, local: Path) -> None:
-        with naming(path, "read"):
+        with translating(path, "read"):
             self._link_or_copy(local_path(path), local)
 
     @contextmanager
-    def _prepared(self, target: Path) -> Iterator[Path]:
-        """A free name beside the target, in a folder that is made; nothing is left under it."""
-        prepared = target.with_name(f"{_WRITING}{uuid.uuid4().hex}")
+    def _temporary(self, target: Path) -> Iterator[Path]:
+        """A temporary path in the target's folder, which it makes; removes the file at the end."""
+        temporary = target.with_name(f"{_WRITING}{uuid.uuid4().hex}")
         self._make_folder(target.parent)
         try:
-            yield prepared
+            yield temporary
         finally:
-            # Renaming one link over another of the same file leaves both.
-            prepared.unlink(missing_ok=True)
+            # A rename of one hard link over another of the same file leaves both.
+            temporary.unlink(missing_ok=True)
 
     def _make_folder(self, folder: Path) -> None:
         missing = []
         if self._fsync:
-            above = folder
-            while not above.exists():
-                missing.append(above)
-                above = above.parent
+            ancestor = folder
+            while not ancestor.exists():
+                missing.append(ancestor)
+                ancestor = ancestor.parent
         folder.mkdir(parents=True, exist_ok=True)
         for made in missing:
             _sync(made.parent)
@@ -196,7 +196,7 @@ class LocalStorage(CheckpointStorage):
             _sync(target.parent)
 
     def _create_unlinked(self, target: Path, data: bytes) -> bool:
-        """Exclusive where there are no links; half of the file may be seen for a moment."""
+        """Creates a file on a disk without links; readers may see a part of it for a moment."""
         try:
             self._fill(target, data)
         except FileExistsError:
@@ -229,6 +229,6 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def _unless_gone(problem: OSError) -> None:
+def _raise_unless_missing(problem: OSError) -> None:
     if not isinstance(problem, (FileNotFoundError, NotADirectoryError)):
         raise problem

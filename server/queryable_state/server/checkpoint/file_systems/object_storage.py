@@ -11,7 +11,7 @@ from queryable_state.server.checkpoint.file_systems.storage import (
     FileEntry,
     MissingFileError,
 )
-from queryable_state.server.checkpoint.file_systems.storage_errors import naming
+from queryable_state.server.checkpoint.file_systems.storage_errors import translating
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class MemoryObjectStore:
-    """The objects themselves, in this process."""
+    """An `ObjectStore` in the memory of this process."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._objects: dict[str, bytes] = {}
 
     def put(self, path: str, data: bytes, exclusive: bool) -> bool:
-        """Stores a file; False, and nothing stored, where `exclusive` and the path is taken."""
+        """Stores a file; returns False and stores nothing if `exclusive` and the file exists."""
         with self._lock:
             if exclusive and path in self._objects:
                 return False
@@ -35,7 +35,7 @@ class MemoryObjectStore:
             return True
 
     def get(self, path: str) -> bytes | None:
-        """The file; None: there is none."""
+        """The file; None if it does not exist."""
         with self._lock:
             return self._objects.get(path)
 
@@ -47,13 +47,13 @@ class MemoryObjectStore:
             ]
 
     def delete(self, path: str) -> None:
-        """Removes a file, if it is there."""
+        """Removes a file if it exists."""
         with self._lock:
             self._objects.pop(path, None)
 
 
 class ObjectStorage(CheckpointStorage):
-    """The files of an `ObjectStore`; folders are what paths have in common."""
+    """The files of an `ObjectStore`; a folder is a common prefix of paths."""
 
     def __init__(self, objects: ObjectStore) -> None:
         self._objects = objects
@@ -79,7 +79,7 @@ class ObjectStorage(CheckpointStorage):
         for each, size_bytes in self._objects.list(path):
             if each == path:
                 return size_bytes
-        raise MissingFileError(f"cannot look at {path}: the driver has no such file")
+        raise MissingFileError(f"cannot get the size of {path}: the driver has no such file")
 
     def list(self, folder: str) -> list[str]:
         return sorted({entry.path.partition("/")[0] for entry in self.walk(folder)})
@@ -99,11 +99,11 @@ class ObjectStorage(CheckpointStorage):
             self._objects.delete(path)
 
     def upload(self, local: Path, path: str) -> None:
-        with naming(str(local), "read"):
+        with translating(str(local), "read"):
             data = local.read_bytes()
         self.write(path, data)
 
     def download(self, path: str, local: Path) -> None:
         data = self.read(path)
-        with naming(str(local), "write"):
+        with translating(str(local), "write"):
             local.write_bytes(data)

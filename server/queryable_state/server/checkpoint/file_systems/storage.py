@@ -1,6 +1,6 @@
-"""Where durable files live: one interface over local disks, S3 and what else fsspec reaches.
+"""Interface of durable storage, and paths and checksums of its files.
 
-Paths are whole URIs (`file:///x`, `/x`, `s3://bucket/x`, `driver:/x`), made with `join`.
+Paths are absolute URIs (`file:///x`, `/x`, `s3://bucket/x`, `driver:/x`), made with `join`.
 """
 
 from __future__ import annotations
@@ -8,14 +8,13 @@ from __future__ import annotations
 import uuid
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from xxhash import xxh3_128
 
 from queryable_state.wire.errors import CheckpointError, QueryableStateError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
 DRIVER_SCHEME = "driver:"
@@ -25,7 +24,7 @@ _READ_BYTES = 1 << 20
 
 
 class MissingFileError(CheckpointError):
-    """There is no such file."""
+    """The file does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +32,7 @@ class FileEntry:
     """A file below a folder."""
 
     path: str
-    """Relative to the folder asked for, with slashes."""
+    """Relative to the listed folder, with slashes."""
 
     size_bytes: int
 
@@ -42,14 +41,14 @@ FileEntries = list[FileEntry]
 
 
 class ObjectStore(Protocol):
-    """Files by name in the driver's memory, under `driver:` roots; thread-safe."""
+    """Files in the driver's memory, under `driver:` roots; thread-safe."""
 
     def put(self, path: str, data: bytes, exclusive: bool) -> bool:
-        """Stores a file; False, and nothing stored, where `exclusive` and the path is taken."""
+        """Stores a file; returns False and stores nothing if `exclusive` and the file exists."""
         ...
 
     def get(self, path: str) -> bytes | None:
-        """The file; None: there is none."""
+        """The file; None if it does not exist."""
         ...
 
     def list(self, prefix: str) -> list[tuple[str, int]]:
@@ -57,127 +56,90 @@ class ObjectStore(Protocol):
         ...
 
     def delete(self, path: str) -> None:
-        """Removes a file, if it is there."""
+        """Removes a file if it exists."""
         ...
 
 
 class CheckpointStorage(ABC):
     """The files of one file system. Blocking; usable from every thread.
 
-    Every failure is a CheckpointError that names the URI and what to do; what may pass
-    by itself (a time out, a server that is busy) is a RetryLaterError.
+    Every failure is a CheckpointError with the URI and what to do; a temporary failure (a
+    timeout, a busy server) is a RetryLaterError.
     """
 
     @abstractmethod
     def read(self, path: str) -> bytes:
-        """All bytes of a file; MissingFileError where there is none."""
+        """All bytes of a file; raises MissingFileError if it does not exist."""
 
     @abstractmethod
     def write(self, path: str, data: bytes) -> None:
-        """Writes or replaces a file, making folders as needed: nobody ever sees half of it."""
+        """Writes or replaces a file atomically and makes missing folders."""
 
     @abstractmethod
     def create(self, path: str, data: bytes) -> bool:
-        """Writes a file unless there is one: of several at once one gets True, all others False."""
+        """Writes a file unless it exists; of concurrent callers only one gets True."""
 
     @abstractmethod
     def exists(self, path: str) -> bool:
-        """Whether there is a file, or a folder that has one."""
+        """True for a file, and for a folder with files."""
 
     @abstractmethod
     def size(self, path: str) -> int:
-        """Bytes of a file; MissingFileError where there is none."""
+        """Bytes of a file; raises MissingFileError if it does not exist."""
 
     @abstractmethod
     def list(self, folder: str) -> list[str]:
-        """Names of the files and folders right in a folder, sorted; none where it is not there."""
+        """Sorted names of the files and folders in a folder; empty if it does not exist."""
 
     @abstractmethod
     def walk(self, folder: str) -> FileEntries:
-        """All files below a folder, by path; none where it is not there."""
+        """All files below a folder, by path; empty if it does not exist."""
 
     @abstractmethod
     def delete(self, path: str) -> None:
-        """Removes a file, if it is there."""
+        """Removes a file if it exists."""
 
     @abstractmethod
     def delete_tree(self, folder: str) -> None:
-        """Removes a folder and all below it, if it is there."""
+        """Removes a folder and all files below it, if it exists."""
 
     @abstractmethod
     def upload(self, local: Path, path: str) -> None:
-        """Writes a file of this machine's disk; as `write`. `local` must not change afterwards.
+        """Writes a local file atomically, as `write` does. `local` must not change afterwards.
 
-        On the same disk it becomes another name of the same file, not a copy.
+        On the same disk it makes a hard link instead of a copy.
         """
 
     @abstractmethod
     def download(self, path: str, local: Path) -> None:
-        """A file as one of this machine's disk, which must not be changed, only removed.
+        """Writes a file to `local`, which may be removed but not changed afterwards.
 
-        Its folder must exist, it must not. On the same disk it is another name of the same file.
+        The folder of `local` must exist, `local` must not. On the same disk it makes a hard link.
         """
 
     def check_writable(self, folder: str) -> None:
-        """Writes, reads and removes a small file; CheckpointError saying what to do otherwise."""
+        """Writes, reads and removes a small file; raises CheckpointError if that fails."""
         probe = join(folder, f"{CHECK_PREFIX}{uuid.uuid4().hex}")
         try:
             self.write(probe, probe.encode())
             same = self.read(probe) == probe.encode()
             self.delete(probe)
         except QueryableStateError as problem:
-            raise CheckpointError(f"{folder} cannot keep state: {problem}") from problem
+            raise CheckpointError(f"cannot store state in {folder}: {problem}") from problem
         if not same:
             raise CheckpointError(
-                f"{folder} cannot keep state: a file written there was not read back as it was: "
-                "use a file system that shows what is written at once"
+                f"cannot store state in {folder}: reading a file right after writing it gave other "
+                "bytes: use a file system with read-after-write consistency"
             )
-
-
-def storage_of(
-    uri: str,
-    options: Mapping[str, Any] | None = None,
-    *,
-    fsync: bool = False,
-    objects: ObjectStore | None = None,
-) -> CheckpointStorage:
-    """The storage a URI is in.
-
-    `options` are those of the fsspec file system (for S3: `endpoint_url`, `key`, `secret`,
-    `anon`, `client_kwargs` ...). With `fsync` a file on a local disk survives a power cut once
-    it is written. `objects` has the files of `driver:` URIs. CheckpointError for a scheme that
-    is unknown here, or whose package is not installed.
-    """
-    # Imported here: a job on local disks needs no fsspec, and each knows this module.
-    if uri.startswith(DRIVER_SCHEME):
-        if objects is None:
-            raise CheckpointError(
-                f"{uri} is in the memory of the job's driver, and gone with it: only the job's own "
-                "processes can read it"
-            )
-        from queryable_state.server.checkpoint.file_systems.object_storage import ObjectStorage
-
-        return ObjectStorage(objects)
-    if is_local(uri):
-        from queryable_state.server.checkpoint.file_systems.local_storage import (
-            LocalStorage,
-            local_path,
-        )
-
-        local_path(uri)
-        return LocalStorage(fsync=fsync)
-    from queryable_state.server.checkpoint.file_systems.fsspec_storage import FsspecStorage
-
-    return FsspecStorage.of(uri, options or {})
 
 
 def is_local(uri: str) -> bool:
-    """Whether a URI names a file of a local (or mounted) disk."""
+    """True if a URI names a file on a local or mounted disk."""
     return uri.startswith("file:") or not ("://" in uri or uri.startswith(DRIVER_SCHEME))
 
 
 def join(root: str, *names: str) -> str:
-    """The path of something below a root; the root's own slash at the end does not count."""
+    """Joins a root, with or without a slash at its end, and names below it."""
     return "/".join((root.rstrip("/"), *(name.strip("/") for name in names)))
 
 

@@ -1,4 +1,4 @@
-"""What a file system answered, as an error that says where and what to do."""
+"""Translation of file system errors into errors of this library."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _ADVICE = {
     errno.EFBIG: _TOO_LARGE,
     errno.EROFS: "it is mounted read-only: choose a directory that can be written",
     errno.ENOTDIR: "a part of the path is a file, not a folder: choose another directory",
-    errno.EISDIR: "it is a folder, where a file is wanted: choose another directory",
+    errno.EISDIR: "it is a folder, not a file: choose another directory",
     errno.ENAMETOOLONG: "the path is too long: choose a shorter directory, job name or uid",
-    errno.ELOOP: "its links go round in circles: choose another directory",
+    errno.ELOOP: "its symbolic links form a loop: choose another directory",
 }
-_PASSING = frozenset(
+_TEMPORARY = frozenset(
     {
         errno.EAGAIN,
         errno.EBUSY,
@@ -42,11 +42,11 @@ _PASSING = frozenset(
         errno.EREMOTEIO,
     }
 )
-# By the class's name: botocore and aiohttp need not be installed.
+# Classes by name, because botocore and aiohttp need not be installed.
 _NO_CREDENTIALS = frozenset(
     {"NoCredentialsError", "PartialCredentialsError", "TokenRetrievalError"}
 )
-_PASSING_CLASSES = frozenset(
+_TEMPORARY_CLASSES = frozenset(
     {
         "ClientConnectionError",
         "ClientOSError",
@@ -63,56 +63,56 @@ _PASSING_CLASSES = frozenset(
 
 
 @contextmanager
-def naming(path: str, doing: str) -> Iterator[None]:
-    """Translates what is raised within: `doing` is what was tried, as in "write"."""
+def translating(path: str, action: str) -> Iterator[None]:
+    """Translates errors of the block; `action` is the attempted call, such as "write"."""
     try:
         yield
     except QueryableStateError:
         raise
     except Exception as problem:
-        # Of any class: every file system raises what it likes.
-        raise error_of(problem, path, doing) from problem
+        # File systems raise exceptions of any class.
+        raise translated(problem, path, action) from problem
 
 
-def error_of(problem: Exception, path: str, doing: str) -> QueryableStateError:
-    """The error of one failed access."""
+def translated(problem: Exception, path: str, action: str) -> QueryableStateError:
+    """The error of this library for one failed access."""
     code = _service_code(problem)
-    what = f"cannot {doing} {path}"
+    what = f"cannot {action} {path}"
     if code == "NoSuchBucket":
         return CheckpointError(f"{what}: there is no such bucket: create it, or correct the URI")
     if isinstance(problem, FileNotFoundError):
-        return MissingFileError(f"cannot {doing} {path}: there is no such file")
+        return MissingFileError(f"{what}: there is no such file")
     if isinstance(problem, PermissionError):
         return CheckpointError(
-            f"{what}: permission denied ({_text(problem)}) to user {_user()}: give it the right to "
-            "read and write there, give other credentials, or choose another directory"
+            f"{what}: permission denied ({_text(problem)}) to user {_user()}: allow it to read and "
+            "write there, use other credentials, or choose another directory"
         )
     name = _known_class(problem, _NO_CREDENTIALS)
     if name:
         return CheckpointError(
-            f"{what}: there are no credentials ({_text(problem)}): give them in the storage "
+            f"{what}: there are no credentials ({_text(problem)}): set them in the storage "
             "options, the environment, or the machine's role"
         )
     number = problem.errno if isinstance(problem, OSError) else None
     if number in _ADVICE:
         return CheckpointError(f"{what}: {_ADVICE[number]} ({_text(problem)})")
     if (
-        number in _PASSING
+        number in _TEMPORARY
         or isinstance(problem, (TimeoutError, ConnectionError))
-        or _known_class(problem, _PASSING_CLASSES)
+        or _known_class(problem, _TEMPORARY_CLASSES)
     ):
         return RetryLaterError(
-            f"{what} at the moment ({_text(problem)}): it is tried again; look at the file system "
-            "and at the way to it if that goes on",
+            f"{what} at the moment ({_text(problem)}): it is retried; check the file system and "
+            "the network if this persists",
             retry_after_ms=_RETRY_MS,
         )
     return CheckpointError(
-        f"{what}: {_text(problem)}: look at the file system, its options and the URI"
+        f"{what}: {_text(problem)}: check the file system, its options and the URI"
     )
 
 
 def _service_code(problem: BaseException) -> str:
-    """The code by which an S3 service refused, wherever in the chain of causes it stands."""
+    """The error code of an S3 service from the chain of causes; empty if there is none."""
     for each in _causes(problem):
         response = getattr(each, "response", None)
         if isinstance(response, dict):
@@ -142,5 +142,5 @@ def _user() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError, ImportError):
-        # A process may run under a user id that nobody gave a name.
+        # The user id of a process may have no name.
         return "of this process"

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from queryable_state.internal.v1 import checkpoint_pb2
 from queryable_state.server.checkpoint import layout
-from queryable_state.server.checkpoint.file_systems.storage import join, storage_of
+from queryable_state.server.checkpoint.file_systems.storage import join
+from queryable_state.server.checkpoint.file_systems.storage_factory import storage_of
 from queryable_state.server.checkpoint.framing import write_message
 from queryable_state.server.coordinator.checkpoints.history import CheckpointReport, DeclinedError
 from queryable_state.server.coordinator.checkpoints.metadata import (

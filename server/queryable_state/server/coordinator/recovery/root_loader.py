@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from queryable_state.internal.v1.checkpoint_pb2 import RootRegistrations
 from queryable_state.server.checkpoint import layout
-from queryable_state.server.checkpoint.file_systems.storage import join, storage_of
-from queryable_state.server.checkpoint.state_root import read_savepoint, registrations_order
+from queryable_state.server.checkpoint.file_systems.storage import join
+from queryable_state.server.checkpoint.file_systems.storage_factory import storage_of
+from queryable_state.server.checkpoint.registration_files import registrations_order
+from queryable_state.server.checkpoint.state_root import read_savepoint
 from queryable_state.server.coordinator.recovery.missing_manifests import MissingManifests
 from queryable_state.wire.errors import (
     CheckpointError,

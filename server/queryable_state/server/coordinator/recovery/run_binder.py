@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from queryable_state.server.checkpoint import layout
-from queryable_state.server.checkpoint.file_systems.storage import storage_of
+from queryable_state.server.checkpoint.file_systems.storage_factory import storage_of
 from queryable_state.server.checkpoint.state_root import StateRoot
 from queryable_state.server.coordinator.model.commits import Commit
 from queryable_state.server.coordinator.model.jobs import job_label

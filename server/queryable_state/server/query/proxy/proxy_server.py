@@ -12,7 +12,8 @@ from queryable_state.server.coordinator_client import CoordinatorClient
 from queryable_state.server.query.proxy.location_table import LocationTable
 from queryable_state.server.query.proxy.proxy_router import ProxyRouter
 from queryable_state.server.query.router import ServiceInfo
-from queryable_state.server.serving.graceful_shutdown import GracefulShutdown, be_lame_duck
+from queryable_state.server.serving.graceful_shutdown import GracefulShutdown
+from queryable_state.server.serving.lame_duck import be_lame_duck
 from queryable_state.server.serving.ports import PortSpec, frame_ports
 from queryable_state.server.serving.query_server import QueryServer
 from queryable_state.v1 import query_pb2
@@ -33,14 +34,16 @@ class ProxyServer:
     """Answers every key of every job of one coordinator while `async with` lasts.
 
     Entered once the coordinator has answered and the port is taken: a wrong
-    secret or address shows at once. Its health is SERVING while the coordinator answers. `ending`
-    may be given to end it from elsewhere.
+    secret or address shows at once. Its health is SERVING while the coordinator answers. The
+    caller may pass a `shutdown` to end it.
     """
 
-    def __init__(self, settings: ProxySettings, *, ending: GracefulShutdown | None = None) -> None:
+    def __init__(
+        self, settings: ProxySettings, *, shutdown: GracefulShutdown | None = None
+    ) -> None:
         self.settings = settings
         self.server_id = f"proxy-{uuid.uuid4().hex[:12]}"
-        self.ending = GracefulShutdown() if ending is None else ending
+        self.shutdown = GracefulShutdown() if shutdown is None else shutdown
         self._stack = contextlib.AsyncExitStack()
         self._address: str | None = None
 
@@ -53,11 +56,11 @@ class ProxyServer:
 
     async def wait_stopped(self) -> None:
         """Waits until it is told to stop, or has been a lame duck for its time."""
-        await self.ending.stopping.wait()
+        await self.shutdown.stopping.wait()
 
     async def aclose(self) -> None:
         """Answers what it has read, then ends; idempotent."""
-        self.ending.stop()
+        self.shutdown.stop()
         await self._stack.aclose()
 
     async def __aenter__(self) -> Self:
@@ -84,7 +87,7 @@ class ProxyServer:
                     plain_grpc=settings.plain_grpc,
                 ),
             )
-            stack.push_async_callback(server.aclose, self.ending, settings.drain_timeout_s)
+            stack.push_async_callback(server.aclose, self.shutdown, settings.drain_timeout_s)
             self._address = server.bind(
                 PortSpec.parse(settings.ports, "--port"),
                 settings.host,
@@ -95,7 +98,7 @@ class ProxyServer:
             await server.start()
             server.set_serving(True)
             for background in (
-                be_lame_duck(self.ending, [server], settings.lame_duck_s),
+                be_lame_duck(self.shutdown, [server], settings.lame_duck_s),
                 _follow_coordinator(link, server),
             ):
                 task = asyncio.create_task(background)

@@ -12,7 +12,7 @@ from queryable_state.server.query.checks import check_consistency, check_longest
 from queryable_state.server.query.reads.page_token import PageToken, scan_hash_of
 from queryable_state.server.query.request_limits import check_json
 from queryable_state.server.query.scan_query import KeyGroupRun, ScanQuery
-from queryable_state.server.storage.base import prefix_end
+from queryable_state.server.storage.key_order import prefix_end
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import (
     InvalidRequestError,

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from queryable_state.server.query.reads.answer_positions import placed_at, value_positions
 from queryable_state.v1 import query_pb2
-from queryable_state.wire.consistent_snapshot import check_cut, read_one_cut, starts_over
+from queryable_state.wire.consistent_snapshot import check_snapshot, read_snapshot, starts_over
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from queryable_state.server.query.router import Router
     from queryable_state.v1 import errors_pb2
-    from queryable_state.wire.consistent_snapshot import Cut
+    from queryable_state.wire.consistent_snapshot import Snapshot
 
 # Of the query's time: the caller is to learn why before it gives up.
 _PART_OF_DEADLINE = 0.9
@@ -26,7 +26,7 @@ async def answers_of_one_cut(router: Router, query: query_pb2.Query) -> list[que
     Keys whose owners refuse have failed; with VERSION_GONE if until the deadline no batch could
     be read from all of them.
     """
-    check_cut(query.consistency)
+    check_snapshot(query.consistency)
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + query.deadline_ms / 1000 * _PART_OF_DEADLINE
 
@@ -34,7 +34,7 @@ async def answers_of_one_cut(router: Router, query: query_pb2.Query) -> list[que
         query.deadline_ms = _ms_until(deadline_s)
         return _AnswersRead(router, query, deadline_s, await router.answers(query))
 
-    return (await read_one_cut(read, deadline_s=deadline_s)).answers
+    return (await read_snapshot(read, deadline_s=deadline_s)).answers
 
 
 class _AnswersRead:
@@ -55,14 +55,14 @@ class _AnswersRead:
     def versions(self) -> dict[int, int]:
         return {at: each.info.version for at, each in enumerate(self.answers) if _was_read(each)}
 
-    async def read_again(self, cut: Cut[int]) -> errors_pb2.Error | None:
+    async def read_again(self, snapshot: Snapshot[int]) -> errors_pb2.Error | None:
         query, answers = self._query, self.answers
-        positions = sorted(at for part in cut.again for at in _read_at(answers[part], query))
-        older = _query_at(query, positions, cut.version)
+        positions = sorted(at for part in snapshot.again for at in _read_at(answers[part], query))
+        older = _query_at(query, positions, snapshot.version)
         older.deadline_ms = _ms_until(self._deadline_s)
         again = await self._router.answers(older)
-        newer = [_failures_of(answers[part]) for part in cut.again]
-        kept = [part for at, part in enumerate(answers) if at not in cut.again]
+        newer = [_failures_of(answers[part]) for part in snapshot.again]
+        kept = [part for at, part in enumerate(answers) if at not in snapshot.again]
         gone = next(filter(starts_over, _refusals(again)), None)
         found = [placed_at(positions, part) for part in again]
         self.answers = _renumbered(query.id, [*kept, *newer, *found])

@@ -14,7 +14,7 @@ from queryable_state.server.state_server.stores.owned_subtask import (
     SealMark,
     SubtaskId,
 )
-from queryable_state.server.storage.layered.overlay import OverlayBuilder
+from queryable_state.server.storage.overlay import OverlayBuilder
 from queryable_state.wire.changes import BlockSums, read_block, record_count
 from queryable_state.wire.errors import (
     InvalidRequestError,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from queryable_state.server.storage.base import prefix_end
+from queryable_state.server.storage.key_order import prefix_end
 from queryable_state.v1 import query_pb2, registration_pb2
 from queryable_state.wire.errors import CorruptDataError, LimitExceededError
 from queryable_state.wire.keys.key_codec import KeyCodec

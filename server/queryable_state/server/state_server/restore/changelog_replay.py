@@ -16,7 +16,7 @@ from queryable_state.server.state_server.restore.stored_files import (
     raise_first_or_all_broken,
 )
 from queryable_state.server.state_server.stores.owned_subtask import SealMark
-from queryable_state.server.storage.layered.overlay import OverlayBuilder
+from queryable_state.server.storage.overlay import OverlayBuilder
 from queryable_state.wire.changelog import Changelog, read_changelog
 from queryable_state.wire.errors import QueryableStateError, RetryLaterError
 from queryable_state.wire.keys.key_groups import key_group_range, subtask_of
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from queryable_state.server.state_server.base.job_files import JobFiles
     from queryable_state.server.state_server.base.thread_pool import ThreadPool
     from queryable_state.server.state_server.stores.owned_subtask import SubtaskId
-    from queryable_state.server.storage.layered.overlay import Overlay
+    from queryable_state.server.storage.overlay import Overlay
     from queryable_state.server.storage.store import StateStore
 
     Batch = list[tuple[ChangelogFile, Changelog]]

@@ -180,7 +180,9 @@ class Snapshots:
         path = self._stores.cut_path(subtask.store) if native else None
         if path is not None:
             stack.push_async_callback(self._remove, path)
-        cut: StoreSnapshot = await self._background.run(subtask.store.cut, request.version, path)
+        cut: StoreSnapshot = await self._background.run(
+            subtask.store.snapshot, request.version, path
+        )
         stack.push_async_callback(self._close, cut)
         folder = scratch / uuid.uuid4().hex
         await self._threads.run(folder.mkdir)

@@ -10,7 +10,7 @@ from queryable_state.wire.values.value_codec import HAS_EXPIRY
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from queryable_state.server.storage.layered.overlay import StateOverlay
+    from queryable_state.server.storage.overlay import StateOverlay
 
 CAPACITY_BYTES = 64 * 1024 * 1024
 

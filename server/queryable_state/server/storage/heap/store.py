@@ -1,16 +1,17 @@
-"""State in a dictionary of the process: fastest, and as large as the memory."""
+"""State store in memory: the fastest backend, limited by the memory of the process."""
 
 from __future__ import annotations
 
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from queryable_state.server.storage.base import BaseImage, RecordSource, StateBase
+from queryable_state.server.storage.base import BaseImage, StateBase
 from queryable_state.server.storage.bulk_load import BulkLoad
 from queryable_state.server.storage.heap.sorted_keys import SortedKeys
-from queryable_state.server.storage.layered.overlay import StateOverlay
-from queryable_state.server.storage.layered.stack_view import unknown_state
 from queryable_state.server.storage.layered.store import LayeredStore
+from queryable_state.server.storage.overlay import StateOverlay
+from queryable_state.server.storage.record_source import RecordSource
+from queryable_state.server.storage.refusals import unknown_state
 from queryable_state.server.storage.store import NOTHING_COMMITTED
 
 if TYPE_CHECKING:
@@ -18,14 +19,14 @@ if TYPE_CHECKING:
 
 
 class HeapStateStore(LayeredStore):
-    """A store in memory. Nothing is left of it when it is closed."""
+    """A store in memory; closing it drops all state."""
 
     def __init__(self, committed_version: int = NOTHING_COMMITTED) -> None:
         super().__init__(HeapBase(), committed_version)
 
 
 class HeapBase(StateBase):
-    """One dictionary a state."""
+    """The base of a heap store: one dictionary a state."""
 
     def __init__(self) -> None:
         self._states: dict[int, HeapRecords] = {}
@@ -66,10 +67,9 @@ class HeapBase(StateBase):
 
 
 class HeapRecords(RecordSource):
-    """The records of one state, and their keys in order.
+    """The records of one state and their keys in order.
 
-    Single records are read without a lock; an ordered read and a write exclude
-    each other.
+    A read of single records takes no lock; an ordered read and a write exclude each other.
     """
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ class HeapRecords(RecordSource):
             return list(zip(keys, map(self.records.__getitem__, keys), strict=True))
 
     def apply(self, changes: Mapping[bytes, bytes | None], undo: UndoOverlay | None) -> None:
-        """Write the changes, keeping what they replace in `undo`."""
+        """Writes the changes and keeps the replaced values in `undo`."""
         records, ordered = self.records, self._keys
         with self._lock:
             for key, value in changes.items():
@@ -109,7 +109,7 @@ class HeapRecords(RecordSource):
                     ordered.remove(key)
 
     def extend(self, keys: list[bytes], records: Sequence[tuple[bytes, bytes]]) -> None:
-        """Take records in key order, most often behind all there are."""
+        """Adds records in key order; fast if they follow all existing ones."""
         if self._keys.extend(keys):
             self.records.update(records)
             self.size_bytes += sum(map(len, keys)) + sum(len(value) for _, value in records)
@@ -118,12 +118,12 @@ class HeapRecords(RecordSource):
 
 
 class HeapLoad(BulkLoad):
-    """Fills the dictionaries at once."""
+    """A bulk load straight into the dictionaries."""
 
     def __init__(self, states: Mapping[int, HeapRecords]) -> None:
         self._states = states
 
-    def _take(
+    def _put_sorted(
         self, state_id: int, keys: list[bytes], records: Sequence[tuple[bytes, bytes]]
     ) -> None:
         try:
@@ -140,7 +140,7 @@ class HeapLoad(BulkLoad):
 
 
 class HeapImage(BaseImage):
-    """What a fold has replaced so far, by state."""
+    """The values that a compaction has replaced so far, by state."""
 
     def __init__(self, state_ids: Collection[int]) -> None:
         self._undo = {state_id: UndoOverlay() for state_id in state_ids}
@@ -150,7 +150,7 @@ class HeapImage(BaseImage):
 
 
 class UndoOverlay(StateOverlay):
-    """Takes back what a fold has written; grows with it, in the bulk thread alone."""
+    """An overlay that undoes the writes of a running compaction; for the bulk thread only."""
 
     __slots__ = ("_before", "_keys")
 
@@ -160,7 +160,7 @@ class UndoOverlay(StateOverlay):
         super().__init__(self._before)
 
     def keep(self, key: bytes, before: bytes | None) -> None:
-        """Note what was there (None: nothing) unless the key was noted already."""
+        """Keeps the oldest value of a key; None if it had none."""
         if key not in self._before:
             self._before[key] = before
             if self._keys is not None:

@@ -1,4 +1,4 @@
-"""A cut that is a pinned view, whatever the backend."""
+"""Snapshot that reads a pinned view; every backend supports it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class CanonicalSnapshot(StoreSnapshot):
-    """Copies nothing: what a fold replaces is kept for as long as the cut is open."""
+    """A snapshot without copies: the open view keeps the records that compaction replaces."""
 
     format = SnapshotFormat.CANONICAL
 

@@ -1,4 +1,4 @@
-"""Moving one overlay into the base, a chunk at a time."""
+"""Compaction of one overlay into the base, a chunk at a time."""
 
 from __future__ import annotations
 
@@ -6,24 +6,23 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from queryable_state.server.storage.base import key_after, prefix_end
+from queryable_state.server.storage.key_order import key_after, prefix_end
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from queryable_state.server.storage.base import BaseImage, StateBase
-    from queryable_state.server.storage.layered.overlay import Overlay
+    from queryable_state.server.storage.overlay import Overlay
 
 COMPACT_CHUNK_RECORDS = 256
-"""Records of one write to the base: a backend may hold the interpreter for the whole of it."""
+"""Records of one write to the base; the backend may hold the GIL for all of it."""
 
 
 class Compaction:
-    """An overlay on its way into the base.
+    """The compaction of one overlay.
 
-    The overlay stays in front of the base until `advance` has returned False,
-    so nobody sees how far it is. Starting over is harmless: what was written
-    is written again.
+    The overlay stays in front of the base until `advance` has returned False, so no
+    reader sees the half-written base. It may start over: its writes are idempotent.
     """
 
     def __init__(self, overlay: Overlay, base: StateBase, image: BaseImage | None) -> None:
@@ -32,7 +31,7 @@ class Compaction:
         self._steps = self._restart()
 
     def advance(self, max_records: int) -> tuple[int, bool]:
-        """Write about `max_records` records; how many, and whether there is more."""
+        """Writes about `max_records` records; returns their number and True if more is left."""
         done = 0
         try:
             while done < max_records:
@@ -48,10 +47,10 @@ class Compaction:
 
 
 def _steps(overlay: Overlay, base: StateBase, image: BaseImage | None) -> Iterator[int]:
-    """Yields after each write, how many records it was, at least 1.
+    """Yields the number of records after each write, at least 1.
 
-    Not a method: a fold dropped half-way must let go of its image at once, and a
-    generator that knows its owner would wait for the garbage collector.
+    Not a method: a compaction dropped half-way must release its image at once, and a
+    generator with a reference to its owner would wait for the garbage collector.
     """
     for state_id, changes in overlay.states.items():
         for prefix in changes.cleared:

@@ -1,23 +1,24 @@
-"""How the base of an open view is found again after folds.
+"""Compaction generations: the history that lets an open view read the base as it was.
 
-An epoch lasts from one fold to the next. A view is opened in one and reads the
-images of all folds begun since, oldest first, before the base itself.
+A generation of the base lasts from one compaction to the next. A view is opened in
+one and reads the images of all later compactions, oldest first, before the base.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from queryable_state.server.storage.layered.overlay import StateOverlay
+from queryable_state.server.storage.overlay import StateOverlay
 
 if TYPE_CHECKING:
-    from queryable_state.server.storage.base import BaseImage, RecordSource, StateBase
+    from queryable_state.server.storage.base import BaseImage, StateBase
+    from queryable_state.server.storage.record_source import RecordSource
 
 
 class CompactionGeneration:
-    """The time between two folds of one base.
+    """The state of the base between two compactions.
 
-    Epochs point forward only: the images no view needs go with their epoch.
+    Generations refer forward only, so an image that no view needs is garbage collected.
     """
 
     __slots__ = ("image", "next")
@@ -27,20 +28,23 @@ class CompactionGeneration:
         self.next: CompactionGeneration | None = None
 
     def end(self, image: BaseImage | None) -> CompactionGeneration:
-        """The epoch that begins as a fold does; without an image no open view needs one."""
+        """Returns the next generation, which begins with a compaction.
+
+        `image` is None if no open view needs the old records.
+        """
         self.image = image
         self.next = CompactionGeneration()
         return self.next
 
     def resolve(self, base: StateBase, state_id: int) -> tuple[list[StateOverlay], RecordSource]:
-        """The state as it was in this epoch: undoing layers, newest first, over a source."""
-        undoing: list[StateOverlay] = []
+        """The state as it was in this generation: undo overlays, newest first, over a source."""
+        undo: list[StateOverlay] = []
         generation: CompactionGeneration | None = self
         while generation is not None:
-            kept = generation.image.of(state_id) if generation.image is not None else None
-            if isinstance(kept, StateOverlay):
-                undoing.append(kept)
-            elif kept is not None:
-                return undoing, kept
+            image = generation.image.of(state_id) if generation.image is not None else None
+            if isinstance(image, StateOverlay):
+                undo.append(image)
+            elif image is not None:
+                return undo, image
             generation = generation.next
-        return undoing, base.source(state_id)
+        return undo, base.source(state_id)

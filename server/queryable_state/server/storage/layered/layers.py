@@ -1,28 +1,28 @@
-"""Reading through a stack: overlays, newest first, over a source of records."""
+"""Merged reads of a stack: overlays, newest first, over a source of records."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from queryable_state.server.storage.base import key_after, prefix_end
+from queryable_state.server.storage.key_order import key_after, prefix_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from queryable_state.server.storage.base import RecordSource
-    from queryable_state.server.storage.layered.overlay import StateOverlay
+    from queryable_state.server.storage.overlay import StateOverlay
+    from queryable_state.server.storage.record_source import RecordSource
 
 CHUNK_RECORDS = 512
-"""Records an ordered read takes at a time: it can be interrupted and folded under in between."""
+"""Records that an ordered read takes at a time; compaction may run in between."""
 
 _ABSENT = object()
-"""An overlay says nothing about a key; None would be a delete."""
+"""Marks a key that an overlay does not change; None marks a delete."""
 
 
 def point_reader(
     layers: Sequence[StateOverlay], read: Callable[[bytes], bytes | None]
 ) -> Callable[[bytes], bytes | None]:
-    """`get` through the stack: `read` itself over nothing, a probe an overlay otherwise."""
+    """Returns `get` of the stack: one dictionary probe an overlay, `read` itself without any."""
     if not layers:
         return read
     if any(layer.cleared for layer in layers):
@@ -80,17 +80,17 @@ def _reader_with_clears(
 def multi_get(
     layers: Sequence[StateOverlay], source: RecordSource, keys: Sequence[bytes]
 ) -> list[bytes | None]:
-    """Values aligned with `keys`; the source is asked once, for what no overlay answers."""
+    """Values aligned with `keys`; reads the source once, for the keys in no overlay."""
     if not layers:
         return source.multi_get(keys)
     read = point_reader(layers, lambda _: _ABSENT)  # type: ignore[arg-type, return-value]
     values = [read(key) for key in keys]
-    below = [place for place, value in enumerate(values) if value is _ABSENT]
+    below = [index for index, value in enumerate(values) if value is _ABSENT]
     if below:
-        for place, value in zip(
-            below, source.multi_get([keys[place] for place in below]), strict=True
+        for index, value in zip(
+            below, source.multi_get([keys[index] for index in below]), strict=True
         ):
-            values[place] = value
+            values[index] = value
     return values
 
 
@@ -101,23 +101,23 @@ def chunk(
     end: bytes | None,
     limit: int,
 ) -> tuple[list[tuple[bytes, bytes]], bytes | None]:
-    """Some records with start <= key < end, in order, and where to go on (None: all read).
+    """Some records with start <= key < end, in order, and the next start (None: all read).
 
-    At most `limit` keys of each layer are looked at, so that a step is short
-    whatever hides what; a step may come back empty with more to read.
+    A step reads at most `limit` keys of each layer, so that it is short even where
+    overlays delete much; it may return no records and still have more to read.
     """
     items = source.chunk(start, end, limit)
-    horizon = key_after(items[-1][0]) if len(items) == limit else end
+    step_end = key_after(items[-1][0]) if len(items) == limit else end
     if not layers:
-        return items, horizon if len(items) == limit else None
-    own_keys: list[Sequence[bytes]] = []
+        return items, step_end if len(items) == limit else None
+    layer_keys: list[Sequence[bytes]] = []
     for layer in layers:
-        keys = layer.keys_from(start, horizon, limit)
+        keys = layer.keys_from(start, step_end, limit)
         if len(keys) == limit:
-            horizon = key_after(keys[-1])
-        own_keys.append(keys)
+            step_end = key_after(keys[-1])
+        layer_keys.append(keys)
     merged: dict[bytes, bytes | None] = dict(items)
-    for layer, keys in zip(reversed(layers), reversed(own_keys), strict=True):
+    for layer, keys in zip(reversed(layers), reversed(layer_keys), strict=True):
         if layer.cleared:
             merged = {key: value for key, value in merged.items() if not layer.hides(key)}
         records = layer.records
@@ -126,9 +126,9 @@ def chunk(
     found = [
         (key, value)
         for key in sorted(merged)
-        if (value := merged[key]) is not None and (horizon is None or key < horizon)
+        if (value := merged[key]) is not None and (step_end is None or key < step_end)
     ]
-    return found, None if horizon == end else horizon
+    return found, None if step_end == end else step_end
 
 
 def prefix(
@@ -137,9 +137,9 @@ def prefix(
     """Records whose key starts with `start`, in order, at most `limit` (0: all)."""
     end = prefix_end(start)
     found: list[tuple[bytes, bytes]] = []
-    place: bytes | None = start
-    while place is not None and not (limit and len(found) >= limit):
+    next_start: bytes | None = start
+    while next_start is not None and not (limit and len(found) >= limit):
         step = min(CHUNK_RECORDS, max(16, limit - len(found))) if limit else CHUNK_RECORDS
-        records, place = chunk(layers, source, place, end, step)
+        records, next_start = chunk(layers, source, next_start, end, step)
         found += records
     return found[:limit] if limit else found

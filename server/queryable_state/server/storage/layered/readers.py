@@ -1,23 +1,22 @@
-"""What the event loop reads a stack with: one reader a state, made when first asked for."""
+"""Point readers of the event loop over one stack, one a state, made at its first read."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
 from queryable_state.server.storage.layered import layers as stack
-from queryable_state.server.storage.layered.stack_view import unknown_state
-from queryable_state.wire.errors import RetryLaterError
+from queryable_state.server.storage.refusals import store_closed, unknown_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from queryable_state.server.storage.base import StateBase
-    from queryable_state.server.storage.layered.overlay import Overlay, StateOverlay
+    from queryable_state.server.storage.overlay import Overlay, StateOverlay
     from queryable_state.server.storage.store import Token
 
 
 class Sealed(NamedTuple):
-    """A sealed version: staged, or committed and waiting to be folded."""
+    """A sealed version: staged, or committed and not yet compacted."""
 
     version: int
     overlay: Overlay
@@ -25,7 +24,7 @@ class Sealed(NamedTuple):
 
 
 class Readers(dict[int, "Callable[[bytes], bytes | None]"]):
-    """Point readers by state, of one base and one stack that never changes."""
+    """Point readers by state id, over a base and an immutable stack."""
 
     def __init__(
         self,
@@ -51,6 +50,7 @@ class Readers(dict[int, "Callable[[bytes], bytes | None]"]):
         return states
 
     def layers(self, state_id: int) -> list[StateOverlay]:
+        """The overlays that change a state, newest first."""
         return [
             each.overlay.states[state_id]
             for each in self._sealed
@@ -67,7 +67,7 @@ class Readers(dict[int, "Callable[[bytes], bytes | None]"]):
 
 
 class ClosedReaders(Readers):
-    """What a closed store reads with."""
+    """The readers of a closed store: each read raises `RetryLaterError`."""
 
     def __missing__(self, state_id: int) -> Callable[[bytes], bytes | None]:
         raise store_closed()
@@ -77,10 +77,3 @@ class ClosedReaders(Readers):
 
     def operator_states(self) -> Mapping[int, tuple[bytes, ...]]:
         raise store_closed()
-
-
-def store_closed() -> RetryLaterError:
-    """The refusal of everything asked of a closed store."""
-    return RetryLaterError(
-        "the store is closed: ask the owner of the key group", retry_after_ms=100
-    )

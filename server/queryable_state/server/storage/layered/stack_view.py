@@ -1,27 +1,30 @@
-"""A view over a stack of overlays and the base of one epoch."""
+"""View over a stack of overlays and one compaction generation of the base."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from queryable_state.server.storage.layered import layers as stack
+from queryable_state.server.storage.refusals import unknown_state
 from queryable_state.server.storage.store import StateView
-from queryable_state.wire.errors import RetryLaterError, UnknownStateError
+from queryable_state.wire.errors import RetryLaterError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from threading import RLock
 
-    from queryable_state.server.storage.base import RecordSource, StateBase
+    from queryable_state.server.storage.base import StateBase
     from queryable_state.server.storage.layered.compaction_generation import CompactionGeneration
-    from queryable_state.server.storage.layered.overlay import Overlay, StateOverlay
     from queryable_state.server.storage.layered.readers import Readers
+    from queryable_state.server.storage.overlay import Overlay, StateOverlay
+    from queryable_state.server.storage.record_source import RecordSource
 
 
 class StackView(StateView):
-    """Pinned by holding its overlays and its epoch; neither ever changes.
+    """A view that pins its version by its overlays and its compaction generation.
 
-    `bulk_lock` is the store's: closing it waits for the read under way.
+    Both are immutable. `bulk_lock` is the store's lock, so that closing the store waits
+    for a running read.
     """
 
     def __init__(
@@ -42,7 +45,7 @@ class StackView(StateView):
         self._on_close = on_close
 
     def needs_image_before(self, overlay: Overlay) -> bool:
-        """Whether folding this overlay would change what the view reads."""
+        """True if compacting this overlay would change what the view reads."""
         return overlay not in self._overlays
 
     def get(self, state_id: int, key: bytes) -> bytes | None:
@@ -86,7 +89,7 @@ class StackView(StateView):
     def _chunk(
         self, state_id: int, start: bytes, end: bytes | None
     ) -> tuple[list[tuple[bytes, bytes]], bytes | None]:
-        """One step of a scan. A suspended scan must not hold what it read from."""
+        """Reads one step of a scan. A suspended scan must not keep overlays or sources alive."""
         with self._bulk_lock:
             layers, source = self._resolve(state_id)
             return stack.chunk(layers, source, start, end, stack.CHUNK_RECORDS)
@@ -98,14 +101,7 @@ class StackView(StateView):
             overlay.states[state_id] for overlay in self._overlays if state_id in overlay.states
         ]
         try:
-            undoing, source = self._generation.resolve(self._base, state_id)
+            undo, source = self._generation.resolve(self._base, state_id)
         except KeyError:
             raise unknown_state(state_id) from None
-        return layers + undoing, source
-
-
-def unknown_state(state_id: int) -> UnknownStateError:
-    """The refusal of a state id that was never added to the store."""
-    return UnknownStateError(
-        f"this store has no state {state_id}: add it before it is sealed or read"
-    )
+        return layers + undo, source

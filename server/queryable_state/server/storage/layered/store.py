@@ -1,4 +1,4 @@
-"""Versions over any base: the stack of overlays, its commits, folds, views and cuts."""
+"""State store over any backend: a stack of overlays with commits, compaction and views."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from queryable_state.server.storage.layered import layers as stack
 from queryable_state.server.storage.layered.canonical_snapshot import CanonicalSnapshot
 from queryable_state.server.storage.layered.compaction import Compaction
 from queryable_state.server.storage.layered.compaction_generation import CompactionGeneration
-from queryable_state.server.storage.layered.overlay import overlay_size
-from queryable_state.server.storage.layered.readers import store_closed
-from queryable_state.server.storage.layered.stack_view import StackView, unknown_state
+from queryable_state.server.storage.layered.stack_view import StackView
 from queryable_state.server.storage.layered.versions import Versions
+from queryable_state.server.storage.overlay import overlay_size
+from queryable_state.server.storage.refusals import store_closed, unknown_state
 from queryable_state.server.storage.store import NOTHING_COMMITTED, StateStore, Token
 from queryable_state.wire.errors import (
     InvalidRequestError,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from queryable_state.server.storage.base import StateBase
     from queryable_state.server.storage.bulk_load import BulkLoad
-    from queryable_state.server.storage.layered.overlay import Overlay
+    from queryable_state.server.storage.overlay import Overlay
     from queryable_state.server.storage.snapshot import StoreSnapshot
 
 _LOAD_RECORDS = 1 << 40
@@ -37,10 +37,9 @@ _LOAD_RECORDS = 1 << 40
 class LayeredStore(StateStore):
     """A `StateStore` over a `StateBase`.
 
-    `_bulk_lock` is held by every bulk call and `_flush_lock` by a flush, so that
-    `close`, which takes both, can wait for them. Readers never lock: they take one
-    immutable stack. While an overlay is being folded it stays in that stack, in
-    front of the half-written base.
+    Every bulk call holds `_bulk_lock` and a flush holds `_flush_lock`; `close` takes both
+    and so waits for them. Readers never lock: they read one immutable stack. An overlay
+    stays in that stack, in front of the half-written base, until it is compacted.
     """
 
     def __init__(self, base: StateBase, committed_version: int = NOTHING_COMMITTED) -> None:
@@ -113,7 +112,7 @@ class LayeredStore(StateStore):
                     self._versions.compacted(compaction.overlay)
             if self._compaction is not None or self._versions.oldest(up_to) is not None:
                 return True
-            self._versions.pass_empty(up_to)
+            self._versions.skip_empty(up_to)
             return False
 
     def get(self, state_id: int, key: bytes, uncommitted: bool = False) -> bytes | None:
@@ -144,9 +143,9 @@ class LayeredStore(StateStore):
     def view(self, version: int | None = None) -> StackView:
         with self._bulk_lock:
             self._check_open()
-            wanted, readers = self._versions.readers_at(version)
+            pinned, readers = self._versions.readers_at(version)
             view = StackView(
-                wanted, readers, self._base, self._generation, self._bulk_lock, self._views.discard
+                pinned, readers, self._base, self._generation, self._bulk_lock, self._views.discard
             )
             self._views.add(view)
             return view
@@ -156,13 +155,13 @@ class LayeredStore(StateStore):
             self._check_open()
             self._base.flush()
 
-    def cut(self, version: int, directory: Path | None = None) -> StoreSnapshot:
+    def snapshot(self, version: int, directory: Path | None = None) -> StoreSnapshot:
         with self._bulk_lock:
             self._check_open()
             if version > self.committed_version:
                 raise RetryLaterError(
-                    f"version {version} cannot be cut before it is committed: the store is at "
-                    f"{self.committed_version}",
+                    f"no snapshot of version {version} before it is committed: the store is at "
+                    f"version {self.committed_version}",
                     reason=Reason.BEHIND,
                 )
             view = self.view(version)
@@ -171,10 +170,11 @@ class LayeredStore(StateStore):
             with view:
                 if self._compaction is not None or version > self.base_version:
                     raise RetryLaterError(
-                        f"version {version} is not folded: fold up to it before a native cut",
+                        f"no native snapshot of version {version}: it is not compacted, compact "
+                        "the store up to it first",
                         reason=Reason.BEHIND,
                     )
-                return self._base.native_cut(version, directory, view.operator_states())
+                return self._base.native_snapshot(version, directory, view.operator_states())
 
     def bulk_load(self) -> BulkLoad:
         with self._bulk_lock:
@@ -199,7 +199,7 @@ class LayeredStore(StateStore):
             self._check_known(overlay.state_ids)
             if version < self.committed_version:
                 raise SupersededError(
-                    f"version {version} cannot be loaded: the store is at "
+                    f"version {version} cannot be loaded: the store is at version "
                     f"{self.committed_version} already",
                     reason=Reason.ALREADY_COMMITTED,
                 )
@@ -215,8 +215,10 @@ class LayeredStore(StateStore):
             except KeyError:
                 raise unknown_state(state_id) from None
             overlays = [each.overlay.states.get(state_id) for each in self._versions.sealed]
-            more, more_bytes = overlay_size((each for each in overlays if each is not None), source)
-            return max(0, records + more), max(0, size_bytes + more_bytes)
+            added, added_bytes = overlay_size(
+                (each for each in overlays if each is not None), source
+            )
+            return max(0, records + added), max(0, size_bytes + added_bytes)
 
     def close(self) -> None:
         with self._flush_lock, self._bulk_lock:
@@ -235,7 +237,7 @@ class LayeredStore(StateStore):
         self._base.destroy()
 
     def _begin_compaction(self, up_to: int) -> Compaction | None:
-        """Start on the oldest overlay up to this version, if there is one."""
+        """Starts with the oldest overlay up to this version; None if there is none."""
         oldest = self._versions.oldest(up_to)
         if oldest is None:
             return None
@@ -260,6 +262,6 @@ class LayeredStore(StateStore):
         versions = self._versions
         if versions.sealed or versions.staged is not None or self._views:
             raise InvalidRequestError(
-                "a store takes no records beneath what is sealed or pinned: load it before it "
-                "is shared"
+                "cannot load records into a store with sealed versions or open views: load it "
+                "before it is shared"
             )

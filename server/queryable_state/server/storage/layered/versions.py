@@ -1,4 +1,4 @@
-"""Which versions a store has: the pointers that a commit flips and a reader takes."""
+"""Versions of a store: the pointers that a commit moves and readers follow."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from queryable_state.server.storage.base import StateBase
-    from queryable_state.server.storage.layered.overlay import Overlay
+    from queryable_state.server.storage.overlay import Overlay
 
 
 class Versions:
@@ -41,24 +41,25 @@ class Versions:
         self._lock = Lock()
         self._operator_states: Mapping[int, tuple[bytes, ...]] = {}
         self.committed_readers: Readers
-        """What the committed version is read with."""
+        """Readers of the committed version."""
         self.staged_readers: Readers
-        """The same with what is staged."""
+        """Readers of the staged version; of the committed one if nothing is staged."""
         self._publish()
 
     def seal(self, version: int, overlay: Overlay, token: Token) -> None:
+        """Implements `StateStore.seal`."""
         with self._lock:
             if version <= self.committed_version:
                 raise SupersededError(
-                    f"batch {version} is committed (the store is at {self.committed_version}): "
-                    "its result stands, stop this attempt",
+                    f"batch {version} is committed already (the store is at batch "
+                    f"{self.committed_version}): stop this attempt",
                     reason=Reason.ALREADY_COMMITTED,
                 )
             staged = self.staged
             if staged is not None and token < staged.token:
                 raise SupersededError(
-                    f"batch {version}, attempt {token}: attempt {staged.token} has sealed batch "
-                    f"{staged.version} since: stop this attempt",
+                    f"attempt {token} cannot seal batch {version}: the newer attempt "
+                    f"{staged.token} has sealed batch {staged.version}: stop this attempt",
                     reason=Reason.STALE_TOKEN,
                 )
             if staged is not None and version > staged.version:
@@ -71,13 +72,14 @@ class Versions:
             self._publish()
 
     def discard_staged(self) -> None:
+        """Drops the staged overlay, if any."""
         with self._lock:
             if self.staged is not None:
                 self.staged = None
                 self._publish()
 
     def commit(self, version: int) -> Overlay | None:
-        """Returns what became visible by it."""
+        """Implements `StateStore.commit`."""
         with self._lock:
             if version <= self.committed_version:
                 return None
@@ -91,58 +93,60 @@ class Versions:
             return visible
 
     def readers_at(self, version: int | None) -> tuple[int, Readers]:
-        """What a version (None: the committed one) is read with, over the base of this moment."""
+        """The version (the committed one for None) and its readers over the current base."""
         with self._lock:
             sealed, staged, committed = self.sealed, self.staged, self.committed_version
-            wanted = committed if version is None else version
-            if wanted < self.base_version:
+            pinned = committed if version is None else version
+            if pinned < self.base_version:
                 raise SupersededError(
-                    f"version {wanted} is folded away: the oldest one kept is {self.base_version}"
+                    f"version {pinned} is compacted: the oldest readable version is "
+                    f"{self.base_version}"
                 )
-            if wanted > committed:
-                if staged is None or staged.version != wanted:
+            if pinned > committed:
+                if staged is None or staged.version != pinned:
                     raise RetryLaterError(
-                        f"version {wanted} is not there yet: the store is at {committed}",
+                        f"version {pinned} is not committed yet: the store is at version "
+                        f"{committed}",
                         reason=Reason.BEHIND,
                     )
                 sealed = (staged, *sealed)
-            kept = tuple(each for each in sealed if each.version <= wanted)
-            return wanted, Readers(self._base, kept, self._operator_states)
+            visible = tuple(each for each in sealed if each.version <= pinned)
+            return pinned, Readers(self._base, visible, self._operator_states)
 
     def oldest(self, up_to: int) -> Sealed | None:
-        """The overlay to be folded next, if it is committed and not above `up_to`."""
+        """The next overlay to compact: the oldest committed one; None if it is above `up_to`."""
         sealed = self.sealed
         return sealed[-1] if sealed and sealed[-1].version <= up_to else None
 
     def compacted(self, overlay: Overlay) -> None:
-        """The base answers for the oldest overlay from here on."""
+        """Removes the oldest overlay from the stack; the base contains it now."""
         with self._lock:
             self.sealed = self.sealed[:-1]
             self._operator_states = {**self._operator_states, **overlay.operator_states}
             self._publish()
 
-    def pass_empty(self, up_to: int) -> None:
-        """Move the base version over versions that have no overlay to fold."""
+    def skip_empty(self, up_to: int) -> None:
+        """Moves the base version past versions without an overlay."""
         with self._lock:
-            newest_passed = min(up_to, self.committed_version)
-            if not self.sealed or self.sealed[-1].version > newest_passed:
-                self.base_version = max(self.base_version, newest_passed)
+            newest_skipped = min(up_to, self.committed_version)
+            if not self.sealed or self.sealed[-1].version > newest_skipped:
+                self.base_version = max(self.base_version, newest_skipped)
 
     def loaded(self, version: int, operator_states: Mapping[int, tuple[bytes, ...]]) -> None:
-        """The base, which has no overlay over it, is at `version`."""
+        """Sets the version of the base, which has no overlay over it."""
         with self._lock:
             self.base_version = self.committed_version = version
             self._operator_states = {**self._operator_states, **operator_states}
             self._publish()
 
     def close(self) -> None:
-        """Forget every overlay; every read is refused from here on."""
+        """Drops every overlay; every later read raises `RetryLaterError`."""
         with self._lock:
             self.sealed, self.staged, self._operator_states = (), None, {}
             self.committed_readers = self.staged_readers = ClosedReaders(self._base, (), {})
 
     def _publish(self) -> None:
-        """Make the pointers visible to readers; the lock is held."""
+        """Replaces the readers after a change; the caller holds the lock."""
         self.committed_readers = Readers(self._base, self.sealed, self._operator_states)
         self.staged_readers = (
             self.committed_readers

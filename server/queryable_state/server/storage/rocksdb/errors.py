@@ -1,7 +1,7 @@
-"""What RocksDB raises, as the errors of this library.
+"""Translation of RocksDB and file errors into the errors of this library.
 
-rocksdict raises plain `Exception`s whose text is all they say. A closed
-database is told apart by type; anything else is a defect or a broken disk.
+rocksdict raises plain `Exception`s with a text. Only a closed database has a type of
+its own; any other error is a defect or a broken disk.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from rocksdict import DbClosedError
 
+from queryable_state.server.storage.refusals import store_closed
 from queryable_state.wire.errors import (
     CheckpointError,
     CorruptDataError,
     InternalError,
     QueryableStateError,
-    RetryLaterError,
 )
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def translating(action: str) -> Iterator[None]:
-    """Translate whatever the block raises; `action` completes "could not ..."."""
+    """Translates errors of the block; `action` completes "RocksDB could not ..."."""
     try:
         yield
     except Exception as error:
@@ -34,41 +34,39 @@ def translating(action: str) -> Iterator[None]:
 
 
 def translated(error: Exception, action: str) -> Exception:
-    """The error of this library that stands for one of rocksdict."""
+    """The error of this library for an error of rocksdict."""
     if isinstance(error, QueryableStateError):
         return error
     if isinstance(error, DbClosedError):
-        return RetryLaterError(
-            "the store is closed: ask the owner of the key group", retry_after_ms=100
-        )
+        return store_closed()
     return InternalError(
-        f"RocksDB could not {action}: {error}: look at the disk of this executor (space, "
-        "permissions, health) and at the log of this server"
+        f"RocksDB could not {action}: {error}: check the disk of this executor (space, "
+        "permissions, health) and the log of this server"
     )
 
 
 @contextmanager
 def reading_files(directory: Path) -> Iterator[None]:
-    """Translate what the files of a cut raise that are not whole."""
+    """Translates errors on reading the files of a native snapshot into `CorruptDataError`."""
     try:
         yield
     except CorruptDataError:
         raise
     except Exception as error:
         raise CorruptDataError(
-            f"the RocksDB files under {directory} are damaged or not all there: {error}"
+            f"the RocksDB files under {directory} are damaged or incomplete: {error}"
         ) from error
 
 
 @contextmanager
 def writing_files(directory: Path) -> Iterator[None]:
-    """Translate what a disk raises that takes no files."""
+    """Translates errors on writing files into `directory`."""
     try:
         yield
     except FileNotFoundError as error:
-        raise CorruptDataError(f"{error.filename} is not there (any more)") from error
+        raise CorruptDataError(f"the file {error.filename} does not exist") from error
     except OSError as error:
         raise CheckpointError(
-            f"could not write {error.filename or directory}: {error.strerror}: look at the space "
+            f"could not write {error.filename or directory}: {error.strerror}: check the space "
             f"and the permissions of {directory}"
         ) from error

@@ -1,4 +1,4 @@
-"""The files of a RocksDB that is not open: listing, placing and reading them."""
+"""Files of a closed RocksDB database: listing, placing and reading them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from rocksdict import AccessType, Rdict
 
-from queryable_state.server.storage.base import key_after, prefix_end
+from queryable_state.server.storage.key_order import key_after, prefix_end
 from queryable_state.server.storage.rocksdb.errors import reading_files, writing_files
 from queryable_state.server.storage.rocksdb.options import database_options
 from queryable_state.server.storage.rocksdb.records import IteratedRecords
@@ -26,11 +26,11 @@ _READ_RECORDS = 1024
 _NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK)
 
 DEFAULT_FAMILY = "default"
-"""The column family every database has; no state is in it."""
+"""The column family that every database has; it holds no state."""
 
 
 def local_files(directory: Path) -> list[LocalFile]:
-    """The files of a native cut, by name."""
+    """The files of a native snapshot, by name."""
     return [
         LocalFile(path.name, path, path.suffix == _TABLE_SUFFIX)
         for path in sorted(directory.iterdir())
@@ -38,10 +38,10 @@ def local_files(directory: Path) -> list[LocalFile]:
 
 
 def place_files(files: Mapping[str, Path], directory: Path) -> None:
-    """Put files under their names into a new directory.
+    """Puts files under their names into a new directory.
 
-    Tables never change and are linked where the file system allows; the rest is copied,
-    because a database that is opened writes on in it.
+    Tables never change and are hard-linked if the file system allows it. All other files
+    are copied, because an open database writes to them.
     """
     with writing_files(directory):
         directory.mkdir(parents=True)
@@ -68,12 +68,12 @@ def read_rocksdb_files(
     *,
     state_ids: Collection[int] | None = None,
 ) -> Iterator[tuple[int, list[tuple[bytes, bytes]]]]:
-    """Records of these key groups (both inclusive) and states (None: all) from a native cut.
+    """Records of these key groups (both inclusive) and states (None: all) in a native snapshot.
 
     Yields (state id, some records), a state after the other, each in key order. The
-    files may lie anywhere and are left alone: they are read from links in a folder
-    under `scratch` that goes with the generator. Raises `CorruptDataError` for files
-    that are no whole database.
+    files may be anywhere and stay as they are: the generator reads links to them in a
+    folder under `scratch` and removes it at its end. Raises `CorruptDataError` for files
+    that are not a complete database.
     """
     scratch.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="read-", dir=scratch) as folder:
@@ -108,15 +108,17 @@ def _read(
             try:
                 with reading_files(directory):
                     source = IteratedRecords(family.iter())
-                place: bytes | None = start
-                while place is not None:
+                next_start: bytes | None = start
+                while next_start is not None:
                     with reading_files(directory):
-                        records = source.chunk(place, end, _READ_RECORDS)
-                    place = key_after(records[-1][0]) if len(records) == _READ_RECORDS else None
+                        records = source.chunk(next_start, end, _READ_RECORDS)
+                    next_start = (
+                        key_after(records[-1][0]) if len(records) == _READ_RECORDS else None
+                    )
                     if records:
                         yield state_id, records
             finally:
-                # Whatever still iterates would keep the database open.
+                # A live iterator would keep the database open.
                 source = None  # type: ignore[assignment]
                 family.close()
     finally:

@@ -1,4 +1,4 @@
-"""The options of rocksdict that come of the settings."""
+"""Options of rocksdict for a database."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ _KEPT_LOG_FILES: Final = 2
 
 
 def database_options(settings: RocksDBSettings, *, new: bool = True) -> Options:
-    """Options of a store, which every column family starts from.
+    """Options of a store and of each of its column families.
 
-    A `new` one is created and must not be there; any other one must.
+    A `new` database must not exist and is created; any other one must exist.
     """
     table = BlockBasedOptions()
     table.set_block_cache(_block_cache(settings.block_cache_bytes))
     table.set_block_size(settings.block_bytes)
     table.set_bloom_filter(_BLOOM_BITS, False)
-    # Index and filters count against the cache, and so memory is what the setting says. In parts:
-    # the whole filter of a table is larger than what a shard of the cache keeps, and every read
-    # of a store that the cache does not hold would load it anew.
+    # Index and filters count against the cache, so that the setting bounds the memory. They are
+    # partitioned: the whole filter of a table is larger than a shard of the cache keeps, and
+    # every read of a store larger than the cache would load it again.
     table.set_cache_index_and_filter_blocks(True)
     table.set_index_type(BlockBasedIndexType.two_level_index_search())
     table.set_partition_filters(True)
@@ -57,7 +57,7 @@ def database_options(settings: RocksDBSettings, *, new: bool = True) -> Options:
     options.set_max_bytes_for_level_base(settings.max_level_base_bytes)
     options.set_level_compaction_dynamic_level_bytes(settings.dynamic_level_bytes)
     options.set_use_fsync(settings.use_fsync)
-    # Without both a miss in the memtable costs as much as a hit.
+    # Without both settings a miss in the memtable costs as much as a hit.
     options.set_memtable_whole_key_filtering(True)
     options.set_memtable_prefix_bloom_ratio(_MEMTABLE_BLOOM_RATIO)
     options.set_keep_log_file_num(_KEPT_LOG_FILES)
@@ -66,7 +66,7 @@ def database_options(settings: RocksDBSettings, *, new: bool = True) -> Options:
 
 
 def write_options() -> WriteOptions:
-    """No write-ahead log: what must survive the process is in the checkpoint."""
+    """Options of every write: no write-ahead log, because changelogs make state durable."""
     options = WriteOptions()
     options.disable_wal = True  # type: ignore[method-assign, assignment]
     return options

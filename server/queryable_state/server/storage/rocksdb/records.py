@@ -1,10 +1,11 @@
-"""The records of one column family, as they are and as they were."""
+"""Records of one column family, current or as they were before a compaction."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from queryable_state.server.storage.base import BaseImage, RecordSource
+from queryable_state.server.storage.base import BaseImage
+from queryable_state.server.storage.record_source import RecordSource
 from queryable_state.server.storage.rocksdb.errors import translated, translating
 
 if TYPE_CHECKING:
@@ -45,11 +46,11 @@ class RocksDBRecords(RecordSource):
 
 
 class IteratedRecords(RecordSource):
-    """The records of one column family as they were before a fold.
+    """The records of one column family as they were when the iterator was made.
 
-    An iterator keeps the version it was made at, for every seek. rocksdict's
-    `Snapshot` does not: what iterates over one sees later writes. Its `items` end
-    at a damaged block as if all had been read: only `status` tells.
+    Every seek of an iterator reads that version. rocksdict's `Snapshot` is no substitute:
+    its iterators see later writes. An iterator ends at a damaged block as it does at the
+    last record; only `status` raises.
     """
 
     def __init__(self, iterator: RdictIter) -> None:
@@ -85,7 +86,7 @@ class IteratedRecords(RecordSource):
 
 
 class RocksDBImage(BaseImage):
-    """The states a fold writes to, as they were before it."""
+    """The states that a compaction writes to, as they were before it."""
 
     def __init__(self, states: Mapping[int, IteratedRecords]) -> None:
         self._states = states

@@ -1,4 +1,4 @@
-"""What can be set on RocksDB. Needs no rocksdict: a driver checks settings too."""
+"""Settings of RocksDB. Without rocksdict, because a driver checks settings too."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LARGEST = 2**63 - 1
 _MIB: Final = 1024 * 1024
 
 DEFAULT: Final[Mapping[str, int | bool]] = MappingProxyType({})
-"""What `RocksDBSettings` starts from."""
+"""The defaults of `RocksDBSettings`."""
 
 SPINNING_DISK_OPTIMIZED: Final[Mapping[str, int | bool]] = MappingProxyType(
     {"background_jobs": 4, "max_open_files": -1, "dynamic_level_bytes": True}
@@ -57,31 +57,31 @@ PREDEFINED_OPTIONS: Final[Mapping[str, Mapping[str, int | bool]]] = MappingProxy
 
 @dataclass(frozen=True, kw_only=True)
 class RocksDBSettings:
-    """Sizes of RocksDB; equal settings share one block cache in a process.
+    """Sizes of RocksDB; stores with the same cache size share one block cache in a process.
 
-    Raises `InvalidRequestError` naming the field for a value that cannot be.
+    Raises `InvalidRequestError` with the field's name for an invalid value.
     """
 
     block_cache_bytes: int = 128 * 1024 * 1024
     """Uncompressed blocks kept in memory, over all stores of the process."""
 
     block_bytes: int = 4 * 1024
-    """Size of one block: what a read takes from disk and keeps in the cache."""
+    """Size of one block: a read loads whole blocks from disk into the cache."""
 
     write_buffer_bytes: int = 16 * 1024 * 1024
-    """Size at which the memtable of one state is written out."""
+    """Size at which the memtable of one state is flushed."""
 
     write_buffers: int = 3
-    """Memtables of one state, the ones being written out among them."""
+    """Memtables of one state, including those that are being flushed."""
 
     write_buffers_to_merge: int = 1
-    """Full memtables of one state that are written out together; fewer than `write_buffers`."""
+    """Full memtables of one state that are flushed together; fewer than `write_buffers`."""
 
     background_jobs: int = 2
-    """Flushes and compactions of one store at a time."""
+    """Concurrent flushes and compactions of one store."""
 
     max_open_files: int = -1
-    """Table files of one store kept open; -1: all of them."""
+    """Table files that one store keeps open; -1: all."""
 
     target_file_bytes: int = 64 * 1024 * 1024
     """Size of a table file of the first levels."""
@@ -90,10 +90,10 @@ class RocksDBSettings:
     """Size of the first level that is compacted by size."""
 
     dynamic_level_bytes: bool = True
-    """Whether the sizes of levels follow that of the last one, which wastes the least space."""
+    """Derive the sizes of levels from the last one, which wastes the least space."""
 
     use_fsync: bool = False
-    """Whether files are forced to disk with fsync instead of fdatasync."""
+    """Use fsync instead of fdatasync to force files to disk."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -106,12 +106,12 @@ class RocksDBSettings:
 
     @classmethod
     def of(cls, values: Mapping[str, object]) -> Self:
-        """The settings with these fields; `InvalidRequestError` for one there is not."""
+        """The settings with these fields; raises `InvalidRequestError` for an unknown one."""
         known = {field.name for field in fields(cls)}
         unknown = sorted(set(values) - known)
         if unknown:
             raise InvalidRequestError(
-                f"RocksDB has no setting {', '.join(map(repr, unknown))}: it has "
+                f"RocksDB has no setting {', '.join(map(repr, unknown))}: use one of "
                 f"{', '.join(sorted(known))}"
             )
         return cls(**values)  # type: ignore[arg-type] # each is checked

@@ -1,4 +1,4 @@
-"""State in RocksDB: larger than the memory, on the executor's local disk."""
+"""State store in RocksDB on the executor's local disk, for state larger than the memory."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from rocksdict import Checkpoint, Rdict, WriteBatch
 from queryable_state.internal.v1.checkpoint_pb2 import SnapshotFormat
 from queryable_state.server.storage.base import BaseImage, StateBase
 from queryable_state.server.storage.layered.store import LayeredStore
+from queryable_state.server.storage.rocksdb.bulk_load import RocksDBLoad
 from queryable_state.server.storage.rocksdb.errors import reading_files, translating, writing_files
 from queryable_state.server.storage.rocksdb.files import (
     DEFAULT_FAMILY,
@@ -16,7 +17,6 @@ from queryable_state.server.storage.rocksdb.files import (
     place_files,
     read_rocksdb_files,
 )
-from queryable_state.server.storage.rocksdb.load import RocksDBLoad
 from queryable_state.server.storage.rocksdb.options import database_options, write_options
 from queryable_state.server.storage.rocksdb.records import (
     IteratedRecords,
@@ -37,7 +37,7 @@ _ALL_KEY_GROUPS = (0, 0xFFFF)
 
 
 class NativeSnapshot(StoreSnapshot):
-    """Holds nothing open: the directory is the cut, and the caller's."""
+    """A snapshot as a directory of RocksDB files, which belongs to the caller."""
 
     format = SnapshotFormat.ROCKSDB
 
@@ -53,7 +53,7 @@ class NativeSnapshot(StoreSnapshot):
         self._operator_states = operator_states
         self._sizes = sizes
         with writing_files(directory):
-            _remove_what_is_not_needed(directory)
+            _remove_unneeded_files(directory)
 
     def state_ids(self) -> list[int]:
         return [size.state_id for size in self._sizes]
@@ -78,19 +78,18 @@ class NativeSnapshot(StoreSnapshot):
         pass
 
 
-def _remove_what_is_not_needed(directory: Path) -> None:
-    """Options are given on opening, and there is no write-ahead log."""
+def _remove_unneeded_files(directory: Path) -> None:
+    """Removes option files (options are passed on opening) and the unused write-ahead log."""
     for path in directory.iterdir():
         if path.name.startswith("OPTIONS-") or path.suffix == ".log":
             path.unlink()
 
 
 class RocksDBStateStore(LayeredStore):
-    """A store in a directory of its own, a column family a state.
+    """A store in a directory of its own, with a column family a state.
 
-    The directory is not a copy to come back to: what another store left in it
-    is removed on opening. Raises `InvalidRequestError` for a directory that
-    holds something else or belongs to an open store.
+    Opening removes the files that an earlier store left in the directory. Raises
+    `InvalidRequestError` for a directory with other files or of an open store.
     """
 
     def __init__(
@@ -109,11 +108,11 @@ class RocksDBStateStore(LayeredStore):
         files: Mapping[str, Path],
         version: int,
     ) -> Self:
-        """A store at `version` that starts with the files of a native cut, by their names.
+        """Opens a store at `version` with the files of a native snapshot, by their names.
 
-        The files are left alone; tables are linked, not copied, where they lie on the
-        same file system. The states in them are there, and may be added again.
-        Raises `CorruptDataError` for files that are damaged or not all there.
+        The files stay as they are; tables are linked, not copied, on the same file system.
+        The states in them exist and may be added again. Raises `CorruptDataError` for
+        files that are damaged or missing.
         """
         store = cls.__new__(cls)
         store._open(RocksDBBase(path, settings or RocksDBSettings(), files), version)
@@ -128,7 +127,7 @@ class RocksDBStateStore(LayeredStore):
 
 
 class RocksDBBase(StateBase):
-    """One database. Column families are never dropped: a late write to a dropped one breaks it."""
+    """One database. It never drops a column family: a late write to a dropped one corrupts it."""
 
     has_files: ClassVar[bool] = True
 
@@ -152,23 +151,23 @@ class RocksDBBase(StateBase):
             raise
 
     def _open_files(self, files: Mapping[str, Path]) -> None:
-        place = self._directory.database_path
-        place_files(files, place)
+        path = self._directory.database_path
+        place_files(files, path)
         options = database_options(self._settings, new=False)
-        with reading_files(place):
-            names = [name for name in Rdict.list_cf(str(place), options) if name != DEFAULT_FAMILY]
+        with reading_files(path):
+            names = [name for name in Rdict.list_cf(str(path), options) if name != DEFAULT_FAMILY]
             state_ids = dict(zip(map(int, names), names, strict=True))
             self._database = Rdict(
-                str(place), options, column_families=dict.fromkeys(names, options)
+                str(path), options, column_families=dict.fromkeys(names, options)
             )
         try:
             for state_id, name in state_ids.items():
-                self._take_family(state_id, self._database.get_column_family(name))
+                self._register_family(state_id, self._database.get_column_family(name))
         except BaseException:
             self._close_database()
             raise
 
-    def _take_family(self, state_id: int, family: Rdict) -> None:
+    def _register_family(self, state_id: int, family: Rdict) -> None:
         handle = self._database.get_column_family_handle(str(state_id))
         self._states[state_id] = RocksDBRecords(family, handle)
 
@@ -178,7 +177,7 @@ class RocksDBBase(StateBase):
     def add_state(self, state_id: int) -> None:
         name = str(state_id)
         with translating(f"create state {state_id}"):
-            self._take_family(
+            self._register_family(
                 state_id,
                 self._database.create_column_family(name, database_options(self._settings)),
             )
@@ -215,20 +214,20 @@ class RocksDBBase(StateBase):
             for state in list(self._states.values()):
                 state.family.flush(True)
 
-    def native_cut(
+    def native_snapshot(
         self,
         version: int,
         directory: Path,
         operator_states: Mapping[int, tuple[bytes, ...]],
     ) -> NativeSnapshot:
-        with translating(f"cut version {version} into {directory}"):
-            # Flushes every memtable; nothing else refers to it, so that it goes at once.
+        with translating(f"write a snapshot of version {version} into {directory}"):
+            # Flushes every memtable. No variable holds it, so that it is released at once.
             Checkpoint(self._database).create_checkpoint(str(directory))
         return NativeSnapshot(version, directory, operator_states, self.sizes())
 
     def approximate_size(self, state_id: int) -> tuple[int, int]:
         family = self._states[state_id].family
-        with translating(f"measure state {state_id}"):
+        with translating(f"estimate the size of state {state_id}"):
             records = family.property_int_value("rocksdb.estimate-num-keys") or 0
             size_bytes = (family.property_int_value("rocksdb.estimate-live-data-size") or 0) + (
                 family.property_int_value("rocksdb.cur-size-all-mem-tables") or 0
@@ -240,8 +239,8 @@ class RocksDBBase(StateBase):
         self._directory.close()
 
     def _close_database(self) -> None:
-        # The database keeps its lock until every handle is gone, the readers' bound methods
-        # among them: closing a family empties the ones that are still out.
+        # The database keeps its lock while any handle exists, and readers hold bound methods
+        # of families: closing a family invalidates them.
         with translating("close"):
             for state in self._states.values():
                 state.family.close()

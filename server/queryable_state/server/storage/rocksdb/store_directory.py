@@ -1,4 +1,4 @@
-"""The directory of one store: ours alone while we live, and safe to empty."""
+"""Directory of one store, locked while the store is open."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _SCRATCH = "scratch"
 
 
 class StoreDirectory:
-    """A directory with our locked marker beside the database.
+    """A directory with a marker file, which this process locks, and a database.
 
-    Only what lies beside a marker nobody holds is ever removed.
+    Files are removed only from a directory whose marker this process has locked.
     """
 
     def __init__(self, path: Path) -> None:
@@ -30,7 +30,7 @@ class StoreDirectory:
             raise InvalidRequestError(f"{path} is not a directory: give the store another path")
         if path.exists() and not marker.exists() and any(path.iterdir()):
             raise InvalidRequestError(
-                f"{path} holds something that is not a store's: give the store an empty directory"
+                f"{path} has files that are not a store's: give the store an empty directory"
             )
         path.mkdir(parents=True, exist_ok=True)
         self._marker: int | None = os.open(marker, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -47,21 +47,21 @@ class StoreDirectory:
 
     @property
     def database_path(self) -> Path:
-        """Where the database goes; nothing is there on opening."""
+        """Path of the database; it does not exist on opening."""
         return self._path / _DATABASE
 
     @property
     def scratch_path(self) -> Path:
-        """For files on their way into the database."""
+        """Path for files that are to be ingested."""
         return self._path / _SCRATCH
 
     def close(self) -> None:
-        """Give up the lock; the files stay. Idempotent."""
+        """Releases the lock; the files stay. Idempotent."""
         if self._marker is not None:
             os.close(self._marker)
             self._marker = None
 
     def remove(self) -> None:
-        """Remove the directory; after `close`."""
+        """Removes the directory; called after `close`."""
         if (self._path / _MARKER).exists():
             shutil.rmtree(self._path)

@@ -5,11 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from queryable_state.server.checkpoint.file_systems.storage import (
-    MissingFileError,
-    join,
-    storage_of,
-)
+from queryable_state.server.checkpoint.file_systems.storage import MissingFileError, join
+from queryable_state.server.checkpoint.file_systems.storage_factory import storage_of
 from queryable_state.server.checkpoint.layout import METADATA, SPARK
 from queryable_state.server.checkpoint.state_root import read_savepoint
 from queryable_state.wire.errors import RestoreMismatchError

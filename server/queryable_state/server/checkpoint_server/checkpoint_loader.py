@@ -1,4 +1,4 @@
-"""Brings the state of a checkpoint here and opens it."""
+"""Loader of the state of a checkpoint into local stores."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from queryable_state.server.checkpoint.file_systems.storage import CheckpointStorage
     from queryable_state.server.checkpoint_server.settings import CheckpointServerSettings
 
-# One owner, who never changes.
+# The one owner never changes.
 PLACEMENT_VERSION = 1
 
 
 class CheckpointLoader:
     """Fills a table of stores from one checkpoint, in folders under `directory`.
 
-    `aclose` closes the stores and removes what is on disk; idempotent.
+    `aclose` closes the stores and removes their files; idempotent.
     """
 
     def __init__(
@@ -57,9 +57,9 @@ class CheckpointLoader:
         self._stack = AsyncExitStack()
 
     async def load(self, completed: Completed) -> StoreTable:
-        """The stores of every operator that has queryable states.
+        """Loads the stores of every operator with queryable states.
 
-        CheckpointError naming the files where the checkpoint is not intact.
+        Raises CheckpointError with the files' names if the checkpoint is damaged.
         """
         metadata = completed.metadata
         table = StoreTable(self._server_id)
@@ -82,14 +82,14 @@ class CheckpointLoader:
             stack.push_async_callback(asyncio.to_thread, shutil.rmtree, scratch, ignore_errors=True)
             loads = _Loads(self._settings, self._storage, self._directory, threads, transfers)
             self._stack.callback(loads.stores.remove_all)
-            wanted = [
+            parts_to_load = [
                 (operator, part)
                 for operator in metadata.operators
                 if any(state.queryable_name for state in operator.states)
                 for part in _whole(operator, completed)
             ]
             results = await asyncio.gather(
-                *(loads.subtask(completed, operator, part) for operator, part in wanted),
+                *(loads.subtask(completed, operator, part) for operator, part in parts_to_load),
                 return_exceptions=True,
             )
             for subtask in results:
@@ -98,8 +98,8 @@ class CheckpointLoader:
             try:
                 raise_first_or_all_broken(results)
             except BrokenFilesError as broken:
-                raise CheckpointError(f"{completed.uri} is not intact: {broken}") from broken
-        for (operator, _), subtask in zip(wanted, results, strict=True):
+                raise CheckpointError(f"{completed.uri} is damaged: {broken}") from broken
+        for (operator, _), subtask in zip(parts_to_load, results, strict=True):
             if isinstance(subtask, OwnedSubtask):
                 job.add(subtask)
                 for state in operator.states:
@@ -108,12 +108,12 @@ class CheckpointLoader:
         return table
 
     async def aclose(self) -> None:
-        """Closes the stores, removes what is on disk."""
+        """Closes the stores and removes their files."""
         await self._stack.aclose()
 
 
 class _Loads:
-    """The parts that the stores of one checkpoint are made with."""
+    """Loads subtasks of one checkpoint into stores."""
 
     def __init__(
         self,
@@ -171,16 +171,16 @@ class _Loads:
 
 
 def _whole(operator: OperatorSnapshot, completed: Completed) -> list[RangeSnapshot]:
-    """The subtasks' states, by index; CheckpointError unless they are all there."""
+    """The snapshots of all subtasks by index; raises CheckpointError if one is missing."""
     parts = sorted(operator.ranges, key=lambda part: part.index)
     ranges = [(part.index, part.first_key_group, part.last_key_group) for part in parts]
-    wanted = [
+    expected = [
         (index, *key_group_range(index, operator.parallelism, operator.max_parallelism))
         for index in range(operator.parallelism)
     ]
-    if ranges != wanted:
+    if ranges != expected:
         raise CheckpointError(
-            f"{completed.uri} has not the state of all {operator.parallelism} subtasks of operator "
-            f"{operator.uid!r}: use another checkpoint"
+            f"{completed.uri} lacks the state of some of the {operator.parallelism} subtasks of "
+            f"operator {operator.uid!r}: use another checkpoint"
         )
     return parts

@@ -1,4 +1,4 @@
-"""Bulk loading by table files: written in key order and moved into place."""
+"""Bulk load by table files, written in key order and ingested."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rocksdict import IngestExternalFileOptions, SstFileWriter
 
 from queryable_state.server.storage.bulk_load import BulkLoad
-from queryable_state.server.storage.layered.stack_view import unknown_state
+from queryable_state.server.storage.refusals import unknown_state
 from queryable_state.server.storage.rocksdb.errors import translating, writing_files
 from queryable_state.server.storage.rocksdb.options import database_options
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 class RocksDBLoad(BulkLoad):
-    """One table under way a state; full ones are moved into the database.
+    """A bulk load that writes one table a state at a time and ingests full ones.
 
-    Records that start over from lower keys begin another table.
+    Records that begin again at lower keys begin another table.
     """
 
     def __init__(
@@ -33,11 +33,11 @@ class RocksDBLoad(BulkLoad):
         self._scratch = scratch
         self._settings = settings
         self._tables: dict[int, _Table] = {}
-        self._moving = IngestExternalFileOptions()
-        self._moving.set_move_files(True)
+        self._ingest_options = IngestExternalFileOptions()
+        self._ingest_options.set_move_files(True)
         self._count = 0
 
-    def _take(
+    def _put_sorted(
         self, state_id: int, keys: list[bytes], records: Sequence[tuple[bytes, bytes]]
     ) -> None:
         if state_id not in self._states:
@@ -46,7 +46,7 @@ class RocksDBLoad(BulkLoad):
         if table is not None and (
             keys[0] <= table.last_key or table.size_bytes >= self._settings.target_file_bytes
         ):
-            self._move(state_id)
+            self._ingest(state_id)
             table = None
         if table is None:
             table = self._tables[state_id] = self._new_table()
@@ -55,7 +55,7 @@ class RocksDBLoad(BulkLoad):
 
     def finish(self) -> None:
         for state_id in list(self._tables):
-            self._move(state_id)
+            self._ingest(state_id)
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     def abandon(self) -> None:
@@ -69,11 +69,13 @@ class RocksDBLoad(BulkLoad):
         with translating("write a table"):
             return _Table(self._scratch / f"{self._count}.sst", self._settings)
 
-    def _move(self, state_id: int) -> None:
+    def _ingest(self, state_id: int) -> None:
         table = self._tables.pop(state_id)
         with translating(f"load state {state_id}"):
             table.writer.finish()
-            self._states[state_id].family.ingest_external_file([str(table.path)], self._moving)
+            self._states[state_id].family.ingest_external_file(
+                [str(table.path)], self._ingest_options
+            )
 
 
 class _Table:

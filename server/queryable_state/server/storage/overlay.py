@@ -1,7 +1,7 @@
-"""The changes of one version, held in memory over a base.
+"""Overlay: the changes of one version, in memory over a base.
 
 An overlay first removes every record below it that starts with one of its
-cleared prefixes, then its own records apply: a value is a put, None a delete.
+cleared prefixes. Then its own records apply: a value is a put, None a delete.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from itertools import chain, islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from queryable_state.server.storage.base import prefix_end
+from queryable_state.server.storage.key_order import prefix_end
 from queryable_state.wire.errors import InvalidRequestError, Reason, SerializationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from queryable_state.internal.v1.changes_pb2 import ChangeBlock
-    from queryable_state.server.storage.base import RecordSource
+    from queryable_state.server.storage.record_source import RecordSource
 
 
 _RUN_KEYS = 4096
@@ -29,10 +29,10 @@ _SAMPLE = 1024
 
 
 def overlay_size(overlays: Iterable[StateOverlay], source: RecordSource) -> tuple[int, int]:
-    """(records, bytes) beyond those of the base, negative where overlays take more than they add.
+    """Estimates the (records, bytes) that overlays add to the base; negative if they remove more.
 
-    `overlays` newest first. Judged by a sample of the changed keys, by all of them where they are
-    few; what is cleared by prefix counts until it is folded.
+    `overlays` are newest first. The estimate comes from a sample of the changed keys and is
+    exact for few keys. Records cleared by prefix count until they are compacted.
     """
     changes: dict[bytes, bytes | None] = {}
     for overlay in reversed(list(overlays)):
@@ -53,7 +53,7 @@ def overlay_size(overlays: Iterable[StateOverlay], source: RecordSource) -> tupl
 
 
 class StateOverlay:
-    """The changes of one state in one version; never changed once built."""
+    """The changes of one state in one version; immutable once built."""
 
     __slots__ = ("_runs", "cleared", "cleared_lengths", "records")
 
@@ -66,22 +66,22 @@ class StateOverlay:
         self._runs: list[list[bytes]] | None = None
 
     def hides(self, key: bytes) -> bool:
-        """Whether a record of `key` below this overlay is cleared."""
+        """True if this overlay clears a record of `key` below it."""
         cleared = self.cleared
         return any(key[:length] in cleared for length in self.cleared_lengths)
 
     def sort(self) -> None:
-        """Put the keys in order, which otherwise the first ordered read does.
+        """Sorts the keys; otherwise the first ordered read does.
 
-        Sorted runs instead of one list: no single step holds the interpreter
-        for longer than one run takes.
+        Sorted runs instead of one list: no single step holds the GIL for longer than
+        the sort of one run.
         """
         if self._runs is None:
             keys = iter(self.records)
             self._runs = list(iter(lambda: sorted(islice(keys, _RUN_KEYS)), []))
 
     def keys_from(self, start: bytes, end: bytes | None, limit: int) -> Sequence[bytes]:
-        """The first `limit` keys of the own records with start <= key < end, in order."""
+        """The first `limit` keys of this overlay with start <= key < end, in order."""
         self.sort()
         pieces: list[tuple[list[bytes], range]] = []
         for run in self._runs or ():
@@ -89,17 +89,19 @@ class StateOverlay:
             last = len(run) if end is None else bisect_left(run, end, first)
             if first < last:
                 pieces.append((run, range(first, min(last, first + limit))))
-        if sum(len(places) for _, places in pieces) <= _RUN_KEYS:
-            found = [run[places.start : places.stop] for run, places in pieces]
+        if sum(len(indexes) for _, indexes in pieces) <= _RUN_KEYS:
+            found = [run[indexes.start : indexes.stop] for run, indexes in pieces]
             return sorted(chain.from_iterable(found))[:limit]
-        # Of many runs most keys are not wanted: sorting them all is one long step.
-        return list(islice(merge(*(map(run.__getitem__, places) for run, places in pieces)), limit))
+        # The limit drops most keys of many runs: one sort of all of them would be a long step.
+        return list(
+            islice(merge(*(map(run.__getitem__, indexes) for run, indexes in pieces)), limit)
+        )
 
 
 class Overlay:
     """All changes of one subtask in one version.
 
-    An operator state that is in it is replaced as a whole.
+    It replaces the operator states in it as a whole.
     """
 
     __slots__ = ("operator_states", "record_count", "size_bytes", "states")
@@ -118,22 +120,21 @@ class Overlay:
 
     @property
     def state_ids(self) -> frozenset[int]:
-        """All states it changes, keyed ones and operator states."""
+        """All states that it changes, keyed and operator states."""
         return frozenset(self.states).union(self.operator_states)
 
     def sort(self, state_ids: Iterable[int]) -> None:
-        """Sort these states on the calling thread, so that no read on the event loop has to."""
+        """Sorts these states on the calling thread, so that no read on the event loop has to."""
         for state_id in state_ids:
             if state_id in self.states:
                 self.states[state_id].sort()
 
 
 class OverlayBuilder:
-    """Gathers the change blocks of one attempt, in the order they arrive.
+    """Builder of one attempt's overlay from its change blocks, in order of arrival.
 
-    Within a block clears come before deletes, and deletes before puts; a later
-    block overrides earlier ones, and the last elements of an operator state are
-    all of it. Nothing reads an overlay before `build`.
+    Within a block clears apply before deletes, and deletes before puts. A later block
+    overrides earlier ones; the last elements of an operator state replace all others.
     """
 
     def __init__(self) -> None:
@@ -143,10 +144,10 @@ class OverlayBuilder:
         self._operator_states: dict[int, tuple[bytes, ...]] = {}
 
     def add_block(self, block: ChangeBlock) -> None:
-        """Add a block; raises `SerializationError` or `InvalidRequestError` for a malformed one.
+        """Adds a block; raises `SerializationError` or `InvalidRequestError` for a malformed one.
 
-        `size_bytes` counts keys, values and prefixes of all blocks, overridden
-        ones too: it bounds what an attempt makes the server hold.
+        `size_bytes` counts keys, values and prefixes of all blocks, overridden ones too:
+        it bounds the memory that one attempt takes on the server.
         """
         _check(block)
         self._add(
@@ -160,9 +161,10 @@ class OverlayBuilder:
             self.set_operator_state(block.state_id, change.elements)
 
     def add_clipped(self, block: ChangeBlock, first_key_group: int, last_key_group: int) -> None:
-        """Add what a block changes in these key groups, both inclusive; no operator state.
+        """Adds the keyed changes of a block in these key groups, both inclusive.
 
-        Of another range's block: operator state moves by its own rule.
+        For a block of another key-group range. Operator state is left out: `redistributed`
+        decides which subtask gets it.
         """
         _check(block)
         first, end = first_key_group.to_bytes(2), prefix_end(last_key_group.to_bytes(2))
@@ -188,7 +190,7 @@ class OverlayBuilder:
         )
 
     def set_operator_state(self, state_id: int, elements: Iterable[bytes]) -> None:
-        """Make these the elements of an operator state."""
+        """Sets the elements of an operator state."""
         self._operator_states[state_id] = elements = tuple(elements)
         self.record_count += 1
         self.size_bytes += sum(map(len, elements))
@@ -237,14 +239,14 @@ def _check(block: ChangeBlock) -> None:
         )
     if block.timers:
         raise InvalidRequestError(
-            f"a change block of state {block.state_id} holds timers, which this store does not "
-            "keep: remove them from the batch",
+            f"a change block of state {block.state_id} has timers, which this store does not "
+            "support: remove them from the batch",
             reason=Reason.UNSUPPORTED,
         )
 
 
 class _Segment:
-    """Changes up to the next clear: prefixes cleared, then records."""
+    """Changes up to the next clear: cleared prefixes, then records."""
 
     __slots__ = ("cleared", "records")
 
@@ -254,7 +256,7 @@ class _Segment:
 
 
 def _merge(segments: Sequence[_Segment]) -> StateOverlay:
-    """One overlay of several segments: what a later segment clears, an earlier one did not put."""
+    """Merges segments into one overlay; drops earlier records that a later segment clears."""
     newest = segments[-1]
     if len(segments) == 1:
         return StateOverlay(newest.records, newest.cleared)

@@ -1,11 +1,11 @@
-"""Reads as of the checkpoint: nothing newer will ever come."""
+"""Reader of the state in a checkpoint, at the checkpoint's batch."""
 
 from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING
 
-from queryable_state.server.checkpoint_server.loading import PLACEMENT_VERSION
+from queryable_state.server.checkpoint_server.checkpoint_loader import PLACEMENT_VERSION
 from queryable_state.server.query.explained import Explained
 from queryable_state.server.state_server.base.lease import Lease
 from queryable_state.server.state_server.queries.requested_version import RequestedVersion
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from queryable_state.server.state_server.base.background_thread import BackgroundThread
     from queryable_state.server.state_server.stores.store_table import StoreTable
 
-# Nobody else can ever own what a checkpoint has.
+# No other server ever owns the state of a checkpoint.
 _LEASE_MS = 1 << 50
 
 
 class CheckpointReader:
     """A `StateReader` over the stores of one checkpoint.
 
-    Expiry is judged as of the commit of its batch: an answer is what the job would have answered
-    then. A query that wants a newer batch is refused for good, for it would wait in vain.
+    Values expire as of the commit of its batch, so that an answer is the one the job would have
+    given then. A query for a newer batch gets a permanent error, because no batch follows.
     """
 
     def __init__(
@@ -48,38 +48,38 @@ class CheckpointReader:
         lease = Lease()
         lease.renew(lease.now_s(), _LEASE_MS, PLACEMENT_VERSION)
         commit_time_ms = completed.metadata.commit_time_ms
-        self._engine = StateReader(
+        self._reader = StateReader(
             table, lease, limits, background, server_id=server_id, now_ms=lambda: commit_time_ms
         )
 
     def answer(self, query: query_pb2.Query) -> query_pb2.Answer | None:
-        """The whole answer; None: later. Never raises: refusals stand in the answer."""
-        return self._refused(query) or self._engine.answer(query)
+        """The whole answer, None if it takes `answer_later`. Errors are in the answer."""
+        return self._refused(query) or self._reader.answer(query)
 
     async def answer_later(self, query: query_pb2.Query) -> query_pb2.Answer:
         """The whole answer to any query."""
-        return self._refused(query) or await self._engine.answer_later(query)
+        return self._refused(query) or await self._reader.answer_later(query)
 
     def scan(self, query: ScanQuery) -> AsyncGenerator[query_pb2.ScanKvStateResponse, None]:
-        """The keys of a range."""
+        """Scans the keys of a range."""
         refusal = self._refusal(RequestedVersion.of_scan(query))
         if refusal is not None:
             raise refusal
-        return self._engine.scan(query)
+        return self._reader.scan(query)
 
     async def measure(self, state_id: int) -> list[query_pb2.StatePart]:
-        """About how much there is of a state."""
-        return await self._engine.measure(state_id)
+        """Estimates the size of a state."""
+        return await self._reader.measure(state_id)
 
     async def explain(self, query: query_pb2.Query, arrived_ns: int) -> Explained:
-        """Answers a query of one key, and says how."""
+        """Answers a query of one key and describes the steps."""
         refused = self._refused(query)
         if refused is not None:
             return Explained([refused], query_pb2.ExplainKvStateResponse(state_id=query.state_id))
-        return await self._engine.explain(query, arrived_ns)
+        return await self._reader.explain(query, arrived_ns)
 
     def _refused(self, query: query_pb2.Query) -> query_pb2.Answer | None:
-        """The answer to a query of a batch that never comes; None: it may be answered."""
+        """The error answer to a query that the checkpoint's batch cannot satisfy; else None."""
         if query.min_version or query.max_staleness_ms or query.HasField("at_version"):
             try:
                 refusal = self._refusal(RequestedVersion.of(query))
@@ -89,19 +89,19 @@ class CheckpointReader:
                 return query_pb2.Answer(id=query.id, last=True, error=refusal.to_proto())
         return None
 
-    def _refusal(self, asked: RequestedVersion) -> InvalidRequestError | None:
+    def _refusal(self, requested: RequestedVersion) -> InvalidRequestError | None:
         metadata, uri = self._completed.metadata, self._completed.uri
-        wanted = asked.min_version if asked.at_version is None else asked.at_version
-        if wanted > metadata.version:
+        exact = requested.at_version is not None
+        version = requested.min_version if requested.at_version is None else requested.at_version
+        if version > metadata.version:
             return InvalidRequestError(
-                f"{uri} is of batch {metadata.version}, batch {wanted} "
-                f"{'or later ' if asked.at_version is None else ''}was asked for: ask the job, or "
-                "serve a newer checkpoint"
+                f"the query needs batch {version}{'' if exact else ' or later'}, but {uri} is of "
+                f"batch {metadata.version}: query the job, or serve a newer checkpoint"
             )
         age_ms = self._now_ms() - metadata.commit_time_ms
-        if asked.at_version is None and 0 < asked.max_staleness_ms < age_ms:
+        if not exact and 0 < requested.max_staleness_ms < age_ms:
             return InvalidRequestError(
-                f"{uri} is of a commit {age_ms} ms ago, at most {asked.max_staleness_ms} ms were "
-                "asked for: ask the job, or serve a newer checkpoint"
+                f"the query allows a staleness of {requested.max_staleness_ms} ms, but {uri} was "
+                f"committed {age_ms} ms ago: query the job, or serve a newer checkpoint"
             )
         return None
