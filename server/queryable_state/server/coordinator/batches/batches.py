@@ -49,7 +49,7 @@ class Batches:
 
     def missing_clocks(self, query_id: bytes, info: QueryInfo, batch_id: int) -> list[int]:
         """The batches whose clocks a begin needs and nobody asked for yet, newest first."""
-        with self._state.changed:
+        with self._state.transaction():
             job = self._state.enter(query_id, info)
             oldest = max(0, batch_id - self._depth(job) + 1)
             return [b for b in range(batch_id, oldest - 1, -1) if b not in job.clocks]
@@ -62,7 +62,7 @@ class Batches:
     ) -> None:
         """A batch begins, which proves the one before it committed."""
         state = self._state
-        with state.changed:
+        with state.transaction():
             job = state.enter(request.query_id, info)
             self._check_run(job, request)
             if job.refusal is not None:
@@ -81,7 +81,7 @@ class Batches:
     ) -> coordinator_pb2.BeginBatchResponse:
         """The answer to a begin."""
         state = self._state
-        with state.changed:
+        with state.transaction():
             job = state.jobs.find(request.query_id)
             if job is None:
                 raise UnknownJobError(f"query {request.query_id.hex()} was dropped")
@@ -105,26 +105,26 @@ class Batches:
 
     def commit(self, query_id: bytes, batch_id: int) -> None:
         """The batch, and every one before it, is committed; of a query not known: nothing."""
-        with self._state.changed:
+        with self._state.transaction():
             job = self._state.jobs.find(query_id)
             if job is not None and job.refusal is None:
                 self._state.advance_commit(job, batch_id)
 
     def was_begun(self, query_id: bytes, batch_id: int) -> bool:
         """Whether this run has begun the batch."""
-        with self._state.changed:
+        with self._state.transaction():
             job = self._state.jobs.find(query_id)
             return job is not None and batch_id <= job.begun
 
     def committed(self, query_id: bytes) -> int:
         """Newest committed batch; -1: none."""
-        with self._state.changed:
+        with self._state.transaction():
             return self._state.commits.version(query_id)
 
     def in_flight(self) -> list[InFlight]:
         """The batches whose commit is to be found out."""
         state = self._state
-        with state.changed:
+        with state.transaction():
             return [
                 InFlight(job.query_id, job.begun)
                 for job in state.jobs
@@ -133,7 +133,7 @@ class Batches:
 
     def next_round(self, query_id: bytes) -> CommitRound | None:
         """The push that is due; it must be ended by `end_round`."""
-        with self._state.changed:
+        with self._state.transaction():
             job = self._state.jobs.find(query_id)
             if job is None or job.refusal is not None or job.fenced:
                 return None
@@ -142,14 +142,13 @@ class Batches:
 
     def holders(self, query_id: bytes) -> dict[str, str]:
         """The servers that hold state of a query: HOST:PORT of `StateBackend` by id."""
-        with self._state.changed:
-            self._state.now_ms()
+        with self._state.transaction():
             return self._state.holders(query_id)
 
     def facts(self, query_id: bytes, batch_id: int) -> BatchFacts | None:
         """What is known of a batch; None where the job was dropped."""
         state = self._state
-        with state.changed:
+        with state.transaction():
             job = state.jobs.find(query_id)
             if job is None:
                 return None
@@ -171,7 +170,7 @@ class Batches:
     ) -> dict[str, str]:
         """The servers that lack changelogs of a committed batch: HOST:PORT of backend by id."""
         state = self._state
-        with state.changed:
+        with state.transaction():
             holders = state.holders(query_id)
             return {
                 server_id: holders[server_id]
@@ -182,7 +181,7 @@ class Batches:
     def close_stores(self, query_id: bytes, server_ids: Container[str]) -> None:
         """These servers have dropped all they held of a query: they must open it anew."""
         placement = self._state.placement
-        with self._state.changed:
+        with self._state.transaction():
             for operator in placement.operators(query_id):
                 for index, ownership in operator.subtasks.items():
                     if ownership.opened and ownership.server_id in server_ids:
@@ -190,35 +189,35 @@ class Batches:
 
     def refuse(self, query_id: bytes, error: QueryableStateError) -> bool:
         """The newest run of a query may begin and commit no batch any more; False: it is so."""
-        with self._state.changed:
+        with self._state.transaction():
             job = self._state.jobs.find(query_id)
             if job is None or job.refusal is not None:
                 return False
             job.refusal = error
             job.partial_batches += 1
             self._state.commits.withdraw(query_id)
-            self._state.changed.notify_all()
+            self._state.notify_waiters()
             return True
 
     def count_incomplete(self, query_id: bytes) -> None:
         """A batch that an operator missed is taken as it is."""
-        with self._state.changed:
+        with self._state.transaction():
             job = self._state.jobs.find(query_id)
             if job is not None:
                 job.partial_batches += 1
 
     def check_not_refused(self, query_id: bytes) -> None:
         """Raises why the newest run of a query may not go on, if so."""
-        with self._state.changed:
+        with self._state.transaction():
             job = self._state.jobs.find(query_id)
             if job is not None and job.refusal is not None:
                 raise job.refusal.with_traceback(None)
 
     def abandon_round(self, commit_round: CommitRound) -> None:
         """A push is over, and what had to be written of it is not: it is due again."""
-        with self._state.changed:
+        with self._state.transaction():
             self._state.commits.abandon_round(commit_round)
-            self._state.changed.notify_all()
+            self._state.notify_waiters()
 
     def end_round(
         self,
@@ -228,12 +227,12 @@ class Batches:
         """A push is over, `seals` by server that answered; answers what is wrong with the job."""
         state = self._state
         query_id = commit_round.query_id
-        with state.changed:
+        with state.transaction():
             job = state.jobs.find(query_id)
             # Before anybody goes on behind the batch.
             lost = close_lost(state.placement, commit_round, seals)
             state.commits.end_round(commit_round)
-            state.changed.notify_all()
+            state.notify_waiters()
             if job is None:
                 return []
             for server_id in seals:
@@ -256,7 +255,7 @@ class Batches:
 
     def is_settled(self, query_id: bytes) -> bool:
         """Whether no push is due; one may be under way."""
-        with self._state.changed:
+        with self._state.transaction():
             commits = self._state.commits
             return commits.settled(query_id, commits.version(query_id))
 
@@ -275,8 +274,7 @@ class Batches:
                     raise job.refusal.with_traceback(None)
             return state.commits.settled(query_id, version)
 
-        with state.changed:
-            return state.changed.wait_for(is_over, timeout_s)
+        return state.wait_for(is_over, timeout_s)
 
     def _depth(self, job: Job) -> int:
         return max(_WATERMARKS, self._state.states.deepest(job.query_id) + 1)

@@ -64,7 +64,7 @@ class Catalog:
         self, request: coordinator_pb2.RegisterStatesRequest, info: QueryInfo
     ) -> list[registration_pb2.StateRegistration]:
         """Gives ids to an operator's states, or refuses all of them."""
-        with self._state.changed:
+        with self._state.transaction():
             job = self._state.enter(request.subtask.query_id, info)
             operator = OperatorClaim(
                 job_id=job.query_id,
@@ -83,8 +83,7 @@ class Catalog:
     def locate(self, job_text: str, state_name: str) -> registration_pb2.StateLocation:
         """A state's registration and the owners of all its key groups; not to be changed."""
         state = self._state
-        with state.changed:
-            state.now_ms()
+        with state.transaction():
             job = self._job_of(job_text, state_name)
             state.check_not_fenced(job)
             states = state.states.queryable(job.query_id)
@@ -110,16 +109,18 @@ class Catalog:
 
     def list_jobs(self) -> list[JobView]:
         """Every job, by first contact."""
-        with self._state.changed:
+        with self._state.transaction():
             return [self._view(job) for job in self._state.jobs]
 
     def list_states(self, job_text: str) -> list[registration_pb2.StateRegistration]:
         """The queryable states of a job, or of all, by job and queryable name."""
         state = self._state
-        with state.changed:
+        with state.transaction():
             jobs = [state.jobs.resolve(job_text)] if job_text else list(state.jobs)
             return [
-                state for job in jobs for state in state.states.queryable(job.query_id).values()
+                registration
+                for job in jobs
+                for registration in state.states.queryable(job.query_id).values()
             ]
 
     def running(self) -> list[bytes]:
@@ -131,12 +132,12 @@ class Catalog:
         return self._in_status(FINISHED)
 
     def _in_status(self, status: registration_pb2.JobStatus.ValueType) -> list[bytes]:
-        with self._state.changed:
+        with self._state.transaction():
             return [job.query_id for job in self._state.jobs if job.status == status]
 
     def observe(self, observed: Mapping[bytes, QueryInfo | None]) -> None:
         """Takes what the engine says of queries."""
-        with self._state.changed:
+        with self._state.transaction():
             for query_id, info in observed.items():
                 job = self._state.jobs.find(query_id)
                 if job is not None:
@@ -144,7 +145,7 @@ class Catalog:
 
     def drop(self, query_id: bytes) -> Sequence[str]:
         """Forgets an ended job; answers the servers to tell, as HOST:PORT of `StateBackend`."""
-        with self._state.changed:
+        with self._state.transaction():
             job = self._state.jobs.resolve(query_id.hex())
             if job.status == RUNNING:
                 raise InvalidRequestError(f"job {job.label} is running: stop it before its state")
@@ -152,7 +153,7 @@ class Catalog:
 
     def drop_beyond(self, retained: int) -> dict[bytes, Sequence[str]]:
         """Forgets the oldest ended jobs; answers the servers to tell, by query."""
-        with self._state.changed:
+        with self._state.transaction():
             beyond = self._state.jobs.beyond(retained)
             return {job.query_id: self._dropped(job) for job in beyond}
 

@@ -39,14 +39,14 @@ class RunOperators:
 
     def started(self, query_id: bytes, info: QueryInfo, start: RunStart) -> None:
         """The newest run of a query has started; what was told first of it counts."""
-        with self._state.changed:
+        with self._state.transaction():
             job = self._state.enter(query_id, info)
             if job.run_id == info.run_id and job.start is None:
                 job.start = start
 
     def start(self, query_id: bytes) -> RunStart | None:
         """What is known of the newest run of a query; None: nothing."""
-        with self._state.changed:
+        with self._state.transaction():
             job = self._state.jobs.find(query_id)
             return None if job is None else job.start
 
@@ -77,7 +77,7 @@ class RunOperators:
         `sealed` are the uids of operators that did, which count where nothing is known of the
         start of the run.
         """
-        with self._state.changed:
+        with self._state.transaction():
             job = self._state.jobs.find(query_id)
             return [] if job is None else list(self._expected(job, batch_id, sealed))
 
@@ -95,7 +95,7 @@ class RunOperators:
                 if report.batch_id == batch_id:
                     sealed[report.operator_uid].add(report.subtask)
         found = []
-        with state.changed:
+        with state.transaction():
             job = state.jobs.find(query_id)
             if job is None:
                 return []
@@ -116,7 +116,7 @@ class RunOperators:
 
     def unbegun(self, query_id: bytes, batch_id: int) -> list[MissedOperator]:
         """All operators of the newest run of a query, of which no task has begun the batch."""
-        with self._state.changed:
+        with self._state.transaction():
             job = self._state.jobs.find(query_id)
             if job is None or job.start is None:
                 return []

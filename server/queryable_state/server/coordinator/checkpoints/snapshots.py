@@ -63,7 +63,7 @@ class Snapshots:
 
     def resolve(self, job_text: str) -> bytes:
         """The query of a job's id or name; of an empty one the only job that runs."""
-        with self._state.changed:
+        with self._state.transaction():
             if job_text:
                 return self._state.jobs.resolve(job_text).query_id
             running = [job for job in self._state.jobs if job.status == RUNNING]
@@ -75,13 +75,13 @@ class Snapshots:
 
     def label(self, query_id: bytes) -> str:
         """The job for people."""
-        with self._state.changed:
+        with self._state.transaction():
             job = self._state.jobs.find(query_id)
             return job.label if job else query_id.hex()
 
     def committed(self, query_id: bytes) -> int | None:
         """The committed batch a snapshot of a running job would be of; None: it does not run."""
-        with self._state.changed:
+        with self._state.transaction():
             job = self._state.jobs.find(query_id)
             if job is None or job.status != RUNNING:
                 return None
@@ -89,19 +89,19 @@ class Snapshots:
 
     def newest_commit(self, query_id: bytes) -> int:
         """Newest batch that is known to be committed, told to all servers or not; -1: none."""
-        with self._state.changed:
+        with self._state.transaction():
             return self._state.commits.version(query_id)
 
     @contextmanager
     def pinned(self, query_id: bytes) -> Iterator[None]:
         """Keeps a job and its state from being forgotten, though it may end."""
-        with self._state.changed:
+        with self._state.transaction():
             job = self._job(query_id)
             job.pins += 1
         try:
             yield
         finally:
-            with self._state.changed:
+            with self._state.transaction():
                 job.pins -= 1
 
     def keep_states(self, root: JobRoot) -> None:
@@ -114,7 +114,7 @@ class Snapshots:
 
         DeclinedError where nothing is committed or a subtask is not open.
         """
-        with self._state.changed:
+        with self._state.transaction():
             plan = self._plan(self._job(query_id))
         try:
             yield plan
@@ -124,39 +124,38 @@ class Snapshots:
     def lift(self, plan: SnapshotPlan) -> None:
         """Every store is cut, or never will be: newer versions may be folded. May be repeated."""
         state = self._state
-        with state.changed:
+        with state.transaction():
             state.commits.lift_cap(plan.cap)
             state.refresh_stable(plan.query_id)
 
     def await_settled(self, query_id: bytes, timeout_s: float) -> None:
         """Waits until all servers were told of the newest commit, or the time is over."""
         commits = self._state.commits
-        with self._state.changed:
-            self._state.changed.wait_for(
-                lambda: commits.settled(query_id, commits.version(query_id)), timeout_s
-            )
+        self._state.wait_for(
+            lambda: commits.settled(query_id, commits.version(query_id)), timeout_s
+        )
 
     def await_stable(self, plan: SnapshotPlan, timeout_s: float) -> None:
         """Waits until every server has the version, so that all may fold up to it."""
         state = self._state
         deadline_s = time.monotonic() + timeout_s
-        with state.changed:
-            while True:
-                state.refresh_stable(plan.query_id)
-                if state.commits.stable(plan.query_id) >= plan.version:
-                    return
-                if time.monotonic() >= deadline_s:
-                    raise DeclinedError(
-                        f"job {plan.label}: not every state server has confirmed batch "
-                        f"{plan.version} within {timeout_s:g} s"
-                    )
-                state.changed.wait(_LOOK_S)
+
+        def is_stable() -> bool:
+            state.refresh_stable(plan.query_id)
+            return state.commits.stable(plan.query_id) >= plan.version
+
+        # Polled: neither heartbeats nor lapses of servers notify waiters.
+        while not state.wait_for(is_stable, _LOOK_S):
+            if time.monotonic() >= deadline_s:
+                raise DeclinedError(
+                    f"job {plan.label}: not every state server has confirmed batch "
+                    f"{plan.version} within {timeout_s:g} s"
+                )
 
     def moved(self, plan: SnapshotPlan, server_ids: Collection[str]) -> str:
         """Which of these servers has not the stores of the plan any more, for people; or empty."""
         state = self._state
-        with state.changed:
-            state.now_ms()
+        with state.transaction():
             for server_id in server_ids:
                 planned = plan.servers[server_id]
                 for subtask, opened in zip(planned.subtasks, planned.opened, strict=True):
@@ -178,8 +177,7 @@ class Snapshots:
 
     def is_restoring(self, query_id: bytes) -> bool:
         """Whether a server may be reading files of the job's root, to open a subtask."""
-        with self._state.changed:
-            self._state.now_ms()
+        with self._state.transaction():
             placement = self._state.placement
             return any(
                 owned.restoring and placement.owner(operator, index) is not None
@@ -196,7 +194,6 @@ class Snapshots:
     def _plan(self, job: Job) -> SnapshotPlan:
         state = self._state
         state.check_not_fenced(job)
-        state.now_ms()
         operators = list(state.placement.operators(job.query_id))
         if not operators:
             raise DeclinedError(f"job {job.label} has no stateful operator that has run")

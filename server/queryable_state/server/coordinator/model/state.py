@@ -1,4 +1,4 @@
-"""Everything the coordinator knows, under one lock."""
+"""The coordinator's in-memory state behind one lock, and the invariants across its tables."""
 
 from __future__ import annotations
 
@@ -20,24 +20,25 @@ from queryable_state.wire.errors import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     from queryable_state.internal.v1 import backend_pb2
     from queryable_state.server.coordinator.model.engine import QueryInfo
     from queryable_state.server.coordinator.model.operators import Operator
     from queryable_state.server.settings import CoordinatorSettings
 
-# The watcher looks in far more often. A longer silence means that this process stood still, and
-# that no server could renew its lease.
+# The watcher advances the clock far more often. A longer gap means that this process was suspended,
+# and that no server could renew its lease.
 _STALL_MS = 1_000
 _CHECK_MS = 50
 
 
 class CoordinatorState:
-    """The tables of the coordinator, and the rules that span them.
+    """The tables of the coordinator, and the operations that span them.
 
-    `Leases`, `Subtasks`, `Batches` and `Catalog` read and write them, always
-    while holding `changed`, and never do I/O or call the engine while they do.
-    Clocks give milliseconds: `clock_ms` monotonic, `wall_ms` since the epoch.
+    Callers read and write the tables inside `transaction` only, and neither do I/O nor call the
+    stream engine there. The predicates of `wait_for` run inside a transaction, too.
+    `clock_ms` is monotonic, `wall_ms` counts since the epoch, both in milliseconds.
     """
 
     def __init__(
@@ -48,9 +49,11 @@ class CoordinatorState:
         wall_ms: Callable[[], int],
         first_state_id: int | None = None,
     ) -> None:
-        self.changed = threading.Condition()
+        # Reentrant: a transaction may be nested in another.
+        self._lock = threading.Condition()
+        self._transaction = _Transaction(self._lock, self._advance_clock)
         self.departures = 0
-        """Servers that have said that they go; `changed` is notified of each."""
+        """Number of servers that have deregistered; waiters are notified of each."""
         self.wall_ms = wall_ms
         self.jobs = JobRegistry()
         self.states = RegistrationTable(first_state_id=first_state_id)
@@ -61,7 +64,7 @@ class CoordinatorState:
         # What the stable version of each query was worked out of.
         self._stable_of: dict[bytes, tuple[int, int]] = {}
         self._clock_ms = clock_ms
-        self._looked_at_ms = clock_ms()
+        self._advanced_ms = clock_ms()
         self.stalls = 0
         """How often this process stood still."""
         self.checked_stalls = 0
@@ -69,15 +72,36 @@ class CoordinatorState:
         self.stalled = threading.Event()
         """Set at each stall."""
 
-    def now_ms(self) -> int:
-        """The monotonic time, leases brought up to it.
+    def transaction(self) -> AbstractContextManager[int]:
+        """Holds the lock, with all leases brought up to date; gives the monotonic time in ms."""
+        return self._transaction
 
-        Time in which this process stood still counts against no lease: the
-        renewals of that time are only now being read.
+    def wait_for(self, predicate: Callable[[], bool], timeout_s: float) -> bool:
+        """Waits until the predicate holds; False if it does not within the timeout.
+
+        Evaluates the predicate at once, and again after each `notify_waiters`. Releases the lock
+        while it waits, also when it is called inside a transaction.
+        """
+
+        def holds() -> bool:
+            self._advance_clock()
+            return predicate()
+
+        with self._lock:
+            return self._lock.wait_for(holds, timeout_s)
+
+    def notify_waiters(self) -> None:
+        """Wakes all calls of `wait_for` when the current transaction ends."""
+        self._lock.notify_all()
+
+    def _advance_clock(self) -> int:
+        """Brings leases up to the clock; returns the time.
+
+        A suspension of this process expires no lease: renewals of that time are still unread.
         """
         now = self._clock_ms()
-        gap = now - self._looked_at_ms
-        self._looked_at_ms = now
+        gap = now - self._advanced_ms
+        self._advanced_ms = now
         if gap > _STALL_MS:
             self.servers.forgive(gap)
             self.stalls += 1
@@ -86,7 +110,7 @@ class CoordinatorState:
         return now
 
     def sweep(self, now_ms: int) -> None:
-        """A server that lapses or comes back changes who owns what."""
+        """Marks servers that lapsed or renewed after a lapse, which changes the placement."""
         if self.servers.sweep(now_ms):
             self.placement.version += 1
 
@@ -107,7 +131,7 @@ class CoordinatorState:
         job.fenced = why
         job.reopening = False
         self.placement.drop_query(job.query_id)
-        self.changed.notify_all()
+        self.notify_waiters()
         return holders
 
     def check_no_stall(self) -> None:
@@ -181,7 +205,7 @@ class CoordinatorState:
         """Frees what a server that is gone did own."""
         self.placement.free(server_id)
         self.commits.forget_server(server_id)
-        self.changed.notify_all()
+        self.notify_waiters()
 
     def restart(self, job: Job) -> None:
         """Forgets what servers hold and have committed of a job that goes on by another root.
@@ -193,7 +217,7 @@ class CoordinatorState:
         self.commits.drop(job.query_id)
         self._stable_of.pop(job.query_id, None)
         job.first_batch = None
-        self.changed.notify_all()
+        self.notify_waiters()
 
     def drop(self, job: Job) -> dict[str, str]:
         """Forgets a job; answers the servers to tell, HOST:PORT of `StateBackend` by id."""
@@ -203,5 +227,24 @@ class CoordinatorState:
         self.commits.drop(job.query_id)
         self._stable_of.pop(job.query_id, None)
         self.jobs.drop(job.query_id)
-        self.changed.notify_all()
+        self.notify_waiters()
         return holders
+
+
+class _Transaction:
+    """One hold of the lock. It keeps nothing between calls, so all threads share one."""
+
+    def __init__(self, lock: threading.Condition, advance_clock: Callable[[], int]) -> None:
+        self._lock = lock
+        self._advance_clock = advance_clock
+
+    def __enter__(self) -> int:
+        self._lock.acquire()
+        try:
+            return self._advance_clock()
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._lock.release()

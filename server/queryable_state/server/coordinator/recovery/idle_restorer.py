@@ -98,7 +98,7 @@ class IdleRestorer:
         with self._lock:
             if self._stopping.is_set():
                 return False
-            with self._state.changed:
+            with self._state.transaction():
                 job = self._state.enter(query_id, info)
                 job.reopening = stored and job.run_id == info.run_id
             self._threads = [known for known in self._threads if known.is_alive()]
@@ -114,15 +114,14 @@ class IdleRestorer:
             job = state.jobs.find(query_id)
             return job is None or not job.reopening
 
-        with state.changed:
-            return state.changed.wait_for(is_over, timeout_s)
+        return state.wait_for(is_over, timeout_s)
 
     def close(self) -> None:
         """Opens nothing more; may be repeated."""
         with self._lock:
             self._stopping.set()
-            with self._state.changed:
-                self._state.changed.notify_all()
+            with self._state.transaction():
+                self._state.notify_waiters()
         for thread in self._threads:
             thread.join()
 
@@ -139,8 +138,8 @@ class IdleRestorer:
     def _wait(self, pause_s: float, departures: int) -> int:
         """Waits until the next look: a server that says that it goes is not waited out."""
         state = self._state
-        with state.changed:
-            state.changed.wait_for(
+        with state.transaction():
+            state.wait_for(
                 lambda: self._stopping.is_set() or state.departures != departures, pause_s
             )
             return state.departures
@@ -170,30 +169,29 @@ class IdleRestorer:
 
     def _fail(self, run: IdleRun, failure: QueryableStateError) -> None:
         """Stops a query that cannot go on from what is stored: its next batch could only fail."""
-        with self._state.changed:
+        with self._state.transaction():
             job = self._state.jobs.find(run.query_id)
             if job is not None and job.run_id == run.run_id and job.refusal is None:
                 job.refusal = failure
-                self._state.changed.notify_all()
+                self._state.notify_waiters()
         try:
             self._engine.stop_query(run.query_id, failure)
         except QueryableStateError as problem:
             _log.error("query %s is not stopped: %s", run.query_id.hex(), problem)
 
     def _over(self, run: IdleRun) -> None:
-        with self._state.changed:
+        with self._state.transaction():
             job = self._state.jobs.find(run.query_id)
             if job is not None and job.run_id == run.run_id and job.reopening:
                 job.reopening = False
-                self._state.changed.notify_all()
+                self._state.notify_waiters()
 
     def _is_missing(self, run: IdleRun) -> bool:
         """Whether something of the run is to be opened, and none of its batches is doing that."""
         if not self._run_binder.is_bound(run.query_id, run.run_id):
             return True
         state = self._state
-        with state.changed:
-            state.now_ms()
+        with state.transaction():
             job = state.jobs.find(run.query_id)
             if job is not None and job.begun > state.commits.version(run.query_id):
                 return False
@@ -238,8 +236,8 @@ class IdleRestorer:
     def _ask_for_servers(self, run: IdleRun, executors: int) -> None:
         """Where an executor has no server, no task of a batch may come to start one."""
         state = self._state
-        with state.changed:
-            holding = len(state.servers.holding(state.now_ms()))
+        with state.transaction() as now:
+            holding = len(state.servers.holding(now))
         now_s = time.monotonic()
         if holding < executors and now_s >= run.servers_asked_s + self._look_s:
             run.servers_asked_s = now_s
@@ -254,8 +252,7 @@ class IdleRestorer:
         """
         state, query_id = self._state, run.query_id
         requests: dict[str, backend_pb2.OpenSubtasksRequest] = {}
-        with state.changed:
-            now = state.now_ms()
+        with state.transaction() as now:
             job = state.enter(query_id, info)
             if job.run_id != run.run_id:
                 raise SupersededError(f"job {job.label} has a newer run")

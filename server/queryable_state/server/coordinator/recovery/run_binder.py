@@ -166,7 +166,7 @@ class RunBinder:
         state, query_id = self._state, request.query_id
         if anew:
             self._empty_servers(query_id)
-        with state.changed:
+        with state.transaction():
             job = state.enter(query_id, info)
             if root is not None and not anew and state.commits.version(query_id) != complete_to:
                 # Its manifest may be written to the root as the run before holds it.
@@ -199,8 +199,7 @@ class RunBinder:
 
     def _empty_servers(self, query_id: bytes) -> None:
         """What servers hold is not what the root has: a task must not find it before it is gone."""
-        with self._state.changed:
-            self._state.now_ms()
+        with self._state.transaction():
             addresses = set(self._state.holders(query_id).values())
         if not addresses or self._links is None:
             return
@@ -213,12 +212,12 @@ class RunBinder:
             )
 
     def _operators(self, query_id: bytes) -> Sequence[OperatorLayout]:
-        with self._state.changed:
+        with self._state.transaction():
             job = self._state.jobs.find(query_id)
             return () if job is None or job.start is None else job.start.operators
 
     def _committed(self, query_id: bytes) -> int:
-        with self._state.changed:
+        with self._state.transaction():
             return self._state.commits.version(query_id)
 
     def _check_not_set_back(
@@ -226,7 +225,7 @@ class RunBinder:
     ) -> None:
         """What the servers here have committed cannot be taken back: refused before any I/O."""
         state = self._state
-        with state.changed:
+        with state.transaction():
             job = state.enter(request.query_id, info)
             if job.first_batch is not None:
                 state.contact(job, request.batch_id)

@@ -95,7 +95,7 @@ class Fencing:
         if info is not None and info.run_id != root.run_id:
             return
         state = self._state
-        with state.changed:
+        with state.transaction():
             job = state.jobs.find(root.query_id)
             if job is None or job.run_id != root.run_id:
                 return
@@ -124,7 +124,7 @@ class Fencing:
     def _run(self) -> None:
         stalled = self._state.stalled
         while True:
-            with self._state.changed:
+            with self._state.transaction():
                 stalls = self._state.stalls
                 stalled.clear()
             if self._stopping.is_set():
@@ -132,7 +132,7 @@ class Fencing:
             outcomes = [self._look(root) for root in self._roots.all()]
             done = all(outcomes)
             if done:
-                with self._state.changed:
+                with self._state.transaction():
                     self._state.checked_stalls = stalls
             stalled.wait(self._look_s if done else _RETRY_S)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def keep_registrations(state: CoordinatorState, root: JobRoot) -> None:
     """Writes the states of a job to its root, where they are not as written last. I/O."""
     with root.registering:
-        with state.changed:
+        with state.transaction():
             states = state.states.of_job(root.query_id)
         written, given_up = root.registrations, root.stored.given_up
         if list(written.states) == states and list(written.given_up) == given_up:

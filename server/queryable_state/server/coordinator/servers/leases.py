@@ -22,8 +22,7 @@ class Leases:
     def register(self, request: coordinator_pb2.RegisterServerRequest) -> coordinator_pb2.Lease:
         """Gives a first lease, and frees what servers it proves gone did own."""
         state = self._state
-        with state.changed:
-            now = state.now_ms()
+        with state.transaction() as now:
             state.check_no_stall()
             server, gone = state.servers.register(request, now)
             for old in gone:
@@ -34,8 +33,7 @@ class Leases:
     def heartbeat(self, request: coordinator_pb2.HeartbeatRequest) -> coordinator_pb2.Lease:
         """Renews a lease, and takes what the server has committed."""
         state = self._state
-        with state.changed:
-            now = state.now_ms()
+        with state.transaction() as now:
             state.check_no_stall()
             server = state.servers.renew(request.server_id, now)
             server.taken_version = max(server.taken_version, request.placement_version)
@@ -48,8 +46,7 @@ class Leases:
     def deregister(self, server_id: str) -> None:
         """Frees what a drained server owns; a server not known owns nothing."""
         state = self._state
-        with state.changed:
-            state.now_ms()
+        with state.transaction():
             if state.servers.remove(server_id):
                 state.departures += 1
                 state.forget_server(server_id)
@@ -57,20 +54,20 @@ class Leases:
     def tick(self) -> None:
         """Lets time pass: called often, also while nobody asks."""
         state = self._state
-        with state.changed:
-            for gone in state.servers.remove_long_lapsed(state.now_ms()):
+        with state.transaction() as now:
+            for gone in state.servers.remove_long_lapsed(now):
                 state.forget_server(gone.server_id)
 
     def backend_addresses(self) -> set[str]:
         """HOST:PORT of `StateBackend` of every server known."""
-        with self._state.changed:
+        with self._state.transaction():
             return {server.backend_address for server in self._state.servers}
 
     def proxy_addresses(self) -> list[str]:
         """HOST:PORT of the proxies of the servers that hold a lease."""
         state = self._state
-        with state.changed:
-            holding = state.servers.holding(state.now_ms())
+        with state.transaction() as now:
+            holding = state.servers.holding(now)
             return [server.proxy_address for server in holding if server.proxy_address]
 
     def wait_until_left(self, backend_addresses: Collection[str], timeout_s: float) -> set[str]:
@@ -80,8 +77,8 @@ class Leases:
         def staying() -> set[str]:
             return {s.backend_address for s in state.servers} & set(backend_addresses)
 
-        with state.changed:
-            state.changed.wait_for(lambda: not staying(), timeout_s)
+        with state.transaction():
+            state.wait_for(lambda: not staying(), timeout_s)
             return staying()
 
     def _lease(self, server: Server) -> coordinator_pb2.Lease:

@@ -25,8 +25,7 @@ class Subtasks:
         """The owner to go to; None where one must be assigned, with what the engine says."""
         state = self._state
         subtask = request.subtask
-        with state.changed:
-            now = state.now_ms()
+        with state.transaction() as now:
             operator = state.placement.operator(subtask.query_id, subtask.operator_uid)
             if operator is None or (operator.parallelism, operator.max_parallelism) != (
                 subtask.parallelism,
@@ -42,8 +41,7 @@ class Subtasks:
         """The owner, assigned where there is none."""
         state = self._state
         subtask = request.subtask
-        with state.changed:
-            now = state.now_ms()
+        with state.transaction() as now:
             asker = state.servers.get(request.server_id)
             job = state.enter(subtask.query_id, info)
             operator = state.placement.declare(
@@ -71,8 +69,7 @@ class Subtasks:
         """
         state = self._state
         subtask, batch_id = request.subtask, request.batch_id
-        with state.changed:
-            state.now_ms()
+        with state.transaction():
             server = state.servers.get(request.server_id)
             job = state.enter(subtask.query_id, info)
             operator = state.operator_of(subtask, server.server_id)
@@ -93,7 +90,7 @@ class Subtasks:
     def describe(self, subtask: backend_pb2.Subtask) -> str:
         """A subtask for people: job, operator, index."""
         state = self._state
-        with state.changed:
+        with state.transaction():
             job = state.jobs.find(subtask.query_id)
             operator = state.states.operator_name(subtask.query_id, subtask.operator_uid)
             label = job.label if job else subtask.query_id.hex()
