@@ -68,8 +68,9 @@ class Batches:
             if job.refusal is not None:
                 raise job.refusal.with_traceback(None)
             state.contact(job, request.batch_id)
+            depth = self._depth(job)
             for batch_id, known in clocks.items():
-                job.keep_clocks(batch_id, known, self._depth(job))
+                job.keep_clocks(batch_id, known, depth)
             if job.first_batch_of_run is None:
                 job.first_batch_of_run = request.batch_id
             if request.batch_id > job.begun:
@@ -87,8 +88,8 @@ class Batches:
                 raise UnknownJobError(f"query {request.query_id.hex()} was dropped")
             self._check_run(job, request)
             watermarks: list[int] = []
-            batch_id = request.batch_id
-            while batch_id in job.clocks and len(watermarks) < self._depth(job):
+            depth, batch_id = self._depth(job), request.batch_id
+            while batch_id in job.clocks and len(watermarks) < depth:
                 watermarks.append(job.clocks[batch_id].watermark_ms)
                 batch_id -= 1
             if not watermarks:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -64,6 +64,8 @@ class RegistrationTable:
         """Stored by an earlier driver, and not yet registered by an operator of this one."""
         self._served: set[_Identity] = set()
         """Of those the ones that can be queried until their operator registers what it has."""
+        self._depths: defaultdict[bytes, Counter[int]] = defaultdict(Counter)
+        """Number of claimed states by job and operator depth: each begin needs the deepest."""
 
     def register(
         self, operator: OperatorClaim, states: Sequence[registration_pb2.StateRegistration]
@@ -82,8 +84,7 @@ class RegistrationTable:
                 registration.state_id = self._new_id()
                 self._incarnations[identity] += 1
                 registration.incarnation = self._incarnations[identity]
-            self._states[identity] = registration
-            self._unclaimed.discard(identity)
+            self._put(identity, registration, claimed=True)
         # What it does not declare it has no more.
         self._served = {i for i in self._served if i[:2] != (operator.job_id, operator.uid)}
         return [_copy(registration) for registration in made]
@@ -136,8 +137,9 @@ class RegistrationTable:
                     depth=state.operator_depth,
                     max_parallelism=state.max_parallelism,
                 )
-                merged = self._merged(operator, state)
-                self._states[(job_id, state.operator_uid, state.state_name)] = merged
+                identity = (job_id, state.operator_uid, state.state_name)
+                claimed = identity not in self._unclaimed
+                self._put(identity, self._merged(operator, state), claimed=claimed)
 
     def serve(self, job_id: bytes, uids: Container[str]) -> None:
         """A run has these operators: their stored states can be queried before they register.
@@ -146,7 +148,7 @@ class RegistrationTable:
         """
         for identity in [identity for identity in self._states if identity[0] == job_id]:
             if identity[1] not in uids:
-                self._unclaimed.add(identity)
+                self._put(identity, self._states[identity], claimed=False)
                 self._served.discard(identity)
             elif identity in self._unclaimed:
                 self._served.add(identity)
@@ -161,10 +163,29 @@ class RegistrationTable:
 
     def _keep(self, job_id: bytes, state: registration_pb2.StateRegistration) -> None:
         identity = (job_id, state.operator_uid, state.state_name)
-        if identity not in self._states:
-            self._unclaimed.add(identity)
-        self._states[identity] = state
+        claimed = identity in self._states and identity not in self._unclaimed
+        self._put(identity, state, claimed=claimed)
         self._incarnations[identity] = max(self._incarnations[identity], state.incarnation)
+
+    def _put(
+        self, identity: _Identity, state: registration_pb2.StateRegistration, *, claimed: bool
+    ) -> None:
+        self._count_depth(identity, -1)
+        self._states[identity] = state
+        if claimed:
+            self._unclaimed.discard(identity)
+        else:
+            self._unclaimed.add(identity)
+        self._count_depth(identity, 1)
+
+    def _count_depth(self, identity: _Identity, by: int) -> None:
+        state = self._states.get(identity)
+        if state is None or identity in self._unclaimed:
+            return
+        depths = self._depths[identity[0]]
+        depths[state.operator_depth] += by
+        if not depths[state.operator_depth]:
+            del depths[state.operator_depth]
 
     def _claimed(self) -> Iterator[tuple[_Identity, registration_pb2.StateRegistration]]:
         return (item for item in self._states.items() if item[0] not in self._unclaimed)
@@ -204,11 +225,8 @@ class RegistrationTable:
         return repr(uid)
 
     def deepest(self, job_id: bytes) -> int:
-        """Greatest operator depth of a job, 0 where it has no state."""
-        return max(
-            (s.operator_depth for identity, s in self._claimed() if identity[0] == job_id),
-            default=0,
-        )
+        """The greatest operator depth of a job's claimed states; 0 if it has none."""
+        return max(self._depths.get(job_id, ()), default=0)
 
     def drop(self, job_id: bytes) -> None:
         """Forgets the states of a job; a state made anew is a new incarnation with a new id."""
@@ -216,6 +234,7 @@ class RegistrationTable:
             del self._states[identity]
             self._unclaimed.discard(identity)
             self._served.discard(identity)
+        self._depths.pop(job_id, None)
 
     def _check_names(
         self, operator: OperatorClaim, states: Sequence[registration_pb2.StateRegistration]
@@ -232,25 +251,13 @@ class RegistrationTable:
                 )
             names.add(state.state_name)
         others = [
-            NameClaim(
-                queryable_name=state.queryable_name,
-                operator=operator_label(uid, state.operator_name),
-                state_name=state.state_name,
-            )
+            _name_claim(state, operator_label(uid, state.operator_name))
             for (job_id, uid, name), state in self._claimed()
             if job_id == operator.job_id
             and state.queryable_name
             and (uid != operator.uid or name not in names)
         ]
-        claims = [
-            NameClaim(
-                queryable_name=state.queryable_name,
-                operator=operator.label,
-                state_name=state.state_name,
-            )
-            for state in states
-            if state.queryable_name
-        ]
+        claims = [_name_claim(state, operator.label) for state in states if state.queryable_name]
         check_queryable_names([*others, *claims])
 
     def _merged(
@@ -278,6 +285,12 @@ class RegistrationTable:
             raise JobError("this driver has given out every state id: restart it")
         self._next_id += 1
         return self._next_id - 1
+
+
+def _name_claim(state: registration_pb2.StateRegistration, operator: str) -> NameClaim:
+    return NameClaim(
+        queryable_name=state.queryable_name, operator=operator, state_name=state.state_name
+    )
 
 
 def _copy(state: registration_pb2.StateRegistration) -> registration_pb2.StateRegistration:
