@@ -225,7 +225,7 @@ def test_the_deepest_operator_is_that_of_the_states_registered_by_an_operator(
     claimed: set[tuple[bytes, str, str]] = set()
     for step, job, uid, name, depth in steps:
         identity, stored = (job, uid, name), state(name)
-        stored.operator_uid, stored.operator_depth = uid, depth
+        stored.job_id, stored.operator_uid, stored.operator_depth = job, uid, depth
         stored.state_id = 1 + 4 * (job == JOB) + 2 * _UIDS.index(uid) + _NAMES.index(name)
         if step == "register":
             claim = OperatorClaim(

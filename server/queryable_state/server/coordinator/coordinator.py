@@ -15,11 +15,12 @@ from queryable_state.server.coordinator.batches.catalog import Catalog
 from queryable_state.server.coordinator.batches.commit_publisher import CommitPublisher
 from queryable_state.server.coordinator.batches.completeness import Completeness
 from queryable_state.server.coordinator.batches.manifests import Manifests
-from queryable_state.server.coordinator.batches.run_operators import RunOperators, RunStart
+from queryable_state.server.coordinator.batches.run_operators import RunOperators
 from queryable_state.server.coordinator.checkpoints.checkpointing import Checkpointing
 from queryable_state.server.coordinator.model import clock
 from queryable_state.server.coordinator.model.epochs import Epochs
 from queryable_state.server.coordinator.model.job_config import JobConfigs
+from queryable_state.server.coordinator.model.run import RunStart
 from queryable_state.server.coordinator.model.state import CoordinatorState
 from queryable_state.server.coordinator.port import CoordinatorPort
 from queryable_state.server.coordinator.recovery.batch_commits import BatchCommits

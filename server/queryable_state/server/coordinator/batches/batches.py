@@ -14,6 +14,7 @@ from queryable_state.server.coordinator.batches.losses import (
     lost_finding,
 )
 from queryable_state.server.coordinator.model.jobs import RUNNING
+from queryable_state.server.coordinator.model.lifecycles import RunPhase
 from queryable_state.wire.errors import SupersededError, UnknownJobError
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class Batches:
         with self._state.transaction():
             job = self._state.enter(query_id, info)
             oldest = max(0, batch_id - self._depth(job) + 1)
-            return [b for b in range(batch_id, oldest - 1, -1) if b not in job.clocks]
+            return [b for b in range(batch_id, oldest - 1, -1) if b not in job.run.clocks]
 
     def begin(
         self,
@@ -65,16 +66,12 @@ class Batches:
         with state.transaction():
             job = state.enter(request.query_id, info)
             self._check_run(job, request)
-            if job.refusal is not None:
-                raise job.refusal.with_traceback(None)
+            job.run.check_not_refused()
             state.contact(job, request.batch_id)
             depth = self._depth(job)
             for batch_id, known in clocks.items():
-                job.keep_clocks(batch_id, known, depth)
-            if job.first_batch_of_run is None:
-                job.first_batch_of_run = request.batch_id
-            if request.batch_id > job.begun:
-                job.begun = request.batch_id
+                job.run.keep_clocks(batch_id, known, depth)
+            job.run.begin_batch(request.batch_id)
             state.advance_commit(job, request.batch_id - 1)
 
     def begun(
@@ -89,12 +86,12 @@ class Batches:
             self._check_run(job, request)
             watermarks: list[int] = []
             depth, batch_id = self._depth(job), request.batch_id
-            while batch_id in job.clocks and len(watermarks) < depth:
-                watermarks.append(job.clocks[batch_id].watermark_ms)
+            while batch_id in job.run.clocks and len(watermarks) < depth:
+                watermarks.append(job.run.clocks[batch_id].watermark_ms)
                 batch_id -= 1
             if not watermarks:
                 raise SupersededError(f"job {job.label} is past batch {request.batch_id}")
-            clocks = job.clocks[request.batch_id]
+            clocks = job.run.clocks[request.batch_id]
             return coordinator_pb2.BeginBatchResponse(
                 run_epoch=epoch,
                 batch_timestamp_ms=clocks.timestamp_ms,
@@ -108,14 +105,14 @@ class Batches:
         """The batch, and every one before it, is committed; of a query not known: nothing."""
         with self._state.transaction():
             job = self._state.jobs.find(query_id)
-            if job is not None and job.refusal is None:
+            if job is not None and job.run.refusal is None:
                 self._state.advance_commit(job, batch_id)
 
     def was_begun(self, query_id: bytes, batch_id: int) -> bool:
         """Whether this run has begun the batch."""
         with self._state.transaction():
             job = self._state.jobs.find(query_id)
-            return job is not None and batch_id <= job.begun
+            return job is not None and batch_id <= job.run.begun
 
     def committed(self, query_id: bytes) -> int:
         """Newest committed batch; -1: none."""
@@ -127,19 +124,19 @@ class Batches:
         state = self._state
         with state.transaction():
             return [
-                InFlight(job.query_id, job.begun)
+                InFlight(job.query_id, job.run.begun)
                 for job in state.jobs
-                if job.status == RUNNING and job.begun > state.commits.version(job.query_id)
+                if job.status == RUNNING and job.run.begun > state.commits.version(job.query_id)
             ]
 
     def next_round(self, query_id: bytes) -> CommitRound | None:
         """The push that is due; it must be ended by `end_round`."""
         with self._state.transaction():
             job = self._state.jobs.find(query_id)
-            if job is None or job.refusal is not None or job.fenced:
+            if job is None or job.run.phase in {RunPhase.REFUSED, RunPhase.FENCED}:
                 return None
             holders = self._state.holders(query_id)
-            return self._state.commits.begin_round(query_id, job.run_id, holders)
+            return self._state.commits.begin_round(query_id, job.run.run_id, holders)
 
     def holders(self, query_id: bytes) -> dict[str, str]:
         """The servers that hold state of a query: HOST:PORT of `StateBackend` by id."""
@@ -153,8 +150,8 @@ class Batches:
             job = state.jobs.find(query_id)
             if job is None:
                 return None
-            clocks = job.clocks.get(batch_id)
-            first = job.first_batch_of_run
+            clocks = job.run.clocks.get(batch_id)
+            first = job.run.first_batch
             return BatchFacts(
                 batch_id=batch_id,
                 offsets_digest=clocks.offsets_digest if clocks else b"",
@@ -192,9 +189,8 @@ class Batches:
         """The newest run of a query may begin and commit no batch any more; False: it is so."""
         with self._state.transaction():
             job = self._state.jobs.find(query_id)
-            if job is None or job.refusal is not None:
+            if job is None or not job.run.refuse(error):
                 return False
-            job.refusal = error
             job.partial_batches += 1
             self._state.commits.withdraw(query_id)
             self._state.notify_waiters()
@@ -211,8 +207,8 @@ class Batches:
         """Raises why the newest run of a query may not go on, if so."""
         with self._state.transaction():
             job = self._state.jobs.find(query_id)
-            if job is not None and job.refusal is not None:
-                raise job.refusal.with_traceback(None)
+            if job is not None:
+                job.run.check_not_refused()
 
     def abandon_round(self, commit_round: CommitRound) -> None:
         """A push is over, and what had to be written of it is not: it is due again."""
@@ -270,9 +266,8 @@ class Batches:
         def is_over() -> bool:
             job = state.jobs.find(query_id)
             if job is not None:
-                state.check_not_fenced(job)
-                if job.refusal is not None:
-                    raise job.refusal.with_traceback(None)
+                job.run.check_not_fenced()
+                job.run.check_not_refused()
             return state.commits.settled(query_id, version)
 
         return state.wait_for(is_over, timeout_s)
@@ -281,8 +276,8 @@ class Batches:
         return max(_WATERMARKS, self._state.states.deepest(job.query_id) + 1)
 
     def _check_run(self, job: Job, request: coordinator_pb2.BeginBatchRequest) -> None:
-        if job.run_id != request.run_id:
+        if job.run.run_id != request.run_id:
             raise SupersededError(
                 f"job {job.label}: batch {request.batch_id} is of run {request.run_id.hex()}, and "
-                f"run {job.run_id.hex()} has taken over"
+                f"run {job.run.run_id.hex()} has taken over"
             )

@@ -85,7 +85,7 @@ class Catalog:
         state = self._state
         with state.transaction():
             job = self._job_of(job_text, state_name)
-            state.check_not_fenced(job)
+            job.run.check_not_fenced()
             states = state.states.queryable(job.query_id)
             if state_name not in states:
                 _check_known([job])
@@ -103,8 +103,8 @@ class Catalog:
                     placement_version=version,
                     owners=self._owners(registration),
                 )
-            if job.refusal is not None and not any(owner.server_id for owner in known.owners):
-                raise job.refusal.with_traceback(None)
+            if not any(owner.server_id for owner in known.owners):
+                job.run.check_not_refused()
             return known
 
     def list_jobs(self) -> list[JobView]:
@@ -240,9 +240,8 @@ def job_list(views: Sequence[JobView]) -> query_pb2.ListJobsResponse:
 def _check_known(jobs: Iterable[Job]) -> None:
     """Raises if states of a job are not known: they are being opened, or cannot be."""
     for job in jobs:
-        if job.refusal is not None:
-            raise job.refusal.with_traceback(None)
-        if job.reopening:
+        job.run.check_not_refused()
+        if job.run.restoring:
             raise RetryLaterError(
                 f"the stored state of job {job.label} is being opened", retry_after_ms=_RETRY_MS
             )

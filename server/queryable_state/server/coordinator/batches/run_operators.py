@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from queryable_state.server.coordinator.batches.checks import unsealed
@@ -16,19 +15,8 @@ if TYPE_CHECKING:
     from queryable_state.server.coordinator.model.engine import QueryInfo
     from queryable_state.server.coordinator.model.jobs import Job
     from queryable_state.server.coordinator.model.operators import OperatorLayout
+    from queryable_state.server.coordinator.model.run import RunStart
     from queryable_state.server.coordinator.model.state import CoordinatorState
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunStart:
-    """What is known of a run before a task of it runs."""
-
-    config_id: str
-    """The configuration of its job."""
-    operators: tuple[OperatorLayout, ...]
-    """Its stateful operators; each batch runs all of them."""
-    after: int
-    """The newest batch committed before the run; -1: none."""
 
 
 class RunOperators:
@@ -41,14 +29,14 @@ class RunOperators:
         """The newest run of a query has started; what was told first of it counts."""
         with self._state.transaction():
             job = self._state.enter(query_id, info)
-            if job.run_id == info.run_id and job.start is None:
-                job.start = start
+            if job.run.run_id == info.run_id and job.run.start is None:
+                job.run.start = start
 
     def start(self, query_id: bytes) -> RunStart | None:
         """What is known of the newest run of a query; None: nothing."""
         with self._state.transaction():
             job = self._state.jobs.find(query_id)
-            return None if job is None else job.start
+            return None if job is None else job.run.start
 
     def have_sealed(
         self,
@@ -118,7 +106,7 @@ class RunOperators:
         """All operators of the newest run of a query, of which no task has begun the batch."""
         with self._state.transaction():
             job = self._state.jobs.find(query_id)
-            if job is None or job.start is None:
+            if job is None or job.run.start is None:
                 return []
             return [
                 MissedOperator(
@@ -128,7 +116,7 @@ class RunOperators:
                     missing=tuple(range(layout.parallelism)),
                     unsealed=tuple(range(layout.parallelism)),
                 )
-                for layout in job.start.operators
+                for layout in job.run.start.operators
             ]
 
     def _expected(
@@ -136,8 +124,9 @@ class RunOperators:
     ) -> Iterator[OperatorLayout]:
         """A batch of a run before, of which this run learns only now, is held against operators
         that were open then at the parallelism they have now."""
-        started = () if job.start is None else job.start.operators
-        if job.start is not None and batch_id > job.start.after:
+        start = job.run.start
+        started = () if start is None else start.operators
+        if start is not None and batch_id > start.after:
             yield from started
             return
         layouts = {layout.uid: layout for layout in started}

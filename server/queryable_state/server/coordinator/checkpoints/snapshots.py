@@ -193,7 +193,7 @@ class Snapshots:
 
     def _plan(self, job: Job) -> SnapshotPlan:
         state = self._state
-        state.check_not_fenced(job)
+        job.run.check_not_fenced()
         operators = list(state.placement.operators(job.query_id))
         if not operators:
             raise DeclinedError(f"job {job.label} has no stateful operator that has run")
@@ -205,7 +205,7 @@ class Snapshots:
             raise DeclinedError(f"job {job.label} has not committed a batch")
         try:
             newest = state.commits.settled_commit(job.query_id)
-            root, first = self._roots.of(job.query_id), job.first_batch_of_run
+            root, first = self._roots.of(job.query_id), job.run.first_batch
             if root is not None:
                 ran_whole = first is not None and cap.version >= first
                 uids = {operator.uid for operator in operators}

@@ -7,24 +7,21 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from queryable_state.server.coordinator.model.run import Run
 from queryable_state.v1 import registration_pb2
 from queryable_state.wire.errors import InvalidRequestError, UnknownJobError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from queryable_state.server.coordinator.batches.run_operators import RunStart
-    from queryable_state.server.coordinator.model.engine import BatchClocks, QueryInfo
-    from queryable_state.wire.errors import QueryableStateError
+    from queryable_state.server.coordinator.model.engine import QueryInfo
 
 RUNNING = registration_pb2.RUNNING
 FINISHED = registration_pb2.FINISHED
 FAILED = registration_pb2.FAILED
 
-# What the engine said of an older run may come late, but not by more runs than these.
+# Late reports of Spark are recognised for at most this many earlier runs.
 _PAST_RUNS = 16
-# Batches whose clocks are kept: operators deeper than this keep as many more.
-_CLOCKS_KEPT = 8
 
 
 @dataclass(kw_only=True)
@@ -33,7 +30,8 @@ class Job:
 
     query_id: bytes
     name: str
-    run_id: bytes
+    run: Run
+    """The newest run."""
     past_runs: deque[bytes] = field(default_factory=lambda: deque(maxlen=_PAST_RUNS))
     started_at_ms: int
     """Milliseconds since the epoch of the first contact."""
@@ -42,20 +40,7 @@ class Job:
     ended_order: int = 0
     """Grows with every end of a job: the oldest ends are forgotten first."""
     first_batch: int | None = None
-    """Batch of the first contact: of what was before, nothing is known."""
-    first_batch_of_run: int | None = None
-    begun: int = -1
-    """Newest batch begun in this run."""
-    start: RunStart | None = None
-    """What is known of this run since its start; None: nothing."""
-    refusal: QueryableStateError | None = None
-    """Why this run may begin and commit no batch any more; None: it may."""
-    fenced: str = ""
-    """Why this run was fenced: another driver has taken over the job. Empty: it was not."""
-    reopening: bool = False
-    """Whether what the job has stored is about to be opened, without a batch."""
-    clocks: dict[int, BatchClocks] = field(default_factory=dict)
-    """Of this run's newest batches and the ones before them."""
+    """Batch of the first contact with this driver; earlier batches are unknown to it."""
     partial_batches: int = 0
     """Batches that an operator missed, or ran on some of its subtasks only."""
     non_deterministic_batches: int = 0
@@ -69,29 +54,16 @@ class Job:
         return job_label(self.name, self.query_id)
 
     def enter_run(self, info: QueryInfo) -> None:
-        """Takes what the engine said; a new run starts with nothing begun.
+        """Takes what Spark reports; a new run replaces the one before.
 
-        What it said before the newest run came is out of date, and ignored.
+        Late reports of earlier runs are ignored.
         """
         if info.run_id in self.past_runs:
             return
         self.name = info.name
-        if info.run_id != self.run_id:
-            self.past_runs.append(self.run_id)
-            self.run_id = info.run_id
-            self.first_batch_of_run = None
-            self.begun = -1
-            self.start = None
-            self.refusal = None
-            self.fenced = ""
-            self.clocks.clear()
-
-    def keep_clocks(self, batch_id: int, clocks: BatchClocks, depth: int) -> None:
-        """Keeps the clocks of a batch, and forgets those no operator can ask for again."""
-        self.clocks[batch_id] = clocks
-        oldest = max(self.clocks) - max(_CLOCKS_KEPT, depth + 2)
-        for batch in [batch for batch in self.clocks if batch < oldest]:
-            del self.clocks[batch]
+        if info.run_id != self.run.run_id:
+            self.past_runs.append(self.run.run_id)
+            self.run = Run(run_id=info.run_id)
 
 
 class JobRegistry:
@@ -116,7 +88,7 @@ class JobRegistry:
             job = Job(
                 query_id=query_id,
                 name=info.name,
-                run_id=info.run_id,
+                run=Run(run_id=info.run_id),
                 started_at_ms=now_wall_ms,
             )
             self._jobs[query_id] = job

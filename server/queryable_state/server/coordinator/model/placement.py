@@ -136,9 +136,8 @@ class Placement:
             chosen = min(holding, key=lambda server: _load(operator, server))
             if _load(operator, chosen) >= quota and len(holding) < live:
                 self._await_executors(operator, index, live - len(holding), now_ms)
-        ownership = operator.assign(index, chosen.server_id)
         self.version += 1
-        ownership.assigned_version = self.version
+        operator.assign(index, chosen.server_id, self.version)
         return chosen
 
     def open_empty(
@@ -151,7 +150,7 @@ class Placement:
         another opening, or before the first batch.
         """
         ownership = self.assigned(operator, index, server_id)
-        ownership.restoring = False
+        ownership.end_restore()
         if ownership.opened and batch_id <= ownership.opened_batch:
             return Opening(ownership.complete_since, lost=False)
         if operator.complete_since is None:
@@ -159,18 +158,20 @@ class Placement:
             operator.complete_since = _complete_since(operator.before, batch_id, first_batch)
             operator.before = None
         if ownership.opened_batch < 0:
-            lost = operator.complete_since > 0
-            ownership.complete_since = operator.complete_since
-            sealed_elsewhere = lost and operator.complete_since == batch_id
+            lost, complete_since = operator.complete_since > 0, operator.complete_since
+            sealed_elsewhere = lost and complete_since == batch_id
         else:
             lost = batch_id > ownership.opened_batch
-            if lost:
-                ownership.complete_since = batch_id
+            complete_since = batch_id if lost else ownership.complete_since
             sealed_elsewhere = True
-        if sealed_elsewhere:
-            ownership.unsealed_batch = batch_id
-        self._opened(operator, index, batch_id)
-        return Opening(ownership.complete_since, lost)
+        operator.open(
+            index,
+            batch_id,
+            complete_since=complete_since,
+            unsealed_batch=batch_id if sealed_elsewhere else -1,
+        )
+        self.version += 1
+        return Opening(complete_since, lost)
 
     def open_restored(
         self, operator: Operator, index: int, server_id: str, batch_id: int, complete_since: int
@@ -180,15 +181,14 @@ class Placement:
         May be repeated for the same batch. Nothing is lost by it: `complete_since` is the root's.
         """
         ownership = self.assigned(operator, index, server_id)
-        ownership.restoring = False
+        ownership.end_restore()
         if ownership.opened and batch_id <= ownership.opened_batch:
             return Opening(ownership.complete_since, lost=False)
         if operator.complete_since is None:
             self._await_former_owners(operator, server_id)
             operator.complete_since, operator.before = complete_since, None
-        ownership.complete_since = complete_since
-        ownership.unsealed_batch = -1
-        self._opened(operator, index, batch_id)
+        operator.open(index, batch_id, complete_since=complete_since)
+        self.version += 1
         return Opening(complete_since, lost=False)
 
     def close(self, operator: Operator, index: int) -> None:
@@ -209,11 +209,6 @@ class Placement:
                 placement_version=self.version,
             )
         return ownership
-
-    def _opened(self, operator: Operator, index: int, batch_id: int) -> None:
-        operator.subtasks[index].opened_batch = batch_id
-        operator.open(index)
-        self.version += 1
 
     def free(self, server_id: str) -> None:
         """Takes everything from a server that is known to be gone."""

@@ -117,19 +117,12 @@ class CoordinatorState:
     def enter(self, query_id: bytes, info: QueryInfo) -> Job:
         """The job of a query the engine knows; SupersededError (FENCED) where its run is fenced."""
         job = self.jobs.enter(query_id, info, self.wall_ms())
-        self.check_not_fenced(job)
+        job.run.check_not_fenced()
         return job
 
-    def check_not_fenced(self, job: Job) -> None:
-        """SupersededError (FENCED) where another driver has taken over the job."""
-        if job.fenced:
-            raise SupersededError(job.fenced, reason=Reason.FENCED)
-
-    def fence(self, job: Job, why: str) -> dict[str, str]:
-        """Takes the job's state from all servers; answers them, HOST:PORT of backend by id."""
+    def revoke(self, job: Job) -> dict[str, str]:
+        """Takes a fenced job's state from all servers; returns them, HOST:PORT by server id."""
         holders = self.holders(job.query_id)
-        job.fenced = why
-        job.reopening = False
         self.placement.drop_query(job.query_id)
         self.notify_waiters()
         return holders
@@ -171,7 +164,7 @@ class CoordinatorState:
         committed = self.commits.version(job.query_id)
         if batch_id > committed:
             return job.first_batch
-        if job.first_batch_of_run is not None:
+        if job.run.first_batch is not None:
             raise SupersededError(
                 f"job {job.label}: batch {batch_id} is committed, as all up to {committed}",
                 reason=Reason.ALREADY_COMMITTED,
@@ -184,7 +177,7 @@ class CoordinatorState:
 
     def advance_commit(self, job: Job, version: int) -> bool:
         """Every batch up to `version` is committed; whether that is news."""
-        clocks = job.clocks.get(version)
+        clocks = job.run.clocks.get(version)
         watermark_ms = clocks.watermark_ms if clocks else 0
         return self.commits.advance(job.query_id, Commit(version, self.wall_ms(), watermark_ms))
 

@@ -7,8 +7,9 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from queryable_state.internal.v1 import backend_pb2, coordinator_pb2
-from queryable_state.server.coordinator.recovery.reopened_run import IdleRun
+from queryable_state.internal.v1 import coordinator_pb2
+from queryable_state.server.coordinator.recovery.idle_placement import IdlePlacement
+from queryable_state.server.coordinator.recovery.idle_run import IdleRun
 from queryable_state.wire.errors import (
     PlacementError,
     QueryableStateError,
@@ -21,13 +22,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from queryable_state.server.coordinator.model.engine import Engine, QueryInfo
-    from queryable_state.server.coordinator.model.operators import Operator, OperatorLayout
-    from queryable_state.server.coordinator.model.servers import Server
+    from queryable_state.server.coordinator.model.operators import OperatorLayout
     from queryable_state.server.coordinator.model.state import CoordinatorState
     from queryable_state.server.coordinator.recovery.batch_commits import BatchCommits
     from queryable_state.server.coordinator.recovery.restore_plans import RestorePlans
     from queryable_state.server.coordinator.recovery.run_binder import RunBinder
-    from queryable_state.server.coordinator.roots.job_roots import JobRoot, JobRoots
+    from queryable_state.server.coordinator.roots.job_roots import JobRoots
     from queryable_state.server.coordinator.servers.state_server_clients import StateServerClients
 
 _log = logging.getLogger(__name__)
@@ -65,6 +65,7 @@ class IdleRestorer:
         self._roots = roots
         self._run_binder = run_binder
         self._plans = plans
+        self._placement = IdlePlacement(state)
         self._commits = commits
         self._links = links
         self._look_s = look_s
@@ -100,7 +101,8 @@ class IdleRestorer:
                 return False
             with self._state.transaction():
                 job = self._state.enter(query_id, info)
-                job.reopening = stored and job.run_id == info.run_id
+                if job.run.run_id == info.run_id and stored:
+                    job.run.start_restore()
             self._threads = [known for known in self._threads if known.is_alive()]
             self._threads.append(thread)
             thread.start()
@@ -112,7 +114,7 @@ class IdleRestorer:
 
         def is_over() -> bool:
             job = state.jobs.find(query_id)
-            return job is None or not job.reopening
+            return job is None or not job.run.restoring
 
         return state.wait_for(is_over, timeout_s)
 
@@ -171,8 +173,7 @@ class IdleRestorer:
         """Stops a query that cannot go on from what is stored: its next batch could only fail."""
         with self._state.transaction():
             job = self._state.jobs.find(run.query_id)
-            if job is not None and job.run_id == run.run_id and job.refusal is None:
-                job.refusal = failure
+            if job is not None and job.run.run_id == run.run_id and job.run.refuse(failure):
                 self._state.notify_waiters()
         try:
             self._engine.stop_query(run.query_id, failure)
@@ -182,28 +183,15 @@ class IdleRestorer:
     def _over(self, run: IdleRun) -> None:
         with self._state.transaction():
             job = self._state.jobs.find(run.query_id)
-            if job is not None and job.run_id == run.run_id and job.reopening:
-                job.reopening = False
+            if job is not None and job.run.run_id == run.run_id and job.run.restoring:
+                job.run.end_restore()
                 self._state.notify_waiters()
 
     def _is_missing(self, run: IdleRun) -> bool:
-        """Whether something of the run is to be opened, and none of its batches is doing that."""
+        """Whether a subtask of the run is closed, and no batch of the run is about to open it."""
         if not self._run_binder.is_bound(run.query_id, run.run_id):
             return True
-        state = self._state
-        with state.transaction():
-            job = state.jobs.find(run.query_id)
-            if job is not None and job.begun > state.commits.version(run.query_id):
-                return False
-            if not run.confirmed:
-                return True
-            for wanted in run.operators:
-                operator = state.placement.operator(run.query_id, wanted.uid)
-                if operator is None or operator.parallelism != wanted.parallelism:
-                    return True
-                if any(not self._is_open(operator, index) for index in range(wanted.parallelism)):
-                    return True
-        return False
+        return self._placement.is_missing(run)
 
     def _open(self, run: IdleRun, info: QueryInfo) -> None:
         version = self._engine.newest_commit(run.query_id)
@@ -226,7 +214,7 @@ class IdleRestorer:
             self._plans.states(root, operator.uid)
         executors = self._engine.live_executors()
         self._ask_for_servers(run, executors)
-        requests = self._requests(run, info, root, version, executors)
+        requests = self._placement.requests(run, info, root, version, executors)
         run.confirmed = False
         failures = self._links.open_subtasks(requests, _OPEN_S)
         if failures:
@@ -242,77 +230,6 @@ class IdleRestorer:
         if holding < executors and now_s >= run.servers_asked_s + self._look_s:
             run.servers_asked_s = now_s
             self._engine.start_servers()
-
-    def _requests(
-        self, run: IdleRun, info: QueryInfo, root: JobRoot, version: int, executors: int
-    ) -> dict[str, backend_pb2.OpenSubtasksRequest]:
-        """What each server has to open, by address; places what has no owner.
-
-        Before they have confirmed it also what is noted as open: they leave that as it is.
-        """
-        state, query_id = self._state, run.query_id
-        requests: dict[str, backend_pb2.OpenSubtasksRequest] = {}
-        with state.transaction() as now:
-            job = state.enter(query_id, info)
-            if job.run_id != run.run_id:
-                raise SupersededError(f"job {job.label} has a newer run")
-            if job.begun > version:
-                return {}
-            state.contact(job, version + 1)
-            if job.first_batch_of_run is None:
-                # What only an earlier run had is of no use to this one, nor to be waited for.
-                state.placement.drop_query(query_id, but=run.uids)
-                state.states.serve(query_id, run.uids)
-            committed = state.commits.told(query_id)
-            if committed is None or committed.version != version:
-                raise RetryLaterError(f"job {job.label} is committing")
-            for wanted in run.operators:
-                operator = state.placement.declare(
-                    query_id,
-                    wanted.uid,
-                    wanted.parallelism,
-                    wanted.max_parallelism,
-                    run.run_id,
-                )
-                for index in range(operator.parallelism):
-                    if run.confirmed and self._is_open(operator, index):
-                        continue
-                    server = self._owner(operator, index, executors, now)
-                    request = requests.setdefault(
-                        server.backend_address,
-                        backend_pb2.OpenSubtasksRequest(
-                            query_id=query_id,
-                            batch_id=version + 1,
-                            commit_time_ms=committed.commit_time_ms,
-                            watermark_ms=committed.watermark_ms,
-                            storage=root.job_storage(),
-                        ),
-                    )
-                    request.subtasks.add(
-                        query_id=query_id,
-                        operator_uid=operator.uid,
-                        index=index,
-                        parallelism=operator.parallelism,
-                        max_parallelism=operator.max_parallelism,
-                    )
-        return requests
-
-    def _is_open(self, operator: Operator, index: int) -> bool:
-        owned = operator.subtasks.get(index)
-        opened = owned is not None and owned.opened
-        return opened and self._state.placement.owner(operator, index) is not None
-
-    def _owner(self, operator: Operator, index: int, executors: int, now_ms: int) -> Server:
-        """The server that owns a subtask; the least loaded one is made it where there is none."""
-        state = self._state
-        owner = state.placement.owner(operator, index)
-        if owner is not None:
-            return owner
-        holding = state.servers.holding(now_ms)
-        if not holding:
-            raise RetryLaterError("no state server holds a lease")
-        asker = min(holding, key=lambda server: len(operator.owned_by(server.server_id)))
-        return state.placement.assign(operator, index, asker, executors, now_ms)
 
     def _check_newest(self, run: IdleRun) -> None:
         info = self._engine.query(run.query_id)

@@ -179,7 +179,7 @@ class RestorePlans:
         """Whether the batch has offsets, without which nothing that is sealed can be of it."""
         with self._state.transaction():
             job = self._state.jobs.find(query_id)
-            if job is not None and job.begun >= batch_id:
+            if job is not None and job.run.begun >= batch_id:
                 return True
         return self._engine.is_planned(query_id, batch_id)
 
@@ -192,6 +192,5 @@ class RestorePlans:
             if operator is None:
                 raise RetryLaterError("the query was dropped", retry_after_ms=_RETRY_MS)
             ownership = state.placement.assigned(operator, subtask.index, request.server_id)
-            ownership.staged_files = frozenset(file.path for file in staged)
             # Before the plan is made: retention gives up files first, and looks for this then.
-            ownership.restoring = True
+            ownership.plan_restore(frozenset(file.path for file in staged))

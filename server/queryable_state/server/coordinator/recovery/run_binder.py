@@ -214,7 +214,7 @@ class RunBinder:
     def _operators(self, query_id: bytes) -> Sequence[OperatorLayout]:
         with self._state.transaction():
             job = self._state.jobs.find(query_id)
-            return () if job is None or job.start is None else job.start.operators
+            return () if job is None or job.run.start is None else job.run.start.operators
 
     def _committed(self, query_id: bytes) -> int:
         with self._state.transaction():

@@ -97,7 +97,7 @@ class Fencing:
         state = self._state
         with state.transaction():
             job = state.jobs.find(root.query_id)
-            if job is None or job.run_id != root.run_id:
+            if job is None or job.run.run_id != root.run_id:
                 return
             error = SupersededError(
                 f"another driver has taken over job {job.label}: epoch {root.epoch + 1} is taken "
@@ -107,9 +107,9 @@ class Fencing:
                 "this one again",
                 reason=Reason.FENCED,
             )
-            told = bool(job.fenced)
-            addresses = state.fence(job, error.message)
-        if not told:
+            is_first = job.run.fence(error.message)
+            addresses = state.revoke(job)
+        if is_first:
             _log.error("%s: %s", error.reason_name, error)
         try:
             if info is not None and info.active and root not in self._stopped:

@@ -49,7 +49,7 @@ class Subtasks:
                 subtask.operator_uid,
                 subtask.parallelism,
                 subtask.max_parallelism,
-                job.run_id,
+                job.run.run_id,
             )
             server = state.placement.settled(operator, subtask.index, request.not_server_id, now)
             if server is None:
