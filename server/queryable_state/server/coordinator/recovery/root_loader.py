@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from queryable_state.internal.v1.checkpoint_pb2 import RootRegistrations
 from queryable_state.server.checkpoint import layout
 from queryable_state.server.checkpoint.file_systems.storage import join, storage_of
-from queryable_state.server.checkpoint.state_root import read_savepoint, registrations_order
+from queryable_state.server.checkpoint.root_verification import missing_registrations
+from queryable_state.server.checkpoint.state_root import read_savepoint
 from queryable_state.server.coordinator.recovery.missing_manifests import MissingManifests
 from queryable_state.wire.errors import (
     CheckpointError,
@@ -19,7 +20,7 @@ from queryable_state.wire.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from queryable_state.internal.v1.checkpoint_pb2 import CheckpointMetadata, Manifest
     from queryable_state.server.checkpoint.state_root import StateRoot
@@ -162,7 +163,7 @@ class RootLoader:
                 "belongs to the savepoint"
             )
         manifests = root.manifests(_oldest(record, checkpoints))
-        _check_registrations(root, name, checkpoints, manifests)
+        _check_registrations(root, name, [*checkpoints, *manifests])
         job_root.fill((name, record), checkpoints, manifests, savepoint)
         if new:
             job_root.write_registrations(record)
@@ -186,18 +187,15 @@ def _check_same_job(
 def _check_registrations(
     root: StateRoot,
     name: str,
-    checkpoints: Iterable[CheckpointMetadata],
-    manifests: Iterable[Manifest],
+    named_by: Sequence[CheckpointMetadata | Manifest],
 ) -> None:
-    """CheckpointError if a checkpoint or manifest names registrations newer than all there are."""
-    named = [each.registrations for each in checkpoints]
-    named += (each.registrations for each in manifests)
-    newest = max(named, key=registrations_order, default="")
-    if registrations_order(newest) > registrations_order(name):
+    """Raises CheckpointError if a checkpoint or manifest names registrations that are missing."""
+    missing = missing_registrations(root, name, named_by)
+    if missing:
         raise CheckpointError(
-            f"{root.path(layout.REGISTRATIONS)}/{newest} is missing, and the newest registrations "
-            f"there are ({name or 'none'}) may lack states: bring the file back from a copy of the "
-            "root, or start the job from a savepoint"
+            f"{missing} is missing, and the newest registrations there are ({name or 'none'}) may "
+            "lack states: bring the file back from a copy of the root, or start the job from a "
+            "savepoint"
         )
 
 
