@@ -123,7 +123,7 @@ class PlacementMachine(RuleBasedStateMachine):
         )
         version = self.state.placement.version
         try:
-            located = self.subtasks.settled(request) or self.subtasks.assign(
+            located = self.subtasks.reachable_owner(request) or self.subtasks.assign(
                 request, INFO, EXECUTORS
             )
         except PlacementError:

@@ -79,7 +79,7 @@ class BatchCoordinator:
     ) -> backend_pb2.LocateSubtaskResponse:
         """The owner of a subtask, assigned where there is none."""
         _check_subtask(request.subtask)
-        settled = self._subtasks.settled(request)
+        settled = self._subtasks.reachable_owner(request)
         if settled is not None:
             return settled
         info = self._query(request.subtask.query_id)
@@ -148,7 +148,7 @@ class BatchCoordinator:
         if storage.root:
             self._await_manifest(query_id, batch_id - 1)
         else:
-            self._batches.wait_settled(query_id, batch_id - 1, self._settle_timeout_s)
+            self._batches.wait_published(query_id, batch_id - 1, self._settle_timeout_s)
         self._batches.check_not_refused(query_id)
         return self._batches.begun(request, epoch, storage)
 
@@ -170,7 +170,7 @@ class BatchCoordinator:
     def _await_manifest(self, query_id: bytes, batch_id: int) -> None:
         """What follows a batch that is not durably committed could not be told from it."""
         timeout_s = max(self._settle_timeout_s, _MANIFEST_S)
-        if not self._batches.wait_settled(query_id, batch_id, timeout_s):
+        if not self._batches.wait_published(query_id, batch_id, timeout_s):
             raise RetryLaterError(
                 f"batch {batch_id} of query {query_id.hex()} is not yet written down as committed",
                 retry_after_ms=_RETRY_MS,

@@ -96,7 +96,7 @@ class Batches:
                 run_epoch=epoch,
                 batch_timestamp_ms=clocks.timestamp_ms,
                 watermarks_ms=watermarks,
-                committed=state.commits.told(request.query_id),
+                committed=state.commits.published_version(request.query_id),
                 offsets_digest=clocks.offsets_digest,
                 storage=storage,
             )
@@ -233,8 +233,8 @@ class Batches:
             if job is None:
                 return []
             for server_id in seals:
-                state.commits.confirm(query_id, server_id, commit_round.commit.version)
-            state.refresh_stable(query_id)
+                state.commits.ack(query_id, server_id, commit_round.commit.version)
+            state.advance_min_acked(query_id)
             anomalies = check_determinism(
                 seals.values(),
                 commit_round.commit.version,
@@ -250,13 +250,13 @@ class Batches:
                 ),
             ]
 
-    def is_settled(self, query_id: bytes) -> bool:
+    def is_published(self, query_id: bytes) -> bool:
         """Whether no push is due; one may be under way."""
         with self._state.transaction():
             commits = self._state.commits
-            return commits.settled(query_id, commits.version(query_id))
+            return commits.is_published(query_id, commits.version(query_id))
 
-    def wait_settled(self, query_id: bytes, version: int, timeout_s: float) -> bool:
+    def wait_published(self, query_id: bytes, version: int, timeout_s: float) -> bool:
         """Whether every server had been told of `version`, or given up on, in time.
 
         Raises why the query may not go on, once that is known.
@@ -268,7 +268,7 @@ class Batches:
             if job is not None:
                 job.run.check_not_fenced()
                 job.run.check_not_refused()
-            return state.commits.settled(query_id, version)
+            return state.commits.is_published(query_id, version)
 
         return state.wait_for(is_over, timeout_s)
 

@@ -85,9 +85,9 @@ class SnapshotWriter:
         """
         deadline_s = time.monotonic() + timeout_s
         slot = self._slot(query_id)
-        self._snapshots.await_settled(query_id, min(_STABLE_S, timeout_s))
+        self._snapshots.await_published(query_id, min(_STABLE_S, timeout_s))
         with self._snapshots.planned(query_id) as plan:
-            self._snapshots.await_stable(plan, min(_STABLE_S, timeout_s))
+            self._snapshots.await_min_acked(plan, min(_STABLE_S, timeout_s))
             clocks = self._clocks(plan)
             snapshot = SnapshotRound(self._links, self._snapshots, plan, target(plan))
             with self._lock:

@@ -85,7 +85,7 @@ class Snapshots:
             job = self._state.jobs.find(query_id)
             if job is None or job.status != RUNNING:
                 return None
-            return self._state.commits.settled_commit(query_id).version
+            return self._state.commits.published_commit(query_id).version
 
     def newest_commit(self, query_id: bytes) -> int:
         """Newest batch that is known to be committed, told to all servers or not; -1: none."""
@@ -126,23 +126,23 @@ class Snapshots:
         state = self._state
         with state.transaction():
             state.commits.lift_cap(plan.cap)
-            state.refresh_stable(plan.query_id)
+            state.advance_min_acked(plan.query_id)
 
-    def await_settled(self, query_id: bytes, timeout_s: float) -> None:
+    def await_published(self, query_id: bytes, timeout_s: float) -> None:
         """Waits until all servers were told of the newest commit, or the time is over."""
         commits = self._state.commits
         self._state.wait_for(
-            lambda: commits.settled(query_id, commits.version(query_id)), timeout_s
+            lambda: commits.is_published(query_id, commits.version(query_id)), timeout_s
         )
 
-    def await_stable(self, plan: SnapshotPlan, timeout_s: float) -> None:
+    def await_min_acked(self, plan: SnapshotPlan, timeout_s: float) -> None:
         """Waits until every server has the version, so that all may fold up to it."""
         state = self._state
         deadline_s = time.monotonic() + timeout_s
 
         def is_stable() -> bool:
-            state.refresh_stable(plan.query_id)
-            return state.commits.stable(plan.query_id) >= plan.version
+            state.advance_min_acked(plan.query_id)
+            return state.commits.min_acked(plan.query_id) >= plan.version
 
         # Polled: neither heartbeats nor lapses of servers notify waiters.
         while not state.wait_for(is_stable, _LOOK_S):
@@ -200,11 +200,11 @@ class Snapshots:
         closed = next(filter(None, map(self._closed, operators)), "")
         if closed:
             raise DeclinedError(f"job {job.label}: {closed} is not open on any state server")
-        cap = state.commits.cap_stable(job.query_id)
+        cap = state.commits.cap_compaction(job.query_id)
         if cap is None:
             raise DeclinedError(f"job {job.label} has not committed a batch")
         try:
-            newest = state.commits.settled_commit(job.query_id)
+            newest = state.commits.published_commit(job.query_id)
             root, first = self._roots.of(job.query_id), job.run.first_batch
             if root is not None:
                 ran_whole = first is not None and cap.version >= first

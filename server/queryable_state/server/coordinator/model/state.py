@@ -58,17 +58,17 @@ class CoordinatorState:
         self.jobs = JobRegistry()
         self.states = RegistrationTable(first_state_id=first_state_id)
         self.servers = ServerTable(lease_ms=settings.lease_ms, margin_ms=settings.lease_margin_ms)
-        # Placement versions of a driver must be above those of an older one at its address.
+        # Placement versions must exceed those of an earlier driver at the same address.
         self.placement = Placement(self.servers, version=wall_ms())
         self.commits = Commits()
-        # What the stable version of each query was worked out of.
-        self._stable_of: dict[bytes, tuple[int, int]] = {}
+        # Placement version and `Commits.changes` at the last `advance_min_acked` of each query.
+        self._min_acked_inputs: dict[bytes, tuple[int, int]] = {}
         self._clock_ms = clock_ms
         self._advanced_ms = clock_ms()
         self.stalls = 0
-        """How often this process stood still."""
+        """Number of suspensions of this process."""
         self.checked_stalls = 0
-        """The stalls after which the roots were checked for newer epochs."""
+        """The value of `stalls` at the last check of all roots for newer epochs."""
         self.stalled = threading.Event()
         """Set at each stall."""
 
@@ -115,7 +115,7 @@ class CoordinatorState:
             self.placement.version += 1
 
     def enter(self, query_id: bytes, info: QueryInfo) -> Job:
-        """The job of a query the engine knows; SupersededError (FENCED) where its run is fenced."""
+        """The job of a query that Spark knows; SupersededError (FENCED) if its run is fenced."""
         job = self.jobs.enter(query_id, info, self.wall_ms())
         job.run.check_not_fenced()
         return job
@@ -128,20 +128,20 @@ class CoordinatorState:
         return holders
 
     def check_no_stall(self) -> None:
-        """RetryLaterError after a stall, until the roots are checked for newer epochs.
+        """Raises RetryLaterError after a stall, until the roots are checked for newer epochs.
 
-        Another driver may have taken over a job while this process stood still: no lease is
-        renewed before that is known.
+        Another driver may have taken over a job while this process was suspended, so no lease is
+        renewed before that check.
         """
         if self.checked_stalls != self.stalls:
             raise RetryLaterError(
-                "the driver stood still, and has not yet looked whether another driver has taken "
-                "over its jobs",
+                "the driver was suspended, and has not checked yet whether another driver has "
+                "taken over its jobs",
                 retry_after_ms=_CHECK_MS,
             )
 
     def operator_of(self, subtask: backend_pb2.Subtask, server_id: str) -> Operator:
-        """The operator of a subtask that a server opens; PlacementError where nobody owns it."""
+        """The operator of a subtask that a server opens; PlacementError if it has no owner."""
         operator = self.placement.operator(subtask.query_id, subtask.operator_uid)
         if operator is None or operator.parallelism != subtask.parallelism:
             raise PlacementError(
@@ -152,10 +152,10 @@ class CoordinatorState:
         return operator
 
     def contact(self, job: Job, batch_id: int) -> int:
-        """A batch of the job makes contact; answers the first one that did.
+        """Records the first batch of the job that this driver hears of, and returns it.
 
-        Refuses a batch that is committed: ALREADY_COMMITTED to a straggler,
-        INCOMPATIBLE_STATE to a run that begins in the past of the state.
+        Refuses a committed batch: ALREADY_COMMITTED to a late task, INCOMPATIBLE_STATE to a run
+        that begins before the version of the state.
         """
         if job.first_batch is None:
             job.first_batch = batch_id
@@ -176,49 +176,49 @@ class CoordinatorState:
         )
 
     def advance_commit(self, job: Job, version: int) -> bool:
-        """Every batch up to `version` is committed; whether that is news."""
+        """Records that all batches up to `version` are committed; True if the version advanced."""
         clocks = job.run.clocks.get(version)
         watermark_ms = clocks.watermark_ms if clocks else 0
         return self.commits.advance(job.query_id, Commit(version, self.wall_ms(), watermark_ms))
 
     def holders(self, query_id: bytes) -> dict[str, str]:
-        """The servers to tell of commits: HOST:PORT of `StateBackend` by id."""
+        """The live servers that hold state of the query: HOST:PORT of `StateBackend` by id."""
         servers = (self.servers.find(holder) for holder in self.placement.holders(query_id))
         return {s.server_id: s.backend_address for s in servers if s and not s.lapsed}
 
-    def refresh_stable(self, query_id: bytes) -> None:
-        """Moves the stable version of a query up to what all its holders confirmed."""
-        # Every heartbeat asks, and most bring no news.
-        of = (self.placement.version, self.commits.changes)
-        if self._stable_of.get(query_id) != of:
-            self._stable_of[query_id] = of
-            self.commits.refresh_stable(query_id, self.holders(query_id))
+    def advance_min_acked(self, query_id: bytes) -> None:
+        """Moves the query's `min_acked` up to the newest version all its holders have acked."""
+        # Called by every heartbeat, and most have nothing new.
+        inputs = (self.placement.version, self.commits.changes)
+        if self._min_acked_inputs.get(query_id) != inputs:
+            self._min_acked_inputs[query_id] = inputs
+            self.commits.advance_min_acked(query_id, self.holders(query_id))
 
     def forget_server(self, server_id: str) -> None:
-        """Frees what a server that is gone did own."""
+        """Frees the subtasks of a server that has left."""
         self.placement.free(server_id)
         self.commits.forget_server(server_id)
         self.notify_waiters()
 
     def restart(self, job: Job) -> None:
-        """Forgets what servers hold and have committed of a job that goes on by another root.
+        """Forgets the placement and commits of a job that continues from another root.
 
-        Servers learn by their leases to drop what they hold, and load it anew.
+        Servers drop their stores with their next leases, and load them again from that root.
         """
         self.placement.drop_query(job.query_id)
         self.states.drop(job.query_id)
         self.commits.drop(job.query_id)
-        self._stable_of.pop(job.query_id, None)
+        self._min_acked_inputs.pop(job.query_id, None)
         job.first_batch = None
         self.notify_waiters()
 
     def drop(self, job: Job) -> dict[str, str]:
-        """Forgets a job; answers the servers to tell, HOST:PORT of `StateBackend` by id."""
+        """Forgets a job; returns its holders, HOST:PORT of `StateBackend` by id."""
         holders = self.holders(job.query_id)
         self.placement.drop_query(job.query_id)
         self.states.drop(job.query_id)
         self.commits.drop(job.query_id)
-        self._stable_of.pop(job.query_id, None)
+        self._min_acked_inputs.pop(job.query_id, None)
         self.jobs.drop(job.query_id)
         self.notify_waiters()
         return holders

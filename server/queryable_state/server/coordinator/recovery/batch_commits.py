@@ -104,7 +104,7 @@ class BatchCommits:
         self.batch_committed(query_id, batch_id)
         if self._batches.committed(query_id) < batch_id:
             return False
-        return self._batches.wait_settled(query_id, batch_id, timeout_s)
+        return self._batches.wait_published(query_id, batch_id, timeout_s)
 
     def _check_newest(self, request: coordinator_pb2.BeginBatchRequest) -> None:
         info = self._engine.query(request.query_id)

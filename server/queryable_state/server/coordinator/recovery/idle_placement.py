@@ -60,7 +60,7 @@ class IdlePlacement:
                 # Operators that only an earlier run had are not restored.
                 state.placement.drop_query(query_id, but=run.uids)
                 state.states.serve(query_id, run.uids)
-            committed = state.commits.told(query_id)
+            committed = state.commits.published_version(query_id)
             if committed is None or committed.version != version:
                 raise RetryLaterError(f"job {job.label} is committing")
             for wanted in run.operators:

@@ -39,8 +39,8 @@ class Leases:
             server.taken_version = max(server.taken_version, request.placement_version)
             state.sweep(now)
             for known in request.committed:
-                state.commits.confirm(known.query_id, server.server_id, known.version)
-                state.refresh_stable(known.query_id)
+                state.commits.ack(known.query_id, server.server_id, known.version)
+                state.advance_min_acked(known.query_id)
             return self._lease(server)
 
     def deregister(self, server_id: str) -> None:
@@ -85,7 +85,7 @@ class Leases:
         state = self._state
         owned = list(state.placement.opened_by(server.server_id))
         queries = dict.fromkeys(operator.query_id for operator, _ in owned)
-        told = (state.commits.told(query_id) for query_id in queries)
+        told = (state.commits.published_version(query_id) for query_id in queries)
         return coordinator_pb2.Lease(
             duration_ms=state.servers.lease_ms,
             placement_version=state.placement.version,
