@@ -79,9 +79,9 @@ class BatchCoordinator:
     ) -> backend_pb2.LocateSubtaskResponse:
         """The owner of a subtask, assigned where there is none."""
         _check_subtask(request.subtask)
-        settled = self._subtasks.reachable_owner(request)
-        if settled is not None:
-            return settled
+        owner = self._subtasks.reachable_owner(request)
+        if owner is not None:
+            return owner
         info = self._query(request.subtask.query_id)
         return self._subtasks.assign(request, info, self._live_executors())
 

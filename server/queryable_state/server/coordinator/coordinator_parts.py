@@ -76,7 +76,7 @@ class CoordinatorParts:
         )
         self.operators = RunOperators(state)
         self._plans = RestorePlans(engine, state, roots)
-        settled = threading.Event()
+        published = threading.Event()
         self._publisher = CommitPublisher(
             batches,
             Manifests(engine, batches, self.operators, roots, self._fencing),
@@ -84,7 +84,7 @@ class CoordinatorParts:
             engine,
             Completeness(engine, self.operators, roots),
             self._fencing,
-            settled,
+            published,
             strict=settings.strict,
             strict_determinism=settings.strict_determinism,
             manifest_timeout_s=settings.manifest_timeout_ms / 1000,
@@ -116,7 +116,7 @@ class CoordinatorParts:
             look_s=settings.reopen_after_ms / 1000,
         )
         self.checkpointing = Checkpointing(
-            engine, state, roots, self.clients, self.commits, settled
+            engine, state, roots, self.clients, self.commits, published
         )
         self.watcher = Watcher(
             engine,

@@ -1,4 +1,4 @@
-"""What is asked of the coordinator about whole batches: clocks, commits, checks."""
+"""Batches of all jobs: begins, commits, publication rounds and refusals."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from queryable_state.server.coordinator.model.state import CoordinatorState
     from queryable_state.wire.errors import QueryableStateError
 
-# Watermarks handed out with a begin. Servers may ask before every operator has registered, so at
-# least so many whatever the depths known; reading the first ones costs a file each, once a run.
+# Minimum number of watermarks in the answer to a begin: servers begin before every operator has
+# registered its depth. Each of the first ones costs one file read, once per run.
 _WATERMARKS = 8
 
 
 @dataclass(frozen=True)
 class InFlight:
-    """A batch begun and not known to be committed."""
+    """A batch that has begun and is not known to be committed."""
 
     query_id: bytes
     batch_id: int
@@ -49,7 +49,7 @@ class Batches:
         self._state = state
 
     def missing_clocks(self, query_id: bytes, info: QueryInfo, batch_id: int) -> list[int]:
-        """The batches whose clocks a begin needs and nobody asked for yet, newest first."""
+        """The batches whose clocks a begin needs and that are not cached yet, newest first."""
         with self._state.transaction():
             job = self._state.enter(query_id, info)
             oldest = max(0, batch_id - self._depth(job) + 1)
@@ -61,7 +61,7 @@ class Batches:
         info: QueryInfo,
         clocks: Mapping[int, BatchClocks],
     ) -> None:
-        """A batch begins, which proves the one before it committed."""
+        """Records the begin of a batch, which proves that the batch before it is committed."""
         state = self._state
         with state.transaction():
             job = state.enter(request.query_id, info)
@@ -77,7 +77,7 @@ class Batches:
     def begun(
         self, request: coordinator_pb2.BeginBatchRequest, epoch: int, storage: JobStorage
     ) -> coordinator_pb2.BeginBatchResponse:
-        """The answer to a begin."""
+        """The response to a begin."""
         state = self._state
         with state.transaction():
             job = state.jobs.find(request.query_id)
@@ -102,7 +102,7 @@ class Batches:
             )
 
     def commit(self, query_id: bytes, batch_id: int) -> None:
-        """The batch, and every one before it, is committed; of a query not known: nothing."""
+        """Records that all batches up to this one are committed, unless the run is refused."""
         with self._state.transaction():
             job = self._state.jobs.find(query_id)
             if job is not None and job.run.refusal is None:
@@ -115,12 +115,12 @@ class Batches:
             return job is not None and batch_id <= job.run.begun
 
     def committed(self, query_id: bytes) -> int:
-        """Newest committed batch; -1: none."""
+        """The newest committed batch; -1: none."""
         with self._state.transaction():
             return self._state.commits.version(query_id)
 
     def in_flight(self) -> list[InFlight]:
-        """The batches whose commit is to be found out."""
+        """The batches for whose commit Spark must be polled."""
         state = self._state
         with state.transaction():
             return [
@@ -130,7 +130,7 @@ class Batches:
             ]
 
     def next_round(self, query_id: bytes) -> CommitRound | None:
-        """The push that is due; it must be ended by `end_round`."""
+        """Starts the publication that is due, if any; `end_round` or `abandon_round` ends it."""
         with self._state.transaction():
             job = self._state.jobs.find(query_id)
             if job is None or job.run.phase in {RunPhase.REFUSED, RunPhase.FENCED}:
@@ -144,7 +144,7 @@ class Batches:
             return self._state.holders(query_id)
 
     def facts(self, query_id: bytes, batch_id: int) -> BatchFacts | None:
-        """What is known of a batch; None where the job was dropped."""
+        """The facts of a batch for its manifest; None if the job was dropped."""
         state = self._state
         with state.transaction():
             job = state.jobs.find(query_id)
@@ -177,7 +177,7 @@ class Batches:
             }
 
     def close_stores(self, query_id: bytes, server_ids: Container[str]) -> None:
-        """These servers have dropped all they held of a query: they must open it anew."""
+        """Closes the stores of a query on servers that have dropped them."""
         placement = self._state.placement
         with self._state.transaction():
             for operator in placement.operators(query_id):
@@ -186,7 +186,7 @@ class Batches:
                         placement.close(operator, index)
 
     def refuse(self, query_id: bytes, error: QueryableStateError) -> bool:
-        """The newest run of a query may begin and commit no batch any more; False: it is so."""
+        """Refuses all further batches of a query's newest run; False if it is refused already."""
         with self._state.transaction():
             job = self._state.jobs.find(query_id)
             if job is None or not job.run.refuse(error):
@@ -197,21 +197,21 @@ class Batches:
             return True
 
     def count_incomplete(self, query_id: bytes) -> None:
-        """A batch that an operator missed is taken as it is."""
+        """Counts a batch that an operator missed and the settings accept."""
         with self._state.transaction():
             job = self._state.jobs.find(query_id)
             if job is not None:
                 job.partial_batches += 1
 
     def check_not_refused(self, query_id: bytes) -> None:
-        """Raises why the newest run of a query may not go on, if so."""
+        """Raises the error that the newest run of a query was refused with, if it was."""
         with self._state.transaction():
             job = self._state.jobs.find(query_id)
             if job is not None:
                 job.run.check_not_refused()
 
     def abandon_round(self, commit_round: CommitRound) -> None:
-        """A push is over, and what had to be written of it is not: it is due again."""
+        """Ends a round whose manifests could not be written; the commit is due again."""
         with self._state.transaction():
             self._state.commits.abandon_round(commit_round)
             self._state.notify_waiters()
@@ -221,12 +221,12 @@ class Batches:
         commit_round: CommitRound,
         seals: Mapping[str, Sequence[backend_pb2.SealedSubtask]],
     ) -> list[BatchAnomaly]:
-        """A push is over, `seals` by server that answered; answers what is wrong with the job."""
+        """Ends a round, with the seals of each server that answered; returns anomalies."""
         state = self._state
         query_id = commit_round.query_id
         with state.transaction():
             job = state.jobs.find(query_id)
-            # Before anybody goes on behind the batch.
+            # Before the next batch may begin.
             lost = close_lost(state.placement, commit_round, seals)
             state.commits.end_round(commit_round)
             state.notify_waiters()
@@ -251,15 +251,15 @@ class Batches:
             ]
 
     def is_published(self, query_id: bytes) -> bool:
-        """Whether no push is due; one may be under way."""
+        """Whether the newest commit is published."""
         with self._state.transaction():
             commits = self._state.commits
             return commits.is_published(query_id, commits.version(query_id))
 
     def wait_published(self, query_id: bytes, version: int, timeout_s: float) -> bool:
-        """Whether every server had been told of `version`, or given up on, in time.
+        """Waits until `version` is published; False if it is not within the timeout.
 
-        Raises why the query may not go on, once that is known.
+        Raises the error of the run as soon as the run is fenced or refused.
         """
         state = self._state
 

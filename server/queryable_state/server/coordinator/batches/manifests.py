@@ -1,4 +1,4 @@
-"""Manifests: which changelogs are a committed batch."""
+"""Writer of manifests, which list the changelogs of a committed batch."""
 
 from __future__ import annotations
 

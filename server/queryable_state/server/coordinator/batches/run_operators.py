@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 
 
 class RunOperators:
-    """What runs are known to consist of. Thread-safe, no I/O."""
+    """Operators of each query's newest run. Thread-safe, no I/O."""
 
     def __init__(self, state: CoordinatorState) -> None:
         self._state = state
 
     def started(self, query_id: bytes, info: QueryInfo, start: RunStart) -> None:
-        """The newest run of a query has started; what was told first of it counts."""
+        """Records the start of a query's newest run; the first report counts."""
         with self._state.transaction():
             job = self._state.enter(query_id, info)
             if job.run.run_id == info.run_id and job.run.start is None:
                 job.run.start = start
 
     def start(self, query_id: bytes) -> RunStart | None:
-        """What is known of the newest run of a query; None: nothing."""
+        """The reported start of a query's newest run; None if it was not reported."""
         with self._state.transaction():
             job = self._state.jobs.find(query_id)
             return None if job is None else job.run.start
@@ -62,8 +62,8 @@ class RunOperators:
     ) -> list[OperatorLayout]:
         """The operators that have to seal a batch.
 
-        `sealed` are the uids of operators that did, which count where nothing is known of the
-        start of the run.
+        `sealed` are the uids of operators that did; they count if the start of the run was not
+        reported.
         """
         with self._state.transaction():
             job = self._state.jobs.find(query_id)
@@ -122,8 +122,11 @@ class RunOperators:
     def _expected(
         self, job: Job, batch_id: int, sealed: Container[str]
     ) -> Iterator[OperatorLayout]:
-        """A batch of a run before, of which this run learns only now, is held against operators
-        that were open then at the parallelism they have now."""
+        """The operators that a batch must have run.
+
+        A batch of an earlier run is compared with the operators that were open then, and have the
+        same parallelism now.
+        """
         start = job.run.start
         started = () if start is None else start.operators
         if start is not None and batch_id > start.after:

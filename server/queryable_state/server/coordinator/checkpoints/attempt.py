@@ -1,4 +1,4 @@
-"""One checkpoint of one job, from its folder to what it makes superfluous."""
+"""One attempt at a checkpoint, from its folder to the removal of older files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What became of the checkpoints and savepoints of each query."""
+"""History of the checkpoints and savepoints of each query."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ends jobs, and what the end of a job means for what is stored of it."""
+"""Ends of jobs, and the removal of the root of a cancelled job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When the next checkpoint of a job is due, and when too many have failed."""
+"""Schedule of a job's checkpoints, and its limit of failed ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a snapshot of a job is made of, before any server writes it."""
+"""Plan of a snapshot: the operators, subtasks and servers of a job at one batch."""
 
 from __future__ import annotations
 

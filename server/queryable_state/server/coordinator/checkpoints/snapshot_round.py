@@ -1,4 +1,4 @@
-"""Has every state server of a job write what it holds, as of one batch."""
+"""One snapshot round: all state servers of a job write their stores as of one batch."""
 
 from __future__ import annotations
 

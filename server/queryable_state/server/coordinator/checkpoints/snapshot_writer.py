@@ -1,4 +1,4 @@
-"""Snapshots of jobs: one at a time of each, whatever they are for."""
+"""Writer of snapshots, one at a time for each job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked of the coordinator about writing a whole job as of one committed batch."""
+"""Planning of snapshots of a whole job, as of one committed batch."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ def check_none_absent(
 
 
 class Snapshots:
-    """Plans snapshots, and holds what they need held. Thread-safe; only `keep_states` does I/O."""
+    """Plans snapshots, and pins jobs while they run. Thread-safe; only `keep_states` does I/O."""
 
     def __init__(self, state: CoordinatorState, roots: JobRoots) -> None:
         self._state = state
         self._roots = roots
 
     def resolve(self, job_text: str) -> bytes:
-        """The query of a job's id or name; of an empty one the only job that runs."""
+        """The query of a job's id or name; for an empty text the only running job."""
         with self._state.transaction():
             if job_text:
                 return self._state.jobs.resolve(job_text).query_id
@@ -80,7 +80,7 @@ class Snapshots:
             return job.label if job else query_id.hex()
 
     def committed(self, query_id: bytes) -> int | None:
-        """The committed batch a snapshot of a running job would be of; None: it does not run."""
+        """The published batch, which a snapshot would be of; None if the job does not run."""
         with self._state.transaction():
             job = self._state.jobs.find(query_id)
             if job is None or job.status != RUNNING:
@@ -88,13 +88,13 @@ class Snapshots:
             return self._state.commits.published_commit(query_id).version
 
     def newest_commit(self, query_id: bytes) -> int:
-        """Newest batch that is known to be committed, told to all servers or not; -1: none."""
+        """The newest committed batch, published or not; -1: none."""
         with self._state.transaction():
             return self._state.commits.version(query_id)
 
     @contextmanager
     def pinned(self, query_id: bytes) -> Iterator[None]:
-        """Keeps a job and its state from being forgotten, though it may end."""
+        """Prevents that an ended job is forgotten."""
         with self._state.transaction():
             job = self._job(query_id)
             job.pins += 1
@@ -110,9 +110,9 @@ class Snapshots:
 
     @contextmanager
     def planned(self, query_id: bytes) -> Iterator[SnapshotPlan]:
-        """Plans a snapshot of what is committed, with a cap that ends with the `with` at last.
+        """Plans a snapshot of the published batch; its compaction cap ends with the context.
 
-        DeclinedError where nothing is committed or a subtask is not open.
+        Raises DeclinedError if no batch is committed, or a subtask is not open.
         """
         with self._state.transaction():
             plan = self._plan(self._job(query_id))
@@ -122,38 +122,38 @@ class Snapshots:
             self.lift(plan)
 
     def lift(self, plan: SnapshotPlan) -> None:
-        """Every store is cut, or never will be: newer versions may be folded. May be repeated."""
+        """Lets stores compact newer versions again; may be repeated."""
         state = self._state
         with state.transaction():
             state.commits.lift_cap(plan.cap)
             state.advance_min_acked(plan.query_id)
 
     def await_published(self, query_id: bytes, timeout_s: float) -> None:
-        """Waits until all servers were told of the newest commit, or the time is over."""
+        """Waits until the newest commit is published, at most for the timeout."""
         commits = self._state.commits
         self._state.wait_for(
             lambda: commits.is_published(query_id, commits.version(query_id)), timeout_s
         )
 
     def await_min_acked(self, plan: SnapshotPlan, timeout_s: float) -> None:
-        """Waits until every server has the version, so that all may fold up to it."""
+        """Waits until every server has acked the version, so that all compact up to it."""
         state = self._state
         deadline_s = time.monotonic() + timeout_s
 
-        def is_stable() -> bool:
+        def is_acked() -> bool:
             state.advance_min_acked(plan.query_id)
             return state.commits.min_acked(plan.query_id) >= plan.version
 
         # Polled: neither heartbeats nor lapses of servers notify waiters.
-        while not state.wait_for(is_stable, _LOOK_S):
+        while not state.wait_for(is_acked, _LOOK_S):
             if time.monotonic() >= deadline_s:
                 raise DeclinedError(
-                    f"job {plan.label}: not every state server has confirmed batch "
+                    f"job {plan.label}: not every state server has acked batch "
                     f"{plan.version} within {timeout_s:g} s"
                 )
 
     def moved(self, plan: SnapshotPlan, server_ids: Collection[str]) -> str:
-        """Which of these servers has not the stores of the plan any more, for people; or empty."""
+        """Text naming a server that lost a store of the plan; empty if none did."""
         state = self._state
         with state.transaction():
             for server_id in server_ids:
@@ -213,8 +213,8 @@ class Snapshots:
             opened = max(o.opened_batch for op in operators for o in op.subtasks.values())
             if opened > cap.version + 1:
                 raise DeclinedError(
-                    f"job {job.label}: a subtask was opened at batch {opened}, and not every state "
-                    f"server was told yet that batches after {cap.version} are committed"
+                    f"job {job.label}: a subtask was opened at batch {opened}, and commits after "
+                    f"batch {cap.version} are not published to every state server yet"
                 )
             return SnapshotPlan(
                 query_id=job.query_id,

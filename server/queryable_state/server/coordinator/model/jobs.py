@@ -1,4 +1,4 @@
-"""The jobs the coordinator knows, and how people name them."""
+"""Registry of the jobs the coordinator knows, found by id or name."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ class Job:
     status: registration_pb2.JobStatus.ValueType = RUNNING
     error: str | None = None
     ended_order: int = 0
-    """Grows with every end of a job: the oldest ends are forgotten first."""
+    """Sequence number of the job's end: the oldest ends are forgotten first."""
     first_batch: int | None = None
     """Batch of the first contact with this driver; earlier batches are unknown to it."""
     partial_batches: int = 0
-    """Batches that an operator missed, or ran on some of its subtasks only."""
+    """Batches that an operator missed in part or as a whole."""
     non_deterministic_batches: int = 0
-    """Subtasks of batches that ran again on other input."""
+    """Subtasks of batches that were retried on different input."""
     pins: int = 0
-    """Snapshots under way: an ended job is not forgotten while it has one."""
+    """Number of snapshots in progress: an ended job is not forgotten while it has one."""
 
     @property
     def label(self) -> str:
-        """The job for people."""
+        """The job as errors and logs name it."""
         return job_label(self.name, self.query_id)
 
     def enter_run(self, info: QueryInfo) -> None:
@@ -82,7 +82,7 @@ class JobRegistry:
         return self._jobs.get(query_id)
 
     def enter(self, query_id: bytes, info: QueryInfo, now_wall_ms: int) -> Job:
-        """The job of a query that makes contact, made where it is the first."""
+        """The job of a query, added if it is new."""
         job = self._jobs.get(query_id)
         if job is None:
             job = Job(
@@ -97,7 +97,7 @@ class JobRegistry:
         return job
 
     def observe(self, job: Job, info: QueryInfo | None) -> bool:
-        """Takes the state of the query from the engine; whether the job ended by that."""
+        """Updates a job's status from what Spark reports; True if the job ended now."""
         was_running = job.status == RUNNING
         if info is not None and info.run_id in job.past_runs:
             return False
@@ -106,7 +106,7 @@ class JobRegistry:
         elif info is not None and info.error is not None:
             job.status, job.error = FAILED, info.error
         elif was_running:
-            # The engine may learn why only later; what it has said once, stays.
+            # Spark may report the cause later; a cause that it has reported stays.
             job.status, job.error = FINISHED, None
         ended = was_running and job.status != RUNNING
         if ended:
@@ -115,7 +115,7 @@ class JobRegistry:
         return ended
 
     def beyond(self, retained: int) -> list[Job]:
-        """The ended jobs that are not among the `retained` newest ends."""
+        """The ended jobs older than the `retained` newest ends, unless a snapshot pins them."""
         ended = sorted(
             (job for job in self if job.status != RUNNING), key=lambda job: job.ended_order
         )
@@ -128,7 +128,7 @@ class JobRegistry:
     def resolve(self, job: str) -> Job:
         """The job of an id, with or without dashes, or of a name.
 
-        Where several have the name, the running one, else the newest.
+        Of several jobs with the name: the running one, else the newest.
         """
         query_id = _id_of(job)
         if query_id is not None and query_id in self._jobs:
@@ -145,7 +145,7 @@ class JobRegistry:
 
 
 def check_id(value: bytes, what: str) -> bytes:
-    """Refuses what is not an id of 16 bytes."""
+    """Returns an id of 16 bytes; InvalidRequestError for any other length."""
     if len(value) != 16:
         raise InvalidRequestError(f"{what} has {len(value)} bytes; it is the 16 bytes of a UUID")
     return value

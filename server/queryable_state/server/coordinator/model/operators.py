@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class OperatorLayout:
-    """A stateful operator of a run, as far as it is known before a task of it runs."""
+    """A stateful operator as Spark's plan shows it, before its first task runs."""
 
     uid: str
     parallelism: int
     max_parallelism: int
     sources: tuple[int, ...] = ()
-    """Positions, in the engine's offsets, of the sources it reads; empty: any."""
+    """Positions in Spark's offsets of the sources it reads; empty: any."""
 
 
 @dataclass(kw_only=True)
@@ -110,15 +110,15 @@ class Operator:
     declared_version: int = 0
     """Placement version at which it was declared."""
     before: Operator | None = None
-    """The operator at its parallelism before, until a subtask of this one is opened."""
+    """The operator at its former parallelism, until a subtask of this one is opened."""
     complete_since: int | None = None
-    """Of a subtask never opened; None: no subtask was opened yet."""
+    """First complete batch of a subtask that was never opened; None: none was opened yet."""
     over_quota_since_ms: int | None = None
     subtasks: dict[int, Ownership] = field(default_factory=dict)
     _owned: dict[str, set[int]] = field(default_factory=dict)
     """The subtasks of each server that owns any."""
     _opened: dict[str, int] = field(default_factory=dict)
-    """How many of them it has opened; none: not in it."""
+    """Number of open subtasks of each server that has any."""
 
     def owned_by(self, server_id: str) -> AbstractSet[int]:
         """The subtasks of a server, opened or not."""
@@ -198,8 +198,8 @@ class Operator:
 
 @dataclass(frozen=True)
 class Opening:
-    """What an owner is told that opens a subtask."""
+    """The coordinator's answer to an owner that opens a subtask."""
 
     complete_since: int
     lost: bool
-    """Whether this opening found that state before `complete_since` is gone."""
+    """Whether the state before `complete_since` is lost."""

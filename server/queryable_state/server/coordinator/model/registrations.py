@@ -1,4 +1,4 @@
-"""The states of every operator: their ids, types and queryable names."""
+"""Registry of states: ids, types and queryable names of every operator's states."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class OperatorClaim:
 
     @property
     def label(self) -> str:
-        """The operator for people."""
+        """The operator as errors and logs name it."""
         return operator_label(self.uid, self.name)
 
 
@@ -47,13 +47,12 @@ _Identity = tuple[bytes, str, str]
 
 
 class RegistrationTable:
-    """Registers states, and gives every state an id that is never used again.
+    """Registered states, each with an id that is never used again.
 
-    Registering the same again answers the same. A value type may change as far
-    as values can be adapted, which makes a new schema version, always the last
-    one; everything else about a state that would change its bytes is refused.
-    Ids start at random, so that ids of two drivers at one address are not
-    taken for each other. Not thread-safe.
+    To register a state again returns the same registration. A value type may change if stored
+    values can be adapted; that adds a schema version, always as the last one. Other changes to
+    the bytes of a state are refused. Ids start at random, so that clients do not mix up states of
+    two drivers at one address. Not thread-safe.
     """
 
     def __init__(self, *, first_state_id: int | None = None) -> None:
@@ -61,9 +60,9 @@ class RegistrationTable:
         self._states: dict[_Identity, registration_pb2.StateRegistration] = {}
         self._incarnations: defaultdict[_Identity, int] = defaultdict(int)
         self._unclaimed: set[_Identity] = set()
-        """Stored by an earlier driver, and not yet registered by an operator of this one."""
+        """Stored by an earlier driver, and not registered by an operator of this one yet."""
         self._served: set[_Identity] = set()
-        """Of those the ones that can be queried until their operator registers what it has."""
+        """Unclaimed states that can be queried until their operator registers its states."""
         self._depths: defaultdict[bytes, Counter[int]] = defaultdict(Counter)
         """Number of claimed states by job and operator depth: each begin needs the deepest."""
 
@@ -72,11 +71,11 @@ class RegistrationTable:
     ) -> list[registration_pb2.StateRegistration]:
         """Registers all states of an operator, or none of them.
 
-        Raises DUPLICATE_NAME where a name is claimed twice, INCOMPATIBLE_STATE
-        where a state changed in a way its stored bytes cannot follow.
+        Raises DUPLICATE_NAME if a name is claimed twice, INCOMPATIBLE_STATE if stored values
+        cannot be read as the new type.
         """
         self._check_names(operator, states)
-        # All are made before one is kept: a refusal leaves the table as it was.
+        # All are checked before one is stored: a refusal leaves the table unchanged.
         made = [self._merged(operator, state) for state in states]
         for registration in made:
             identity = (operator.job_id, operator.uid, registration.state_name)
@@ -85,16 +84,15 @@ class RegistrationTable:
                 self._incarnations[identity] += 1
                 registration.incarnation = self._incarnations[identity]
             self._put(identity, registration, claimed=True)
-        # What it does not declare it has no more.
+        # The operator no longer has states that it does not declare.
         self._served = {i for i in self._served if i[:2] != (operator.job_id, operator.uid)}
         return [_copy(registration) for registration in made]
 
     def adopt(self, job_id: bytes, states: Sequence[registration_pb2.StateRegistration]) -> None:
-        """Takes the states of a job's root, under the ids its files have.
+        """Adds the states of a job's root, under the ids in its files.
 
-        They count as known to `register`, and can be queried once they are served, or an operator
-        has registered them. CheckpointError, and nothing adopted, where another job here has one
-        of the ids.
+        They can be queried after `serve`, or after an operator has registered them. Raises
+        CheckpointError, and adds none, if another job of this driver has one of the ids.
         """
         taken = {s.state_id: s for s in self._states.values() if s.job_id != job_id}
         for state in states:
@@ -112,9 +110,9 @@ class RegistrationTable:
     def adopt_anew(
         self, job_id: bytes, job_name: str, states: Sequence[registration_pb2.StateRegistration]
     ) -> None:
-        """Takes states of a savepoint, which may be another job's, under new ids.
+        """Adds states of a savepoint, which may be another job's, under new ids.
 
-        Those the job has already stay as they are.
+        States that the job already has stay unchanged.
         """
         for state in states:
             if (job_id, state.operator_uid, state.state_name) not in self._states:
@@ -123,9 +121,9 @@ class RegistrationTable:
                 self._keep(job_id, made)
 
     def declare(self, job_id: bytes, states: Iterable[registration_pb2.StateRegistration]) -> None:
-        """An operator will register these states: stored ones are answered as it declares them.
+        """Applies the types that an operator will register to its stored states.
 
-        JobError where stored values cannot follow.
+        Raises JobError if stored values cannot be read as the new type.
         """
         for state in states:
             if (job_id, state.operator_uid, state.state_name) in self._states:
@@ -142,9 +140,9 @@ class RegistrationTable:
                 self._put(identity, self._merged(operator, state), claimed=claimed)
 
     def serve(self, job_id: bytes, uids: Container[str]) -> None:
-        """A run has these operators: their stored states can be queried before they register.
+        """Makes the stored states of a run's operators queryable before they register.
 
-        States of other operators cannot be queried any more.
+        States of all other operators of the job are not queryable any more.
         """
         for identity in [identity for identity in self._states if identity[0] == job_id]:
             if identity[1] not in uids:
@@ -154,7 +152,7 @@ class RegistrationTable:
                 self._served.add(identity)
 
     def of_job(self, job_id: bytes) -> list[registration_pb2.StateRegistration]:
-        """All states of a job, by operator and name, whether or not anyone registered them yet."""
+        """All states of a job, claimed or not, by operator and name."""
         return [
             _copy(state)
             for identity, state in sorted(self._states.items(), key=lambda s: s[0])
@@ -191,7 +189,7 @@ class RegistrationTable:
         return (item for item in self._states.items() if item[0] not in self._unclaimed)
 
     def _answered(self) -> Iterator[tuple[_Identity, registration_pb2.StateRegistration]]:
-        """What can be queried; of one queryable name last what an operator has registered."""
+        """The queryable states; for one queryable name, the claimed state comes last."""
         yield from ((identity, self._states[identity]) for identity in self._served)
         yield from self._claimed()
 
@@ -218,7 +216,7 @@ class RegistrationTable:
         ]
 
     def operator_name(self, job_id: bytes, uid: str) -> str:
-        """The operator for people."""
+        """The operator as errors and logs name it."""
         for identity, state in self._states.items():
             if identity[:2] == (job_id, uid):
                 return operator_label(uid, state.operator_name)
@@ -229,7 +227,7 @@ class RegistrationTable:
         return max(self._depths.get(job_id, ()), default=0)
 
     def drop(self, job_id: bytes) -> None:
-        """Forgets the states of a job; a state made anew is a new incarnation with a new id."""
+        """Forgets the states of a job; registered again, a state has a new id and incarnation."""
         for identity in [identity for identity in self._states if identity[0] == job_id]:
             del self._states[identity]
             self._unclaimed.discard(identity)

@@ -1,4 +1,4 @@
-"""Opens what a job has stored while no batch of it runs: queries wait for no input."""
+"""Restorer of stored state while no batch runs, so that queries need not wait for input."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ _log = logging.getLogger(__name__)
 
 _RETRIES = (PlacementError, QueryTimeoutError, RetryLaterError)
 _RETRY_S = 0.1
-_SETTLED_S = 3.0
-# A restore that takes longer goes on, and is joined by the next call.
+_PUBLISH_S = 3.0
+# A restore that takes longer continues, and the next call waits for it again.
 _OPEN_S = 2.0
 
 
 class IdleRestorer:
-    """Has the state of durable jobs opened when they start, and when a server is lost while idle.
+    """Opens the state of durable jobs when they start, and after the loss of a server.
 
-    As of the newest batch that is committed: the next one finds the stores open, and what it
-    begins is all that changes them. A thread a run, until that ends or another follows. A run that
-    cannot go on from what is stored is stopped with the cause.
+    Stores are opened as of the newest committed batch; the next batch finds them open. One thread
+    per run, until the run ends or a newer one starts. A run that cannot continue from its stored
+    state is stopped with the cause.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class IdleRestorer:
         *,
         look_s: float,
     ) -> None:
-        """`look_s`: so long a lost subtask waits for a batch, which knows better where to."""
+        """`look_s`: interval of the checks, in which a batch may open a lost subtask itself."""
         self._engine = engine
         self._state = state
         self._roots = roots
@@ -76,9 +76,9 @@ class IdleRestorer:
     def keep_open(
         self, query_id: bytes, config_id: str, operators: Sequence[OperatorLayout]
     ) -> bool:
-        """The newest run of a query has these operators; waits for nothing.
+        """Starts to keep the operators of a query's newest run open; returns at once.
 
-        Answers whether the run goes on from state that is stored.
+        True if the run continues from stored state.
         """
         info = self._engine.query(query_id)
         if info is None or not self._run_binder.is_durable(config_id, info):
@@ -109,7 +109,7 @@ class IdleRestorer:
         return stored
 
     def await_open(self, query_id: bytes, timeout_s: float) -> bool:
-        """Waits until what was stored is open, or is left to the next batch."""
+        """Waits until stored state is open or left to the next batch; False after the timeout."""
         state = self._state
 
         def is_over() -> bool:
@@ -119,7 +119,7 @@ class IdleRestorer:
         return state.wait_for(is_over, timeout_s)
 
     def close(self) -> None:
-        """Opens nothing more; may be repeated."""
+        """Ends all threads; may be repeated."""
         with self._lock:
             self._stopping.set()
             with self._state.transaction():
@@ -138,7 +138,7 @@ class IdleRestorer:
         self._over(run)
 
     def _wait(self, pause_s: float, departures: int) -> int:
-        """Waits until the next look: a server that says that it goes is not waited out."""
+        """Waits until the next check, or until a server deregisters."""
         state = self._state
         with state.transaction():
             state.wait_for(
@@ -147,7 +147,7 @@ class IdleRestorer:
             return state.departures
 
     def _look(self, run: IdleRun) -> float | None:
-        """Opens what is to be opened now; answers when to look again. None: never."""
+        """Opens closed subtasks; returns the seconds until the next check. None: no more checks."""
         try:
             info = self._engine.query(run.query_id)
             if info is None or not info.active or info.run_id != run.run_id:
@@ -155,7 +155,7 @@ class IdleRestorer:
             if self._is_missing(run):
                 self._open(run, info)
         except SupersededError as refusal:
-            # By the next batch of this run, or by another run.
+            # The next batch of this run, or another run, opens it.
             _log.info("query %s is not opened now: %s", run.query_id.hex(), refusal)
         except _RETRIES as failure:
             _log.debug("query %s is not open yet: %s", run.query_id.hex(), failure)
@@ -170,7 +170,7 @@ class IdleRestorer:
         return self._look_s
 
     def _fail(self, run: IdleRun, failure: QueryableStateError) -> None:
-        """Stops a query that cannot go on from what is stored: its next batch could only fail."""
+        """Stops a query that cannot continue from its stored state."""
         with self._state.transaction():
             job = self._state.jobs.find(run.query_id)
             if job is not None and job.run.run_id == run.run_id and job.run.refuse(failure):
@@ -208,8 +208,8 @@ class IdleRestorer:
         root = self._roots.of(run.query_id)
         if root is None:
             return
-        if not self._commits.settle(run.query_id, version, _SETTLED_S):
-            raise RetryLaterError(f"batch {version} is not yet written down as committed")
+        if not self._commits.settle(run.query_id, version, _PUBLISH_S):
+            raise RetryLaterError(f"the commit of batch {version} is not published yet")
         for operator in run.operators:
             self._plans.states(root, operator.uid)
         executors = self._engine.live_executors()
@@ -222,7 +222,7 @@ class IdleRestorer:
         run.confirmed = bool(requests)
 
     def _ask_for_servers(self, run: IdleRun, executors: int) -> None:
-        """Where an executor has no server, no task of a batch may come to start one."""
+        """Starts servers on executors without one: no task may run there that would do so."""
         state = self._state
         with state.transaction() as now:
             holding = len(state.servers.holding(now))

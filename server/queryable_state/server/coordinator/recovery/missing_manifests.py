@@ -1,4 +1,4 @@
-"""Manifests that a driver did not come to write: made of the changelogs of their batch."""
+"""Manifests that a crash left unwritten, made from the changelogs of their batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the owner of a subtask loads before it opens its store."""
+"""Restore plans: the files an owner loads before it opens the store of a subtask."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class StagedFiles:
 
 
 class RestorePlans:
-    """Makes plans from what the job's root has; only staged files are looked for in it."""
+    """Makes plans from the loaded root of a job; lists only staged files in storage."""
 
     def __init__(self, engine: Engine, state: CoordinatorState, roots: JobRoots) -> None:
         self._engine = engine
@@ -192,5 +192,5 @@ class RestorePlans:
             if operator is None:
                 raise RetryLaterError("the query was dropped", retry_after_ms=_RETRY_MS)
             ownership = state.placement.assigned(operator, subtask.index, request.server_id)
-            # Before the plan is made: retention gives up files first, and looks for this then.
+            # Before the plan is made: retention first gives up files, then checks for restores.
             ownership.plan_restore(frozenset(file.path for file in staged))

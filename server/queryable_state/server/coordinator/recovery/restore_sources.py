@@ -1,4 +1,4 @@
-"""From which files of a job's root the store of a subtask is loaded."""
+"""Sources of a restore: the files of a job's root that make up the store of a subtask."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads the root of a job that begins, and refuses one the job cannot go on from."""
+"""Loader of a job's root, which refuses a root that the job cannot continue from."""
 
 from __future__ import annotations
 
@@ -105,16 +105,18 @@ def _reach(
 
 
 class RootLoader:
-    """Loads roots; writes what a crash has left unwritten. Blocking, usable from every thread."""
+    """Loads roots, and writes manifests that a crash left unwritten. Blocking, thread-safe."""
 
     def __init__(self, engine: Engine, *, strict: bool) -> None:
-        """Unless `strict`, batches that an operator missed are taken as they are."""
+        """Unless `strict`, batches that an operator missed are accepted."""
         self._engine = engine
         self._manifests = MissingManifests(engine, strict=strict)
 
     def check(self, root: StateRoot, query_id: bytes, job_name: str) -> None:
-        """RestoreMismatchError where the root is of another job; to be asked before a run takes
-        an epoch in it, which would end the run of that job."""
+        """Raises RestoreMismatchError if the root is of another job.
+
+        Called before a run takes an epoch in the root, which would fence the run of that job.
+        """
         record = root.registrations()
         if record is not None:
             _check_same_job(record, root, query_id, job_name)

@@ -1,4 +1,4 @@
-"""The registrations of a job in its root: kept before a file uses their ids, checked on restore."""
+"""Registrations of a job in its root: written before a file uses their ids, checked on restore."""
 
 from __future__ import annotations
 
