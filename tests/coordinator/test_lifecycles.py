@@ -51,8 +51,8 @@ def test_an_ownership_changes_as_its_table_says(
     state: OwnershipState, event: OwnershipEvent
 ) -> None:
     server_id = "" if state is OwnershipState.UNOWNED else "a"
-    subtask = Ownership(state=state, server_id=server_id)
-    before = Ownership(state=state, server_id=server_id)
+    subtask = Ownership(index=0, state=state, server_id=server_id)
+    before = Ownership(index=0, state=state, server_id=server_id)
     following = OWNERSHIP.transitions[state].get(event)
     if following is None:
         with pytest.raises(IllegalTransitionError, match=event.value):

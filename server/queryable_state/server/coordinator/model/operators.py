@@ -33,6 +33,8 @@ class Ownership:
     `Operator` calls them, because it also counts subtasks by server.
     """
 
+    index: int
+    """The subtask's index."""
     state: OwnershipState = OwnershipState.UNOWNED
     server_id: str = ""
     """Empty: unowned."""
@@ -90,7 +92,9 @@ class Ownership:
         self.server_id = ""
 
     def _apply(self, event: OwnershipEvent) -> None:
-        self.state = OWNERSHIP.after(self.state, event, f"of server {self.server_id!r}")
+        self.state = OWNERSHIP.after(
+            self.state, event, f"{self.index} of server {self.server_id!r}"
+        )
 
 
 @dataclass(kw_only=True)
@@ -131,7 +135,7 @@ class Operator:
 
     def assign(self, index: int, server_id: str, version: int) -> None:
         """Makes a server the owner of a subtask, at a placement version."""
-        ownership = self.subtasks.setdefault(index, Ownership())
+        ownership = self.subtasks.setdefault(index, Ownership(index=index))
         before, opened = ownership.server_id, ownership.opened
         ownership.assign(server_id, version)
         self._forget(before, index, opened=opened)
