@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from queryable_state.server.coordinator.model.commits import Commit, Commits, StableCap
+from queryable_state.server.coordinator.model.commits import Commit, Commits, CompactionCap
 
 QUERY = b"q" * 16
 SERVERS = ("a", "b")
@@ -18,7 +18,7 @@ class CappedCommits(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.commits = Commits()
-        self.caps: dict[StableCap, int] = {}
+        self.caps: dict[CompactionCap, int] = {}
         self.newest = -1
         self.stable = -1
 
@@ -36,12 +36,12 @@ class CappedCommits(RuleBasedStateMachine):
 
     @rule(server=st.sampled_from(SERVERS))
     def confirm(self, server: str) -> None:
-        self.commits.confirm(QUERY, server, self.newest)
-        self.commits.refresh_stable(QUERY, SERVERS)
+        self.commits.ack(QUERY, server, self.newest)
+        self.commits.advance_min_acked(QUERY, SERVERS)
 
     @rule()
     def cap(self) -> None:
-        cap = self.commits.cap_stable(QUERY)
+        cap = self.commits.cap_compaction(QUERY)
         assert (cap is None) == (self.newest < 0)
         if cap is not None:
             assert cap.version == self.newest
@@ -58,11 +58,11 @@ class CappedCommits(RuleBasedStateMachine):
     @rule()
     def lose_a_server(self) -> None:
         self.commits.forget_server("b")
-        self.commits.refresh_stable(QUERY, ["a"])
+        self.commits.advance_min_acked(QUERY, ["a"])
 
     @invariant()
     def nothing_above_a_cap_is_stable(self) -> None:
-        stable = self.commits.stable(QUERY)
+        stable = self.commits.min_acked(QUERY)
         assert all(stable <= version for version in self.caps.values())
         assert self.stable <= stable <= self.newest
         self.stable = stable
@@ -71,9 +71,9 @@ class CappedCommits(RuleBasedStateMachine):
         for cap in self.caps:
             self.commits.lift_cap(cap)
         for server in SERVERS:
-            self.commits.confirm(QUERY, server, self.newest)
-        self.commits.refresh_stable(QUERY, SERVERS)
-        assert self.commits.stable(QUERY) == self.newest
+            self.commits.ack(QUERY, server, self.newest)
+        self.commits.advance_min_acked(QUERY, SERVERS)
+        assert self.commits.min_acked(QUERY) == self.newest
 
 
 TestCappedCommits = CappedCommits.TestCase
@@ -83,9 +83,9 @@ TestCappedCommits.settings = settings(max_examples=60, stateful_step_count=30, d
 def test_a_cap_of_a_dropped_query_is_lifted_without_a_word() -> None:
     commits = Commits()
     commits.enter(QUERY, Commit(3, 0, 0))
-    cap = commits.cap_stable(QUERY)
+    cap = commits.cap_compaction(QUERY)
     assert cap is not None
     commits.drop(QUERY)
     commits.lift_cap(cap)
     commits.enter(QUERY, Commit(5, 0, 0))
-    assert commits.stable(QUERY) == 5
+    assert commits.min_acked(QUERY) == 5

@@ -49,7 +49,7 @@ class Cluster:
     def assign(self, index: int, asker: str, *, executors: int = 1, not_server: str = "") -> str:
         operator = self.operator()
         self.servers.sweep(self.now_ms)
-        settled = self.placement.settled(operator, index, not_server, self.now_ms)
+        settled = self.placement.reachable_owner(operator, index, not_server, self.now_ms)
         if settled is not None:
             return settled.server_id
         server = self.servers.get(asker)

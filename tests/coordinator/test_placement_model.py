@@ -123,7 +123,7 @@ class PlacementMachine(RuleBasedStateMachine):
         )
         version = self.state.placement.version
         try:
-            located = self.subtasks.settled(request) or self.subtasks.assign(
+            located = self.subtasks.reachable_owner(request) or self.subtasks.assign(
                 request, INFO, EXECUTORS
             )
         except PlacementError:
@@ -194,9 +194,9 @@ class PlacementMachine(RuleBasedStateMachine):
 
     @invariant()
     def who_has_lapsed_is_known_without_looking_at_everybody(self) -> None:
-        self.state.now_ms()
-        for server in self.state.servers:
-            assert server.lapsed == (self.now_ms >= self.state.servers.freed_at_ms(server))
+        with self.state.transaction() as now_ms:
+            for server in self.state.servers:
+                assert server.lapsed == (now_ms >= self.state.servers.freed_at_ms(server))
 
 
 TestPlacement = PlacementMachine.TestCase

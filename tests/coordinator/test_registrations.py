@@ -201,3 +201,53 @@ def test_ids_are_never_shared_and_names_never_double(
             found = table.queryable(known_job)
             assert all(registered.queryable_name == key for key, registered in found.items())
             assert table.jobs_with("t").count(known_job) == ("t" in found)
+
+
+_UIDS, _NAMES, _DEPTHS = ("a", "b"), ("x", "y"), (0, 1, 5)
+_STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(("register", "adopt", "declare", "serve", "drop")),
+        st.sampled_from((JOB, OTHER_JOB)),
+        st.sampled_from(_UIDS),
+        st.sampled_from(_NAMES),
+        st.sampled_from(_DEPTHS),
+    ),
+    max_size=30,
+)
+
+
+@given(_STEPS)
+def test_the_deepest_operator_is_that_of_the_states_registered_by_an_operator(
+    steps: list[tuple[str, bytes, str, str, int]],
+) -> None:
+    table = RegistrationTable(first_state_id=100)
+    depths: dict[tuple[bytes, str, str], int] = {}
+    claimed: set[tuple[bytes, str, str]] = set()
+    for step, job, uid, name, depth in steps:
+        identity, stored = (job, uid, name), state(name)
+        stored.job_id, stored.operator_uid, stored.operator_depth = job, uid, depth
+        stored.state_id = 1 + 4 * (job == JOB) + 2 * _UIDS.index(uid) + _NAMES.index(name)
+        if step == "register":
+            claim = OperatorClaim(
+                job_id=job, job_name="job", uid=uid, name="", depth=depth, max_parallelism=0
+            )
+            table.register(claim, [state(name)])
+            claimed.add(identity)
+            depths[identity] = depth
+        elif step == "adopt":
+            table.adopt(job, [stored])
+            depths[identity] = depth
+        elif step == "declare":
+            table.declare(job, [stored])
+            if identity in depths:
+                depths[identity] = depth
+        elif step == "serve":
+            table.serve(job, {uid})
+            claimed -= {known for known in claimed if known[0] == job and known[1] != uid}
+        else:
+            table.drop(job)
+            claimed -= {known for known in claimed if known[0] == job}
+            depths = {known: depth for known, depth in depths.items() if known[0] != job}
+        for each in (JOB, OTHER_JOB):
+            deepest = max((depths[known] for known in claimed if known[0] == each), default=0)
+            assert table.deepest(each) == deepest

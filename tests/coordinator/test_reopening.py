@@ -126,7 +126,7 @@ def test_state_waits_for_a_first_server_and_who_asks_is_told_to_come_again(
 ) -> None:
     with second_driver(tmp_path) as job:
         recover(job)
-        with pytest.raises(RetryLaterError, match="is being opened"):
+        with pytest.raises(RetryLaterError, match="is being restored"):
             located(job, "of no operator")
         assert not job.coordinator.await_recovered(QUERY, 0.05)
         peer = job.peer()

@@ -13,7 +13,7 @@ from queryable_state.server.lease_clock import lease_s
 _AHEAD_S = 1_000_000
 _PROGRAM = """
 import time
-from queryable_state.server.coordinator.model.clock import lease_ms
+from queryable_state.server.lease_clock import lease_ms
 from queryable_state.server.state_server.base.lease import Lease
 print(min(Lease().now_s(), lease_ms() / 1000) - time.monotonic())
 """

@@ -16,6 +16,11 @@ def lease_ns() -> int:
     return time.clock_gettime_ns(_CLOCK)
 
 
+def lease_ms() -> int:
+    """The same in milliseconds."""
+    return lease_ns() // 1_000_000
+
+
 def lease_s() -> float:
     """Same as `lease_ns`, in seconds."""
     return time.clock_gettime(_CLOCK)

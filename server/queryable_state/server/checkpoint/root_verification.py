@@ -54,7 +54,8 @@ def problems_of_root(
         return [f"{root.path(layout.REGISTRATIONS)} has no registrations of the job's states"]
     base = intact[0].version if intact else registrations.first_batch - 1
     manifests = root.manifests(base)
-    found = _missing_registrations(root, name, [*intact, *manifests])
+    missing = missing_registrations(root, name, [*intact, *manifests])
+    found = [f"{missing} is missing: states may be unknown"] if missing else []
     newest = max((manifest.batch_id for manifest in manifests), default=base)
     found += _missing_manifests(root, manifests, base, max(newest, _newest_commit(root)))
     with ThreadPoolExecutor(_READERS, thread_name_prefix="verification") as readers:
@@ -66,13 +67,17 @@ def problems_of_root(
     return found
 
 
-def _missing_registrations(
+def missing_registrations(
     root: StateRoot, name: str, named_by: Sequence[CheckpointMetadata | Manifest]
-) -> list[str]:
+) -> str:
+    """URI of the newest registrations that a checkpoint or manifest names, if it is missing.
+
+    Empty if registrations as new as that exist: `name` are the newest there are.
+    """
     newest = max((each.registrations for each in named_by), key=registrations_order, default="")
     if registrations_order(newest) <= registrations_order(name):
-        return []
-    return [f"{root.path(layout.REGISTRATIONS)}/{newest} is missing: states may be unknown"]
+        return ""
+    return f"{root.path(layout.REGISTRATIONS)}/{newest}"
 
 
 def _missing_manifests(

@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _EXECUTORS_KNOWN_S = 1.0
-# A begin may wait so long; a server gives it up after 5 s, and begins again.
+# Longest wait of a begin; a server gives up after 5 s, and begins again.
 _MANIFEST_S = 3.0
 _RETRY_MS = 100
 
 
 class BatchCoordinator:
-    """Asks the engine first, without any lock, and then changes the books. Thread-safe."""
+    """Asks Spark outside of transactions, then changes the coordinator's state. Thread-safe."""
 
     def __init__(
         self,
@@ -77,18 +77,18 @@ class BatchCoordinator:
     def assign_subtask(
         self, request: coordinator_pb2.AssignSubtaskRequest
     ) -> backend_pb2.LocateSubtaskResponse:
-        """The owner of a subtask, assigned where there is none."""
+        """The owner of a subtask, assigned if it has none."""
         _check_subtask(request.subtask)
-        settled = self._subtasks.settled(request)
-        if settled is not None:
-            return settled
+        owner = self._subtasks.reachable_owner(request)
+        if owner is not None:
+            return owner
         info = self._query(request.subtask.query_id)
         return self._subtasks.assign(request, info, self._live_executors())
 
     def plan_restore(
         self, request: coordinator_pb2.PlanRestoreRequest
     ) -> checkpoint_pb2.RestorePlan:
-        """What the owner of a subtask loads into its store."""
+        """The restore plan for the owner of a subtask."""
         _check_subtask(request.subtask)
         _check_batch(request.batch_id)
         return self._plans.plan(request, self._query(request.subtask.query_id))
@@ -96,7 +96,7 @@ class BatchCoordinator:
     def open_subtask(
         self, request: coordinator_pb2.OpenSubtaskRequest
     ) -> coordinator_pb2.OpenSubtaskResponse:
-        """The owner opens its store, restored or empty; logs where state is lost by that."""
+        """Records that the owner has opened its store, restored or empty; logs lost state."""
         _check_subtask(request.subtask)
         _check_batch(request.batch_id)
         info = self._query(request.subtask.query_id)
@@ -148,14 +148,14 @@ class BatchCoordinator:
         if storage.root:
             self._await_manifest(query_id, batch_id - 1)
         else:
-            self._batches.wait_settled(query_id, batch_id - 1, self._settle_timeout_s)
+            self._batches.wait_published(query_id, batch_id - 1, self._settle_timeout_s)
         self._batches.check_not_refused(query_id)
         return self._batches.begun(request, epoch, storage)
 
     def register_states(
         self, request: coordinator_pb2.RegisterStatesRequest
     ) -> coordinator_pb2.RegisterStatesResponse:
-        """Gives ids to an operator's states, or refuses all of them."""
+        """Registers all states of an operator, or none of them."""
         _check_subtask(request.subtask)
         info = self._query(request.subtask.query_id)
         query_id, uid = request.subtask.query_id, request.subtask.operator_uid
@@ -170,7 +170,7 @@ class BatchCoordinator:
     def _await_manifest(self, query_id: bytes, batch_id: int) -> None:
         """What follows a batch that is not durably committed could not be told from it."""
         timeout_s = max(self._settle_timeout_s, _MANIFEST_S)
-        if not self._batches.wait_settled(query_id, batch_id, timeout_s):
+        if not self._batches.wait_published(query_id, batch_id, timeout_s):
             raise RetryLaterError(
                 f"batch {batch_id} of query {query_id.hex()} is not yet written down as committed",
                 retry_after_ms=_RETRY_MS,

@@ -1,42 +1,17 @@
-"""The coordinator's lifecycle, and what the driver may ask of it."""
+"""The coordinator as the driver uses it: lifecycle, jobs, checkpoints and savepoints."""
 
 from __future__ import annotations
 
 import secrets
 import threading
+import time
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
-from queryable_state.server.checkpoint.file_systems.object_storage import MemoryObjectStore
-from queryable_state.server.coordinator.batch_coordinator import BatchCoordinator
-from queryable_state.server.coordinator.batches.batches import Batches
-from queryable_state.server.coordinator.batches.catalog import Catalog
-from queryable_state.server.coordinator.batches.commit_publisher import CommitPublisher
-from queryable_state.server.coordinator.batches.completeness import Completeness
-from queryable_state.server.coordinator.batches.manifests import Manifests
-from queryable_state.server.coordinator.batches.run_operators import RunOperators, RunStart
-from queryable_state.server.coordinator.checkpoints.checkpointing import Checkpointing
-from queryable_state.server.coordinator.model import clock
-from queryable_state.server.coordinator.model.epochs import Epochs
-from queryable_state.server.coordinator.model.job_config import JobConfigs
-from queryable_state.server.coordinator.model.state import CoordinatorState
-from queryable_state.server.coordinator.port import CoordinatorPort
-from queryable_state.server.coordinator.recovery.batch_commits import BatchCommits
-from queryable_state.server.coordinator.recovery.idle_restorer import IdleRestorer
-from queryable_state.server.coordinator.recovery.restore_plans import RestorePlans
-from queryable_state.server.coordinator.recovery.run_binder import RunBinder
-from queryable_state.server.coordinator.recovery.watcher import Watcher
-from queryable_state.server.coordinator.roots.fencing import Fencing
-from queryable_state.server.coordinator.roots.job_roots import JobRoots
-from queryable_state.server.coordinator.secret import SecretFile
-from queryable_state.server.coordinator.servers.leases import Leases
-from queryable_state.server.coordinator.servers.state_server_clients import (
-    StateServerClients,
-    shutdown_servers,
-)
-from queryable_state.server.coordinator.servers.subtasks import Subtasks
-from queryable_state.server.coordinator.service import CoordinatorService
+from queryable_state.server.coordinator.coordinator_parts import CoordinatorParts
+from queryable_state.server.coordinator.model.run import RunStart
+from queryable_state.server.lease_clock import lease_ms
 from queryable_state.wire.errors import RetryLaterError
 
 if TYPE_CHECKING:
@@ -44,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from queryable_state.internal.v1.checkpoint_pb2 import CheckpointMetadata
+    from queryable_state.server.checkpoint.file_systems.object_storage import MemoryObjectStore
     from queryable_state.server.coordinator.batches.catalog import JobView
     from queryable_state.server.coordinator.checkpoints.history import CheckpointReport
     from queryable_state.server.coordinator.model.engine import Engine
@@ -51,6 +27,10 @@ if TYPE_CHECKING:
     from queryable_state.server.coordinator.model.operators import OperatorLayout
     from queryable_state.server.settings import CoordinatorSettings
     from queryable_state.v1 import registration_pb2
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 class Coordinator:
@@ -66,88 +46,14 @@ class Coordinator:
         engine: Engine,
         settings: CoordinatorSettings,
         *,
-        clock_ms: Callable[[], int] = clock.lease_ms,
-        wall_ms: Callable[[], int] = clock.wall_ms,
+        clock_ms: Callable[[], int] = lease_ms,
+        wall_ms: Callable[[], int] = _wall_ms,
     ) -> None:
         if not settings.secret:
             settings = replace(settings, secret=secrets.token_urlsafe(32))
         self._settings = settings
-        self._state = CoordinatorState(settings, clock_ms=clock_ms, wall_ms=wall_ms)
-        self._configs = JobConfigs()
-        self._leases = Leases(self._state)
-        self._catalog = Catalog(self._state)
-        batches = Batches(self._state)
-        self._links = StateServerClients(settings.secret, timeout_ms=settings.push_timeout_ms)
-        self._roots = JobRoots()
-        self._objects = MemoryObjectStore()
-        self._fencing = Fencing(
-            engine, self._state, self._roots, self._links, look_s=settings.heartbeat_s
-        )
-        self._run_binder = RunBinder(
-            engine,
-            self._state,
-            self._configs,
-            self._roots,
-            Epochs(),
-            self._objects,
-            self._links,
-            strict=settings.strict,
-        )
         self._engine = engine
-        self._operators = RunOperators(self._state)
-        self._plans = RestorePlans(engine, self._state, self._roots)
-        settled = threading.Event()
-        self._publisher = CommitPublisher(
-            batches,
-            Manifests(engine, batches, self._operators, self._roots, self._fencing),
-            self._links,
-            engine,
-            Completeness(engine, self._operators, self._roots),
-            self._fencing,
-            settled,
-            strict=settings.strict,
-            strict_determinism=settings.strict_determinism,
-            manifest_timeout_s=settings.manifest_timeout_ms / 1000,
-        )
-        self._commits = BatchCommits(
-            engine, self._run_binder, batches, self._operators, self._publisher
-        )
-        self._batch_coordinator = BatchCoordinator(
-            engine,
-            self._run_binder,
-            self._fencing,
-            self._roots,
-            self._plans,
-            Subtasks(self._state),
-            batches,
-            self._commits,
-            self._catalog,
-            self._publisher,
-            settle_timeout_s=settings.push_timeout_ms / 1000,
-        )
-        self._idle_restorer = IdleRestorer(
-            engine,
-            self._state,
-            self._roots,
-            self._run_binder,
-            self._plans,
-            self._commits,
-            self._links,
-            look_s=settings.reopen_after_ms / 1000,
-        )
-        self._checkpointing = Checkpointing(
-            engine, self._state, self._roots, self._links, self._commits, settled
-        )
-        self._watcher = Watcher(
-            engine,
-            self._leases,
-            batches,
-            self._catalog,
-            self._publisher,
-            self._links,
-            forget=self._forget,
-            retained_finished_jobs=settings.retained_finished_jobs,
-        )
+        self._parts = CoordinatorParts(engine, settings, clock_ms=clock_ms, wall_ms=wall_ms)
         self._lock = threading.Lock()
         self._running: ExitStack | None = None
         self._address: str | None = None
@@ -161,7 +67,7 @@ class Coordinator:
                 raise RetryLaterError("this coordinator is closed: make a new one")
             if self._running is None:
                 with ExitStack() as stack:
-                    self._open(stack)
+                    self._address, self._secret_file = self._parts.start(stack)
                     self._running = stack.pop_all()
         return self
 
@@ -204,14 +110,14 @@ class Coordinator:
     @property
     def objects(self) -> MemoryObjectStore:
         """The files of `driver:` roots."""
-        return self._objects
+        return self._parts.objects
 
     def configure(self, config_id: str, config: JobConfig) -> None:
         """Sets how the jobs keep their state whose operators carry this id; before they start.
 
         An empty id: the jobs of operators that carry none, or one that is not known.
         """
-        self._configs.configure(config_id, config)
+        self._parts.configs.configure(config_id, config)
 
     def run_started(
         self, query_id: bytes, config_id: str, operators: Sequence[OperatorLayout]
@@ -222,60 +128,60 @@ class Coordinator:
         if info is not None:
             after = self._engine.newest_commit(query_id)
             start = RunStart(config_id=config_id, operators=tuple(operators), after=after)
-            self._operators.started(query_id, info, start)
+            self._parts.operators.started(query_id, info, start)
 
     def is_sealed(
         self, query_id: bytes, batch_id: int, operators: Iterable[OperatorLayout]
     ) -> bool:
         """Whether servers report seals of all subtasks of a batch that is not committed yet."""
-        return self._commits.is_sealed(query_id, batch_id, operators)
+        return self._parts.commits.is_sealed(query_id, batch_id, operators)
 
     def recover(self, query_id: bytes, config_id: str, operators: Sequence[OperatorLayout]) -> bool:
         """Has durable state of a query's newest run opened; whether there is any. Waits not."""
-        return self._idle_restorer.keep_open(query_id, config_id, operators)
+        return self._parts.idle_restorer.keep_open(query_id, config_id, operators)
 
     def await_recovered(self, query_id: bytes, timeout_s: float) -> bool:
         """Waits until that is open, or left to the next batch; False: not in time."""
-        return self._idle_restorer.await_open(query_id, timeout_s)
+        return self._parts.idle_restorer.await_open(query_id, timeout_s)
 
     def jobs(self) -> list[JobView]:
         """Every job known, by first contact."""
-        return self._catalog.list_jobs()
+        return self._parts.catalog.list_jobs()
 
     def states(self, job: str = "") -> list[registration_pb2.StateRegistration]:
         """The queryable states of a job (id or name), or of all."""
-        return self._catalog.list_states(job)
+        return self._parts.catalog.list_states(job)
 
     def location(self, job: str, state_name: str) -> registration_pb2.StateLocation:
         """A state's registration and owners, as `LocateState` answers them."""
-        return self._catalog.locate(job, state_name)
+        return self._parts.catalog.locate(job, state_name)
 
     def proxy_addresses(self) -> list[str]:
         """HOST:PORT of the proxies of the state servers that hold a lease."""
-        return self._leases.proxy_addresses()
+        return self._parts.leases.proxy_addresses()
 
     def drop_query(self, query_id: bytes) -> None:
         """Forgets an ended query and its state; refuses a running one."""
-        self._links.drop_query(query_id, self._catalog.drop(query_id))
-        self._forget(query_id)
+        self._parts.clients.drop_query(query_id, self._parts.catalog.drop(query_id))
+        self._parts.forget(query_id)
 
     def batch_committed(self, query_id: bytes, batch_id: int) -> None:
         """Tells of a commit, where the engine says so by itself; may be late or repeated."""
-        self._commits.batch_committed(query_id, batch_id)
+        self._parts.commits.batch_committed(query_id, batch_id)
 
     def settle(self, query_id: bytes, batch_id: int, timeout_s: float) -> bool:
         """Tells of a commit, and waits until the state servers answer by it.
 
         False where the batch is not committed, or not all servers answered in time.
         """
-        return self._commits.settle(query_id, batch_id, timeout_s)
+        return self._parts.commits.settle(query_id, batch_id, timeout_s)
 
     def trigger_checkpoint(self, query_id: bytes, timeout_s: float) -> CheckpointMetadata:
         """Takes a checkpoint now, or as soon as the job can be written as a whole.
 
         CheckpointError where the job keeps no durable state, or the checkpoint fails.
         """
-        return self._checkpointing.checkpointer.trigger(query_id, timeout_s)
+        return self._parts.checkpointing.checkpointer.trigger(query_id, timeout_s)
 
     def trigger_savepoint(
         self, job: str, directory: str = "", *, stop: bool = False, timeout_s: float | None = None
@@ -284,62 +190,25 @@ class Coordinator:
 
         As `Savepoints.trigger`: an empty `job` is the only one that runs.
         """
-        savepoints = self._checkpointing.savepoints
+        savepoints = self._parts.checkpointing.savepoints
         return savepoints.trigger(job, directory, stop=stop, timeout_s=timeout_s)
 
     def checkpoints(self, query_id: bytes) -> list[CheckpointReport]:
         """The attempts at checkpoints and savepoints of a job in this driver, newest first."""
-        return self._checkpointing.history.of(query_id)
+        return self._parts.checkpointing.history.of(query_id)
 
     def job_cancelled(self, query_id: bytes) -> None:
         """The user has ended a job for good; waits for its end.
 
         Removes what is stored of it where its configuration says so; a failed job keeps it.
         """
-        self._checkpointing.ends.cancelled(query_id)
+        self._parts.checkpointing.ends.cancelled(query_id)
 
     def refresh(self) -> None:
         """Asks the engine at once which queries have ended and why."""
-        self._watcher.look_for_ends()
-        self._watcher.look_for_causes()
+        self._parts.watcher.look_for_ends()
+        self._parts.watcher.look_for_causes()
 
     def tick(self) -> None:
         """Brings leases up to the clock; only a clock that does not go by itself needs it."""
-        self._leases.tick()
-
-    def _forget(self, query_id: bytes) -> None:
-        self._run_binder.forget(query_id)
-        self._plans.forget(query_id)
-
-    def _open(self, stack: ExitStack) -> None:
-        settings = self._settings
-        port = CoordinatorPort(
-            CoordinatorService(
-                self._leases,
-                self._batch_coordinator,
-                self._catalog,
-                self._watcher,
-                self._objects,
-                self._checkpointing.savepoints,
-                waiting=max(1, settings.workers * 3 // 4),
-            ),
-            settings,
-        )
-        self._address = port.address
-        secret_file = SecretFile(settings.secret)
-        stack.callback(secret_file.remove)
-        self._secret_file = secret_file.path
-        # Ended in the opposite order: servers drain while they are still answered.
-        stack.callback(port.release)
-        stack.callback(self._links.close)
-        stack.callback(self._publisher.close)
-        stack.callback(port.close)
-        stack.callback(self._watcher.close)
-        stack.callback(shutdown_servers, self._leases, self._links, settings.stop_timeout_s)
-        stack.callback(self._checkpointing.close)
-        stack.callback(self._idle_restorer.close)
-        stack.callback(self._fencing.close)
-        port.start()
-        self._watcher.start()
-        self._fencing.start()
-        self._checkpointing.start()
+        self._parts.leases.tick()

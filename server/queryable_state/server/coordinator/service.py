@@ -64,8 +64,8 @@ class CoordinatorService(coordinator_pb2_grpc.CoordinatorServicer):
         self._watcher = watcher
         self._objects = objects
         self._savepoints = savepoints
-        # Calls that may wait, for servers or for files, never take the threads of those that may
-        # not: a lease is renewed however many batches begin.
+        # Calls that wait for servers or files may not use all threads: leases must be renewed
+        # however many batches begin.
         self._waiting = threading.BoundedSemaphore(waiting)
 
     def RegisterServer(
@@ -159,7 +159,7 @@ class CoordinatorService(coordinator_pb2_grpc.CoordinatorServicer):
         def trigger(
             request: coordinator_pb2.TriggerSavepointRequest,
         ) -> coordinator_pb2.TriggerSavepointResponse:
-            # Who has given up waiting is answered no more, so nothing must go on for him.
+            # The caller has given up and gets no answer, so the call must have no effect.
             path, version = self._savepoints.trigger(
                 request.job,
                 request.directory,
@@ -211,7 +211,7 @@ def _answer(
         return ask(request)
     except QueryableStateError as error:
         _abort(context, error)
-    except Exception:  # noqa: BLE001 - every refusal leaves as one of ours
+    except Exception:  # noqa: BLE001 - callers get our own errors only
         what = type(request).__name__
         _log.exception("%s failed", what)
         _abort(

@@ -1,4 +1,4 @@
-"""What is asked of the coordinator about whole batches: clocks, commits, checks."""
+"""Batches of all jobs: begins, commits, publication rounds and refusals."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from queryable_state.server.coordinator.batches.losses import (
     lost_finding,
 )
 from queryable_state.server.coordinator.model.jobs import RUNNING
+from queryable_state.server.coordinator.model.lifecycles import RunPhase
 from queryable_state.wire.errors import SupersededError, UnknownJobError
 
 if TYPE_CHECKING:
@@ -28,14 +29,14 @@ if TYPE_CHECKING:
     from queryable_state.server.coordinator.model.state import CoordinatorState
     from queryable_state.wire.errors import QueryableStateError
 
-# Watermarks handed out with a begin. Servers may ask before every operator has registered, so at
-# least so many whatever the depths known; reading the first ones costs a file each, once a run.
+# Minimum number of watermarks in the answer to a begin: servers begin before every operator has
+# registered its depth. Each of the first ones costs one file read, once per run.
 _WATERMARKS = 8
 
 
 @dataclass(frozen=True)
 class InFlight:
-    """A batch begun and not known to be committed."""
+    """A batch that has begun and is not known to be committed."""
 
     query_id: bytes
     batch_id: int
@@ -48,11 +49,11 @@ class Batches:
         self._state = state
 
     def missing_clocks(self, query_id: bytes, info: QueryInfo, batch_id: int) -> list[int]:
-        """The batches whose clocks a begin needs and nobody asked for yet, newest first."""
-        with self._state.changed:
+        """The batches whose clocks a begin needs and that are not cached yet, newest first."""
+        with self._state.transaction():
             job = self._state.enter(query_id, info)
             oldest = max(0, batch_id - self._depth(job) + 1)
-            return [b for b in range(batch_id, oldest - 1, -1) if b not in job.clocks]
+            return [b for b in range(batch_id, oldest - 1, -1) if b not in job.run.clocks]
 
     def begin(
         self,
@@ -60,101 +61,97 @@ class Batches:
         info: QueryInfo,
         clocks: Mapping[int, BatchClocks],
     ) -> None:
-        """A batch begins, which proves the one before it committed."""
+        """Records the begin of a batch, which proves that the batch before it is committed."""
         state = self._state
-        with state.changed:
+        with state.transaction():
             job = state.enter(request.query_id, info)
             self._check_run(job, request)
-            if job.refusal is not None:
-                raise job.refusal.with_traceback(None)
+            job.run.check_not_refused()
             state.contact(job, request.batch_id)
+            depth = self._depth(job)
             for batch_id, known in clocks.items():
-                job.keep_clocks(batch_id, known, self._depth(job))
-            if job.first_batch_of_run is None:
-                job.first_batch_of_run = request.batch_id
-            if request.batch_id > job.begun:
-                job.begun = request.batch_id
+                job.run.keep_clocks(batch_id, known, depth)
+            job.run.begin_batch(request.batch_id)
             state.advance_commit(job, request.batch_id - 1)
 
     def begun(
         self, request: coordinator_pb2.BeginBatchRequest, epoch: int, storage: JobStorage
     ) -> coordinator_pb2.BeginBatchResponse:
-        """The answer to a begin."""
+        """The response to a begin."""
         state = self._state
-        with state.changed:
+        with state.transaction():
             job = state.jobs.find(request.query_id)
             if job is None:
                 raise UnknownJobError(f"query {request.query_id.hex()} was dropped")
             self._check_run(job, request)
             watermarks: list[int] = []
-            batch_id = request.batch_id
-            while batch_id in job.clocks and len(watermarks) < self._depth(job):
-                watermarks.append(job.clocks[batch_id].watermark_ms)
+            depth, batch_id = self._depth(job), request.batch_id
+            while batch_id in job.run.clocks and len(watermarks) < depth:
+                watermarks.append(job.run.clocks[batch_id].watermark_ms)
                 batch_id -= 1
             if not watermarks:
                 raise SupersededError(f"job {job.label} is past batch {request.batch_id}")
-            clocks = job.clocks[request.batch_id]
+            clocks = job.run.clocks[request.batch_id]
             return coordinator_pb2.BeginBatchResponse(
                 run_epoch=epoch,
                 batch_timestamp_ms=clocks.timestamp_ms,
                 watermarks_ms=watermarks,
-                committed=state.commits.told(request.query_id),
+                committed=state.commits.published_version(request.query_id),
                 offsets_digest=clocks.offsets_digest,
                 storage=storage,
             )
 
     def commit(self, query_id: bytes, batch_id: int) -> None:
-        """The batch, and every one before it, is committed; of a query not known: nothing."""
-        with self._state.changed:
+        """Records that all batches up to this one are committed, unless the run is refused."""
+        with self._state.transaction():
             job = self._state.jobs.find(query_id)
-            if job is not None and job.refusal is None:
+            if job is not None and job.run.refusal is None:
                 self._state.advance_commit(job, batch_id)
 
     def was_begun(self, query_id: bytes, batch_id: int) -> bool:
         """Whether this run has begun the batch."""
-        with self._state.changed:
+        with self._state.transaction():
             job = self._state.jobs.find(query_id)
-            return job is not None and batch_id <= job.begun
+            return job is not None and batch_id <= job.run.begun
 
     def committed(self, query_id: bytes) -> int:
-        """Newest committed batch; -1: none."""
-        with self._state.changed:
+        """The newest committed batch; -1: none."""
+        with self._state.transaction():
             return self._state.commits.version(query_id)
 
     def in_flight(self) -> list[InFlight]:
-        """The batches whose commit is to be found out."""
+        """The batches for whose commit Spark must be polled."""
         state = self._state
-        with state.changed:
+        with state.transaction():
             return [
-                InFlight(job.query_id, job.begun)
+                InFlight(job.query_id, job.run.begun)
                 for job in state.jobs
-                if job.status == RUNNING and job.begun > state.commits.version(job.query_id)
+                if job.status == RUNNING and job.run.begun > state.commits.version(job.query_id)
             ]
 
     def next_round(self, query_id: bytes) -> CommitRound | None:
-        """The push that is due; it must be ended by `end_round`."""
-        with self._state.changed:
+        """Starts the publication that is due, if any; `end_round` or `abandon_round` ends it."""
+        with self._state.transaction():
             job = self._state.jobs.find(query_id)
-            if job is None or job.refusal is not None or job.fenced:
+            if job is None or job.run.phase in {RunPhase.REFUSED, RunPhase.FENCED}:
                 return None
             holders = self._state.holders(query_id)
-            return self._state.commits.begin_round(query_id, job.run_id, holders)
+            return self._state.commits.begin_round(query_id, job.run.run_id, holders)
 
     def holders(self, query_id: bytes) -> dict[str, str]:
         """The servers that hold state of a query: HOST:PORT of `StateBackend` by id."""
-        with self._state.changed:
-            self._state.now_ms()
+        with self._state.transaction():
             return self._state.holders(query_id)
 
     def facts(self, query_id: bytes, batch_id: int) -> BatchFacts | None:
-        """What is known of a batch; None where the job was dropped."""
+        """The facts of a batch for its manifest; None if the job was dropped."""
         state = self._state
-        with state.changed:
+        with state.transaction():
             job = state.jobs.find(query_id)
             if job is None:
                 return None
-            clocks = job.clocks.get(batch_id)
-            first = job.first_batch_of_run
+            clocks = job.run.clocks.get(batch_id)
+            first = job.run.first_batch
             return BatchFacts(
                 batch_id=batch_id,
                 offsets_digest=clocks.offsets_digest if clocks else b"",
@@ -171,7 +168,7 @@ class Batches:
     ) -> dict[str, str]:
         """The servers that lack changelogs of a committed batch: HOST:PORT of backend by id."""
         state = self._state
-        with state.changed:
+        with state.transaction():
             holders = state.holders(query_id)
             return {
                 server_id: holders[server_id]
@@ -180,65 +177,64 @@ class Batches:
             }
 
     def close_stores(self, query_id: bytes, server_ids: Container[str]) -> None:
-        """These servers have dropped all they held of a query: they must open it anew."""
+        """Closes the stores of a query on servers that have dropped them."""
         placement = self._state.placement
-        with self._state.changed:
+        with self._state.transaction():
             for operator in placement.operators(query_id):
                 for index, ownership in operator.subtasks.items():
                     if ownership.opened and ownership.server_id in server_ids:
                         placement.close(operator, index)
 
     def refuse(self, query_id: bytes, error: QueryableStateError) -> bool:
-        """The newest run of a query may begin and commit no batch any more; False: it is so."""
-        with self._state.changed:
+        """Refuses all further batches of a query's newest run; False if it is refused already."""
+        with self._state.transaction():
             job = self._state.jobs.find(query_id)
-            if job is None or job.refusal is not None:
+            if job is None or not job.run.refuse(error):
                 return False
-            job.refusal = error
             job.partial_batches += 1
             self._state.commits.withdraw(query_id)
-            self._state.changed.notify_all()
+            self._state.notify_waiters()
             return True
 
     def count_incomplete(self, query_id: bytes) -> None:
-        """A batch that an operator missed is taken as it is."""
-        with self._state.changed:
+        """Counts a batch that an operator missed and the settings accept."""
+        with self._state.transaction():
             job = self._state.jobs.find(query_id)
             if job is not None:
                 job.partial_batches += 1
 
     def check_not_refused(self, query_id: bytes) -> None:
-        """Raises why the newest run of a query may not go on, if so."""
-        with self._state.changed:
+        """Raises the error that the newest run of a query was refused with, if it was."""
+        with self._state.transaction():
             job = self._state.jobs.find(query_id)
-            if job is not None and job.refusal is not None:
-                raise job.refusal.with_traceback(None)
+            if job is not None:
+                job.run.check_not_refused()
 
     def abandon_round(self, commit_round: CommitRound) -> None:
-        """A push is over, and what had to be written of it is not: it is due again."""
-        with self._state.changed:
+        """Ends a round whose manifests could not be written; the commit is due again."""
+        with self._state.transaction():
             self._state.commits.abandon_round(commit_round)
-            self._state.changed.notify_all()
+            self._state.notify_waiters()
 
     def end_round(
         self,
         commit_round: CommitRound,
         seals: Mapping[str, Sequence[backend_pb2.SealedSubtask]],
     ) -> list[BatchAnomaly]:
-        """A push is over, `seals` by server that answered; answers what is wrong with the job."""
+        """Ends a round, with the seals of each server that answered; returns anomalies."""
         state = self._state
         query_id = commit_round.query_id
-        with state.changed:
+        with state.transaction():
             job = state.jobs.find(query_id)
-            # Before anybody goes on behind the batch.
+            # Before the next batch may begin.
             lost = close_lost(state.placement, commit_round, seals)
             state.commits.end_round(commit_round)
-            state.changed.notify_all()
+            state.notify_waiters()
             if job is None:
                 return []
             for server_id in seals:
-                state.commits.confirm(query_id, server_id, commit_round.commit.version)
-            state.refresh_stable(query_id)
+                state.commits.ack(query_id, server_id, commit_round.commit.version)
+            state.advance_min_acked(query_id)
             anomalies = check_determinism(
                 seals.values(),
                 commit_round.commit.version,
@@ -254,36 +250,34 @@ class Batches:
                 ),
             ]
 
-    def is_settled(self, query_id: bytes) -> bool:
-        """Whether no push is due; one may be under way."""
-        with self._state.changed:
+    def is_published(self, query_id: bytes) -> bool:
+        """Whether the newest commit is published."""
+        with self._state.transaction():
             commits = self._state.commits
-            return commits.settled(query_id, commits.version(query_id))
+            return commits.is_published(query_id, commits.version(query_id))
 
-    def wait_settled(self, query_id: bytes, version: int, timeout_s: float) -> bool:
-        """Whether every server had been told of `version`, or given up on, in time.
+    def wait_published(self, query_id: bytes, version: int, timeout_s: float) -> bool:
+        """Waits until `version` is published; False if it is not within the timeout.
 
-        Raises why the query may not go on, once that is known.
+        Raises the error of the run as soon as the run is fenced or refused.
         """
         state = self._state
 
         def is_over() -> bool:
             job = state.jobs.find(query_id)
             if job is not None:
-                state.check_not_fenced(job)
-                if job.refusal is not None:
-                    raise job.refusal.with_traceback(None)
-            return state.commits.settled(query_id, version)
+                job.run.check_not_fenced()
+                job.run.check_not_refused()
+            return state.commits.is_published(query_id, version)
 
-        with state.changed:
-            return state.changed.wait_for(is_over, timeout_s)
+        return state.wait_for(is_over, timeout_s)
 
     def _depth(self, job: Job) -> int:
         return max(_WATERMARKS, self._state.states.deepest(job.query_id) + 1)
 
     def _check_run(self, job: Job, request: coordinator_pb2.BeginBatchRequest) -> None:
-        if job.run_id != request.run_id:
+        if job.run.run_id != request.run_id:
             raise SupersededError(
                 f"job {job.label}: batch {request.batch_id} is of run {request.run_id.hex()}, and "
-                f"run {job.run_id.hex()} has taken over"
+                f"run {job.run.run_id.hex()} has taken over"
             )

@@ -1,4 +1,4 @@
-"""What is asked of the coordinator about jobs and their states."""
+"""Catalog of jobs and their queryable states."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _RETRY_MS = 100
 
 @dataclass(frozen=True, kw_only=True)
 class JobView:
-    """A job as the driver sees it."""
+    """A job as the driver's API shows it."""
 
     query_id: bytes
     job_id: str
@@ -57,14 +57,15 @@ class Catalog:
 
     def __init__(self, state: CoordinatorState) -> None:
         self._state = state
-        # By state id, until anything of it changes: thousands of owners, and every proxy asks.
+        # By state id, until placement or registration change: a location may have thousands of
+        # owners, and every proxy requests it.
         self._locations: dict[int, registration_pb2.StateLocation] = {}
 
     def register_states(
         self, request: coordinator_pb2.RegisterStatesRequest, info: QueryInfo
     ) -> list[registration_pb2.StateRegistration]:
-        """Gives ids to an operator's states, or refuses all of them."""
-        with self._state.changed:
+        """Registers all states of an operator, or none of them."""
+        with self._state.transaction():
             job = self._state.enter(request.subtask.query_id, info)
             operator = OperatorClaim(
                 job_id=job.query_id,
@@ -77,16 +78,15 @@ class Catalog:
             return self._state.states.register(operator, request.states)
 
     def keep(self, root: JobRoot) -> None:
-        """Writes the states of a job to its root, where they are not there yet. I/O."""
+        """Writes the states of a job to its root, if they changed since the last write. I/O."""
         keep_registrations(self._state, root)
 
     def locate(self, job_text: str, state_name: str) -> registration_pb2.StateLocation:
-        """A state's registration and the owners of all its key groups; not to be changed."""
+        """A state's registration and the owners of its key groups; callers may not modify it."""
         state = self._state
-        with state.changed:
-            state.now_ms()
+        with state.transaction():
             job = self._job_of(job_text, state_name)
-            state.check_not_fenced(job)
+            job.run.check_not_fenced()
             states = state.states.queryable(job.query_id)
             if state_name not in states:
                 _check_known([job])
@@ -104,19 +104,19 @@ class Catalog:
                     placement_version=version,
                     owners=self._owners(registration),
                 )
-            if job.refusal is not None and not any(owner.server_id for owner in known.owners):
-                raise job.refusal.with_traceback(None)
+            if not any(owner.server_id for owner in known.owners):
+                job.run.check_not_refused()
             return known
 
     def list_jobs(self) -> list[JobView]:
         """Every job, by first contact."""
-        with self._state.changed:
+        with self._state.transaction():
             return [self._view(job) for job in self._state.jobs]
 
     def list_states(self, job_text: str) -> list[registration_pb2.StateRegistration]:
         """The queryable states of a job, or of all, by job and queryable name."""
         state = self._state
-        with state.changed:
+        with state.transaction():
             jobs = [state.jobs.resolve(job_text)] if job_text else list(state.jobs)
             return [
                 registration
@@ -125,36 +125,36 @@ class Catalog:
             ]
 
     def running(self) -> list[bytes]:
-        """The jobs whose end is to be found out."""
+        """The jobs for whose end Spark must be polled."""
         return self._in_status(RUNNING)
 
     def ended_without_cause(self) -> list[bytes]:
-        """The jobs that ended by themselves, or of whose failure the engine has not told yet."""
+        """The jobs that ended without an error, or whose error Spark has not reported yet."""
         return self._in_status(FINISHED)
 
     def _in_status(self, status: registration_pb2.JobStatus.ValueType) -> list[bytes]:
-        with self._state.changed:
+        with self._state.transaction():
             return [job.query_id for job in self._state.jobs if job.status == status]
 
     def observe(self, observed: Mapping[bytes, QueryInfo | None]) -> None:
-        """Takes what the engine says of queries."""
-        with self._state.changed:
+        """Updates jobs from what Spark reports of their queries."""
+        with self._state.transaction():
             for query_id, info in observed.items():
                 job = self._state.jobs.find(query_id)
                 if job is not None:
                     self._state.jobs.observe(job, info)
 
     def drop(self, query_id: bytes) -> Sequence[str]:
-        """Forgets an ended job; answers the servers to tell, as HOST:PORT of `StateBackend`."""
-        with self._state.changed:
+        """Forgets an ended job; returns its holders, HOST:PORT of `StateBackend`."""
+        with self._state.transaction():
             job = self._state.jobs.resolve(query_id.hex())
             if job.status == RUNNING:
                 raise InvalidRequestError(f"job {job.label} is running: stop it before its state")
             return self._dropped(job)
 
     def drop_beyond(self, retained: int) -> dict[bytes, Sequence[str]]:
-        """Forgets the oldest ended jobs; answers the servers to tell, by query."""
-        with self._state.changed:
+        """Forgets the oldest ended jobs; returns their holders by query."""
+        with self._state.transaction():
             beyond = self._state.jobs.beyond(retained)
             return {job.query_id: self._dropped(job) for job in beyond}
 
@@ -240,13 +240,12 @@ def job_list(views: Sequence[JobView]) -> query_pb2.ListJobsResponse:
 
 
 def _check_known(jobs: Iterable[Job]) -> None:
-    """Raises if states of a job are not known: they are being opened, or cannot be."""
+    """Raises if states of a job may be unknown because they are being restored, or cannot be."""
     for job in jobs:
-        if job.refusal is not None:
-            raise job.refusal.with_traceback(None)
-        if job.reopening:
+        job.run.check_not_refused()
+        if job.run.restoring:
             raise RetryLaterError(
-                f"the stored state of job {job.label} is being opened", retry_after_ms=_RETRY_MS
+                f"the stored state of job {job.label} is being restored", retry_after_ms=_RETRY_MS
             )
 
 

@@ -83,7 +83,7 @@ class CommitPublisher:
     def announce(self, query_id: bytes) -> None:
         """Starts the push that is due, if any, and returns at once; once closed, does nothing."""
         with self._lock:
-            if not self._closed and not self._batches.is_settled(query_id):
+            if not self._closed and not self._batches.is_published(query_id):
                 self._threads.submit(self._push, query_id)
 
     def sealed(self, query_id: bytes, batch_id: int) -> dict[str, list[backend_pb2.SealedSubtask]]:

@@ -1,4 +1,4 @@
-"""What the books know of one committed batch, for its manifest."""
+"""Facts of one committed batch, as its manifest needs them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stores that a committed batch shows to be behind it."""
+"""Detection of stores that lack records of a committed batch."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ def close_lost(
     commit_round: CommitRound,
     seals: Mapping[str, Sequence[backend_pb2.SealedSubtask]],
 ) -> list[tuple[Operator, int]]:
-    """Closes stores opened empty at a batch that another store may have sealed, and they have not.
+    """Closes stores that were created empty for a batch and have not sealed it.
 
-    The batch is committed without those records: the next opening loses what is before it, and
-    says so. Of a server that has not answered nothing is known yet.
+    A lost store may have sealed the batch, which is committed without those records. The next
+    opening reports the state before it as lost. Skips servers that have not answered. Returns the
+    closed subtasks.
     """
     sealed = {
         (report.operator_uid, report.subtask, report.batch_id)
@@ -53,9 +54,9 @@ def behind(
     answered: Container[str],
     unreported: Sequence[ChangelogFile],
 ) -> set[str]:
-    """The servers whose stores lack changelogs that a committed batch is made of.
+    """The servers whose stores lack changelogs of a committed batch.
 
-    Attempts of a server that lost its range leave such files, where no other attempt followed.
+    Such files are of attempts on a server that lost its key groups, if no other attempt followed.
     """
     servers = set()
     for file in unreported:
@@ -74,7 +75,7 @@ def behind(
 
 
 def lost_finding(job: str, label: str, operator: Operator, index: int) -> BatchAnomaly:
-    """What is told of a subtask that `close_lost` closed."""
+    """The anomaly of a subtask that `close_lost` closed."""
     batch_id = operator.subtasks[index].opened_batch
     first, last = key_group_range(index, operator.parallelism, operator.max_parallelism)
     return BatchAnomaly(

@@ -1,4 +1,4 @@
-"""Manifests: which changelogs are a committed batch."""
+"""Writer of manifests, which list the changelogs of a committed batch."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def batch_operators(layouts: Iterable[OperatorLayout]) -> list[BatchOperator]:
 
 
 def list_committed(root: JobRoot, batch_id: int, offsets_digest: bytes) -> list[ChangelogFile]:
-    """The changelogs in the root that count of a committed batch. Blocking."""
+    """The changelogs in the root that make up a committed batch. Blocking."""
     return choose_committed(
         root.storage,
         root.uri,
@@ -135,7 +135,7 @@ def _listed(root: JobRoot, facts: BatchFacts) -> list[ChangelogFile]:
 
 
 def clipped(files: Iterable[ChangelogFile], first: int, last: int) -> Iterator[ChangelogFile]:
-    """The entries as far as they are of key groups `first` to `last`."""
+    """The entries that overlap key groups `first` to `last`, clipped to them."""
     for file in files:
         if file.first_key_group <= last and file.last_key_group >= first:
             yield _clip(file, max(file.first_key_group, first), min(file.last_key_group, last))
@@ -144,7 +144,7 @@ def clipped(files: Iterable[ChangelogFile], first: int, last: int) -> Iterator[C
 def _without(
     files: Iterable[ChangelogFile], claimed: Iterable[ChangelogFile]
 ) -> Iterator[ChangelogFile]:
-    """What of the files is of key groups nobody has claimed."""
+    """The files, clipped to key groups that no claimed file covers."""
     taken: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
     for file in claimed:
         taken[file.operator_uid].append((file.first_key_group, file.last_key_group))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from queryable_state.server.coordinator.batches.checks import unsealed
@@ -16,39 +15,28 @@ if TYPE_CHECKING:
     from queryable_state.server.coordinator.model.engine import QueryInfo
     from queryable_state.server.coordinator.model.jobs import Job
     from queryable_state.server.coordinator.model.operators import OperatorLayout
+    from queryable_state.server.coordinator.model.run import RunStart
     from queryable_state.server.coordinator.model.state import CoordinatorState
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunStart:
-    """What is known of a run before a task of it runs."""
-
-    config_id: str
-    """The configuration of its job."""
-    operators: tuple[OperatorLayout, ...]
-    """Its stateful operators; each batch runs all of them."""
-    after: int
-    """The newest batch committed before the run; -1: none."""
-
-
 class RunOperators:
-    """What runs are known to consist of. Thread-safe, no I/O."""
+    """Operators of each query's newest run. Thread-safe, no I/O."""
 
     def __init__(self, state: CoordinatorState) -> None:
         self._state = state
 
     def started(self, query_id: bytes, info: QueryInfo, start: RunStart) -> None:
-        """The newest run of a query has started; what was told first of it counts."""
-        with self._state.changed:
+        """Records the start of a query's newest run; the first report counts."""
+        with self._state.transaction():
             job = self._state.enter(query_id, info)
-            if job.run_id == info.run_id and job.start is None:
-                job.start = start
+            if job.run.run_id == info.run_id and job.run.start is None:
+                job.run.start = start
 
     def start(self, query_id: bytes) -> RunStart | None:
-        """What is known of the newest run of a query; None: nothing."""
-        with self._state.changed:
+        """The reported start of a query's newest run; None if it was not reported."""
+        with self._state.transaction():
             job = self._state.jobs.find(query_id)
-            return None if job is None else job.start
+            return None if job is None else job.run.start
 
     def have_sealed(
         self,
@@ -74,10 +62,10 @@ class RunOperators:
     ) -> list[OperatorLayout]:
         """The operators that have to seal a batch.
 
-        `sealed` are the uids of operators that did, which count where nothing is known of the
-        start of the run.
+        `sealed` are the uids of operators that did; they count if the start of the run was not
+        reported.
         """
-        with self._state.changed:
+        with self._state.transaction():
             job = self._state.jobs.find(query_id)
             return [] if job is None else list(self._expected(job, batch_id, sealed))
 
@@ -95,7 +83,7 @@ class RunOperators:
                 if report.batch_id == batch_id:
                     sealed[report.operator_uid].add(report.subtask)
         found = []
-        with state.changed:
+        with state.transaction():
             job = state.jobs.find(query_id)
             if job is None:
                 return []
@@ -116,9 +104,9 @@ class RunOperators:
 
     def unbegun(self, query_id: bytes, batch_id: int) -> list[MissedOperator]:
         """All operators of the newest run of a query, of which no task has begun the batch."""
-        with self._state.changed:
+        with self._state.transaction():
             job = self._state.jobs.find(query_id)
-            if job is None or job.start is None:
+            if job is None or job.run.start is None:
                 return []
             return [
                 MissedOperator(
@@ -128,16 +116,20 @@ class RunOperators:
                     missing=tuple(range(layout.parallelism)),
                     unsealed=tuple(range(layout.parallelism)),
                 )
-                for layout in job.start.operators
+                for layout in job.run.start.operators
             ]
 
     def _expected(
         self, job: Job, batch_id: int, sealed: Container[str]
     ) -> Iterator[OperatorLayout]:
-        """A batch of a run before, of which this run learns only now, is held against operators
-        that were open then at the parallelism they have now."""
-        started = () if job.start is None else job.start.operators
-        if job.start is not None and batch_id > job.start.after:
+        """The operators that a batch must have run.
+
+        A batch of an earlier run is compared with the operators that were open then, and have the
+        same parallelism now.
+        """
+        start = job.run.start
+        started = () if start is None else start.operators
+        if start is not None and batch_id > start.after:
             yield from started
             return
         layouts = {layout.uid: layout for layout in started}

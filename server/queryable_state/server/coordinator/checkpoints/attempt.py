@@ -1,4 +1,4 @@
-"""One checkpoint of one job, from its folder to what it makes superfluous."""
+"""One attempt at a checkpoint, from its folder to the removal of older files."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _CLAIM = "_claim"
 
 
 class CheckpointAttempt:
-    """Writes a checkpoint, then retires older ones. Blocking; used once, by one thread.
+    """Writes one checkpoint, then retires older ones. Blocking; used once, by one thread.
 
     Nothing else may write a checkpoint of the job meanwhile.
     """
@@ -60,10 +60,10 @@ class CheckpointAttempt:
         self._history = history
         self._target: SnapshotTarget | None = None
         self.version = -1
-        """The committed batch it is as of, once it is planned, or would have been."""
+        """The committed batch of the checkpoint, known after planning."""
 
     def run(self, triggered_at_ms: int, timeout_s: float) -> CheckpointMetadata:
-        """Writes it; either it is complete then, or raises and leaves nothing that counts."""
+        """Writes the checkpoint; raises and leaves no metadata if it cannot be completed."""
         root = self._root
         begun_s = time.monotonic()
         committed = self._snapshots.committed(root.query_id)
@@ -91,7 +91,7 @@ class CheckpointAttempt:
         return metadata
 
     def retire(self, *, sweep: bool) -> bool:
-        """Removes what no kept checkpoint needs; False: that is left for the next time.
+        """Removes files that no kept checkpoint needs; False if that must be repeated later.
 
         With `sweep` also what failed checkpoints have left among the shared files.
         """

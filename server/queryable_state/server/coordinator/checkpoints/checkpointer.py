@@ -81,11 +81,11 @@ class Checkpointer:
         )
 
     def start(self) -> None:
-        """Begins to trigger."""
+        """Starts the threads."""
         self._watcher.start()
 
     def close(self) -> None:
-        """Triggers no more, and waits for what is under way to be given up."""
+        """Triggers no more checkpoints, and cancels those in progress."""
         self._stopping.set()
         self._wake.set()
         if self._watcher.is_alive():
@@ -121,7 +121,7 @@ class Checkpointer:
 
     def _watch(self) -> None:
         while not self._stopping.is_set():
-            # Cleared before looking: a commit during the look is looked at right after.
+            # Cleared first: a commit during the check is checked right after it.
             self._wake.clear()
             try:
                 pause_s = self._look()
@@ -131,7 +131,7 @@ class Checkpointer:
             self._wake.wait(pause_s)
 
     def _look(self) -> float:
-        """Starts what is due; answers when to look again."""
+        """Starts checkpoints that are due; returns the seconds until the next check."""
         pause_s = _IDLE_S
         roots = self._roots.all()
         with self._lock:

@@ -1,4 +1,4 @@
-"""All that writes checkpoints and savepoints of the jobs of one coordinator."""
+"""Components that write the checkpoints and savepoints of one coordinator."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 class Checkpointing:
-    """The parts, made and ended together.
+    """The components, started and closed together.
 
-    `settled` is set by whoever ends the push of a commit. `start` once; `close` gives up what
-    is under way, and may be called without a start.
+    `published` is set after every publication of a commit. `start` once; `close` cancels snapshots
+    in progress, and may be called without a start.
     """
 
     def __init__(
@@ -35,13 +35,13 @@ class Checkpointing:
         roots: JobRoots,
         links: StateServerClients,
         commits: BatchCommits,
-        settled: threading.Event,
+        published: threading.Event,
     ) -> None:
         snapshots = Snapshots(state, roots)
         writer = SnapshotWriter(engine, snapshots, links)
         self.history = CheckpointHistory()
         self.checkpointer = Checkpointer(
-            engine, roots, snapshots, writer, self.history, settled, wall_ms=state.wall_ms
+            engine, roots, snapshots, writer, self.history, published, wall_ms=state.wall_ms
         )
         self.ends = JobEnds(engine, commits, roots, snapshots, writer)
         self.savepoints = Savepoints(

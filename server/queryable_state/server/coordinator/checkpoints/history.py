@@ -1,4 +1,4 @@
-"""What became of the checkpoints and savepoints of each query."""
+"""History of the checkpoints and savepoints of each query."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _QUERIES = 100
 
 
 class DeclinedError(CheckpointError):
-    """Not begun: the job is not in a state to be written as a whole now. Try at its next commit."""
+    """The job cannot be written as a whole now; retry at its next commit."""
 
 
 class InterruptedSnapshotError(CheckpointError):
-    """Begun, and given up through no fault of the storage: a server left, or the job was ended."""
+    """The snapshot was given up because a server left or the job ended, not by its storage."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ class CheckpointReport:
     path: str = ""
     """URI of its folder; empty: it was declined."""
     failure: str = ""
-    """Why it failed or was declined, for people."""
+    """Why it failed or was declined, as text."""
     attempts: int = 1
     """Times in a row it was declined for the same reason, at newer and newer versions."""
 
@@ -56,7 +56,7 @@ class CheckpointHistory:
         self._reports: dict[bytes, deque[CheckpointReport]] = {}
 
     def add(self, query_id: bytes, report: CheckpointReport) -> None:
-        """An attempt is over. One declined again counts on, and takes no other's place."""
+        """Adds an attempt that is over; repeated declines count on in one entry."""
         with self._lock:
             reports = self._reports.pop(query_id, None) or deque(maxlen=_KEPT)
             self._reports[query_id] = reports

@@ -1,4 +1,4 @@
-"""Ends jobs, and what the end of a job means for what is stored of it."""
+"""Ends of jobs, and the removal of the root of a cancelled job."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CANCEL_S = 30.0
 
 
 class JobEnds:
-    """Waits for ends of jobs, and acts on them. Blocking, thread-safe."""
+    """Waits for the ends of jobs, and removes roots of cancelled jobs. Blocking, thread-safe."""
 
     def __init__(
         self,
@@ -41,9 +41,9 @@ class JobEnds:
         self._writer = writer
 
     def cancelled(self, query_id: bytes) -> None:
-        """The user has ended the job for good: removes its root where that is wished for.
+        """Removes the root of a cancelled job, if its configuration says so.
 
-        A job that failed, and one whose root another run has taken over, keeps its files.
+        A failed job, and a job whose root another run has taken over, keep their files.
         """
         root = self._roots.of(query_id)
         if root is None or not root.config.delete_on_cancellation:
@@ -60,25 +60,25 @@ class JobEnds:
                 _log.warning("job %s has failed (%s): %s is kept", label, info.error, root.uri)
                 return
             root.root.check_epoch(root.epoch)
-            # Nothing is written to a root that is not held: a push may be still to come.
+            # After this, a late publication writes nothing to the root.
             self._roots.forget(query_id)
             self._remove(root, info.checkpoint_location if info else "")
         _log.info("job %s is cancelled, and %s is removed", label, root.uri)
 
     def await_end(self, query_id: bytes, deadline_s: float) -> None:
-        """Waits until a job has ended, and its last commit is known to all servers.
+        """Waits until a job has ended, and its last commit is published.
 
-        No batch is committed after that. `deadline_s` is of the monotonic clock.
+        No batch is committed after that. `deadline_s` is on the monotonic clock.
         """
         while (info := self._engine.query(query_id)) is not None and info.active:
             if time.monotonic() >= deadline_s:
                 raise QueryTimeoutError(
-                    f"job {self._snapshots.label(query_id)} was told to end, and still runs: its "
-                    "batch in flight takes long"
+                    f"job {self._snapshots.label(query_id)} has not ended in time: its batch in "
+                    "flight still runs"
                 )
             time.sleep(_LOOK_S)
-        # Its last batches may have been committed since anybody looked: more than one where no
-        # task of a stateful operator ran in them, because none of these waits for the one before.
+        # Batches may have been committed since the last poll: several if none of their tasks ran a
+        # stateful operator, because only those wait for the publication of the batch before.
         last = self._snapshots.newest_commit(query_id)
         while self._engine.is_committed(query_id, last + 1):
             last += 1
@@ -87,15 +87,15 @@ class JobEnds:
 
     def _remove(self, root: JobRoot, checkpoint_location: str) -> None:
         if _is_below(checkpoint_location, root.uri):
-            # Spark's own part must go as well: it could not go on without the state.
+            # Spark's checkpoint is removed, too: it is useless without the state.
             root.root.delete()
             root.storage.delete_tree(root.uri)
             return
         root.root.delete()
         if checkpoint_location:
             _log.warning(
-                "the state of the cancelled job is removed; its query can go on from %s only "
-                "without it: remove that folder, too, to begin anew",
+                "the state of the cancelled job is removed; its query would continue from %s "
+                "without state: remove that folder, too, before you start the query again",
                 checkpoint_location,
             )
 

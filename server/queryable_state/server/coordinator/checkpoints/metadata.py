@@ -1,4 +1,4 @@
-"""From what the servers wrote to the metadata of a checkpoint or savepoint."""
+"""Metadata of a checkpoint or savepoint, made from the files that the servers wrote."""
 
 from __future__ import annotations
 

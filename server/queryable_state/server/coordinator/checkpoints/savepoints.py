@@ -1,4 +1,4 @@
-"""Savepoints: a job as of one batch, in a folder of its own that is never removed by us."""
+"""Savepoints: a job as of one batch, in a folder of its own that we never remove."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# A server that is told to end a snapshot ends the file it writes.
+# A server that gets a cancelled call still completes the file it is writing.
 _QUIET_S = 0.3
 _REMOVE_S = 10.0
 
@@ -68,7 +68,7 @@ class Savepoints:
     def trigger(
         self, job: str, directory: str, *, stop: bool, timeout_s: float | None
     ) -> tuple[str, int]:
-        """Writes a savepoint into a new folder of `directory`; answers its URI and its batch.
+        """Writes a savepoint into a new folder of `directory`; returns its URI and its batch.
 
         `job` is an id or a name; empty: the only job that runs. `directory` may be empty where
         the job has one set. With `stop` the job is ended first, so that no batch is committed
@@ -93,7 +93,7 @@ class Savepoints:
             stopped = False
             try:
                 if stop:
-                    # A job that cannot be written now is left to run.
+                    # A job that cannot be written now keeps running.
                     self._writer.await_open(query_id, deadline_s)
                     self._engine.end_query(query_id)
                     stopped = True
@@ -170,7 +170,7 @@ class Savepoints:
 
 
 def _remove(storage: CheckpointStorage, uri: str) -> None:
-    """Removes what was written, also what servers were writing when they were told to end."""
+    """Removes the written files, including those that servers complete after the cancellation."""
     give_up_s = time.monotonic() + _REMOVE_S
     try:
         storage.delete(join(uri, layout.METADATA))
@@ -178,7 +178,7 @@ def _remove(storage: CheckpointStorage, uri: str) -> None:
             storage.delete_tree(uri)
             time.sleep(_QUIET_S)
             if not storage.walk(uri):
-                # Folders may be made without files in them.
+                # Some file systems keep empty folders.
                 storage.delete_tree(uri)
                 return
             if time.monotonic() >= give_up_s:

@@ -1,4 +1,4 @@
-"""When the next checkpoint of a job is due, and when too many have failed."""
+"""Schedule of a job's checkpoints, and its limit of failed ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class CheckpointSchedule:
         self._interval_s = config.checkpoint_interval_ms / 1000
         self._min_pause_s = config.min_pause_ms / 1000
         self._tolerable_failures = config.tolerable_failures
-        # A clock set back must not put the next one off.
+        # A clock that was set back must not delay the next checkpoint.
         self._started_s = now_s - max(0.0, last_age_s)
         self._ended_s = float("-inf")
         self._started_before_s = self._started_s
@@ -33,38 +33,38 @@ class CheckpointSchedule:
         self._ended = False
 
     def due_in_s(self, now_s: float, committed: int) -> float | None:
-        """How long to wait for the next one; None: until something newer is committed, or ever."""
+        """Seconds until the next one is due; None: not before a newer commit, or never."""
         if self._interval_s <= 0 or self._ended or committed <= self._version:
             return None
         due_s = max(self._started_s + self._interval_s, self._ended_s + self._min_pause_s)
         return max(0.0, due_s - now_s)
 
     def start(self, now_s: float) -> None:
-        """One is begun."""
+        """Records the begin of a checkpoint."""
         self._started_before_s, self._started_s = self._started_s, now_s
 
     def complete(self, now_s: float, version: int) -> None:
-        """The one begun is complete, as of this version."""
+        """Records the checkpoint in progress as complete, at this version."""
         self._ended_s = now_s
         self._version = max(self._version, version)
         self._failures = self._missed = 0
 
     def put_off(self, version: int) -> None:
-        """The one begun was declined or interrupted: nothing is wrong with its storage."""
+        """Records the one in progress as declined or interrupted, not by its storage."""
         self._started_s = self._started_before_s
         self._version = max(self._version, version)
 
     def miss(self) -> int:
-        """One that was due was put off; how often in a row that is so."""
+        """Records that a due one was put off; returns how often in a row."""
         self._missed += 1
         return self._missed
 
     def fail(self, now_s: float) -> bool:
-        """The one begun has failed; whether that is more than the job tolerates."""
+        """Records the one in progress as failed; True if the job tolerates no more."""
         self._ended_s = now_s
         self._failures += 1
         return 0 <= self._tolerable_failures < self._failures
 
     def end(self) -> None:
-        """The run is told to end, which takes its time: none is due any more."""
+        """Makes no further checkpoint due, because the run is being stopped."""
         self._ended = True

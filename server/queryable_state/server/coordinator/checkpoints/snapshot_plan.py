@@ -1,4 +1,4 @@
-"""What a snapshot of a job is made of, before any server writes it."""
+"""Plan of a snapshot: the operators, subtasks and servers of a job at one batch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from queryable_state.internal.v1 import backend_pb2
-    from queryable_state.server.coordinator.model.commits import StableCap
+    from queryable_state.server.coordinator.model.commits import CompactionCap
     from queryable_state.v1 import registration_pb2
 
 
@@ -46,7 +46,7 @@ class SnapshotPlan:
     query_id: bytes
     job_name: str
     label: str
-    cap: StableCap
+    cap: CompactionCap
     commit_time_ms: int
     watermark_ms: int
     operators: tuple[PlannedOperator, ...]

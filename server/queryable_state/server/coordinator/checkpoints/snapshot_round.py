@@ -1,4 +1,4 @@
-"""Has every state server of a job write what it holds, as of one batch."""
+"""One snapshot round: all state servers of a job write their stores as of one batch."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LOOK_S = 0.25
 
 @dataclass(frozen=True, kw_only=True)
 class SnapshotTarget:
-    """Where a snapshot goes, and as what."""
+    """Target of a snapshot: its folders, id and format."""
 
     checkpoint_id: int
     """0: a savepoint."""
@@ -43,14 +43,14 @@ class SnapshotTarget:
     shared_directory: str
     """Folder under it for files that checkpoints share; empty: none are shared."""
     format: checkpoint_pb2.SnapshotFormat.ValueType
-    """UNSPECIFIED: what suits the store of each subtask."""
+    """UNSPECIFIED: each store chooses."""
 
 
 @dataclass(frozen=True)
 class _Said:
     server_id: str
     event: backend_pb2.SnapshotEvent | None
-    """None: the server has said all."""
+    """None: the server has sent its last event."""
     failure: QueryableStateError | None = None
 
 
@@ -78,7 +78,7 @@ class SnapshotRound:
         self._ranges: dict[tuple[str, int], checkpoint_pb2.RangeSnapshot] = {}
 
     def cancel(self, reason: str) -> None:
-        """Has `run` give up."""
+        """Makes `run` give up."""
         self._said.put(_Said("", None, InterruptedSnapshotError(reason)))
 
     def run(self, timeout_s: float) -> list[checkpoint_pb2.RangeSnapshot]:

@@ -1,4 +1,4 @@
-"""Snapshots of jobs: one at a time of each, whatever they are for."""
+"""Writer of snapshots, one at a time for each job."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-# A push and a heartbeat both fit in: who has not confirmed a commit by then is not well.
+# Longer than a publication and a heartbeat together: a healthy server has acked by then.
 _STABLE_S = 5.0
 _RETRY_S = 0.05
 
 
 @dataclass(frozen=True)
 class Written:
-    """What the servers have written."""
+    """The files that the servers have written."""
 
     plan: SnapshotPlan
     clocks: BatchClocks
@@ -49,7 +49,7 @@ class _Slot:
 
 
 class SnapshotWriter:
-    """Has the servers write snapshots. Blocking, on the caller's thread; thread-safe."""
+    """Makes the servers write snapshots. Blocks the caller's thread; thread-safe."""
 
     def __init__(self, engine: Engine, snapshots: Snapshots, links: StateServerClients) -> None:
         self._engine = engine
@@ -85,9 +85,9 @@ class SnapshotWriter:
         """
         deadline_s = time.monotonic() + timeout_s
         slot = self._slot(query_id)
-        self._snapshots.await_settled(query_id, min(_STABLE_S, timeout_s))
+        self._snapshots.await_published(query_id, min(_STABLE_S, timeout_s))
         with self._snapshots.planned(query_id) as plan:
-            self._snapshots.await_stable(plan, min(_STABLE_S, timeout_s))
+            self._snapshots.await_min_acked(plan, min(_STABLE_S, timeout_s))
             clocks = self._clocks(plan)
             snapshot = SnapshotRound(self._links, self._snapshots, plan, target(plan))
             with self._lock:
@@ -106,7 +106,7 @@ class SnapshotWriter:
     def write_when_open(
         self, query_id: bytes, target: Callable[[SnapshotPlan], SnapshotTarget], deadline_s: float
     ) -> Written:
-        """As `write`, tried again until the job can be written, or the deadline."""
+        """Same as `write`, retried until the job can be written, or the deadline."""
         return self._retrying(
             lambda: self.write(query_id, target, deadline_s - time.monotonic()), deadline_s
         )
@@ -117,7 +117,7 @@ class SnapshotWriter:
 
     @contextmanager
     def refused(self, query_id: bytes, reason: str) -> Iterator[None]:
-        """Gives up a snapshot of the job that is under way, and lets none begin meanwhile."""
+        """Cancels a snapshot of the job in progress, and allows none inside the context."""
         slot = self._slot(query_id)
         with self._lock:
             slot.refused = reason
@@ -130,7 +130,7 @@ class SnapshotWriter:
                 slot.refused = ""
 
     def close(self) -> None:
-        """Gives up every snapshot, and begins none."""
+        """Cancels all snapshots, and allows no more."""
         reason = "the coordinator stops"
         with self._lock:
             self._closed = reason

@@ -1,4 +1,4 @@
-"""What is asked of the coordinator about writing a whole job as of one committed batch."""
+"""Planning of snapshots of a whole job, as of one committed batch."""
 
 from __future__ import annotations
 
@@ -55,15 +55,15 @@ def check_none_absent(
 
 
 class Snapshots:
-    """Plans snapshots, and holds what they need held. Thread-safe; only `keep_states` does I/O."""
+    """Plans snapshots, and pins jobs while they run. Thread-safe; only `keep_states` does I/O."""
 
     def __init__(self, state: CoordinatorState, roots: JobRoots) -> None:
         self._state = state
         self._roots = roots
 
     def resolve(self, job_text: str) -> bytes:
-        """The query of a job's id or name; of an empty one the only job that runs."""
-        with self._state.changed:
+        """The query of a job's id or name; for an empty text the only running job."""
+        with self._state.transaction():
             if job_text:
                 return self._state.jobs.resolve(job_text).query_id
             running = [job for job in self._state.jobs if job.status == RUNNING]
@@ -75,33 +75,33 @@ class Snapshots:
 
     def label(self, query_id: bytes) -> str:
         """The job for people."""
-        with self._state.changed:
+        with self._state.transaction():
             job = self._state.jobs.find(query_id)
             return job.label if job else query_id.hex()
 
     def committed(self, query_id: bytes) -> int | None:
-        """The committed batch a snapshot of a running job would be of; None: it does not run."""
-        with self._state.changed:
+        """The published batch, which a snapshot would be of; None if the job does not run."""
+        with self._state.transaction():
             job = self._state.jobs.find(query_id)
             if job is None or job.status != RUNNING:
                 return None
-            return self._state.commits.settled_commit(query_id).version
+            return self._state.commits.published_commit(query_id).version
 
     def newest_commit(self, query_id: bytes) -> int:
-        """Newest batch that is known to be committed, told to all servers or not; -1: none."""
-        with self._state.changed:
+        """The newest committed batch, published or not; -1: none."""
+        with self._state.transaction():
             return self._state.commits.version(query_id)
 
     @contextmanager
     def pinned(self, query_id: bytes) -> Iterator[None]:
-        """Keeps a job and its state from being forgotten, though it may end."""
-        with self._state.changed:
+        """Prevents that an ended job is forgotten."""
+        with self._state.transaction():
             job = self._job(query_id)
             job.pins += 1
         try:
             yield
         finally:
-            with self._state.changed:
+            with self._state.transaction():
                 job.pins -= 1
 
     def keep_states(self, root: JobRoot) -> None:
@@ -110,11 +110,11 @@ class Snapshots:
 
     @contextmanager
     def planned(self, query_id: bytes) -> Iterator[SnapshotPlan]:
-        """Plans a snapshot of what is committed, with a cap that ends with the `with` at last.
+        """Plans a snapshot of the published batch; its compaction cap ends with the context.
 
-        DeclinedError where nothing is committed or a subtask is not open.
+        Raises DeclinedError if no batch is committed, or a subtask is not open.
         """
-        with self._state.changed:
+        with self._state.transaction():
             plan = self._plan(self._job(query_id))
         try:
             yield plan
@@ -122,41 +122,40 @@ class Snapshots:
             self.lift(plan)
 
     def lift(self, plan: SnapshotPlan) -> None:
-        """Every store is cut, or never will be: newer versions may be folded. May be repeated."""
+        """Lets stores compact newer versions again; may be repeated."""
         state = self._state
-        with state.changed:
+        with state.transaction():
             state.commits.lift_cap(plan.cap)
-            state.refresh_stable(plan.query_id)
+            state.advance_min_acked(plan.query_id)
 
-    def await_settled(self, query_id: bytes, timeout_s: float) -> None:
-        """Waits until all servers were told of the newest commit, or the time is over."""
+    def await_published(self, query_id: bytes, timeout_s: float) -> None:
+        """Waits until the newest commit is published, at most for the timeout."""
         commits = self._state.commits
-        with self._state.changed:
-            self._state.changed.wait_for(
-                lambda: commits.settled(query_id, commits.version(query_id)), timeout_s
-            )
+        self._state.wait_for(
+            lambda: commits.is_published(query_id, commits.version(query_id)), timeout_s
+        )
 
-    def await_stable(self, plan: SnapshotPlan, timeout_s: float) -> None:
-        """Waits until every server has the version, so that all may fold up to it."""
+    def await_min_acked(self, plan: SnapshotPlan, timeout_s: float) -> None:
+        """Waits until every server has acked the version, so that all compact up to it."""
         state = self._state
         deadline_s = time.monotonic() + timeout_s
-        with state.changed:
-            while True:
-                state.refresh_stable(plan.query_id)
-                if state.commits.stable(plan.query_id) >= plan.version:
-                    return
-                if time.monotonic() >= deadline_s:
-                    raise DeclinedError(
-                        f"job {plan.label}: not every state server has confirmed batch "
-                        f"{plan.version} within {timeout_s:g} s"
-                    )
-                state.changed.wait(_LOOK_S)
+
+        def is_acked() -> bool:
+            state.advance_min_acked(plan.query_id)
+            return state.commits.min_acked(plan.query_id) >= plan.version
+
+        # Polled: neither heartbeats nor lapses of servers notify waiters.
+        while not state.wait_for(is_acked, _LOOK_S):
+            if time.monotonic() >= deadline_s:
+                raise DeclinedError(
+                    f"job {plan.label}: not every state server has acked batch "
+                    f"{plan.version} within {timeout_s:g} s"
+                )
 
     def moved(self, plan: SnapshotPlan, server_ids: Collection[str]) -> str:
-        """Which of these servers has not the stores of the plan any more, for people; or empty."""
+        """Text naming a server that lost a store of the plan; empty if none did."""
         state = self._state
-        with state.changed:
-            state.now_ms()
+        with state.transaction():
             for server_id in server_ids:
                 planned = plan.servers[server_id]
                 for subtask, opened in zip(planned.subtasks, planned.opened, strict=True):
@@ -178,8 +177,7 @@ class Snapshots:
 
     def is_restoring(self, query_id: bytes) -> bool:
         """Whether a server may be reading files of the job's root, to open a subtask."""
-        with self._state.changed:
-            self._state.now_ms()
+        with self._state.transaction():
             placement = self._state.placement
             return any(
                 owned.restoring and placement.owner(operator, index) is not None
@@ -195,20 +193,19 @@ class Snapshots:
 
     def _plan(self, job: Job) -> SnapshotPlan:
         state = self._state
-        state.check_not_fenced(job)
-        state.now_ms()
+        job.run.check_not_fenced()
         operators = list(state.placement.operators(job.query_id))
         if not operators:
             raise DeclinedError(f"job {job.label} has no stateful operator that has run")
         closed = next(filter(None, map(self._closed, operators)), "")
         if closed:
             raise DeclinedError(f"job {job.label}: {closed} is not open on any state server")
-        cap = state.commits.cap_stable(job.query_id)
+        cap = state.commits.cap_compaction(job.query_id)
         if cap is None:
             raise DeclinedError(f"job {job.label} has not committed a batch")
         try:
-            newest = state.commits.settled_commit(job.query_id)
-            root, first = self._roots.of(job.query_id), job.first_batch_of_run
+            newest = state.commits.published_commit(job.query_id)
+            root, first = self._roots.of(job.query_id), job.run.first_batch
             if root is not None:
                 ran_whole = first is not None and cap.version >= first
                 uids = {operator.uid for operator in operators}
@@ -216,8 +213,8 @@ class Snapshots:
             opened = max(o.opened_batch for op in operators for o in op.subtasks.values())
             if opened > cap.version + 1:
                 raise DeclinedError(
-                    f"job {job.label}: a subtask was opened at batch {opened}, and not every state "
-                    f"server was told yet that batches after {cap.version} are committed"
+                    f"job {job.label}: a subtask was opened at batch {opened}, and commits after "
+                    f"batch {cap.version} are not published to every state server yet"
                 )
             return SnapshotPlan(
                 query_id=job.query_id,

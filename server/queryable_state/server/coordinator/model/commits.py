@@ -1,4 +1,4 @@
-"""Which batch of each query is committed, told to whom, and confirmed by whom."""
+"""Commits of every query: newest committed, published to the servers, and acked by each."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class Commit:
 
 @dataclass(frozen=True)
 class CommitRound:
-    """One push of a commit to every server that holds state of the query."""
+    """The publication of one commit to every server that holds state of the query."""
 
     query_id: bytes
     run_id: bytes
     """The newest run of the query when the round began."""
     after: int
-    """Newest version pushed before."""
+    """Newest version published before."""
     commit: Commit
     stable_version: int
     addresses: dict[str, str]
@@ -36,8 +36,8 @@ class CommitRound:
 
 
 @dataclass(frozen=True, eq=False)
-class StableCap:
-    """What a snapshot holds until every store is cut: nothing above `version` becomes stable."""
+class CompactionCap:
+    """Held by a snapshot until every store has its own: no store compacts beyond `version`."""
 
     query_id: bytes
     version: int
@@ -46,13 +46,13 @@ class StableCap:
 @dataclass(kw_only=True)
 class _QueryCommits:
     newest: Commit
-    # What leases may carry. It follows `newest` when the push is over: a server that
-    # learned of a commit otherwise would have no seals left to report to the push.
-    settled: Commit
-    stable: int
-    pushing: bool = False
-    confirmed: dict[str, int] = field(default_factory=dict)
-    caps: set[StableCap] = field(default_factory=set)
+    # The version in leases and begins. It follows `newest` when the round is over: a server that
+    # learned of a commit from its lease would have no seals left to report to the round.
+    published: Commit
+    min_acked: int
+    publishing: bool = False
+    acked: dict[str, int] = field(default_factory=dict)
+    caps: set[CompactionCap] = field(default_factory=set)
 
 
 class Commits:
@@ -61,22 +61,24 @@ class Commits:
     def __init__(self) -> None:
         self._queries: dict[bytes, _QueryCommits] = {}
         self.changes = 0
-        """Grows with everything a stable version depends on, but the holders."""
+        """Grows with every input of `advance_min_acked` except the holders."""
 
     def enter(self, query_id: bytes, commit: Commit) -> None:
-        """The first contact with a query, and its newest commit then; may be repeated."""
+        """Adds a query at its newest commit; does nothing for a known query."""
         if query_id not in self._queries:
             version = commit.version
-            self._queries[query_id] = _QueryCommits(newest=commit, settled=commit, stable=version)
+            self._queries[query_id] = _QueryCommits(
+                newest=commit, published=commit, min_acked=version
+            )
             self.changes += 1
 
     def version(self, query_id: bytes) -> int:
-        """Newest committed version; -1: none."""
+        """The newest committed version; -1: none."""
         commits = self._queries.get(query_id)
         return -1 if commits is None else commits.newest.version
 
     def advance(self, query_id: bytes, commit: Commit) -> bool:
-        """Every batch up to this one is committed; whether that is news."""
+        """Records that all batches up to this one are committed; True if the version advanced."""
         commits = self._queries.get(query_id)
         if commits is None or commit.version <= commits.newest.version:
             return False
@@ -87,121 +89,121 @@ class Commits:
     def begin_round(
         self, query_id: bytes, run_id: bytes, addresses: dict[str, str]
     ) -> CommitRound | None:
-        """The push that is due, None where there is none or one is under way.
+        """Starts to publish the newest commit; None if it is published, or a round is under way.
 
-        One round a query at a time: a server reports its seals to one of them.
+        A query has one round at a time, because a server reports its seals only once.
         """
         commits = self._queries.get(query_id)
-        if commits is None or commits.pushing or commits.settled == commits.newest:
+        if commits is None or commits.publishing or commits.published == commits.newest:
             return None
-        commits.pushing = True
+        commits.publishing = True
         return CommitRound(
             query_id=query_id,
             run_id=run_id,
-            after=commits.settled.version,
+            after=commits.published.version,
             commit=commits.newest,
-            stable_version=commits.stable,
+            stable_version=commits.min_acked,
             addresses=addresses,
         )
 
     def end_round(self, commit_round: CommitRound) -> None:
-        """The push was answered by all, or its deadline has passed."""
+        """Records the commit as published: all servers have answered, or the deadline is over."""
         commits = self._queries.get(commit_round.query_id)
         if commits is not None:
-            commits.pushing = False
-            commits.settled = commit_round.commit
-            if commits.newest.version < commits.settled.version:
-                commits.newest = commits.settled
+            commits.publishing = False
+            commits.published = commit_round.commit
+            if commits.newest.version < commits.published.version:
+                commits.newest = commits.published
             self.changes += 1
 
     def abandon_round(self, commit_round: CommitRound) -> None:
-        """What had to be written of the commit is not: it stays unsettled, and due again."""
+        """Ends a round whose manifests could not be written; the commit is due again."""
         commits = self._queries.get(commit_round.query_id)
         if commits is not None:
-            commits.pushing = False
+            commits.publishing = False
 
     def withdraw(self, query_id: bytes) -> None:
-        """Takes back every commit whose push is not over: the engine has withdrawn it."""
+        """Takes back every unpublished commit, because Spark's commit is withdrawn."""
         commits = self._queries.get(query_id)
         if commits is not None:
-            commits.newest = commits.settled
-            commits.pushing = False
+            commits.newest = commits.published
+            commits.publishing = False
             self.changes += 1
 
-    def settled(self, query_id: bytes, version: int) -> bool:
-        """Whether the push of `version` is over, or will never be."""
+    def is_published(self, query_id: bytes, version: int) -> bool:
+        """Whether `version` is published, or never will be because the query is unknown."""
         commits = self._queries.get(query_id)
-        return commits is None or commits.settled.version >= version
+        return commits is None or commits.published.version >= version
 
-    def confirm(self, query_id: bytes, server_id: str, version: int) -> None:
-        """A server has committed up to `version`."""
+    def ack(self, query_id: bytes, server_id: str, version: int) -> None:
+        """Records that a server has committed up to `version`."""
         commits = self._queries.get(query_id)
-        if commits is not None and version > commits.confirmed.get(server_id, -1):
-            commits.confirmed[server_id] = version
+        if commits is not None and version > commits.acked.get(server_id, -1):
+            commits.acked[server_id] = version
             self.changes += 1
 
-    def refresh_stable(self, query_id: bytes, holders: Iterable[str]) -> None:
-        """Moves the stable version up to what all `holders` confirmed."""
+    def advance_min_acked(self, query_id: bytes, holders: Iterable[str]) -> None:
+        """Moves `min_acked` up to the newest version all `holders` have acked, within all caps."""
         commits = self._queries.get(query_id)
         if commits is None:
             return
-        confirmed = min(
-            (commits.confirmed.get(server_id, -1) for server_id in holders),
-            default=commits.settled.version,
+        acked = min(
+            (commits.acked.get(server_id, -1) for server_id in holders),
+            default=commits.published.version,
         )
         limit = min((cap.version for cap in commits.caps), default=commits.newest.version)
-        commits.stable = max(commits.stable, min(confirmed, limit))
+        commits.min_acked = max(commits.min_acked, min(acked, limit))
 
-    def stable(self, query_id: bytes) -> int:
-        """Newest version that every holder confirmed, at most that of a cap; -1: none."""
-        commits = self._queries.get(query_id)
-        return -1 if commits is None else commits.stable
+    def min_acked(self, query_id: bytes) -> int:
+        """The version up to which stores may compact; -1: none.
 
-    def cap_stable(self, query_id: bytes) -> StableCap | None:
-        """Keeps all that is newer than what is committed now from becoming stable.
-
-        The version is that of the last push that is over. None where nothing is committed.
+        It is the newest version that every holder has acked, but no newer than any cap.
         """
+        commits = self._queries.get(query_id)
+        return -1 if commits is None else commits.min_acked
+
+    def cap_compaction(self, query_id: bytes) -> CompactionCap | None:
+        """Keeps stores from compacting beyond the published version; None if there is none."""
         commits = self._queries.get(query_id)
         if commits is None:
             return None
-        # A server may have confirmed a newer one than was pushed; what is stable stays so.
-        cap = StableCap(query_id, max(commits.settled.version, commits.stable))
+        # Servers may have acked a newer version than was published, and compacted up to it.
+        cap = CompactionCap(query_id, max(commits.published.version, commits.min_acked))
         if cap.version < 0:
             return None
         commits.caps.add(cap)
         self.changes += 1
         return cap
 
-    def settled_commit(self, query_id: bytes) -> Commit:
-        """The newest commit whose push is over; before the first one where nothing is known."""
+    def published_commit(self, query_id: bytes) -> Commit:
+        """The newest published commit; version -1 for an unknown query."""
         commits = self._queries.get(query_id)
-        return Commit(-1, 0, 0) if commits is None else commits.settled
+        return Commit(-1, 0, 0) if commits is None else commits.published
 
-    def lift_cap(self, cap: StableCap) -> None:
-        """Ends a cap; of one that has ended, or of a query that was dropped: nothing."""
+    def lift_cap(self, cap: CompactionCap) -> None:
+        """Ends a cap; does nothing if it has ended, or its query was dropped."""
         commits = self._queries.get(cap.query_id)
         if commits is not None:
             commits.caps.discard(cap)
             self.changes += 1
 
-    def told(self, query_id: bytes) -> coordinator_pb2.QueryVersion | None:
-        """What a lease or a begin carries; None where nothing is known of the query."""
+    def published_version(self, query_id: bytes) -> coordinator_pb2.QueryVersion | None:
+        """The published version as leases and begins carry it; None for an unknown query."""
         commits = self._queries.get(query_id)
         if commits is None:
             return None
         return coordinator_pb2.QueryVersion(
             query_id=query_id,
-            version=commits.settled.version,
-            commit_time_ms=commits.settled.commit_time_ms,
-            watermark_ms=commits.settled.watermark_ms,
-            stable_version=commits.stable,
+            version=commits.published.version,
+            commit_time_ms=commits.published.commit_time_ms,
+            watermark_ms=commits.published.watermark_ms,
+            stable_version=commits.min_acked,
         )
 
     def forget_server(self, server_id: str) -> None:
-        """Forgets what a server that is gone has confirmed."""
+        """Forgets the acks of a server that has left."""
         for commits in self._queries.values():
-            commits.confirmed.pop(server_id, None)
+            commits.acked.pop(server_id, None)
         self.changes += 1
 
     def drop(self, query_id: bytes) -> None:

@@ -1,4 +1,4 @@
-"""What the coordinator must know of the engine that runs the queries."""
+"""Interface of the stream engine (Spark) to the coordinator."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class QueryInfo:
-    """One streaming query as the engine sees it now."""
+    """One streaming query as the stream engine reports it."""
 
     name: str
-    """Name for people; empty where the user gave none."""
+    """The user's name for the query; empty: none."""
     run_id: bytes
     """16 bytes: the newest run. A task of any other run is fenced."""
     active: bool
@@ -25,7 +25,7 @@ class QueryInfo:
     error: str | None = None
     """Why the run failed; None while active or when it ended by itself or was stopped."""
     checkpoint_location: str = ""
-    """URI of the engine's checkpoint of the query; empty: it has none that lasts."""
+    """URI of Spark's checkpoint of the query; empty: it has no durable one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,47 +41,47 @@ class BatchClocks:
 
 
 class Engine(Protocol):
-    """The streaming engine behind the coordinator.
+    """The stream engine.
 
-    Called from several threads at once, never under the coordinator's lock; a
-    call may take milliseconds. Ids are 16 bytes. Methods raise only
-    `QueryableStateError`; anything else is a defect and logged as one.
+    Called from several threads at once, never inside a transaction of the coordinator's state. A
+    call may take milliseconds. Ids have 16 bytes. Methods raise `QueryableStateError` only; other
+    exceptions are logged as defects.
     """
 
     def query(self, query_id: bytes) -> QueryInfo | None:
-        """The query of this id, also after it ended; None: never heard of it."""
+        """The query of this id, also after it ended; None: unknown."""
         ...
 
     def clocks(self, query_id: bytes, batch_id: int) -> BatchClocks:
         """The clocks of a batch that is planned, running or committed.
 
-        Raises `RetryLaterError` where the offsets of the batch cannot be read
-        now, `JobError` where they are gone.
+        Raises `RetryLaterError` if the offsets of the batch cannot be read now, `JobError` if
+        they do not exist any more.
         """
         ...
 
     def is_committed(self, query_id: bytes, batch_id: int) -> bool:
-        """Whether the engine has durably committed the batch. Polled while one is in flight."""
+        """Whether Spark has durably committed the batch. Polled while a batch is in flight."""
         ...
 
     def newest_commit(self, query_id: bytes) -> int:
-        """The newest batch the engine has durably committed; -1: none.
+        """The newest batch that Spark has durably committed; -1: none.
 
-        Raises `RetryLaterError` where that cannot be read now.
+        Raises `RetryLaterError` if that cannot be read now.
         """
         ...
 
     def has_input(self, query_id: bytes, batch_id: int, sources: Sequence[int]) -> bool:
         """Whether a planned batch has input of any of these sources; none named: of any source.
 
-        Sources are positions in the offsets of the batch. Input may turn out to have no row.
-        Raises `RetryLaterError` where the offsets cannot be read now, `JobError` where they are
-        gone.
+        Sources are positions in the offsets of the batch. The input may have no rows.
+        Raises `RetryLaterError` if the offsets cannot be read now, `JobError` if they do not exist
+        any more.
         """
         ...
 
     def is_planned(self, query_id: bytes, batch_id: int) -> bool:
-        """Whether it is durably fixed what the batch is made of; its `clocks` are there then."""
+        """Whether the offsets of the batch are durable; `clocks` has an answer then."""
         ...
 
     def live_executors(self) -> int:
@@ -89,9 +89,9 @@ class Engine(Protocol):
         ...
 
     def start_servers(self) -> None:
-        """Has a state server started on each executor that has none.
+        """Starts a state server on each executor that has none.
 
-        Waits for nothing, and may be repeated meanwhile; a failure is logged.
+        Returns at once, and may be called again meanwhile. Logs failures.
         """
         ...
 
@@ -100,32 +100,31 @@ class Engine(Protocol):
         ...
 
     def withdraw_commits(self, query_id: bytes, batch_id: int) -> str:
-        """Takes back the commits of a batch and of all after it, of a query that has ended.
+        """Takes back the commits of a batch and of all later ones, of a query that has ended.
 
-        The next run begins with the batch, of the offsets it had; later ones are planned anew.
-        Returns what else keeps the batch from running again, for people; empty: nothing does.
-        Raises `RetryLaterError` where the query has started again, or the files cannot be
-        changed now.
+        The next run begins with the batch and its old offsets; later batches are planned again.
+        Returns what else prevents the batch from running again, as text; empty: nothing.
+        Raises `RetryLaterError` if the query has started again, or the files cannot be changed
+        now.
         """
         ...
 
     def end_query(self, query_id: bytes) -> None:
-        """Ends the query as its user would, without an error and without waiting for its end.
+        """Ends the query as its user would, without an error; does not wait for the end.
 
-        Raises `CheckpointError`, and the query runs on, where its progress would go with it.
-
-        Its batch in flight may still be committed, or may not; once `query` says that it is
-        not active, no batch will be.
+        Its batch in flight may or may not be committed; none is after `query` reports the query as
+        inactive. Raises `CheckpointError`, and the query keeps running, if the end would lose
+        its progress.
         """
         ...
 
     def export_progress(
         self, query_id: bytes, batch_id: int, storage: CheckpointStorage, folder: str
     ) -> None:
-        """Writes the engine's part of a savepoint: what makes a query go on behind the batch.
+        """Writes Spark's part of a savepoint, from which a query continues after the batch.
 
         The batch is committed; the query may run, or have ended. `folder` is a URI of `storage`
-        under which nothing is there yet. Raises `CheckpointError` where the progress of the
-        batch cannot be read any more or cannot be written.
+        with no files. Raises `CheckpointError` if the progress of the batch cannot be read any
+        more, or cannot be written.
         """
         ...

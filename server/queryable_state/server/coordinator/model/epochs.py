@@ -1,4 +1,4 @@
-"""Run epochs: the half of a token that grows with every run of a query."""
+"""Run epochs: the part of a fencing token that grows with every run of a query."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Protocol
 
 
 class EpochStore(Protocol):
-    """Gives each run a number above those of all runs before it.
+    """Allocator of epochs: each run gets a larger one than all runs before.
 
-    A job's `StateRoot` is one: its epochs are durable, and one driver's alone.
+    A job's `StateRoot` is one. Its epochs are durable, and no two drivers get the same.
     """
 
     def allocate_epoch(self, run_id: bytes) -> int:
-        """A new epoch, 1 or more; durable, where the store is, before it returns."""
+        """Allocates an epoch, 1 or more; a durable store has written it before this returns."""
         ...
 
 
 class MemoryEpochStore:
-    """Epochs that grow as long as the driver lives, for state that lives no longer.
+    """Epochs of one driver, for state that ends with it.
 
     One store serves all queries. Not thread-safe.
     """
@@ -33,7 +33,7 @@ class MemoryEpochStore:
 
 
 class Epochs:
-    """The epoch of the newest run of each query, one allocation a run. Thread-safe."""
+    """Epoch of the newest run of each query. Thread-safe."""
 
     def __init__(self) -> None:
         # Apart from the coordinator's lock, because allocation is I/O.
@@ -42,20 +42,20 @@ class Epochs:
         self._newest: dict[bytes, tuple[bytes, int]] = {}
 
     def find(self, query_id: bytes, run_id: bytes) -> int | None:
-        """The run's epoch; None where it has none, or a newer run has taken over."""
+        """The run's epoch; None if it has none, or a newer run has one."""
         with self._lock:
             newest_run, epoch = self._newest.get(query_id, (b"", 0))
             return epoch if newest_run == run_id else None
 
     def newest(self, query_id: bytes) -> int:
-        """The epoch of the query's newest run here; 0: it has had none."""
+        """The epoch of the query's newest run in this driver; 0: none."""
         with self._lock:
             return self._newest.get(query_id, (b"", 0))[1]
 
     def of(self, query_id: bytes, run_id: bytes, store: EpochStore | None = None) -> int:
-        """The run's epoch, allocated when first asked for; without a store in memory.
+        """The run's epoch, allocated by the first call; from memory without a store.
 
-        It is above that of the run before, also where that one had another store.
+        It is larger than that of the run before, even if that run had another store.
         """
         with self._lock:
             newest_run, newest = self._newest.get(query_id, (b"", 0))
@@ -68,6 +68,6 @@ class Epochs:
             return epoch
 
     def forget(self, query_id: bytes) -> None:
-        """Forgets a dropped query: no server has anything of its runs any more."""
+        """Forgets a dropped query: no server has state of its runs any more."""
         with self._lock:
             self._newest.pop(query_id, None)

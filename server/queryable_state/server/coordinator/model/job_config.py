@@ -1,4 +1,4 @@
-"""How and where the state of one job is kept."""
+"""Configuration of one job's state: format, place and checkpoints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The jobs the coordinator knows, and how people name them."""
+"""Registry of the jobs the coordinator knows, found by id or name."""
 
 from __future__ import annotations
 
@@ -7,24 +7,21 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from queryable_state.server.coordinator.model.run import Run
 from queryable_state.v1 import registration_pb2
 from queryable_state.wire.errors import InvalidRequestError, UnknownJobError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from queryable_state.server.coordinator.batches.run_operators import RunStart
-    from queryable_state.server.coordinator.model.engine import BatchClocks, QueryInfo
-    from queryable_state.wire.errors import QueryableStateError
+    from queryable_state.server.coordinator.model.engine import QueryInfo
 
 RUNNING = registration_pb2.RUNNING
 FINISHED = registration_pb2.FINISHED
 FAILED = registration_pb2.FAILED
 
-# What the engine said of an older run may come late, but not by more runs than these.
+# Late reports of Spark are recognised for at most this many earlier runs.
 _PAST_RUNS = 16
-# Batches whose clocks are kept: operators deeper than this keep as many more.
-_CLOCKS_KEPT = 8
 
 
 @dataclass(kw_only=True)
@@ -33,65 +30,40 @@ class Job:
 
     query_id: bytes
     name: str
-    run_id: bytes
+    run: Run
+    """The newest run."""
     past_runs: deque[bytes] = field(default_factory=lambda: deque(maxlen=_PAST_RUNS))
     started_at_ms: int
     """Milliseconds since the epoch of the first contact."""
     status: registration_pb2.JobStatus.ValueType = RUNNING
     error: str | None = None
     ended_order: int = 0
-    """Grows with every end of a job: the oldest ends are forgotten first."""
+    """Sequence number of the job's end: the oldest ends are forgotten first."""
     first_batch: int | None = None
-    """Batch of the first contact: of what was before, nothing is known."""
-    first_batch_of_run: int | None = None
-    begun: int = -1
-    """Newest batch begun in this run."""
-    start: RunStart | None = None
-    """What is known of this run since its start; None: nothing."""
-    refusal: QueryableStateError | None = None
-    """Why this run may begin and commit no batch any more; None: it may."""
-    fenced: str = ""
-    """Why this run was fenced: another driver has taken over the job. Empty: it was not."""
-    reopening: bool = False
-    """Whether what the job has stored is about to be opened, without a batch."""
-    clocks: dict[int, BatchClocks] = field(default_factory=dict)
-    """Of this run's newest batches and the ones before them."""
+    """Batch of the first contact with this driver; earlier batches are unknown to it."""
     partial_batches: int = 0
-    """Batches that an operator missed, or ran on some of its subtasks only."""
+    """Batches that an operator missed in part or as a whole."""
     non_deterministic_batches: int = 0
-    """Subtasks of batches that ran again on other input."""
+    """Subtasks of batches that were retried on different input."""
     pins: int = 0
-    """Snapshots under way: an ended job is not forgotten while it has one."""
+    """Number of snapshots in progress: an ended job is not forgotten while it has one."""
 
     @property
     def label(self) -> str:
-        """The job for people."""
+        """The job as errors and logs name it."""
         return job_label(self.name, self.query_id)
 
     def enter_run(self, info: QueryInfo) -> None:
-        """Takes what the engine said; a new run starts with nothing begun.
+        """Takes what Spark reports; a new run replaces the one before.
 
-        What it said before the newest run came is out of date, and ignored.
+        Late reports of earlier runs are ignored.
         """
         if info.run_id in self.past_runs:
             return
         self.name = info.name
-        if info.run_id != self.run_id:
-            self.past_runs.append(self.run_id)
-            self.run_id = info.run_id
-            self.first_batch_of_run = None
-            self.begun = -1
-            self.start = None
-            self.refusal = None
-            self.fenced = ""
-            self.clocks.clear()
-
-    def keep_clocks(self, batch_id: int, clocks: BatchClocks, depth: int) -> None:
-        """Keeps the clocks of a batch, and forgets those no operator can ask for again."""
-        self.clocks[batch_id] = clocks
-        oldest = max(self.clocks) - max(_CLOCKS_KEPT, depth + 2)
-        for batch in [batch for batch in self.clocks if batch < oldest]:
-            del self.clocks[batch]
+        if info.run_id != self.run.run_id:
+            self.past_runs.append(self.run.run_id)
+            self.run = Run(run_id=info.run_id)
 
 
 class JobRegistry:
@@ -110,13 +82,13 @@ class JobRegistry:
         return self._jobs.get(query_id)
 
     def enter(self, query_id: bytes, info: QueryInfo, now_wall_ms: int) -> Job:
-        """The job of a query that makes contact, made where it is the first."""
+        """The job of a query, added if it is new."""
         job = self._jobs.get(query_id)
         if job is None:
             job = Job(
                 query_id=query_id,
                 name=info.name,
-                run_id=info.run_id,
+                run=Run(run_id=info.run_id),
                 started_at_ms=now_wall_ms,
             )
             self._jobs[query_id] = job
@@ -125,7 +97,7 @@ class JobRegistry:
         return job
 
     def observe(self, job: Job, info: QueryInfo | None) -> bool:
-        """Takes the state of the query from the engine; whether the job ended by that."""
+        """Updates a job's status from what Spark reports; True if the job ended now."""
         was_running = job.status == RUNNING
         if info is not None and info.run_id in job.past_runs:
             return False
@@ -134,7 +106,7 @@ class JobRegistry:
         elif info is not None and info.error is not None:
             job.status, job.error = FAILED, info.error
         elif was_running:
-            # The engine may learn why only later; what it has said once, stays.
+            # Spark may report the cause later; a cause that it has reported stays.
             job.status, job.error = FINISHED, None
         ended = was_running and job.status != RUNNING
         if ended:
@@ -143,7 +115,7 @@ class JobRegistry:
         return ended
 
     def beyond(self, retained: int) -> list[Job]:
-        """The ended jobs that are not among the `retained` newest ends."""
+        """The ended jobs older than the `retained` newest ends, unless a snapshot pins them."""
         ended = sorted(
             (job for job in self if job.status != RUNNING), key=lambda job: job.ended_order
         )
@@ -156,7 +128,7 @@ class JobRegistry:
     def resolve(self, job: str) -> Job:
         """The job of an id, with or without dashes, or of a name.
 
-        Where several have the name, the running one, else the newest.
+        Of several jobs with the name: the running one, else the newest.
         """
         query_id = _id_of(job)
         if query_id is not None and query_id in self._jobs:
@@ -173,7 +145,7 @@ class JobRegistry:
 
 
 def check_id(value: bytes, what: str) -> bytes:
-    """Refuses what is not an id of 16 bytes."""
+    """Returns an id of 16 bytes; InvalidRequestError for any other length."""
     if len(value) != 16:
         raise InvalidRequestError(f"{what} has {len(value)} bytes; it is the 16 bytes of a UUID")
     return value

@@ -1,4 +1,4 @@
-"""Which server owns which subtask, and since which batch its state is complete."""
+"""Placement: the owner of every subtask, and the batch since which its state is complete."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ if TYPE_CHECKING:
 
     from queryable_state.server.coordinator.model.servers import Server, ServerTable
 
-# How long a subtask beyond every quota waits for a server of an executor that has none yet.
+# How long a subtask above all quotas waits for executors that have no server yet.
 _GRACE_MS = 2_000
-# From when on an operator may wait anew.
+# Minimum time between two grace periods of an operator.
 _GRACE_AGAIN_MS = 60_000
 _RETRY_MS = 100
-# A lease may be over sooner than it ends: by a newer server of the executor.
+# A newer server of the executor ends a lease early.
 _LONGEST_RETRY_MS = 500
-# An owner heard of within this part of its lease is taken for alive, whoever complains.
+# An owner that renewed within this part of its lease counts as alive, whatever callers say.
 _ALIVE = 0.5
 
 
 class Placement:
-    """Assigns subtasks to servers, and keeps them there.
+    """Assignment of subtasks to servers.
 
-    A subtask without an owner goes to the server that asks first, while that one
-    has fewer than ceil(p / servers) of the operator's; it stays until its owner
-    is known to be gone: replaced, deregistered, or lapsed. `version` grows with
-    every change of any owner. Not thread-safe.
+    A subtask without an owner goes to the first server that asks for it, if that server owns fewer
+    than ceil(parallelism / servers) subtasks of the operator, else to the least loaded one. It
+    keeps its owner until that is replaced, deregisters or lapses. `version` grows with every
+    change of an owner. Not thread-safe.
     """
 
     def __init__(self, servers: ServerTable, *, version: int) -> None:
@@ -43,7 +43,7 @@ class Placement:
         self._operators: dict[tuple[bytes, str], Operator] = {}
 
     def operator(self, query_id: bytes, uid: str) -> Operator | None:
-        """The operator, or None before its first subtask was asked for."""
+        """The operator; None before its first subtask is assigned."""
         return self._operators.get((query_id, uid))
 
     def operators(self, query_id: bytes) -> Iterator[Operator]:
@@ -61,7 +61,7 @@ class Placement:
             )
         known = self._operators.get((query_id, uid))
         if known is not None and known.is_unused and known.run_id != run_id:
-            # A run that was refused before it began leaves its numbers to nobody.
+            # A run that was refused before it began sets no parallelism for later runs.
             known = None
         if known is not None and known.max_parallelism != max_parallelism:
             raise JobError(
@@ -95,13 +95,13 @@ class Placement:
         server = self._servers.find(ownership.server_id) if ownership else None
         return None if server is None or server.lapsed else server
 
-    def settled(
+    def reachable_owner(
         self, operator: Operator, index: int, not_server_id: str, now_ms: int
     ) -> Server | None:
-        """The owner to go to, None where one must be assigned.
+        """The owner of a subtask; None if one must be assigned.
 
-        Raises NO_OWNER where the asker could not reach the owner and the owner
-        was not heard of lately: its lease must end first.
+        `not_server_id` is an owner that the caller could not reach. Raises NO_OWNER if that is
+        the owner and has not renewed lately: its lease must end first.
         """
         server = self.owner(operator, index)
         if server is None or server.server_id != not_server_id:
@@ -120,8 +120,8 @@ class Placement:
     ) -> Server:
         """Gives a subtask without an owner to a server.
 
-        `executors` may be more than have a server yet: a subtask beyond every
-        quota then waits a moment for them (NO_OWNER), before the least loaded takes it.
+        If `executors` exceed the servers, a subtask above all quotas waits for more servers for a
+        grace period (NO_OWNER), before the least loaded server gets it.
         """
         if now_ms >= asker.expires_ms:
             raise PlacementError(
@@ -136,22 +136,21 @@ class Placement:
             chosen = min(holding, key=lambda server: _load(operator, server))
             if _load(operator, chosen) >= quota and len(holding) < live:
                 self._await_executors(operator, index, live - len(holding), now_ms)
-        ownership = operator.assign(index, chosen.server_id)
         self.version += 1
-        ownership.assigned_version = self.version
+        operator.assign(index, chosen.server_id, self.version)
         return chosen
 
     def open_empty(
         self, operator: Operator, index: int, server_id: str, batch_id: int, first_batch: int
     ) -> Opening:
-        """The owner opens an empty store for a subtask, before `batch_id`.
+        """Records that the owner has opened an empty store before `batch_id`.
 
-        May be repeated for the same batch. `first_batch` is the first one of the
-        query this coordinator saw. State is lost where a batch can have run since
-        another opening, or before the first batch.
+        May be repeated for the same batch. `first_batch` is the first batch of the query that
+        this coordinator heard of. State is lost if a batch may have run before that, or since an
+        earlier opening of the subtask.
         """
         ownership = self.assigned(operator, index, server_id)
-        ownership.restoring = False
+        ownership.end_restore()
         if ownership.opened and batch_id <= ownership.opened_batch:
             return Opening(ownership.complete_since, lost=False)
         if operator.complete_since is None:
@@ -159,48 +158,49 @@ class Placement:
             operator.complete_since = _complete_since(operator.before, batch_id, first_batch)
             operator.before = None
         if ownership.opened_batch < 0:
-            lost = operator.complete_since > 0
-            ownership.complete_since = operator.complete_since
-            sealed_elsewhere = lost and operator.complete_since == batch_id
+            lost, complete_since = operator.complete_since > 0, operator.complete_since
+            sealed_elsewhere = lost and complete_since == batch_id
         else:
             lost = batch_id > ownership.opened_batch
-            if lost:
-                ownership.complete_since = batch_id
+            complete_since = batch_id if lost else ownership.complete_since
             sealed_elsewhere = True
-        if sealed_elsewhere:
-            ownership.unsealed_batch = batch_id
-        self._opened(operator, index, batch_id)
-        return Opening(ownership.complete_since, lost)
+        operator.open(
+            index,
+            batch_id,
+            complete_since=complete_since,
+            unsealed_batch=batch_id if sealed_elsewhere else -1,
+        )
+        self.version += 1
+        return Opening(complete_since, lost)
 
     def open_restored(
         self, operator: Operator, index: int, server_id: str, batch_id: int, complete_since: int
     ) -> Opening:
-        """The owner opens a store it has loaded from the job's root, before `batch_id`.
+        """Records that the owner has opened a store restored from the root before `batch_id`.
 
-        May be repeated for the same batch. Nothing is lost by it: `complete_since` is the root's.
+        May be repeated for the same batch. No state is lost; `complete_since` is the root's.
         """
         ownership = self.assigned(operator, index, server_id)
-        ownership.restoring = False
+        ownership.end_restore()
         if ownership.opened and batch_id <= ownership.opened_batch:
             return Opening(ownership.complete_since, lost=False)
         if operator.complete_since is None:
             self._await_former_owners(operator, server_id)
             operator.complete_since, operator.before = complete_since, None
-        ownership.complete_since = complete_since
-        ownership.unsealed_batch = -1
-        self._opened(operator, index, batch_id)
+        operator.open(index, batch_id, complete_since=complete_since)
+        self.version += 1
         return Opening(complete_since, lost=False)
 
     def close(self, operator: Operator, index: int) -> None:
-        """What the owner has opened is worth nothing: by its next lease it drops the store.
+        """Invalidates the owner's store, which it drops with its next lease.
 
-        It stays the owner, and opens a store anew for the next batch.
+        It stays the owner and opens another store for the next batch.
         """
         operator.close(index)
         self.version += 1
 
     def assigned(self, operator: Operator, index: int, server_id: str) -> Ownership:
-        """The ownership of a subtask that is this server's; NOT_OWNER where it is not."""
+        """The ownership of a subtask of this server; NOT_OWNER if it belongs to another one."""
         ownership = operator.subtasks.get(index)
         if ownership is None or ownership.server_id != server_id:
             raise PlacementError(
@@ -210,18 +210,13 @@ class Placement:
             )
         return ownership
 
-    def _opened(self, operator: Operator, index: int, batch_id: int) -> None:
-        operator.subtasks[index].opened_batch = batch_id
-        operator.open(index)
-        self.version += 1
-
     def free(self, server_id: str) -> None:
-        """Takes everything from a server that is known to be gone."""
+        """Takes all subtasks from a server that has left."""
         for operator in self._operators.values():
             self.version += operator.free(server_id)
 
     def drop_query(self, query_id: bytes, *, but: Container[str] = ()) -> None:
-        """Forgets the operators of a query, but those of these uids."""
+        """Forgets the operators of a query, except those in `but`."""
         for key in [key for key in self._operators if key[0] == query_id and key[1] not in but]:
             del self._operators[key]
             self.version += 1
@@ -238,7 +233,7 @@ class Placement:
         return {holder for operator in self.operators(query_id) for holder in operator.holders}
 
     def _await_former_owners(self, operator: Operator, server_id: str) -> None:
-        """Refuses a first opening until no other server can answer from a former parallelism."""
+        """Raises NO_OWNER while another server may still answer from a former parallelism."""
         former: set[str] = set()
         before = operator.before
         while before is not None:
@@ -248,7 +243,7 @@ class Placement:
             if server and not server.lapsed and server.taken_version < operator.declared_version:
                 raise self._no_owner(
                     f"operator {operator.uid!r} runs at another parallelism now, and server "
-                    f"{server.server_id} has not yet said that it dropped what it owned of it"
+                    f"{server.server_id} has not confirmed yet that it dropped its subtasks of it"
                 )
 
     def _await_executors(self, operator: Operator, index: int, missing: int, now_ms: int) -> None:
@@ -275,13 +270,13 @@ def _load(operator: Operator, server: Server) -> int:
 
 
 def _complete_since(before: Operator | None, batch_id: int, first_batch: int) -> int:
-    """Of the subtasks of an operator that is opened for the first time at this parallelism."""
+    """The batch since which an operator is complete that is first opened at this parallelism."""
     if before is None:
         return first_batch
     opened = before.first_opened
     if opened is None:
         return _complete_since(before.before, batch_id, first_batch)
     if opened == batch_id:
-        # All of it was opened, or opened anew, at this very batch: it lost then what it had lost.
+        # All its subtasks were opened at this very batch, so nothing more is lost.
         return max(s.complete_since for s in before.subtasks.values() if s.opened_batch >= 0)
     return batch_id

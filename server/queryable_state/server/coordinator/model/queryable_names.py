@@ -1,4 +1,4 @@
-"""The queryable names of a job: each belongs to one state."""
+"""Queryable names of a job, each of one state."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class NameClaim:
-    """A queryable name and who claims it."""
+    """A queryable name, and the state and operator that claim it."""
 
     queryable_name: str
     operator: str
-    """The operator for people: its uid, and its name where it has one."""
+    """The operator as errors name it: uid, and name if it has one."""
     state_name: str
 
 
 def check_queryable_names(claims: Iterable[NameClaim]) -> None:
-    """Raises DUPLICATE_NAME where a name is claimed twice in one job; for use at submission."""
+    """Raises DUPLICATE_NAME if a name is claimed twice in one job; for use at submission."""
     owners: dict[str, NameClaim] = {}
     for claim in claims:
         other = owners.setdefault(claim.queryable_name, claim)

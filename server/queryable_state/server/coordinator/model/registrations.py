@@ -1,9 +1,9 @@
-"""The states of every operator: their ids, types and queryable names."""
+"""Registry of states: ids, types and queryable names of every operator's states."""
 
 from __future__ import annotations
 
 import secrets
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -34,7 +34,7 @@ class OperatorClaim:
 
     @property
     def label(self) -> str:
-        """The operator for people."""
+        """The operator as errors and logs name it."""
         return operator_label(self.uid, self.name)
 
 
@@ -47,13 +47,12 @@ _Identity = tuple[bytes, str, str]
 
 
 class RegistrationTable:
-    """Registers states, and gives every state an id that is never used again.
+    """Registered states, each with an id that is never used again.
 
-    Registering the same again answers the same. A value type may change as far
-    as values can be adapted, which makes a new schema version, always the last
-    one; everything else about a state that would change its bytes is refused.
-    Ids start at random, so that ids of two drivers at one address are not
-    taken for each other. Not thread-safe.
+    To register a state again returns the same registration. A value type may change if stored
+    values can be adapted; that adds a schema version, always as the last one. Other changes to
+    the bytes of a state are refused. Ids start at random, so that clients do not mix up states of
+    two drivers at one address. Not thread-safe.
     """
 
     def __init__(self, *, first_state_id: int | None = None) -> None:
@@ -61,20 +60,22 @@ class RegistrationTable:
         self._states: dict[_Identity, registration_pb2.StateRegistration] = {}
         self._incarnations: defaultdict[_Identity, int] = defaultdict(int)
         self._unclaimed: set[_Identity] = set()
-        """Stored by an earlier driver, and not yet registered by an operator of this one."""
+        """Stored by an earlier driver, and not registered by an operator of this one yet."""
         self._served: set[_Identity] = set()
-        """Of those the ones that can be queried until their operator registers what it has."""
+        """Unclaimed states that can be queried until their operator registers its states."""
+        self._depths: defaultdict[bytes, Counter[int]] = defaultdict(Counter)
+        """Number of claimed states by job and operator depth: each begin needs the deepest."""
 
     def register(
         self, operator: OperatorClaim, states: Sequence[registration_pb2.StateRegistration]
     ) -> list[registration_pb2.StateRegistration]:
         """Registers all states of an operator, or none of them.
 
-        Raises DUPLICATE_NAME where a name is claimed twice, INCOMPATIBLE_STATE
-        where a state changed in a way its stored bytes cannot follow.
+        Raises DUPLICATE_NAME if a name is claimed twice, INCOMPATIBLE_STATE if stored values
+        cannot be read as the new type.
         """
         self._check_names(operator, states)
-        # All are made before one is kept: a refusal leaves the table as it was.
+        # All are checked before one is stored: a refusal leaves the table unchanged.
         made = [self._merged(operator, state) for state in states]
         for registration in made:
             identity = (operator.job_id, operator.uid, registration.state_name)
@@ -82,18 +83,16 @@ class RegistrationTable:
                 registration.state_id = self._new_id()
                 self._incarnations[identity] += 1
                 registration.incarnation = self._incarnations[identity]
-            self._states[identity] = registration
-            self._unclaimed.discard(identity)
-        # What it does not declare it has no more.
+            self._put(identity, registration, claimed=True)
+        # The operator no longer has states that it does not declare.
         self._served = {i for i in self._served if i[:2] != (operator.job_id, operator.uid)}
         return [_copy(registration) for registration in made]
 
     def adopt(self, job_id: bytes, states: Sequence[registration_pb2.StateRegistration]) -> None:
-        """Takes the states of a job's root, under the ids its files have.
+        """Adds the states of a job's root, under the ids in its files.
 
-        They count as known to `register`, and can be queried once they are served, or an operator
-        has registered them. CheckpointError, and nothing adopted, where another job here has one
-        of the ids.
+        They can be queried after `serve`, or after an operator has registered them. Raises
+        CheckpointError, and adds none, if another job of this driver has one of the ids.
         """
         taken = {s.state_id: s for s in self._states.values() if s.job_id != job_id}
         for state in states:
@@ -111,9 +110,9 @@ class RegistrationTable:
     def adopt_anew(
         self, job_id: bytes, job_name: str, states: Sequence[registration_pb2.StateRegistration]
     ) -> None:
-        """Takes states of a savepoint, which may be another job's, under new ids.
+        """Adds states of a savepoint, which may be another job's, under new ids.
 
-        Those the job has already stay as they are.
+        States that the job already has stay unchanged.
         """
         for state in states:
             if (job_id, state.operator_uid, state.state_name) not in self._states:
@@ -122,9 +121,9 @@ class RegistrationTable:
                 self._keep(job_id, made)
 
     def declare(self, job_id: bytes, states: Iterable[registration_pb2.StateRegistration]) -> None:
-        """An operator will register these states: stored ones are answered as it declares them.
+        """Applies the types that an operator will register to its stored states.
 
-        JobError where stored values cannot follow.
+        Raises JobError if stored values cannot be read as the new type.
         """
         for state in states:
             if (job_id, state.operator_uid, state.state_name) in self._states:
@@ -136,23 +135,24 @@ class RegistrationTable:
                     depth=state.operator_depth,
                     max_parallelism=state.max_parallelism,
                 )
-                merged = self._merged(operator, state)
-                self._states[(job_id, state.operator_uid, state.state_name)] = merged
+                identity = (job_id, state.operator_uid, state.state_name)
+                claimed = identity not in self._unclaimed
+                self._put(identity, self._merged(operator, state), claimed=claimed)
 
     def serve(self, job_id: bytes, uids: Container[str]) -> None:
-        """A run has these operators: their stored states can be queried before they register.
+        """Makes the stored states of a run's operators queryable before they register.
 
-        States of other operators cannot be queried any more.
+        States of all other operators of the job are not queryable any more.
         """
         for identity in [identity for identity in self._states if identity[0] == job_id]:
             if identity[1] not in uids:
-                self._unclaimed.add(identity)
+                self._put(identity, self._states[identity], claimed=False)
                 self._served.discard(identity)
             elif identity in self._unclaimed:
                 self._served.add(identity)
 
     def of_job(self, job_id: bytes) -> list[registration_pb2.StateRegistration]:
-        """All states of a job, by operator and name, whether or not anyone registered them yet."""
+        """All states of a job, claimed or not, by operator and name."""
         return [
             _copy(state)
             for identity, state in sorted(self._states.items(), key=lambda s: s[0])
@@ -161,16 +161,35 @@ class RegistrationTable:
 
     def _keep(self, job_id: bytes, state: registration_pb2.StateRegistration) -> None:
         identity = (job_id, state.operator_uid, state.state_name)
-        if identity not in self._states:
-            self._unclaimed.add(identity)
-        self._states[identity] = state
+        claimed = identity in self._states and identity not in self._unclaimed
+        self._put(identity, state, claimed=claimed)
         self._incarnations[identity] = max(self._incarnations[identity], state.incarnation)
+
+    def _put(
+        self, identity: _Identity, state: registration_pb2.StateRegistration, *, claimed: bool
+    ) -> None:
+        self._count_depth(identity, -1)
+        self._states[identity] = state
+        if claimed:
+            self._unclaimed.discard(identity)
+        else:
+            self._unclaimed.add(identity)
+        self._count_depth(identity, 1)
+
+    def _count_depth(self, identity: _Identity, by: int) -> None:
+        state = self._states.get(identity)
+        if state is None or identity in self._unclaimed:
+            return
+        depths = self._depths[identity[0]]
+        depths[state.operator_depth] += by
+        if not depths[state.operator_depth]:
+            del depths[state.operator_depth]
 
     def _claimed(self) -> Iterator[tuple[_Identity, registration_pb2.StateRegistration]]:
         return (item for item in self._states.items() if item[0] not in self._unclaimed)
 
     def _answered(self) -> Iterator[tuple[_Identity, registration_pb2.StateRegistration]]:
-        """What can be queried; of one queryable name last what an operator has registered."""
+        """The queryable states; for one queryable name, the claimed state comes last."""
         yield from ((identity, self._states[identity]) for identity in self._served)
         yield from self._claimed()
 
@@ -197,25 +216,23 @@ class RegistrationTable:
         ]
 
     def operator_name(self, job_id: bytes, uid: str) -> str:
-        """The operator for people."""
+        """The operator as errors and logs name it."""
         for identity, state in self._states.items():
             if identity[:2] == (job_id, uid):
                 return operator_label(uid, state.operator_name)
         return repr(uid)
 
     def deepest(self, job_id: bytes) -> int:
-        """Greatest operator depth of a job, 0 where it has no state."""
-        return max(
-            (s.operator_depth for identity, s in self._claimed() if identity[0] == job_id),
-            default=0,
-        )
+        """The greatest operator depth of a job's claimed states; 0 if it has none."""
+        return max(self._depths.get(job_id, ()), default=0)
 
     def drop(self, job_id: bytes) -> None:
-        """Forgets the states of a job; a state made anew is a new incarnation with a new id."""
+        """Forgets the states of a job; registered again, a state has a new id and incarnation."""
         for identity in [identity for identity in self._states if identity[0] == job_id]:
             del self._states[identity]
             self._unclaimed.discard(identity)
             self._served.discard(identity)
+        self._depths.pop(job_id, None)
 
     def _check_names(
         self, operator: OperatorClaim, states: Sequence[registration_pb2.StateRegistration]
@@ -232,25 +249,13 @@ class RegistrationTable:
                 )
             names.add(state.state_name)
         others = [
-            NameClaim(
-                queryable_name=state.queryable_name,
-                operator=operator_label(uid, state.operator_name),
-                state_name=state.state_name,
-            )
+            _name_claim(state, operator_label(uid, state.operator_name))
             for (job_id, uid, name), state in self._claimed()
             if job_id == operator.job_id
             and state.queryable_name
             and (uid != operator.uid or name not in names)
         ]
-        claims = [
-            NameClaim(
-                queryable_name=state.queryable_name,
-                operator=operator.label,
-                state_name=state.state_name,
-            )
-            for state in states
-            if state.queryable_name
-        ]
+        claims = [_name_claim(state, operator.label) for state in states if state.queryable_name]
         check_queryable_names([*others, *claims])
 
     def _merged(
@@ -278,6 +283,12 @@ class RegistrationTable:
             raise JobError("this driver has given out every state id: restart it")
         self._next_id += 1
         return self._next_id - 1
+
+
+def _name_claim(state: registration_pb2.StateRegistration, operator: str) -> NameClaim:
+    return NameClaim(
+        queryable_name=state.queryable_name, operator=operator, state_name=state.state_name
+    )
 
 
 def _copy(state: registration_pb2.StateRegistration) -> registration_pb2.StateRegistration:

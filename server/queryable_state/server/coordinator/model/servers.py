@@ -1,4 +1,4 @@
-"""The state servers known and the leases they hold."""
+"""Registry of state servers and their leases."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from queryable_state.v1 import registration_pb2
 
 
-# A server that reaches no coordinator for so long has ended by itself long since.
+# A server that cannot reach the coordinator ends by itself much earlier.
 _FORGOTTEN_MS = 30 * 60_000
 
 
@@ -37,21 +37,21 @@ class Server:
     backend_address: str
     pid: int
     renewed_ms: int
-    """When the lease was last given."""
+    """Time of the last renewal."""
     expires_ms: int
-    """When the lease ends here; at the server it has ended before."""
+    """End of the lease on the coordinator; it ends earlier on the server."""
     taken_version: int = 0
-    """Newest placement whose lease it has taken: what it did not own then, it holds no more."""
+    """Newest placement version it has applied: it has dropped all subtasks it did not own then."""
     lapsed: bool = False
-    """Expired by more than the margin: what it owns may be given away."""
+    """Expired by more than the margin: its subtasks may be given to other servers."""
 
 
 class ServerTable:
-    """Who holds a lease until when.
+    """Leases of all servers.
 
-    A server counts its lease from before it asked, the table from when it
-    answered, and nothing is given away before the margin is over too: so no two
-    servers ever hold a range at one time. Not thread-safe.
+    A server counts its lease from before its request, the table from its answer, and subtasks are
+    not given away before the margin is over, too: so no two servers own a key group at the same
+    time. Not thread-safe.
     """
 
     def __init__(self, *, lease_ms: int, margin_ms: int) -> None:
@@ -59,8 +59,8 @@ class ServerTable:
         self._margin_ms = margin_ms
         self._servers: dict[str, Server] = {}
         self._replaced_by: dict[str, str] = {}
-        # Nobody lapses before, and nobody who lapsed has come back: a lease only gets longer.
-        self._settled_until_ms: float = 0
+        # No server lapses or returns before this time: leases are only extended.
+        self._unchanged_until_ms: float = 0
 
     def __iter__(self) -> Iterator[Server]:
         """Every server, by registration."""
@@ -69,10 +69,10 @@ class ServerTable:
     def register(
         self, request: coordinator_pb2.RegisterServerRequest, now_ms: int
     ) -> tuple[Server, list[Server]]:
-        """Gives a first lease; answers the server and those it proves gone, now removed.
+        """Grants a first lease; returns the server, and the servers of its executor it replaces.
 
-        The same server may register again and keeps what it owns. One that was
-        replaced by a newer server of its executor is fenced.
+        The same server may register again and keeps its subtasks. A server that was replaced by a
+        newer server of its executor gets SupersededError.
         """
         if not (request.server_id and request.executor_id and request.backend_address):
             raise InvalidRequestError(
@@ -108,26 +108,26 @@ class ServerTable:
             lapsed=known is not None and known.lapsed,
         )
         self._servers[server.server_id] = server
-        self._settled_until_ms = (
-            now_ms if server.lapsed else min(self._settled_until_ms, self.freed_at_ms(server))
+        self._unchanged_until_ms = (
+            now_ms if server.lapsed else min(self._unchanged_until_ms, self.freed_at_ms(server))
         )
         return server, gone
 
     def renew(self, server_id: str, now_ms: int) -> Server:
-        """Extends the lease; raises LEASE_EXPIRED for a server not known (any more)."""
+        """Extends the lease; raises LEASE_EXPIRED for an unknown server."""
         server = self.get(server_id)
         server.renewed_ms = now_ms
         server.expires_ms = now_ms + self.lease_ms
         if server.lapsed:
-            self._settled_until_ms = now_ms
+            self._unchanged_until_ms = now_ms
         return server
 
     def remove(self, server_id: str) -> Server | None:
-        """Forgets a server; None where it was not known."""
+        """Forgets a server, and returns it; None if it is unknown."""
         return self._servers.pop(server_id, None)
 
     def get(self, server_id: str) -> Server:
-        """The server of this id; raises LEASE_EXPIRED where there is none."""
+        """The server of this id; raises LEASE_EXPIRED if it is unknown."""
         server = self._servers.get(server_id)
         if server is None:
             raise PlacementError(
@@ -142,38 +142,38 @@ class ServerTable:
         return self._servers.get(server_id)
 
     def holding(self, now_ms: int) -> list[Server]:
-        """The servers that can be given something: their lease has not ended."""
+        """The servers that can be given subtasks: their lease has not expired."""
         return [server for server in self if now_ms < server.expires_ms]
 
     def freed_at_ms(self, server: Server) -> int:
-        """When what the server owns may be given away, unless it renews."""
+        """When the server's subtasks may be given away, unless it renews."""
         return server.expires_ms + self._margin_ms
 
     def sweep(self, now_ms: int) -> bool:
-        """Marks who lapsed and who came back; whether anyone did."""
-        if now_ms < self._settled_until_ms:
+        """Marks servers that lapsed or renewed after a lapse; True if there are any."""
+        if now_ms < self._unchanged_until_ms:
             return False
         changed = False
         for server in self:
             lapsed = now_ms >= self.freed_at_ms(server)
             changed |= lapsed != server.lapsed
             server.lapsed = lapsed
-        self._settled_until_ms = min(map(self._changes_at_ms, self), default=math.inf)
+        self._unchanged_until_ms = min(map(self._changes_at_ms, self), default=math.inf)
         return changed
 
     def _changes_at_ms(self, server: Server) -> float:
-        """When a server lapses unless it renews; one that has lapsed stays so until it does."""
+        """When a server lapses unless it renews; infinity for a lapsed server."""
         return math.inf if server.lapsed else self.freed_at_ms(server)
 
     def remove_long_lapsed(self, now_ms: int) -> list[Server]:
-        """Forgets, and answers, the servers that lapsed so long ago that none comes back."""
+        """Forgets and returns the servers that lapsed too long ago to return."""
         gone = [server for server in self if now_ms >= self.freed_at_ms(server) + _FORGOTTEN_MS]
         for server in gone:
             del self._servers[server.server_id]
         return gone
 
     def forgive(self, gap_ms: int) -> None:
-        """Extends every lease by a time in which nobody could renew it here."""
+        """Extends every lease by a time in which this process was suspended."""
         for server in self:
             if not server.lapsed:
                 server.expires_ms += gap_ms

@@ -1,4 +1,4 @@
-"""How far a state may change and still read what is stored of it."""
+"""Evolution of a state's types: the changes that stored values can follow."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def check_unchanged(
     asked: registration_pb2.StateRegistration,
     where: str,
 ) -> None:
-    """Raises INCOMPATIBLE_STATE where something differs that stored bytes depend on."""
+    """Raises INCOMPATIBLE_STATE if a property differs that stored bytes depend on."""
     kind = registration_pb2.StateKind
     differences = [
         ("kind", kind.Name(known.kind), kind.Name(asked.kind)),
@@ -47,7 +47,7 @@ def check_evolution(
     asked: registration_pb2.StateRegistration,
     where: str,
 ) -> None:
-    """Raises JobError where a state cannot follow its descriptor; changes nothing."""
+    """Raises JobError if stored values cannot be read by the new descriptor; changes nothing."""
     merged = registration_pb2.StateRegistration()
     merged.CopyFrom(asked)
     merged.max_parallelism = known.max_parallelism
@@ -59,10 +59,10 @@ def evolve(
     asked: registration_pb2.StateRegistration,
     where: str,
 ) -> None:
-    """Gives a state that is registered all the schema versions there ever were.
+    """Extends a registration by all earlier schema versions of the state.
 
-    The type asked for is the last one; what the request says of renamed and dropped fields is
-    applied and cleared. Raises INCOMPATIBLE_STATE where stored values cannot follow.
+    The requested type becomes the last version. Applies and clears the request's renamed and
+    dropped fields. Raises INCOMPATIBLE_STATE if stored values cannot be read as the last version.
     """
     changes = FieldChanges.of(asked)
     if known:

@@ -1,4 +1,4 @@
-"""The engine's commits of batches, as the coordinator hears of them."""
+"""Spark's commits of batches, as the coordinator takes them over."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 class BatchCommits:
-    """Takes batches for committed, and refuses those that an operator missed. Thread-safe."""
+    """Records Spark's commits, and refuses batches that an operator missed. Thread-safe."""
 
     def __init__(
         self,
@@ -45,8 +45,10 @@ class BatchCommits:
         info: QueryInfo,
         still_newest: Callable[[], None],
     ) -> None:
-        """As `RunBinder.bind`; a run whose newest batch is incomplete is refused, and the engine's
-        commit of that batch is withdrawn."""
+        """Same contract as `RunBinder.bind`.
+
+        Refuses a run whose newest batch is incomplete, and withdraws Spark's commit of that batch.
+        """
         try:
             self._run_binder.bind(request, info, still_newest)
         except IncompleteBatchError as error:
@@ -54,9 +56,9 @@ class BatchCommits:
             raise
 
     def batch_committed(self, query_id: bytes, batch_id: int) -> None:
-        """Somebody says that a batch is committed.
+        """Handles a report that a batch is committed.
 
-        Believed of a batch that has begun; of any other the engine is asked.
+        The report is trusted if this run has begun the batch; else Spark is asked.
         """
         if batch_id <= self._batches.committed(query_id):
             return
@@ -100,11 +102,11 @@ class BatchCommits:
         return self._operators.have_sealed(batch_id, operators, seals.values())
 
     def settle(self, query_id: bytes, batch_id: int, timeout_s: float) -> bool:
-        """Takes a batch for committed, if it is, and waits until the servers answer by it."""
+        """Records the commit of a batch, and waits until it is published; False if it is not."""
         self.batch_committed(query_id, batch_id)
         if self._batches.committed(query_id) < batch_id:
             return False
-        return self._batches.wait_settled(query_id, batch_id, timeout_s)
+        return self._batches.wait_published(query_id, batch_id, timeout_s)
 
     def _check_newest(self, request: coordinator_pb2.BeginBatchRequest) -> None:
         info = self._engine.query(request.query_id)

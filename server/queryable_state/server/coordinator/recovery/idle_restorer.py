@@ -1,4 +1,4 @@
-"""Opens what a job has stored while no batch of it runs: queries wait for no input."""
+"""Restorer of stored state while no batch runs, so that queries need not wait for input."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from queryable_state.internal.v1 import backend_pb2, coordinator_pb2
-from queryable_state.server.coordinator.recovery.reopened_run import IdleRun
+from queryable_state.internal.v1 import coordinator_pb2
+from queryable_state.server.coordinator.recovery.idle_placement import IdlePlacement
+from queryable_state.server.coordinator.recovery.idle_run import IdleRun
 from queryable_state.wire.errors import (
     PlacementError,
     QueryableStateError,
@@ -21,30 +22,29 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from queryable_state.server.coordinator.model.engine import Engine, QueryInfo
-    from queryable_state.server.coordinator.model.operators import Operator, OperatorLayout
-    from queryable_state.server.coordinator.model.servers import Server
+    from queryable_state.server.coordinator.model.operators import OperatorLayout
     from queryable_state.server.coordinator.model.state import CoordinatorState
     from queryable_state.server.coordinator.recovery.batch_commits import BatchCommits
     from queryable_state.server.coordinator.recovery.restore_plans import RestorePlans
     from queryable_state.server.coordinator.recovery.run_binder import RunBinder
-    from queryable_state.server.coordinator.roots.job_roots import JobRoot, JobRoots
+    from queryable_state.server.coordinator.roots.job_roots import JobRoots
     from queryable_state.server.coordinator.servers.state_server_clients import StateServerClients
 
 _log = logging.getLogger(__name__)
 
 _RETRIES = (PlacementError, QueryTimeoutError, RetryLaterError)
 _RETRY_S = 0.1
-_SETTLED_S = 3.0
-# A restore that takes longer goes on, and is joined by the next call.
+_PUBLISH_S = 3.0
+# A restore that takes longer continues, and the next call waits for it again.
 _OPEN_S = 2.0
 
 
 class IdleRestorer:
-    """Has the state of durable jobs opened when they start, and when a server is lost while idle.
+    """Opens the state of durable jobs when they start, and after the loss of a server.
 
-    As of the newest batch that is committed: the next one finds the stores open, and what it
-    begins is all that changes them. A thread a run, until that ends or another follows. A run that
-    cannot go on from what is stored is stopped with the cause.
+    Stores are opened as of the newest committed batch; the next batch finds them open. One thread
+    per run, until the run ends or a newer one starts. A run that cannot continue from its stored
+    state is stopped with the cause.
     """
 
     def __init__(
@@ -59,12 +59,13 @@ class IdleRestorer:
         *,
         look_s: float,
     ) -> None:
-        """`look_s`: so long a lost subtask waits for a batch, which knows better where to."""
+        """`look_s`: interval of the checks, in which a batch may open a lost subtask itself."""
         self._engine = engine
         self._state = state
         self._roots = roots
         self._run_binder = run_binder
         self._plans = plans
+        self._placement = IdlePlacement(state)
         self._commits = commits
         self._links = links
         self._look_s = look_s
@@ -75,9 +76,9 @@ class IdleRestorer:
     def keep_open(
         self, query_id: bytes, config_id: str, operators: Sequence[OperatorLayout]
     ) -> bool:
-        """The newest run of a query has these operators; waits for nothing.
+        """Starts to keep the operators of a query's newest run open; returns at once.
 
-        Answers whether the run goes on from state that is stored.
+        True if the run continues from stored state.
         """
         info = self._engine.query(query_id)
         if info is None or not self._run_binder.is_durable(config_id, info):
@@ -98,31 +99,31 @@ class IdleRestorer:
         with self._lock:
             if self._stopping.is_set():
                 return False
-            with self._state.changed:
+            with self._state.transaction():
                 job = self._state.enter(query_id, info)
-                job.reopening = stored and job.run_id == info.run_id
+                if job.run.run_id == info.run_id and stored:
+                    job.run.start_restore()
             self._threads = [known for known in self._threads if known.is_alive()]
             self._threads.append(thread)
             thread.start()
         return stored
 
     def await_open(self, query_id: bytes, timeout_s: float) -> bool:
-        """Waits until what was stored is open, or is left to the next batch."""
+        """Waits until stored state is open or left to the next batch; False after the timeout."""
         state = self._state
 
         def is_over() -> bool:
             job = state.jobs.find(query_id)
-            return job is None or not job.reopening
+            return job is None or not job.run.restoring
 
-        with state.changed:
-            return state.changed.wait_for(is_over, timeout_s)
+        return state.wait_for(is_over, timeout_s)
 
     def close(self) -> None:
-        """Opens nothing more; may be repeated."""
+        """Ends all threads; may be repeated."""
         with self._lock:
             self._stopping.set()
-            with self._state.changed:
-                self._state.changed.notify_all()
+            with self._state.transaction():
+                self._state.notify_waiters()
         for thread in self._threads:
             thread.join()
 
@@ -137,16 +138,16 @@ class IdleRestorer:
         self._over(run)
 
     def _wait(self, pause_s: float, departures: int) -> int:
-        """Waits until the next look: a server that says that it goes is not waited out."""
+        """Waits until the next check, or until a server deregisters."""
         state = self._state
-        with state.changed:
-            state.changed.wait_for(
+        with state.transaction():
+            state.wait_for(
                 lambda: self._stopping.is_set() or state.departures != departures, pause_s
             )
             return state.departures
 
     def _look(self, run: IdleRun) -> float | None:
-        """Opens what is to be opened now; answers when to look again. None: never."""
+        """Opens closed subtasks; returns the seconds until the next check. None: no more checks."""
         try:
             info = self._engine.query(run.query_id)
             if info is None or not info.active or info.run_id != run.run_id:
@@ -154,7 +155,7 @@ class IdleRestorer:
             if self._is_missing(run):
                 self._open(run, info)
         except SupersededError as refusal:
-            # By the next batch of this run, or by another run.
+            # The next batch of this run, or another run, opens it.
             _log.info("query %s is not opened now: %s", run.query_id.hex(), refusal)
         except _RETRIES as failure:
             _log.debug("query %s is not open yet: %s", run.query_id.hex(), failure)
@@ -169,43 +170,28 @@ class IdleRestorer:
         return self._look_s
 
     def _fail(self, run: IdleRun, failure: QueryableStateError) -> None:
-        """Stops a query that cannot go on from what is stored: its next batch could only fail."""
-        with self._state.changed:
+        """Stops a query that cannot continue from its stored state."""
+        with self._state.transaction():
             job = self._state.jobs.find(run.query_id)
-            if job is not None and job.run_id == run.run_id and job.refusal is None:
-                job.refusal = failure
-                self._state.changed.notify_all()
+            if job is not None and job.run.run_id == run.run_id and job.run.refuse(failure):
+                self._state.notify_waiters()
         try:
             self._engine.stop_query(run.query_id, failure)
         except QueryableStateError as problem:
             _log.error("query %s is not stopped: %s", run.query_id.hex(), problem)
 
     def _over(self, run: IdleRun) -> None:
-        with self._state.changed:
+        with self._state.transaction():
             job = self._state.jobs.find(run.query_id)
-            if job is not None and job.run_id == run.run_id and job.reopening:
-                job.reopening = False
-                self._state.changed.notify_all()
+            if job is not None and job.run.run_id == run.run_id and job.run.restoring:
+                job.run.end_restore()
+                self._state.notify_waiters()
 
     def _is_missing(self, run: IdleRun) -> bool:
-        """Whether something of the run is to be opened, and none of its batches is doing that."""
+        """Whether a subtask of the run is closed, and no batch of the run is about to open it."""
         if not self._run_binder.is_bound(run.query_id, run.run_id):
             return True
-        state = self._state
-        with state.changed:
-            state.now_ms()
-            job = state.jobs.find(run.query_id)
-            if job is not None and job.begun > state.commits.version(run.query_id):
-                return False
-            if not run.confirmed:
-                return True
-            for wanted in run.operators:
-                operator = state.placement.operator(run.query_id, wanted.uid)
-                if operator is None or operator.parallelism != wanted.parallelism:
-                    return True
-                if any(not self._is_open(operator, index) for index in range(wanted.parallelism)):
-                    return True
-        return False
+        return self._placement.is_missing(run)
 
     def _open(self, run: IdleRun, info: QueryInfo) -> None:
         version = self._engine.newest_commit(run.query_id)
@@ -222,13 +208,13 @@ class IdleRestorer:
         root = self._roots.of(run.query_id)
         if root is None:
             return
-        if not self._commits.settle(run.query_id, version, _SETTLED_S):
-            raise RetryLaterError(f"batch {version} is not yet written down as committed")
+        if not self._commits.settle(run.query_id, version, _PUBLISH_S):
+            raise RetryLaterError(f"the commit of batch {version} is not published yet")
         for operator in run.operators:
             self._plans.states(root, operator.uid)
         executors = self._engine.live_executors()
         self._ask_for_servers(run, executors)
-        requests = self._requests(run, info, root, version, executors)
+        requests = self._placement.requests(run, info, root, version, executors)
         run.confirmed = False
         failures = self._links.open_subtasks(requests, _OPEN_S)
         if failures:
@@ -236,86 +222,14 @@ class IdleRestorer:
         run.confirmed = bool(requests)
 
     def _ask_for_servers(self, run: IdleRun, executors: int) -> None:
-        """Where an executor has no server, no task of a batch may come to start one."""
+        """Starts servers on executors without one: no task may run there that would do so."""
         state = self._state
-        with state.changed:
-            holding = len(state.servers.holding(state.now_ms()))
+        with state.transaction() as now:
+            holding = len(state.servers.holding(now))
         now_s = time.monotonic()
         if holding < executors and now_s >= run.servers_asked_s + self._look_s:
             run.servers_asked_s = now_s
             self._engine.start_servers()
-
-    def _requests(
-        self, run: IdleRun, info: QueryInfo, root: JobRoot, version: int, executors: int
-    ) -> dict[str, backend_pb2.OpenSubtasksRequest]:
-        """What each server has to open, by address; places what has no owner.
-
-        Before they have confirmed it also what is noted as open: they leave that as it is.
-        """
-        state, query_id = self._state, run.query_id
-        requests: dict[str, backend_pb2.OpenSubtasksRequest] = {}
-        with state.changed:
-            now = state.now_ms()
-            job = state.enter(query_id, info)
-            if job.run_id != run.run_id:
-                raise SupersededError(f"job {job.label} has a newer run")
-            if job.begun > version:
-                return {}
-            state.contact(job, version + 1)
-            if job.first_batch_of_run is None:
-                # What only an earlier run had is of no use to this one, nor to be waited for.
-                state.placement.drop_query(query_id, but=run.uids)
-                state.states.serve(query_id, run.uids)
-            committed = state.commits.told(query_id)
-            if committed is None or committed.version != version:
-                raise RetryLaterError(f"job {job.label} is committing")
-            for wanted in run.operators:
-                operator = state.placement.declare(
-                    query_id,
-                    wanted.uid,
-                    wanted.parallelism,
-                    wanted.max_parallelism,
-                    run.run_id,
-                )
-                for index in range(operator.parallelism):
-                    if run.confirmed and self._is_open(operator, index):
-                        continue
-                    server = self._owner(operator, index, executors, now)
-                    request = requests.setdefault(
-                        server.backend_address,
-                        backend_pb2.OpenSubtasksRequest(
-                            query_id=query_id,
-                            batch_id=version + 1,
-                            commit_time_ms=committed.commit_time_ms,
-                            watermark_ms=committed.watermark_ms,
-                            storage=root.job_storage(),
-                        ),
-                    )
-                    request.subtasks.add(
-                        query_id=query_id,
-                        operator_uid=operator.uid,
-                        index=index,
-                        parallelism=operator.parallelism,
-                        max_parallelism=operator.max_parallelism,
-                    )
-        return requests
-
-    def _is_open(self, operator: Operator, index: int) -> bool:
-        owned = operator.subtasks.get(index)
-        opened = owned is not None and owned.opened
-        return opened and self._state.placement.owner(operator, index) is not None
-
-    def _owner(self, operator: Operator, index: int, executors: int, now_ms: int) -> Server:
-        """The server that owns a subtask; the least loaded one is made it where there is none."""
-        state = self._state
-        owner = state.placement.owner(operator, index)
-        if owner is not None:
-            return owner
-        holding = state.servers.holding(now_ms)
-        if not holding:
-            raise RetryLaterError("no state server holds a lease")
-        asker = min(holding, key=lambda server: len(operator.owned_by(server.server_id)))
-        return state.placement.assign(operator, index, asker, executors, now_ms)
 
     def _check_newest(self, run: IdleRun) -> None:
         info = self._engine.query(run.query_id)

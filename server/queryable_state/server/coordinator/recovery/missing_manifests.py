@@ -1,4 +1,4 @@
-"""Manifests that a driver did not come to write: made of the changelogs of their batch."""
+"""Manifests that a crash left unwritten, made from the changelogs of their batch."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class MissingManifests:
             root.write_manifest(manifest)
 
     def _made(self, root: JobRoot, batch: int) -> Manifest:
-        """The manifest of a batch, of the changelogs that are there."""
+        """The manifest of a batch, made from the existing changelogs."""
         clocks = self._clocks(root, batch)
         return Manifest(
             format_version=FORMAT_VERSION,
@@ -103,7 +103,7 @@ class MissingManifests:
         files: Sequence[ChangelogFile],
         expected: Iterable[OperatorLayout],
     ) -> list[str]:
-        """The operators that had input in a batch and lack changelogs of it, for people."""
+        """Text naming the operators that had input in a batch and lack changelogs of it."""
         return [
             f"operator {layout.uid!r}"
             for layout in expected

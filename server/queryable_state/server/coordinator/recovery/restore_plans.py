@@ -1,4 +1,4 @@
-"""What the owner of a subtask loads before it opens its store."""
+"""Restore plans: the files an owner loads before it opens the store of a subtask."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class StagedFiles:
 
 
 class RestorePlans:
-    """Makes plans from what the job's root has; only staged files are looked for in it."""
+    """Makes plans from the loaded root of a job; lists only staged files in storage."""
 
     def __init__(self, engine: Engine, state: CoordinatorState, roots: JobRoots) -> None:
         self._engine = engine
@@ -129,8 +129,7 @@ class RestorePlans:
     ) -> tuple[int, int]:
         """Placement versions at which the subtask was assigned, and now."""
         state, subtask = self._state, request.subtask
-        with state.changed:
-            state.now_ms()
+        with state.transaction():
             server = state.servers.get(request.server_id)
             state.contact(state.enter(subtask.query_id, info), request.batch_id)
             operator = state.operator_of(subtask, server.server_id)
@@ -149,7 +148,7 @@ class RestorePlans:
             if operator.uid == uid
             for state in operator.states
         ]
-        with self._state.changed:
+        with self._state.transaction():
             table = self._state.states
             table.adopt_anew(root.query_id, root.registrations.job_name, stored)
             return [s for s in table.of_job(root.query_id) if s.operator_uid == uid]
@@ -178,9 +177,9 @@ class RestorePlans:
 
     def _is_planned(self, query_id: bytes, batch_id: int) -> bool:
         """Whether the batch has offsets, without which nothing that is sealed can be of it."""
-        with self._state.changed:
+        with self._state.transaction():
             job = self._state.jobs.find(query_id)
-            if job is not None and job.begun >= batch_id:
+            if job is not None and job.run.begun >= batch_id:
                 return True
         return self._engine.is_planned(query_id, batch_id)
 
@@ -188,11 +187,10 @@ class RestorePlans:
         self, request: coordinator_pb2.PlanRestoreRequest, staged: Iterable[ChangelogFile]
     ) -> None:
         state, subtask = self._state, request.subtask
-        with state.changed:
+        with state.transaction():
             operator = state.placement.operator(subtask.query_id, subtask.operator_uid)
             if operator is None:
                 raise RetryLaterError("the query was dropped", retry_after_ms=_RETRY_MS)
             ownership = state.placement.assigned(operator, subtask.index, request.server_id)
-            ownership.staged_files = frozenset(file.path for file in staged)
-            # Before the plan is made: retention gives up files first, and looks for this then.
-            ownership.restoring = True
+            # Before the plan is made: retention first gives up files, then checks for restores.
+            ownership.plan_restore(frozenset(file.path for file in staged))

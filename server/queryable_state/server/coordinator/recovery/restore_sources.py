@@ -1,4 +1,4 @@
-"""From which files of a job's root the store of a subtask is loaded."""
+"""Sources of a restore: the files of a job's root that make up the store of a subtask."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def plan_of(
     `whole`: the operator has operator state. CheckpointError where the state would not be whole.
     """
     uid, version = subtask.operator_uid, batch_id - 1
-    # Read once, and before the checkpoints: retention gives up both at any time, the older ones.
+    # Read manifests before checkpoints: retention may delete either concurrently, oldest first.
     first_batch = root.first_batch
     manifests = root.manifests(first_batch - 1, version)
     reach = _reach(manifests, version)
@@ -179,7 +179,7 @@ def _ranges(
 
 
 def check_max_parallelism(subtask: backend_pb2.Subtask, stored: Iterable[tuple[int, str]]) -> None:
-    """Refuses a number of key groups other than what is stored has, told with where it is."""
+    """Raises if stored state has another number of key groups; names where it is stored."""
     for max_parallelism, where in stored:
         if max_parallelism != subtask.max_parallelism:
             raise RestoreMismatchError(

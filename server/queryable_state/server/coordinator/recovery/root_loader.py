@@ -1,4 +1,4 @@
-"""Reads the root of a job that begins, and refuses one the job cannot go on from."""
+"""Loader of a job's root, which refuses a root that the job cannot continue from."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from queryable_state.internal.v1.checkpoint_pb2 import RootRegistrations
 from queryable_state.server.checkpoint import layout
 from queryable_state.server.checkpoint.file_systems.storage import join
 from queryable_state.server.checkpoint.file_systems.storage_factory import storage_of
-from queryable_state.server.checkpoint.registration_files import registrations_order
+from queryable_state.server.checkpoint.root_verification import missing_registrations
 from queryable_state.server.checkpoint.state_root import read_savepoint
 from queryable_state.server.coordinator.recovery.missing_manifests import MissingManifests
 from queryable_state.wire.errors import (
@@ -21,7 +21,7 @@ from queryable_state.wire.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from queryable_state.internal.v1.checkpoint_pb2 import CheckpointMetadata, Manifest
     from queryable_state.server.checkpoint.state_root import StateRoot
@@ -106,16 +106,18 @@ def _reach(
 
 
 class RootLoader:
-    """Loads roots; writes what a crash has left unwritten. Blocking, usable from every thread."""
+    """Loads roots, and writes manifests that a crash left unwritten. Blocking, thread-safe."""
 
     def __init__(self, engine: Engine, *, strict: bool) -> None:
-        """Unless `strict`, batches that an operator missed are taken as they are."""
+        """Unless `strict`, batches that an operator missed are accepted."""
         self._engine = engine
         self._manifests = MissingManifests(engine, strict=strict)
 
     def check(self, root: StateRoot, query_id: bytes, job_name: str) -> None:
-        """RestoreMismatchError where the root is of another job; to be asked before a run takes
-        an epoch in it, which would end the run of that job."""
+        """Raises RestoreMismatchError if the root is of another job.
+
+        Called before a run takes an epoch in the root, which would fence the run of that job.
+        """
         record = root.registrations()
         if record is not None:
             _check_same_job(record, root, query_id, job_name)
@@ -164,7 +166,7 @@ class RootLoader:
                 "belongs to the savepoint"
             )
         manifests = root.manifests(_oldest(record, checkpoints))
-        _check_registrations(root, name, checkpoints, manifests)
+        _check_registrations(root, name, [*checkpoints, *manifests])
         job_root.fill((name, record), checkpoints, manifests, savepoint)
         if new:
             job_root.write_registrations(record)
@@ -188,18 +190,15 @@ def _check_same_job(
 def _check_registrations(
     root: StateRoot,
     name: str,
-    checkpoints: Iterable[CheckpointMetadata],
-    manifests: Iterable[Manifest],
+    named_by: Sequence[CheckpointMetadata | Manifest],
 ) -> None:
-    """CheckpointError if a checkpoint or manifest names registrations newer than all there are."""
-    named = [each.registrations for each in checkpoints]
-    named += (each.registrations for each in manifests)
-    newest = max(named, key=registrations_order, default="")
-    if registrations_order(newest) > registrations_order(name):
+    """Raises CheckpointError if a checkpoint or manifest names registrations that are missing."""
+    missing = missing_registrations(root, name, named_by)
+    if missing:
         raise CheckpointError(
-            f"{root.path(layout.REGISTRATIONS)}/{newest} is missing, and the newest registrations "
-            f"there are ({name or 'none'}) may lack states: bring the file back from a copy of the "
-            "root, or start the job from a savepoint"
+            f"{missing} is missing, and the newest registrations there are ({name or 'none'}) may "
+            "lack states: bring the file back from a copy of the root, or start the job from a "
+            "savepoint"
         )
 
 

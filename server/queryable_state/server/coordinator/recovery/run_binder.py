@@ -1,4 +1,4 @@
-"""The first begin of a run: how its job keeps state, and what the job's root already has."""
+"""Binding of a run to its configuration, epoch and root, at its first begin."""
 
 from __future__ import annotations
 
@@ -39,8 +39,9 @@ _RETRY_MS = 200
 class RunBinder:
     """Binds each run to its configuration, its epoch and its job's root. Thread-safe.
 
-    One run is bound once, by its first begin; begins of it that come meanwhile wait a moment, and
-    are then told to come again. Reads and writes the root without any lock of the books.
+    A run is bound once, by its first begin. Concurrent begins of the run wait for a moment, then
+    get RetryLaterError. Reads and writes the root outside of transactions of the coordinator's
+    state.
     """
 
     def __init__(
@@ -55,8 +56,8 @@ class RunBinder:
         *,
         strict: bool = True,
     ) -> None:
-        """Without `links` servers learn by their leases what to drop. Unless `strict`, batches
-        that an operator missed are taken as they are."""
+        """Without `links`, servers learn from their leases which stores to drop. Unless `strict`,
+        batches that an operator missed are accepted."""
         self._engine = engine
         self._links = links
         self._state = state
@@ -90,11 +91,10 @@ class RunBinder:
         info: QueryInfo,
         still_newest: Callable[[], None],
     ) -> None:
-        """The first begin of a run; `still_newest` raises where a newer run has taken over.
+        """Binds a run at its first begin; `still_newest` raises if a newer run has taken over.
 
-        CheckpointError or RestoreMismatchError where the root is not what the run must go on
-        from, SupersededError where another driver has gone on: nothing of the run is processed
-        then.
+        Raises CheckpointError or RestoreMismatchError if the run cannot continue from the root,
+        SupersededError if another driver has. The run processes nothing then.
         """
         query_id, run_id = request.query_id, request.run_id
         with self._alone(query_id):
@@ -104,8 +104,8 @@ class RunBinder:
             uri = _root_uri(config, info)
             if not uri:
                 self._epochs.of(query_id, run_id)
-                # A run that was overtaken while its epoch was made must not use it: it may be
-                # higher than that of the newer run.
+                # If a newer run started meanwhile, this epoch must stay unused: it may be larger
+                # than that of the newer run.
                 still_newest()
                 anew = self._roots.of(query_id) is not None
                 self._take(request, info, config, None, anew=anew)
@@ -120,11 +120,10 @@ class RunBinder:
             epoch = self._epochs.of(query_id, run_id, root)
             still_newest()
             before = self._roots.of(query_id)
-            # Another driver that took an epoch in between may have gone on, and come to its end.
-            # The epochs tell so for as long as the run is not bound, however often that fails.
+            # Another driver may have run the job in between, and have ended. The epochs show that
+            # until the run is bound, however often binding fails.
             anew = before is None or before.uri != root.uri or epoch != before.epoch + 1
-            # What a run before has begun here is completed by its commit round, which servers
-            # report to.
+            # Batches of an earlier run of this driver get their manifests from its commit rounds.
             complete_to = request.batch_id - 1 if anew else self._committed(query_id)
             loaded = self._loader.load(
                 JobRoot(query_id, run_id, config, root, epoch=epoch),
@@ -166,7 +165,7 @@ class RunBinder:
         state, query_id = self._state, request.query_id
         if anew:
             self._empty_servers(query_id)
-        with state.changed:
+        with state.transaction():
             job = state.enter(query_id, info)
             if root is not None and not anew and state.commits.version(query_id) != complete_to:
                 # Its manifest may be written to the root as the run before holds it.
@@ -178,7 +177,7 @@ class RunBinder:
             if anew and job.first_batch is not None:
                 state.restart(job)
             if root is not None:
-                # What is not stored yet is in no file: only an id of another job can collide.
+                # States without a file can be replaced; only ids of other jobs can collide.
                 state.states.adopt(query_id, root.registrations.states)
                 state.states.declare(query_id, config.declared)
                 state.commits.enter(query_id, _committed(root, request.batch_id - 1))
@@ -198,9 +197,8 @@ class RunBinder:
         root.stored.check_operators(names, label, allow=root.config.allow_non_restored_state)
 
     def _empty_servers(self, query_id: bytes) -> None:
-        """What servers hold is not what the root has: a task must not find it before it is gone."""
-        with self._state.changed:
-            self._state.now_ms()
+        """Drops all stores of a query: they differ from the root, and no task may read them."""
+        with self._state.transaction():
             addresses = set(self._state.holders(query_id).values())
         if not addresses or self._links is None:
             return
@@ -213,26 +211,26 @@ class RunBinder:
             )
 
     def _operators(self, query_id: bytes) -> Sequence[OperatorLayout]:
-        with self._state.changed:
+        with self._state.transaction():
             job = self._state.jobs.find(query_id)
-            return () if job is None or job.start is None else job.start.operators
+            return () if job is None or job.run.start is None else job.run.start.operators
 
     def _committed(self, query_id: bytes) -> int:
-        with self._state.changed:
+        with self._state.transaction():
             return self._state.commits.version(query_id)
 
     def _check_not_set_back(
         self, request: coordinator_pb2.BeginBatchRequest, info: QueryInfo
     ) -> None:
-        """What the servers here have committed cannot be taken back: refused before any I/O."""
+        """Refuses a run that begins before what servers have committed; before any I/O."""
         state = self._state
-        with state.changed:
+        with state.transaction():
             job = state.enter(request.query_id, info)
             if job.first_batch is not None:
                 state.contact(job, request.batch_id)
 
     def _check_alone(self, request: coordinator_pb2.BeginBatchRequest, uri: str) -> None:
-        """Refuses a run whose batch another one has committed, before it takes an epoch from it."""
+        """Refuses a run whose batch another driver has committed, before the run takes an epoch."""
         if self._engine.is_committed(request.query_id, request.batch_id):
             raise SupersededError(
                 f"batch {request.batch_id} of query {request.query_id.hex()} begins, and is "

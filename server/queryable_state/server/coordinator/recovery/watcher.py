@@ -1,4 +1,4 @@
-"""Looks for what nobody tells: commits, ends of queries, time going by."""
+"""Polling of Spark for commits and ends of queries, and the clock of the leases."""
 
 from __future__ import annotations
 
@@ -25,17 +25,16 @@ _SHORTEST_S = 0.01
 _LONGEST_S = 0.1
 _IDLE_S = 0.25
 _ENDS_S = 1.0
-# Looks take this part of a thread's time at most: a file on a disk is looked at more often than
-# one in an object store.
+# A poll may take this fraction of a thread's time: local files are polled more often than an object
+# store.
 _PART_OF_TIME = 20
 
 
 class Watcher:
-    """Polls the engine on one thread, often only while a batch is in flight.
+    """Polls Spark on one thread, at short intervals only while a batch is in flight.
 
-    A second thread keeps the time of the leases: what the engine takes to answer
-    must not look like a process that stood still. `wake` after a begin; `close`
-    waits for both.
+    A second thread advances the clock of the leases: a slow answer of Spark must not look like a
+    suspended process. `wake` after a begin; `close` waits for both threads.
     """
 
     def __init__(
@@ -66,16 +65,16 @@ class Watcher:
         ]
 
     def start(self) -> None:
-        """Begins to look."""
+        """Starts both threads."""
         for thread in self._threads:
             thread.start()
 
     def wake(self) -> None:
-        """A batch has begun."""
+        """Polls at once, because a batch has begun."""
         self._wake.set()
 
     def close(self) -> None:
-        """Stops looking; may be repeated."""
+        """Ends both threads; may be repeated."""
         self._stopping.set()
         self._wake.set()
         for thread in self._threads:
@@ -83,7 +82,7 @@ class Watcher:
                 thread.join()
 
     def look_for_causes(self) -> None:
-        """Asks the engine why queries have ended of which it had not said so."""
+        """Asks Spark for the errors of ended queries that have none yet."""
         for query_id in self._catalog.ended_without_cause():
             try:
                 self._catalog.observe({query_id: self._engine.query(query_id)})
@@ -91,7 +90,7 @@ class Watcher:
                 _log.info("query %s: %s", query_id.hex(), failure)
 
     def look_for_ends(self) -> None:
-        """Asks the engine which queries have ended, and drops what is retained no longer."""
+        """Asks Spark which queries have ended, and drops jobs beyond the retained number."""
         observed: dict[bytes, QueryInfo | None] = {}
         for query_id in self._catalog.running():
             try:
@@ -129,7 +128,7 @@ class Watcher:
             self._wake.wait(pause_s)
 
     def _look(self, batch: InFlight) -> float:
-        """Looks whether the batch is committed; answers after how long to look again."""
+        """Checks whether the batch is committed; returns the seconds until the next check."""
         began_s = time.monotonic()
         try:
             committed = self._engine.is_committed(batch.query_id, batch.batch_id)

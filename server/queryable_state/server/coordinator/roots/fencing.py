@@ -21,12 +21,12 @@ _RETRY_S = 0.1
 
 
 class Fencing:
-    """Looks for epochs newer than those of this driver's runs. Thread-safe.
+    """Checks roots for epochs newer than those of this driver's runs. Thread-safe.
 
-    Before each batch, before each manifest, and on a thread of its own once per heartbeat
-    interval. A run whose root has a newer epoch of another driver is fenced: the servers lose its
-    state, lookups and tasks are refused, its query is stopped, and nothing is removed. What it
-    sealed before is harmless: docs/reliability.md says why.
+    Checks before each batch, before each manifest, and on a thread of its own once per heartbeat
+    interval. A run whose root has a newer epoch of another driver is fenced: servers drop its
+    state, lookups and tasks are refused, its query is stopped, and no file is removed. Its earlier
+    seals are harmless; docs/reliability.md explains why.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Fencing:
         self._roots = roots
         self._links = links
         self._look_s = look_s
-        # By run: a query may take long to stop, and is told once.
+        # By run: a query may take long to stop, and is stopped only once.
         self._stopped: weakref.WeakSet[JobRoot] = weakref.WeakSet()
         self._stopping = threading.Event()
         self._thread = threading.Thread(
@@ -52,7 +52,7 @@ class Fencing:
         )
 
     def start(self) -> None:
-        """Begins to look."""
+        """Starts the thread."""
         self._thread.start()
 
     def close(self) -> None:
@@ -63,7 +63,7 @@ class Fencing:
             self._thread.join()
 
     def check_batch(self, query_id: bytes, batch_id: int) -> None:
-        """The same as `check`, once per batch, however many servers begin it. I/O."""
+        """Same as `check`, but once per batch, however many servers begin it. I/O."""
         root = self._roots.of(query_id)
         if root is None:
             return
@@ -73,13 +73,13 @@ class Fencing:
                 root.checked_batch = batch_id
 
     def check_query(self, query_id: bytes) -> None:
-        """The same as `check`, of the root of a query's newest run, if it has one. I/O."""
+        """Same as `check` for the root of a query's newest run, if it has one. I/O."""
         root = self._roots.of(query_id)
         if root is not None:
             self.check(root)
 
     def check(self, root: JobRoot) -> None:
-        """Fences the run, and raises SupersededError (FENCED), where another driver has its job.
+        """Fences the run and raises SupersededError (FENCED) if another driver has its job.
 
         I/O.
         """
@@ -87,17 +87,17 @@ class Fencing:
             self._fence(root)
 
     def _fence(self, root: JobRoot) -> None:
-        """Fences the run of a root with a newer epoch, and raises that.
+        """Fences the run of a root with a newer epoch, and raises SupersededError (FENCED).
 
-        Not where the epoch may be of a newer run in this driver, which finds out by itself.
+        Does nothing if the epoch may be that of a newer run in this driver.
         """
         info = self._engine.query(root.query_id)
         if info is not None and info.run_id != root.run_id:
             return
         state = self._state
-        with state.changed:
+        with state.transaction():
             job = state.jobs.find(root.query_id)
-            if job is None or job.run_id != root.run_id:
+            if job is None or job.run.run_id != root.run_id:
                 return
             error = SupersededError(
                 f"another driver has taken over job {job.label}: epoch {root.epoch + 1} is taken "
@@ -107,24 +107,23 @@ class Fencing:
                 "this one again",
                 reason=Reason.FENCED,
             )
-            told = bool(job.fenced)
-            addresses = state.fence(job, error.message)
-        if not told:
+            is_first = job.run.fence(error.message)
+            addresses = state.revoke(job)
+        if is_first:
             _log.error("%s: %s", error.reason_name, error)
         try:
             if info is not None and info.active and root not in self._stopped:
                 self._engine.stop_query(root.query_id, error)
                 self._stopped.add(root)
         finally:
-            # A server that does not hear it learns by its next lease that it owns nothing of the
-            # job.
+            # A server that misses this call drops the stores with its next lease.
             self._links.drop_query(root.query_id, addresses.values())
         raise error
 
     def _run(self) -> None:
         stalled = self._state.stalled
         while True:
-            with self._state.changed:
+            with self._state.transaction():
                 stalls = self._state.stalls
                 stalled.clear()
             if self._stopping.is_set():
@@ -132,24 +131,24 @@ class Fencing:
             outcomes = [self._look(root) for root in self._roots.all()]
             done = all(outcomes)
             if done:
-                with self._state.changed:
+                with self._state.transaction():
                     self._state.checked_stalls = stalls
             stalled.wait(self._look_s if done else _RETRY_S)
 
     def _look(self, root: JobRoot) -> bool:
-        """Checks one root; False where a newer epoch is taken and its run is not fenced yet."""
+        """Checks one root; False if it has a newer epoch and its run is not fenced yet."""
         newer = False
         try:
             newer = root.root.has_newer_epoch(root.epoch)
             if newer:
                 self._fence(root)
         except SupersededError:
-            # Told by whoever found it first.
+            # Whoever found it first has logged it.
             return True
         except QueryableStateError as failure:
             what = "its run is not stopped yet" if newer else "epochs cannot be read now"
             _log.info("%s: %s: %s", root.uri, what, failure)
             return not newer
-        except Exception:  # noqa: BLE001 - the other jobs are still to be looked at
-            _log.exception("the epochs in %s are not looked at", root.uri)
+        except Exception:  # noqa: BLE001 - the other jobs must still be checked
+            _log.exception("the epochs in %s could not be checked", root.uri)
         return True

@@ -1,4 +1,4 @@
-"""The durable roots of the jobs of this driver, as loaded at the first begin of a run."""
+"""Registry of the durable roots of this driver's jobs, loaded at the first begin of a run."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ class JobRoot:
         self.root = root
         self.epoch = epoch
         self.savepoint: CheckpointMetadata | None = None
-        """What the root started from, where it started from a savepoint and that is readable."""
+        """The savepoint the root started from; None if there is none, or it is unreadable."""
         self.stored = StoredStates(root.uri, (), (), ())
-        """What the root has had of states when the run began."""
+        """The states the root had when the run began."""
         self.registering = threading.Lock()
         """Held from comparing the registrations until they are written."""
         self.checking = threading.Lock()
         """Held while the root is checked for newer epochs before a batch."""
         self.checked_batch = -1
-        """The batch before which that was done last."""
+        """The batch of the last such check."""
         self._lock = threading.Lock()
         self._registrations = RootRegistrations()
         self._registrations_name = ""
@@ -83,12 +83,12 @@ class JobRoot:
 
     @property
     def storage(self) -> CheckpointStorage:
-        """Where the files of the root are."""
+        """Storage of the root's files."""
         return self.root.storage
 
     @property
     def registrations(self) -> RootRegistrations:
-        """The registrations last written; not to be changed."""
+        """The registrations written last; callers may not modify them."""
         with self._lock:
             return self._registrations
 
@@ -105,34 +105,34 @@ class JobRoot:
 
     @property
     def complete_since(self) -> int:
-        """First batch since which the state of the root is complete; 0: all is there."""
+        """First batch since which the state of the root is complete; 0: all of it is."""
         if not self.registrations.restored_from:
             return self.first_batch
         if self.savepoint is not None:
             return self.savepoint.complete_since_batch
-        # The savepoint is gone, which is allowed once a checkpoint stands for it.
+        # The savepoint was removed, which is allowed once a checkpoint replaces it.
         newest = self.checkpoints()
         return newest[0].complete_since_batch if newest else self.first_batch
 
     def survey(self) -> None:
-        """Takes stock of the stored states: the root is loaded, and its manifests are complete."""
+        """Records the stored states, after the root is loaded and its manifests are complete."""
         with self._lock:
             self.stored = StoredStates.of(
                 self.uri, self._registrations, self._checkpoints, self._manifests, self.savepoint
             )
 
     def stored_uids(self, up_to: int) -> set[str]:
-        """The operators of which a restore behind a batch would read files."""
+        """The operators whose files a restore after a batch would read."""
         with self._lock:
             manifests = [m for m in self._manifests if m.batch_id <= up_to]
             return stored_uids(self._checkpoints, manifests, self.savepoint)
 
     def job_storage(self) -> JobStorage:
-        """What a server is told of the root."""
+        """The root as servers get it."""
         return self.config.storage(self.uri)
 
     def write_registrations(self, record: RootRegistrations) -> None:
-        """Writes registrations, which are the newest once it returns. I/O."""
+        """Writes registrations as the newest ones. I/O."""
         name = self.root.write_registrations(self.epoch, record)
         with self._lock:
             self._registrations_name, self._registrations = name, record
@@ -143,18 +143,18 @@ class JobRoot:
             return list(self._checkpoints)
 
     def add_checkpoint(self, metadata: CheckpointMetadata) -> None:
-        """A checkpoint is complete: its metadata is written."""
+        """Adds a checkpoint whose metadata is written."""
         with self._lock:
             self._checkpoints.insert(0, metadata)
             self._checkpoints.sort(key=_checkpoint_order, reverse=True)
 
     def add_savepoint(self, uri: str, metadata: CheckpointMetadata) -> None:
-        """A savepoint of the run is complete: it may be read as long as nobody removes it."""
+        """Records a complete savepoint of the run, readable until its user removes it."""
         with self._lock:
             self._newest_savepoint = (uri, metadata)
 
     def newest_savepoint(self) -> tuple[str, CheckpointMetadata] | None:
-        """URI and metadata of the run's newest savepoint; None: it made none."""
+        """URI and metadata of the run's newest savepoint; None if it has none."""
         with self._lock:
             return self._newest_savepoint
 
@@ -173,14 +173,14 @@ class JobRoot:
                 ]
 
     def manifests(self, after: int, up_to: int) -> list[Manifest]:
-        """The manifests of the batches after one, up to another, by batch."""
+        """The manifests of batches after `after` up to `up_to`, by batch."""
         with self._lock:
             first = bisect_right(self._manifests, after, key=_batch_of)
             last = bisect_right(self._manifests, up_to, key=_batch_of)
             return self._manifests[first:last]
 
     def manifest(self, batch_id: int) -> Manifest | None:
-        """The manifest of a batch; None: there is none, or none that is still needed."""
+        """The manifest of a batch; None if there is none, or retention gave it up."""
         found = self.manifests(batch_id - 1, batch_id)
         return found[0] if found else None
 
@@ -201,24 +201,24 @@ class JobRoots:
         self._bound: dict[bytes, tuple[bytes, JobConfig]] = {}
 
     def of(self, query_id: bytes) -> JobRoot | None:
-        """The root of a query; None: its state is not durable, or no run has begun a batch."""
+        """The root of a query; None if its state is not durable, or no run has begun a batch."""
         with self._lock:
             return self._roots.get(query_id)
 
     def config(self, query_id: bytes) -> JobConfig | None:
-        """The configuration the newest run is bound to; None: no run has begun a batch."""
+        """The configuration of the newest run; None if no run has begun a batch."""
         with self._lock:
             bound = self._bound.get(query_id)
             return None if bound is None else bound[1]
 
     def bound_run(self, query_id: bytes) -> bytes | None:
-        """The run that was bound last; None: none was."""
+        """The run that was bound last; None if there is none."""
         with self._lock:
             bound = self._bound.get(query_id)
             return None if bound is None else bound[0]
 
     def bind(self, query_id: bytes, run_id: bytes, config: JobConfig, root: JobRoot | None) -> None:
-        """A run begins: its configuration, and its root where state is durable."""
+        """Binds a run to its configuration, and to its root if state is durable."""
         with self._lock:
             self._bound[query_id] = (run_id, config)
             self._roots.pop(query_id, None)
@@ -226,12 +226,12 @@ class JobRoots:
                 self._roots[query_id] = root
 
     def all(self) -> list[JobRoot]:
-        """Every root that is held."""
+        """All roots."""
         with self._lock:
             return list(self._roots.values())
 
     def forget(self, query_id: bytes) -> None:
-        """Lets go of the root of a dropped query; its files stay."""
+        """Forgets the root of a dropped query; its files stay."""
         with self._lock:
             self._roots.pop(query_id, None)
             self._bound.pop(query_id, None)

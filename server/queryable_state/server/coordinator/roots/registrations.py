@@ -1,4 +1,4 @@
-"""The registrations of a job in its root: kept before a file uses their ids, checked on restore."""
+"""Registrations of a job in its root: written before a file uses their ids, checked on restore."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def keep_registrations(state: CoordinatorState, root: JobRoot) -> None:
     """Writes the states of a job to its root, where they are not as written last. I/O."""
     with root.registering:
-        with state.changed:
+        with state.transaction():
             states = state.states.of_job(root.query_id)
         written, given_up = root.registrations, root.stored.given_up
         if list(written.states) == states and list(written.given_up) == given_up:

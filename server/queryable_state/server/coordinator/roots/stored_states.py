@@ -1,4 +1,4 @@
-"""The states a job's root has values of, as a run finds them, and who claims each.
+"""States that a job's root has values of, and the operators that claim them.
 
 A run that claims only some of them would start the others empty, often under the same queryable
 name: a renamed uid, a shifted graph position, a renamed descriptor. That is refused, as Flink

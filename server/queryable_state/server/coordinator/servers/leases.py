@@ -1,4 +1,4 @@
-"""What state servers ask of the coordinator for themselves."""
+"""Leases of the state servers: registration, heartbeats and departure."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ if TYPE_CHECKING:
 
 
 class Leases:
-    """Gives, renews and ends leases. Thread-safe, no I/O."""
+    """Grants, renews and ends leases. Thread-safe, no I/O."""
 
     def __init__(self, state: CoordinatorState) -> None:
         self._state = state
 
     def register(self, request: coordinator_pb2.RegisterServerRequest) -> coordinator_pb2.Lease:
-        """Gives a first lease, and frees what servers it proves gone did own."""
+        """Grants a first lease, and frees the subtasks of servers that it replaces."""
         state = self._state
-        with state.changed:
-            now = state.now_ms()
+        with state.transaction() as now:
             state.check_no_stall()
             server, gone = state.servers.register(request, now)
             for old in gone:
@@ -32,67 +31,65 @@ class Leases:
             return self._lease(server)
 
     def heartbeat(self, request: coordinator_pb2.HeartbeatRequest) -> coordinator_pb2.Lease:
-        """Renews a lease, and takes what the server has committed."""
+        """Renews a lease, and records the versions the server has committed."""
         state = self._state
-        with state.changed:
-            now = state.now_ms()
+        with state.transaction() as now:
             state.check_no_stall()
             server = state.servers.renew(request.server_id, now)
             server.taken_version = max(server.taken_version, request.placement_version)
             state.sweep(now)
             for known in request.committed:
-                state.commits.confirm(known.query_id, server.server_id, known.version)
-                state.refresh_stable(known.query_id)
+                state.commits.ack(known.query_id, server.server_id, known.version)
+                state.advance_min_acked(known.query_id)
             return self._lease(server)
 
     def deregister(self, server_id: str) -> None:
-        """Frees what a drained server owns; a server not known owns nothing."""
+        """Frees the subtasks of a drained server; does nothing for an unknown server."""
         state = self._state
-        with state.changed:
-            state.now_ms()
+        with state.transaction():
             if state.servers.remove(server_id):
                 state.departures += 1
                 state.forget_server(server_id)
 
     def tick(self) -> None:
-        """Lets time pass: called often, also while nobody asks."""
+        """Expires leases and forgets long lapsed servers; called regularly."""
         state = self._state
-        with state.changed:
-            for gone in state.servers.remove_long_lapsed(state.now_ms()):
+        with state.transaction() as now:
+            for gone in state.servers.remove_long_lapsed(now):
                 state.forget_server(gone.server_id)
 
     def backend_addresses(self) -> set[str]:
         """HOST:PORT of `StateBackend` of every server known."""
-        with self._state.changed:
+        with self._state.transaction():
             return {server.backend_address for server in self._state.servers}
 
     def proxy_addresses(self) -> list[str]:
         """HOST:PORT of the proxies of the servers that hold a lease."""
         state = self._state
-        with state.changed:
-            holding = state.servers.holding(state.now_ms())
+        with state.transaction() as now:
+            holding = state.servers.holding(now)
             return [server.proxy_address for server in holding if server.proxy_address]
 
     def wait_until_left(self, backend_addresses: Collection[str], timeout_s: float) -> set[str]:
-        """Waits for servers to deregister; answers those that have not in time."""
+        """Waits for servers to deregister; returns those that have not within the timeout."""
         state = self._state
 
         def staying() -> set[str]:
             return {s.backend_address for s in state.servers} & set(backend_addresses)
 
-        with state.changed:
-            state.changed.wait_for(lambda: not staying(), timeout_s)
+        with state.transaction():
+            state.wait_for(lambda: not staying(), timeout_s)
             return staying()
 
     def _lease(self, server: Server) -> coordinator_pb2.Lease:
         state = self._state
         owned = list(state.placement.opened_by(server.server_id))
         queries = dict.fromkeys(operator.query_id for operator, _ in owned)
-        told = (state.commits.told(query_id) for query_id in queries)
+        versions = (state.commits.published_version(query_id) for query_id in queries)
         return coordinator_pb2.Lease(
             duration_ms=state.servers.lease_ms,
             placement_version=state.placement.version,
-            committed=[version for version in told if version],
+            committed=[version for version in versions if version],
             owned=[
                 backend_pb2.Subtask(
                     query_id=operator.query_id,

@@ -1,4 +1,4 @@
-"""The way of the coordinator to the state servers."""
+"""Clients of the coordinator for all state servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked of the coordinator about single subtasks."""
+"""Assignment and opening of single subtasks."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ class Subtasks:
     def __init__(self, state: CoordinatorState) -> None:
         self._state = state
 
-    def settled(
+    def reachable_owner(
         self, request: coordinator_pb2.AssignSubtaskRequest
     ) -> backend_pb2.LocateSubtaskResponse | None:
-        """The owner to go to; None where one must be assigned, with what the engine says."""
+        """The owner of a subtask; None if one must be assigned, which needs Spark's answers."""
         state = self._state
         subtask = request.subtask
-        with state.changed:
-            now = state.now_ms()
+        with state.transaction() as now:
             operator = state.placement.operator(subtask.query_id, subtask.operator_uid)
             if operator is None or (operator.parallelism, operator.max_parallelism) != (
                 subtask.parallelism,
                 subtask.max_parallelism,
             ):
                 return None
-            server = state.placement.settled(operator, subtask.index, request.not_server_id, now)
+            server = state.placement.reachable_owner(
+                operator, subtask.index, request.not_server_id, now
+            )
             return None if server is None else self._located(server)
 
     def assign(
         self, request: coordinator_pb2.AssignSubtaskRequest, info: QueryInfo, executors: int
     ) -> backend_pb2.LocateSubtaskResponse:
-        """The owner, assigned where there is none."""
+        """The owner of a subtask, assigned if it has none."""
         state = self._state
         subtask = request.subtask
-        with state.changed:
-            now = state.now_ms()
+        with state.transaction() as now:
             asker = state.servers.get(request.server_id)
             job = state.enter(subtask.query_id, info)
             operator = state.placement.declare(
@@ -51,9 +51,11 @@ class Subtasks:
                 subtask.operator_uid,
                 subtask.parallelism,
                 subtask.max_parallelism,
-                job.run_id,
+                job.run.run_id,
             )
-            server = state.placement.settled(operator, subtask.index, request.not_server_id, now)
+            server = state.placement.reachable_owner(
+                operator, subtask.index, request.not_server_id, now
+            )
             if server is None:
                 server = state.placement.assign(operator, subtask.index, asker, executors, now)
             return self._located(server)
@@ -64,15 +66,14 @@ class Subtasks:
         info: QueryInfo,
         durable_since: int | None,
     ) -> tuple[coordinator_pb2.OpenSubtaskResponse, Opening]:
-        """The owner opens its store before a batch begins.
+        """Records that the owner has opened its store before a batch begins.
 
-        `durable_since` is the batch since which the job's root has all; None: it has no root, and
-        the store is empty.
+        `durable_since` is the batch since which the job's root is complete; None: the job has no
+        root, and the store is empty.
         """
         state = self._state
         subtask, batch_id = request.subtask, request.batch_id
-        with state.changed:
-            state.now_ms()
+        with state.transaction():
             server = state.servers.get(request.server_id)
             job = state.enter(subtask.query_id, info)
             operator = state.operator_of(subtask, server.server_id)
@@ -82,8 +83,8 @@ class Subtasks:
                 opening = state.placement.open_empty(*at, first_batch)
             else:
                 opening = state.placement.open_restored(*at, durable_since)
-            # A store that is opened stands at the version before the batch.
-            state.commits.confirm(job.query_id, server.server_id, batch_id - 1)
+            # The store is at the version before the batch.
+            state.commits.ack(job.query_id, server.server_id, batch_id - 1)
             response = coordinator_pb2.OpenSubtaskResponse(
                 placement_version=state.placement.version,
                 complete_since_batch=opening.complete_since,
@@ -93,7 +94,7 @@ class Subtasks:
     def describe(self, subtask: backend_pb2.Subtask) -> str:
         """A subtask for people: job, operator, index."""
         state = self._state
-        with state.changed:
+        with state.transaction():
             job = state.jobs.find(subtask.query_id)
             operator = state.states.operator_name(subtask.query_id, subtask.operator_uid)
             label = job.label if job else subtask.query_id.hex()

@@ -1,4 +1,4 @@
-"""A run of a query whose stored state is kept open."""
+"""One run whose stored state is kept open between batches."""
 
 from __future__ import annotations
 
@@ -14,18 +14,22 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True)
 class IdleRun:
-    """What is to be open of one run, and how far that is known to be so."""
+    """The subtasks of one run that must be open, and what is known of them."""
 
     query_id: bytes
     run_id: bytes
     config_id: str
     operators: Sequence[OperatorLayout]
     servers_asked_s: float = -math.inf
-    """When servers were last asked for, on the monotonic clock."""
+    """When Spark was last asked to start servers, in seconds of the monotonic clock."""
     confirmed: bool = False
-    """Whether every owner has said that its subtasks are open. An opening the coordinator has
-    noted may have come to nothing on its server, which never heard so: then this is how to know."""
+    """Whether every owner has answered that its subtasks are open.
+
+    The coordinator's own record is not enough: a server that did not get the answer to its
+    `OpenSubtask` has no store, and the coordinator holds the subtask for open.
+    """
 
     @property
     def uids(self) -> set[str]:
+        """Uids of the run's operators."""
         return {operator.uid for operator in self.operators}
