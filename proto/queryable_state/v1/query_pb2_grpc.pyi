@@ -43,8 +43,6 @@ class QueryableStateStub:
     """Keys of a state in key order within each key group: all, a range, or those with a prefix.
     The messages come as fast as they are taken.
     """
-    ExplainKvState: _grpc.UnaryUnaryMultiCallable[_query_pb2.GetKvStateRequest, _query_pb2.ExplainKvStateResponse]
-    """One key, and how it was answered: who owns it, over which hops, from which caches, how fast."""
     MeasureState: _grpc.UnaryUnaryMultiCallable[_query_pb2.MeasureStateRequest, _query_pb2.MeasureStateResponse]
     """About how much a state holds, and where."""
     LocateState: _grpc.UnaryUnaryMultiCallable[_query_pb2.LocateStateRequest, _query_pb2.LocateStateResponse]
@@ -67,8 +65,6 @@ class QueryableStateAsyncStub(QueryableStateStub):
     """Keys of a state in key order within each key group: all, a range, or those with a prefix.
     The messages come as fast as they are taken.
     """
-    ExplainKvState: _aio.UnaryUnaryMultiCallable[_query_pb2.GetKvStateRequest, _query_pb2.ExplainKvStateResponse]  # type: ignore[assignment]
-    """One key, and how it was answered: who owns it, over which hops, from which caches, how fast."""
     MeasureState: _aio.UnaryUnaryMultiCallable[_query_pb2.MeasureStateRequest, _query_pb2.MeasureStateResponse]  # type: ignore[assignment]
     """About how much a state holds, and where."""
     LocateState: _aio.UnaryUnaryMultiCallable[_query_pb2.LocateStateRequest, _query_pb2.LocateStateResponse]  # type: ignore[assignment]
@@ -106,14 +102,6 @@ class QueryableStateServicer(metaclass=_abc_1.ABCMeta):
         """Keys of a state in key order within each key group: all, a range, or those with a prefix.
         The messages come as fast as they are taken.
         """
-
-    @_abc_1.abstractmethod
-    def ExplainKvState(
-        self,
-        request: _query_pb2.GetKvStateRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_query_pb2.ExplainKvStateResponse, _abc.Awaitable[_query_pb2.ExplainKvStateResponse]]:
-        """One key, and how it was answered: who owns it, over which hops, from which caches, how fast."""
 
     @_abc_1.abstractmethod
     def MeasureState(

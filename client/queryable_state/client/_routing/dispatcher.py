@@ -126,8 +126,11 @@ class Dispatcher:
             self._discharge(batch)
         state_is_gone = error.reason == Reason.UNKNOWN_STATE and not batch.attempts
         delay = delay_s(error, batch.attempts)
-        too_late = self._loop.time() + delay >= batch.deadline
-        if too_late or self._closed or not (is_transient(error) or state_is_gone):
+        too_late = self._closed or self._loop.time() + delay >= batch.deadline
+        gives_up = too_late or not (is_transient(error) or state_is_gone)
+        if (trace := batch.batcher.trace) is not None:
+            trace.refused(batch, error, lost=peer_is_gone, retried=not gives_up)
+        if gives_up:
             batch.fail(positions, error)
             return
         again = Batch(
@@ -146,13 +149,12 @@ class Dispatcher:
     async def aclose(self) -> None:
         """Fails what is pending and closes every connection; idempotent."""
         self._closed = True
-        error = closed_while_waiting()
         for handle in self._locator.handles():
             for batcher in handle.batchers():
                 batcher.flush()
         for batch in tuple(self._batches):
             self._discharge(batch)
-            batch.fail(batch.left(), error)
+            batch.fail(batch.left(), closed_while_waiting())
         relocating = [handle.relocating for handle in self._locator.handles()]
         tasks = [*self._tasks, *(task for task in relocating if task is not None)]
         for task in tasks:
