@@ -20,7 +20,7 @@ async def test_a_look_up_is_explained_step_by_step(terminal: Terminal) -> None:
     table = ran.lines[ran.lines.index("") + 1 : -2]
     assert table[0].split() == ["step", "by", "begun", "took", "detail"]
     steps = [line.split("  ")[0] for line in table[1:]]
-    assert steps[:2] == ["locate", "client to server"]
+    assert steps[:3] == ["locate", "batch", "client to server"]
     assert steps[-1] == "read"
     assert "in total" in ran.lines[-1]
 

@@ -43,12 +43,13 @@ async def test_a_lookup_says_who_answered_and_what_each_step_took(
             assert found.operator_uid == "operator"
             assert found.placement_version > 0
             names = [step.name for step in found.steps]
-            assert names[:2] == ["locate", "client to server"]
+            assert names[:3] == ["locate", "batch", "client to server"]
+            assert "over frames" in found.steps[2].detail
             assert "read" in names
             assert found.steps[0].cache_hit == (direct or number > 1)
             assert found.hops == (1 if direct else 2)
-            assert found.server_us <= found.steps[1].took_us <= found.total_us
-            assert {step.role for step in found.steps[2:]} <= {Role.OWNER, Role.PROXY}
+            assert found.server_us <= found.steps[2].took_us <= found.total_us
+            assert {step.role for step in found.steps[3:]} <= {Role.OWNER, Role.PROXY}
             text = str(found)
             for part in (f"sensor_{number}", found.owner_id, "client to server", "read"):
                 assert part in text

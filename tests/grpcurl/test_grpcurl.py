@@ -241,10 +241,14 @@ def _messages(shown: Shown) -> list[Any]:
 async def test_a_look_up_is_explained_and_a_state_measured(
     grpcurl: Grpcurl, sensors: InProcessJob, proxy: str
 ) -> None:
-    told = (await grpcurl.ask(proxy, "ExplainKvState", state_name="last", key_json=KEY)).json
-    assert told["response"]["value_json"] == "1.5"
-    assert told["steps"][0]["name"] == "locate"
-    assert told["steps"][-1]["name"] == "read"
+    asked = {"state_name": "last", "explain": True}
+    told = (await grpcurl.ask(proxy, "GetKvState", key_json=KEY, **asked)).json
+    assert told["value_json"] == "1.5"
+    assert told["trace"]["steps"][0]["name"] == "locate"
+    assert told["trace"]["steps"][-1]["name"] == "read"
+    missing = (await grpcurl.ask(proxy, "GetKvState", key_json='"nobody"', **asked)).json
+    assert missing["error"]["reason"] == "UNKNOWN_KEY"
+    assert missing["trace"]["owner_id"]
     size = (await grpcurl.ask(proxy, "MeasureState", state_name="last")).json
     assert size["records"] == "16"
     assert size["complete"]

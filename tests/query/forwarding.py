@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    import pytest
 
 ELSEWHERE = "127.0.0.2"
 """Another address of this machine, where none of our servers listens."""
@@ -37,3 +40,15 @@ async def forwarded(host: str, port: int, to: int) -> AsyncIterator[str]:
         finally:
             for each in opened:
                 each.transport.abort()
+
+
+def port_of(address: str) -> int:
+    return int(address.rpartition(":")[2])
+
+
+def warnings_of_frame_ports(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [
+        record.message
+        for record in caplog.records
+        if record.levelno == logging.WARNING and "its frame port" in record.message
+    ]

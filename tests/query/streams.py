@@ -171,7 +171,7 @@ class OneSession(Router, QuerySession):
         self.deliver = deliver
         return self
 
-    answers = scan = measure = explain = known = None  # type: ignore[assignment]
+    answers = scan = measure = None  # type: ignore[assignment]
     locate = list_jobs = list_states = None  # type: ignore[assignment]
 
     async def aclose(self) -> None:

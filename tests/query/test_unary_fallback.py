@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
-import socket
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import grpc.aio
 import pytest
 from tests.client.asking import client_of, until
-from tests.query.forwarding import ELSEWHERE, forwarded
-from tests.query.streams import described, frame_port_of, state_id_of, wire_keys
+from tests.query.forwarding import ELSEWHERE, forwarded, port_of, warnings_of_frame_ports
+from tests.query.streams import frame_port_of
 from tests.query.under_way import Asking
 
 from queryable_state.client import Consistency
 from queryable_state.server.testing.cluster import InProcessCluster, declare
-from queryable_state.v1 import query_pb2, query_pb2_grpc, registration_pb2
-from queryable_state.wire.errors import QueryableStateError, Reason, RetryLaterError
-from queryable_state.wire.frames.frame_ports import FramePorts
-from queryable_state.wire.frames.query_stream import QueryStream, StreamOpener
-from queryable_state.wire.status import error_from_call
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from queryable_state.client import QueryableStateClient
@@ -34,175 +25,12 @@ if TYPE_CHECKING:
 KEYS = [f"sensor_{number}" for number in range(100)]
 
 
-def port_of(address: str) -> int:
-    return int(address.rpartition(":")[2])
-
-
-def warnings_of_frame_ports(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [
-        record.message
-        for record in caplog.records
-        if record.levelno == logging.WARNING and "its frame port" in record.message
-    ]
-
-
 def asking_for_all(client: QueryableStateClient) -> Asking:
     async def ask() -> None:
         states = await client.get_kv_states("sensors", "last", KEYS)
         assert [state and state.value() for state in states] == list(range(100))
 
     return Asking(ask)
-
-
-@contextlib.asynccontextmanager
-async def opened(
-    address: str,
-    *,
-    server_id: str = "",
-    known: query_pb2.ServerDescription | None = None,
-    frame_ports: FramePorts | None = None,
-) -> AsyncIterator[tuple[QueryStream, asyncio.Queue[Any]]]:
-    """A stream to an address, and the answers and the end that it gives."""
-    given: asyncio.Queue[Any] = asyncio.Queue()
-    async with grpc.aio.insecure_channel(address) as channel:
-        stream = await StreamOpener(
-            channel,
-            address,
-            server_id=server_id,
-            client="t",
-            frame_ports=frame_ports or FramePorts(),
-            on_frame=lambda frame: given.put_nowait(query_pb2.ServerFrame.FromString(frame).answer),
-            on_end=given.put_nowait,
-        ).open(known, 5.0)
-        try:
-            yield stream, given
-        finally:
-            await stream.aclose()
-
-
-async def answered(stream: QueryStream, given: asyncio.Queue[Any], **fields: Any) -> Any:
-    query = query_pb2.Query(**({"id": 7, "deadline_ms": 5_000} | fields))
-    stream.send(query_pb2.ClientFrame(query=query).SerializeToString())
-    async with asyncio.timeout(10):
-        return await given.get()
-
-
-@pytest.mark.parametrize("known", [True, False], ids=["located", "not located"])
-async def test_look_ups_go_as_frames_where_the_port_is_reached(
-    proxy: ProxyServer, cluster: InProcessCluster, known: bool
-) -> None:
-    about = await described(proxy.address) if known else None
-    async with opened(proxy.address, known=about) as (stream, given):
-        assert (stream.transport, stream.server_id) == ("frames", proxy.server_id)
-        state_id = await state_id_of(cluster)
-        answer = await answered(stream, given, state_id=state_id, keys=wire_keys("sensor_1"))
-        assert len(answer.values) == 1
-
-
-async def test_a_server_that_was_restarted_with_another_frame_port_is_found(
-    proxy: ProxyServer, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The place of a state named the old one, where nobody listens."""
-    about = await described(proxy.address)
-    about.frames.port, about.server_id = 1, "the one before"
-    async with opened(proxy.address, known=about) as (stream, _):
-        assert (stream.transport, stream.server_id) == ("frames", proxy.server_id)
-    assert warnings_of_frame_ports(caplog) == []
-
-
-@pytest.mark.parametrize("behind", ["nobody", "one that is silent", "another server"])
-async def test_look_ups_are_unary_where_the_frame_port_leads_elsewhere(
-    cluster: InProcessCluster,
-    proxy: ProxyServer,
-    behind: str,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """As where only the gRPC port is forwarded; one warning names port, reason and setting."""
-    port, other = await frame_port_of(proxy.address), await cluster.add_proxy()
-    async with contextlib.AsyncExitStack() as stack:
-        address = await stack.enter_async_context(forwarded(ELSEWHERE, 0, port_of(proxy.address)))
-        if behind == "another server":
-            to = await frame_port_of(other.address)
-            await stack.enter_async_context(forwarded(ELSEWHERE, port, to))
-        if behind == "one that is silent":
-            stack.enter_context(socket.create_server((ELSEWHERE, port)))
-        about, frame_ports = await described(proxy.address), FramePorts()
-        for _ in range(2):
-            stream, given = await stack.enter_async_context(
-                opened(address, known=about, frame_ports=frame_ports)
-            )
-            assert stream.transport == "unary"
-            state_id = await state_id_of(cluster)
-            answer = await answered(stream, given, state_id=state_id, keys=wire_keys("sensor_1"))
-            assert (answer.id, len(answer.values)) == (7, 1)
-    [warning] = warnings_of_frame_ports(caplog)
-    for part in (address, f"{ELSEWHERE}:{port}", "spark.queryable_state.frame_ports"):
-        assert part in warning
-    reason = {
-        "nobody": "Connect",
-        "one that is silent": "no answer in time",
-        "another server": f"is another server, {other.server_id}",
-    }
-    assert reason[behind] in warning
-
-
-async def test_another_server_than_the_expected_one_is_not_asked(
-    proxy: ProxyServer, cluster: InProcessCluster
-) -> None:
-    """Its answers are those of other jobs, under the same names."""
-    with pytest.raises(RetryLaterError) as raised:
-        async with opened(proxy.address, server_id="executor-1-abc"):
-            pass
-    assert f"executor-1-abc is expected at {proxy.address}" in str(raised.value)
-    assert proxy.server_id in str(raised.value)
-    query = query_pb2.Query(state_id=await state_id_of(cluster), keys=wire_keys("sensor_1"))
-    request = query_pb2.BatchGetKvStateRequest(query=query, server_id="executor-1-abc")
-    async with grpc.aio.insecure_channel(proxy.address) as channel:
-        stub: Any = query_pb2_grpc.QueryableStateStub(channel)
-        with pytest.raises(grpc.aio.AioRpcError) as refused:
-            await stub.BatchGetKvState(request)
-    assert error_from_call(refused.value, "proxy").reason == Reason.UNAVAILABLE
-
-
-async def test_an_asker_learns_why_a_stream_cannot_be_opened(cluster: InProcessCluster) -> None:
-    """Nobody there, and somebody of another kind there: the coordinator."""
-    for address in ("127.0.0.1:1", cluster.coordinator.address):
-        with pytest.raises(QueryableStateError) as raised:
-            async with opened(address):
-                pass
-        assert raised.value.reason in (
-            Reason.UNAVAILABLE,
-            Reason.UNSUPPORTED,
-            Reason.UNAUTHENTICATED,
-        )
-
-
-async def test_a_server_of_other_protocol_versions_is_asked_by_unary_calls(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    async def describe(_request: Any, _context: Any) -> query_pb2.ServerDescription:
-        frames = registration_pb2.FrameEndpoint(port=1, min_version=7, max_version=9)
-        return query_pb2.ServerDescription(server_id="newer", frames=frames)
-
-    handler = grpc.unary_unary_rpc_method_handler(
-        describe,
-        request_deserializer=query_pb2.DescribeServerRequest.FromString,
-        response_serializer=query_pb2.ServerDescription.SerializeToString,
-    )
-    service = "queryable_state.v1.QueryableState"
-    server = grpc.aio.server()
-    handlers = grpc.method_handlers_generic_handler(service, {"DescribeServer": handler})
-    server.add_generic_rpc_handlers((handlers,))
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    try:
-        async with opened(f"127.0.0.1:{port}") as (stream, _):
-            assert stream.transport == "unary"
-    finally:
-        await server.stop(0)
-    [warning] = warnings_of_frame_ports(caplog)
-    assert "speaks version 1 of the frame protocol" in warning
-    assert "server newer speaks versions 7 to 9" in warning
 
 
 async def test_a_client_moves_to_the_frame_port_once_it_is_reached(
@@ -257,6 +85,31 @@ async def test_a_frame_port_that_is_lost_and_comes_back_fails_no_call(
         await asking.more()
 
 
+async def test_a_call_that_breaks_after_the_move_is_asked_again_over_frames(
+    proxy: ProxyServer, job: InProcessJob
+) -> None:
+    """It waited for a commit when the frame port was reached and the gRPC port was lost."""
+    frame_port = await frame_port_of(proxy.address)
+    async with contextlib.AsyncExitStack() as stack:
+        grpc_port = await stack.enter_async_context(contextlib.AsyncExitStack())
+        address = await grpc_port.enter_async_context(
+            forwarded(ELSEWHERE, 0, port_of(proxy.address))
+        )
+        client = await stack.enter_async_context(client_of(address, direct=False))
+        await client.get_kv_state("sensors", "last", "sensor_1")
+        assert client.connections()[0].transport == "unary"
+        waiting = client.get_kv_state(
+            "sensors", "last", "sensor_1", consistency=Consistency.at_least(1)
+        )
+        await stack.enter_async_context(forwarded(ELSEWHERE, frame_port, frame_port))
+        await until(lambda: client.connections()[0].transport == "frames")
+        assert not waiting.done()
+        await grpc_port.aclose()
+        await job.run(1, {"last": {"sensor_1": -1.0}})
+        assert (await waiting).value() == -1.0
+        assert client.connections()[0].transport == "frames"
+
+
 async def test_a_proxy_moves_to_the_frame_port_of_an_owner_once_it_is_reached(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -300,34 +153,3 @@ async def test_a_server_without_a_frame_port_is_warned_of_by_nobody(
         assert connection.transport == "unary"
         assert "the server has no frame port" in connection.frame_problem
     assert warnings_of_frame_ports(caplog) == []
-
-
-@pytest.mark.parametrize("frame_ports", [""], ids=["unary"])
-async def test_an_exact_batch_is_read_by_unary_calls_too(
-    cluster: InProcessCluster, proxy: ProxyServer, job: InProcessJob
-) -> None:
-    """And waited for, and refused once it is folded away, as over frames."""
-    state_id = await state_id_of(cluster)
-    async with opened(proxy.address) as (stream, given):
-        asked = {"state_id": state_id, "keys": wire_keys("sensor_1")}
-        waiting = asyncio.create_task(answered(stream, given, at_version=1, **asked))
-        await asyncio.sleep(0)
-        await job.run(1, {"last": {"sensor_1": -1.0}})
-        assert (await waiting).info.version == 1
-        older = await answered(stream, given, at_version=0, **asked)
-        assert (older.info.version, len(older.values)) == (0, 1)
-        for batch in range(2, 6):
-            await job.run(batch, {"last": {}})
-        gone = await answered(stream, given, at_version=0, **asked)
-        reasons = {gone.error.reason, *(failed.error.reason for failed in gone.failed)}
-        assert Reason.VERSION_GONE in reasons
-    async with client_of(proxy.address, direct=False) as client:
-        with pytest.raises(RetryLaterError) as behind:
-            await client.get_kv_state(
-                "sensors",
-                "last",
-                "sensor_1",
-                consistency=Consistency.at_least(9),
-                timeout_s=1.5,
-            )
-        assert behind.value.reason == Reason.BEHIND

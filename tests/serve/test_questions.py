@@ -67,11 +67,10 @@ async def test_a_checkpoint_is_measured_and_explains_itself(
     size = await stub.MeasureState(query_pb2.MeasureStateRequest(state_name="last"))
     assert size.complete
     assert size.records >= SENSORS
-    told = await stub.ExplainKvState(
-        query_pb2.GetKvStateRequest(state_name="last", key_json='"sensor_1"')
+    told = await stub.GetKvState(
+        query_pb2.GetKvStateRequest(state_name="last", key_json='"sensor_1"', explain=True)
     )
-    assert told.response.value_json == "71.5"
-    assert [step.name for step in told.steps] == ["locate", "read"]
-    assert told.steps[0].cache_hit
-    assert {step.role for step in told.steps} == {query_pb2.CHECKPOINT}
-    assert told.owner_address == server.address
+    assert told.value_json == "71.5"
+    assert [step.name for step in told.trace.steps] == ["read"]
+    assert {step.role for step in told.trace.steps} == {query_pb2.CHECKPOINT}
+    assert told.trace.owner_id == server.server_id

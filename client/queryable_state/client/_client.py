@@ -10,7 +10,7 @@ from queryable_state.client._client_base import DEFAULT_PORT, DEFAULT_TIMEOUT_S
 from queryable_state.client._lookups import KeyLookups
 from queryable_state.client._reading.listing import JobInfo, StateInfo
 from queryable_state.client._reading.size_estimate import StateMeasure
-from queryable_state.client._routing.explain import ExplainedLookup
+from queryable_state.client._routing.explain import explained
 from queryable_state.client._scans.scan import Scan
 from queryable_state.client._scans.scan_range import ALL, ScanRange
 from queryable_state.v1 import query_pb2
@@ -106,11 +106,11 @@ class QueryableStateClient(KeyLookups):
     ) -> Explanation:
         """The answer to one key, and how it came about: owner, hops, caches, retries, times.
 
-        Asked of whom `get_kv_state` would ask; arguments as there. That nothing is
+        Takes the same way as `get_kv_state`; arguments as there. That nothing is
         stored under the key, and what a server refuses, stands in the explanation.
         """
         batcher = self._batcher(job, state_name, options)
-        return await ExplainedLookup(self._dispatcher(), batcher, key).explain()
+        return await explained(self._dispatcher(), batcher, key)
 
     def connections(self) -> tuple[ConnectionInfo, ...]:
         """How look-ups go to each server now, the given one first; nothing is asked for that."""

@@ -183,13 +183,7 @@ class KeyLookups(ClientBase):
             batcher = self._batcher(job, state_name, options, operation)
         except QueryableStateError as error:
             return self._failed(error)
-        future = batcher.new_future()
-        encode = batcher.encode
-        try:
-            batcher.gather(key if encode is None else encode(key), future)
-        except QueryableStateError as error:
-            future.set_exception(batcher.key_error(error))
-        return future
+        return batcher.ask(key)
 
     def _run(self, work: Coroutine[Any, Any, _Result]) -> asyncio.Task[_Result]:
         assert self._loop is not None

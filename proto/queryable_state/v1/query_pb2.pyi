@@ -191,6 +191,7 @@ class GetKvStateRequest(_message.Message):
     READ_FIELD_NUMBER: _builtins.int
     MAP_KEY_JSON_FIELD_NUMBER: _builtins.int
     ELEMENT_FIELD_NUMBER: _builtins.int
+    EXPLAIN_FIELD_NUMBER: _builtins.int
     job: _builtins.str
     """Id (32 hex digits, dashes allowed) or name; empty: the only job that has the state."""
     state_name: _builtins.str
@@ -214,6 +215,8 @@ class GetKvStateRequest(_message.Message):
     """Map key as JSON of its type."""
     element: _builtins.bytes
     """Encoded map key."""
+    explain: _builtins.bool
+    """Also answer `trace`. The call succeeds then: a refusal, or that nothing is stored, is `error`."""
     def __init__(
         self,
         *,
@@ -229,10 +232,11 @@ class GetKvStateRequest(_message.Message):
         read: Global___ReadKind.ValueType = ...,
         map_key_json: _builtins.str = ...,
         element: _builtins.bytes = ...,
+        explain: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["element", b"element", "encoded_key", b"encoded_key", "entry", b"entry", "key", b"key", "key_json", b"key_json", "map_key_json", b"map_key_json"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_incomplete", b"allow_incomplete", "consistency", b"consistency", "element", b"element", "encoded_key", b"encoded_key", "entry", b"entry", "job", b"job", "key", b"key", "key_json", b"key_json", "map_key_json", b"map_key_json", "max_staleness_ms", b"max_staleness_ms", "min_version", b"min_version", "namespace", b"namespace", "read", b"read", "state_name", b"state_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_incomplete", b"allow_incomplete", "consistency", b"consistency", "element", b"element", "encoded_key", b"encoded_key", "entry", b"entry", "explain", b"explain", "job", b"job", "key", b"key", "key_json", b"key_json", "map_key_json", b"map_key_json", "max_staleness_ms", b"max_staleness_ms", "min_version", b"min_version", "namespace", b"namespace", "read", b"read", "state_name", b"state_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_entry: _TypeAlias = _typing.Literal["map_key_json", "element"]  # noqa: Y015
     _WhichOneofArgType_entry: _TypeAlias = _typing.Literal["entry", b"entry"]  # noqa: Y015
@@ -252,6 +256,8 @@ class GetKvStateResponse(_message.Message):
     VALUE_JSON_FIELD_NUMBER: _builtins.int
     RECORDS_FIELD_NUMBER: _builtins.int
     INFO_FIELD_NUMBER: _builtins.int
+    TRACE_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
     value_json: _builtins.str
     """The value as JSON; set if the key was JSON. A pickled value is
     {"$pickled": "<base64>"}, binary is base64. EXISTS: true or false.
@@ -263,16 +269,24 @@ class GetKvStateResponse(_message.Message):
 
     @_builtins.property
     def info(self) -> Global___ReadInfo: ...
+    @_builtins.property
+    def trace(self) -> Global___Trace:
+        """With `explain`: what the servers did, and why there is no value."""
+
+    @_builtins.property
+    def error(self) -> _errors_pb2.Error: ...
     def __init__(
         self,
         *,
         value_json: _builtins.str = ...,
         records: Global___Records | None = ...,
         info: Global___ReadInfo | None = ...,
+        trace: Global___Trace | None = ...,
+        error: _errors_pb2.Error | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["info", b"info", "records", b"records"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "info", b"info", "records", b"records", "trace", b"trace"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["info", b"info", "records", b"records", "value_json", b"value_json"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "info", b"info", "records", b"records", "trace", b"trace", "value_json", b"value_json"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -692,6 +706,7 @@ class Query(_message.Message):
     MAX_STALENESS_MS_FIELD_NUMBER: _builtins.int
     AT_VERSION_FIELD_NUMBER: _builtins.int
     ELEMENTS_FIELD_NUMBER: _builtins.int
+    EXPLAIN_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     """Chosen by the client; unique on its connection while unanswered."""
     state_id: _builtins.int
@@ -710,6 +725,8 @@ class Query(_message.Message):
     """As of exactly this committed batch: VERSION_GONE if it is compacted, BEHIND if it is not
     committed. Not set: the newest one.
     """
+    explain: _builtins.bool
+    """Also answer `trace`."""
     @_builtins.property
     def keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
         """Key groups and encoded keys."""
@@ -734,10 +751,11 @@ class Query(_message.Message):
         max_staleness_ms: _builtins.int = ...,
         at_version: _builtins.int | None = ...,
         elements: _abc.Iterable[_builtins.bytes] | None = ...,
+        explain: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_at_version", b"_at_version", "at_version", b"at_version"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_at_version", b"_at_version", "allow_incomplete", b"allow_incomplete", "at_version", b"at_version", "consistency", b"consistency", "deadline_ms", b"deadline_ms", "elements", b"elements", "id", b"id", "keys", b"keys", "max_staleness_ms", b"max_staleness_ms", "min_version", b"min_version", "namespace", b"namespace", "placement_version", b"placement_version", "read", b"read", "state_id", b"state_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_at_version", b"_at_version", "allow_incomplete", b"allow_incomplete", "at_version", b"at_version", "consistency", b"consistency", "deadline_ms", b"deadline_ms", "elements", b"elements", "explain", b"explain", "id", b"id", "keys", b"keys", "max_staleness_ms", b"max_staleness_ms", "min_version", b"min_version", "namespace", b"namespace", "placement_version", b"placement_version", "read", b"read", "state_id", b"state_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__at_version: _TypeAlias = _typing.Literal["at_version"]  # noqa: Y015
     _WhichOneofArgType__at_version: _TypeAlias = _typing.Literal["_at_version", b"_at_version"]  # noqa: Y015
@@ -762,6 +780,7 @@ class Answer(_message.Message):
     FAILED_FIELD_NUMBER: _builtins.int
     INFO_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
+    TRACE_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     """Id of the query."""
     part: _builtins.int
@@ -792,6 +811,10 @@ class Answer(_message.Message):
     def error(self) -> _errors_pb2.Error:
         """The error of all keys of the query: nothing was read."""
 
+    @_builtins.property
+    def trace(self) -> Global___Trace:
+        """In the last part of the answer to a query with `explain`."""
+
     def __init__(
         self,
         *,
@@ -804,10 +827,11 @@ class Answer(_message.Message):
         failed: _abc.Iterable[Global___KeyFailure] | None = ...,
         info: Global___ReadInfo | None = ...,
         error: _errors_pb2.Error | None = ...,
+        trace: Global___Trace | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "info", b"info"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "info", b"info", "trace", b"trace"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "failed", b"failed", "id", b"id", "indexes", b"indexes", "info", b"info", "last", b"last", "missing", b"missing", "part", b"part", "values", b"values"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "failed", b"failed", "id", b"id", "indexes", b"indexes", "info", b"info", "last", b"last", "missing", b"missing", "part", b"part", "trace", b"trace", "values", b"values"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1073,65 +1097,54 @@ class ScannedKey(_message.Message):
 Global___ScannedKey: _TypeAlias = ScannedKey  # noqa: Y015
 
 @_typing.final
-class ExplainKvStateResponse(_message.Message):
+class Trace(_message.Message):
+    """The steps by which servers answered a query."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
-    RESPONSE_FIELD_NUMBER: _builtins.int
-    ERROR_FIELD_NUMBER: _builtins.int
-    STATE_ID_FIELD_NUMBER: _builtins.int
+    STEPS_FIELD_NUMBER: _builtins.int
+    TOTAL_US_FIELD_NUMBER: _builtins.int
     KEY_GROUP_FIELD_NUMBER: _builtins.int
-    ENCODED_KEY_FIELD_NUMBER: _builtins.int
     SUBTASK_FIELD_NUMBER: _builtins.int
     OPERATOR_UID_FIELD_NUMBER: _builtins.int
     OWNER_ID_FIELD_NUMBER: _builtins.int
     OWNER_ADDRESS_FIELD_NUMBER: _builtins.int
     PLACEMENT_VERSION_FIELD_NUMBER: _builtins.int
-    STEPS_FIELD_NUMBER: _builtins.int
-    TOTAL_US_FIELD_NUMBER: _builtins.int
-    state_id: _builtins.int
-    """Id of the state, and location of the key."""
+    total_us: _builtins.int
+    """Microseconds from the arrival of the query at the first server to its answer."""
     key_group: _builtins.int
-    encoded_key: _builtins.bytes
+    """Location of the query's first key, and the placement it was routed by. Without an owner the
+    fields after `key_group` are not set.
+    """
     subtask: _builtins.int
     operator_uid: _builtins.str
     owner_id: _builtins.str
     owner_address: _builtins.str
+    """Set by a proxy."""
     placement_version: _builtins.int
-    total_us: _builtins.int
-    """Microseconds from the arrival of the request to its answer."""
-    @_builtins.property
-    def response(self) -> Global___GetKvStateResponse:
-        """The answer of `GetKvState`, or its `error`."""
-
-    @_builtins.property
-    def error(self) -> _errors_pb2.Error: ...
     @_builtins.property
     def steps(self) -> _containers.RepeatedCompositeFieldContainer[Global___ExplainStep]:
-        """In the order of their start."""
+        """Ordered by their end. Steps of another server follow the step that called it."""
 
     def __init__(
         self,
         *,
-        response: Global___GetKvStateResponse | None = ...,
-        error: _errors_pb2.Error | None = ...,
-        state_id: _builtins.int = ...,
+        steps: _abc.Iterable[Global___ExplainStep] | None = ...,
+        total_us: _builtins.int = ...,
         key_group: _builtins.int = ...,
-        encoded_key: _builtins.bytes = ...,
         subtask: _builtins.int = ...,
         operator_uid: _builtins.str = ...,
         owner_id: _builtins.str = ...,
         owner_address: _builtins.str = ...,
         placement_version: _builtins.int = ...,
-        steps: _abc.Iterable[Global___ExplainStep] | None = ...,
-        total_us: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "response", b"response"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["encoded_key", b"encoded_key", "error", b"error", "key_group", b"key_group", "operator_uid", b"operator_uid", "owner_address", b"owner_address", "owner_id", b"owner_id", "placement_version", b"placement_version", "response", b"response", "state_id", b"state_id", "steps", b"steps", "subtask", b"subtask", "total_us", b"total_us"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key_group", b"key_group", "operator_uid", b"operator_uid", "owner_address", b"owner_address", "owner_id", b"owner_id", "placement_version", b"placement_version", "steps", b"steps", "subtask", b"subtask", "total_us", b"total_us"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___ExplainKvStateResponse: _TypeAlias = ExplainKvStateResponse  # noqa: Y015
+Global___Trace: _TypeAlias = Trace  # noqa: Y015
 
 @_typing.final
 class ExplainStep(_message.Message):
@@ -1151,9 +1164,9 @@ class ExplainStep(_message.Message):
     """The server of the step."""
     role: Global___Role.ValueType
     name: _builtins.str
-    """"locate", "ask owner", "wait", "read", ..."""
+    """"locate", "ask owner", "wait", "read", "refuse" """
     begun_us: _builtins.int
-    """Microseconds from the arrival of the request at this server to the start; and the duration."""
+    """Microseconds from the arrival of the query at this server to the start; and the duration."""
     took_us: _builtins.int
     detail: _builtins.str
     """For people: the error, the number of records, ..."""

@@ -49,11 +49,6 @@ class QueryableStateStub:
                 request_serializer=queryable__state_dot_v1_dot_query__pb2.ScanKvStateRequest.SerializeToString,
                 response_deserializer=queryable__state_dot_v1_dot_query__pb2.ScanKvStateResponse.FromString,
                 _registered_method=True)
-        self.ExplainKvState = channel.unary_unary(
-                '/queryable_state.v1.QueryableState/ExplainKvState',
-                request_serializer=queryable__state_dot_v1_dot_query__pb2.GetKvStateRequest.SerializeToString,
-                response_deserializer=queryable__state_dot_v1_dot_query__pb2.ExplainKvStateResponse.FromString,
-                _registered_method=True)
         self.MeasureState = channel.unary_unary(
                 '/queryable_state.v1.QueryableState/MeasureState',
                 request_serializer=queryable__state_dot_v1_dot_query__pb2.MeasureStateRequest.SerializeToString,
@@ -101,13 +96,6 @@ class QueryableStateServicer:
     def ScanKvState(self, request, context):
         """Keys of a state in key order within each key group: all, a range, or those with a prefix.
         The server sends messages as fast as the client reads them.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def ExplainKvState(self, request, context):
-        """One key, with its owner and the steps, hops, caches and times of the look-up.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -165,11 +153,6 @@ def add_QueryableStateServicer_to_server(servicer, server):
                     servicer.ScanKvState,
                     request_deserializer=queryable__state_dot_v1_dot_query__pb2.ScanKvStateRequest.FromString,
                     response_serializer=queryable__state_dot_v1_dot_query__pb2.ScanKvStateResponse.SerializeToString,
-            ),
-            'ExplainKvState': grpc.unary_unary_rpc_method_handler(
-                    servicer.ExplainKvState,
-                    request_deserializer=queryable__state_dot_v1_dot_query__pb2.GetKvStateRequest.FromString,
-                    response_serializer=queryable__state_dot_v1_dot_query__pb2.ExplainKvStateResponse.SerializeToString,
             ),
             'MeasureState': grpc.unary_unary_rpc_method_handler(
                     servicer.MeasureState,
@@ -278,33 +261,6 @@ class QueryableState:
             '/queryable_state.v1.QueryableState/ScanKvState',
             queryable__state_dot_v1_dot_query__pb2.ScanKvStateRequest.SerializeToString,
             queryable__state_dot_v1_dot_query__pb2.ScanKvStateResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def ExplainKvState(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/queryable_state.v1.QueryableState/ExplainKvState',
-            queryable__state_dot_v1_dot_query__pb2.GetKvStateRequest.SerializeToString,
-            queryable__state_dot_v1_dot_query__pb2.ExplainKvStateResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -43,8 +43,6 @@ class QueryableStateStub:
     """Keys of a state in key order within each key group: all, a range, or those with a prefix.
     The server sends messages as fast as the client reads them.
     """
-    ExplainKvState: _grpc.UnaryUnaryMultiCallable[_query_pb2.GetKvStateRequest, _query_pb2.ExplainKvStateResponse]
-    """One key, with its owner and the steps, hops, caches and times of the look-up."""
     MeasureState: _grpc.UnaryUnaryMultiCallable[_query_pb2.MeasureStateRequest, _query_pb2.MeasureStateResponse]
     """Estimates the size of a state, by owner."""
     LocateState: _grpc.UnaryUnaryMultiCallable[_query_pb2.LocateStateRequest, _query_pb2.LocateStateResponse]
@@ -67,8 +65,6 @@ class QueryableStateAsyncStub(QueryableStateStub):
     """Keys of a state in key order within each key group: all, a range, or those with a prefix.
     The server sends messages as fast as the client reads them.
     """
-    ExplainKvState: _aio.UnaryUnaryMultiCallable[_query_pb2.GetKvStateRequest, _query_pb2.ExplainKvStateResponse]  # type: ignore[assignment]
-    """One key, with its owner and the steps, hops, caches and times of the look-up."""
     MeasureState: _aio.UnaryUnaryMultiCallable[_query_pb2.MeasureStateRequest, _query_pb2.MeasureStateResponse]  # type: ignore[assignment]
     """Estimates the size of a state, by owner."""
     LocateState: _aio.UnaryUnaryMultiCallable[_query_pb2.LocateStateRequest, _query_pb2.LocateStateResponse]  # type: ignore[assignment]
@@ -106,14 +102,6 @@ class QueryableStateServicer(metaclass=_abc_1.ABCMeta):
         """Keys of a state in key order within each key group: all, a range, or those with a prefix.
         The server sends messages as fast as the client reads them.
         """
-
-    @_abc_1.abstractmethod
-    def ExplainKvState(
-        self,
-        request: _query_pb2.GetKvStateRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_query_pb2.ExplainKvStateResponse, _abc.Awaitable[_query_pb2.ExplainKvStateResponse]]:
-        """One key, with its owner and the steps, hops, caches and times of the look-up."""
 
     @_abc_1.abstractmethod
     def MeasureState(

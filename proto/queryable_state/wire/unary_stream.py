@@ -10,7 +10,7 @@ import grpc
 import grpc.aio
 
 from queryable_state.v1 import query_pb2
-from queryable_state.wire.errors import QueryableStateError, Reason
+from queryable_state.wire.errors import QueryableStateError, Reason, RetryLaterError
 from queryable_state.wire.frames.stream_hello import gone
 from queryable_state.wire.status import error_from_call, is_refusal
 
@@ -23,6 +23,7 @@ _METHOD = "/queryable_state.v1.QueryableState/BatchGetKvState"
 
 _BROKEN = (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN, grpc.StatusCode.ABORTED)
 
+_NO_ROOM_MS = 20
 _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 30.0
 
@@ -33,6 +34,7 @@ class UnaryStream:
     `connect` opens the frame connection and raises `OSError` or `QueryableStateError` if it
     cannot; None: the server has no frame port. It is called in the background, with pauses that
     double. Once it succeeds new queries go over frames, and calls under way still answer theirs.
+    Until then a call that finds no server ends the stream.
     """
 
     def __init__(
@@ -108,13 +110,17 @@ class UnaryStream:
         try:
             answers = (await self._batch_get(request, timeout=timeout_s)).answers
         except grpc.aio.AioRpcError as failure:
-            error = error_from_call(failure, self._address)
+            error: QueryableStateError = error_from_call(failure, self._address)
             is_broken = error.reason == Reason.UNAVAILABLE or failure.code() in _BROKEN
             if is_broken and not is_refusal(failure):
-                self.end(gone(self._address, f"broke a call ({failure.details()})"))
-                return
-            if error.reason == Reason.UNAVAILABLE and self._expected_id:
-                # Another server listens at the address now.
+                error = gone(self._address, f"broke a call ({failure.details()})")
+            elif error.reason == Reason.LIMIT_EXCEEDED and not is_refusal(failure):
+                # gRPC's own status for answers that have no room until others are read.
+                error = RetryLaterError(
+                    error.message, reason=Reason.OVERLOADED, retry_after_ms=_NO_ROOM_MS
+                )
+            # Refused with this reason: another server listens at the address now.
+            if error.reason == Reason.UNAVAILABLE and self._frames is None:
                 self.end(error)
                 return
             answers = [query_pb2.Answer(last=True, error=error.to_proto())]

@@ -59,7 +59,7 @@ class Limits:
     """Unanswered queries of one stream."""
 
     streams: int = 4096
-    """Query streams of one process."""
+    """Frame connections of one port that have said hello."""
 
     connections: int = 4096
     """Connections of one port."""

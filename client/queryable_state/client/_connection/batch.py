@@ -157,6 +157,7 @@ class Batch:
         query.allow_incomplete = options.allow_incomplete
         if options.at_version is not None:
             query.at_version = options.at_version
+        query.explain = options.trace is not None
         if options.operation.of_entries:
             query.elements.extend([key.element for key in self.keys if isinstance(key, EntryKey)])
 

@@ -109,6 +109,8 @@ class Connection:
             self._loop.call_soon(self._dispatcher.halve, batch)
             return
         batch.query_id = query_id
+        if batch.batcher.trace is not None:
+            batch.batcher.trace.sent(batch, len(self.in_flight))
         self.in_flight[query_id] = batch
         stream.send(frame)
 
@@ -154,6 +156,8 @@ class Connection:
             batch.query_id = 0
             if batch.widens:
                 self.narrow(batch)
+        if batch.batcher.trace is not None:
+            batch.batcher.trace.answered(batch, answer)
         self._dispatcher.answered(batch, answer)
         self._on_room()
 

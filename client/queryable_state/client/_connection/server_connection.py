@@ -53,13 +53,11 @@ class ServerConnection:
         server_id: str = "",
         known: query_pb2.ServerDescription | None = None,
     ) -> None:
-        """`server_id`: the only server that may answer at the address; empty: any may.
-
-        `known`: the server as the placement describes it.
-        """
+        """`server_id`: the only server that may answer at the address; empty: any may."""
         self.address = address
         self.server_id = server_id
-        self._known = known
+        self.known = known
+        """The server as LocateState described it last."""
         self._frame_ports = frame_ports
         # gRPC closes a connection with the last reference to its channel, so both are let go of.
         self._channel: grpc.aio.Channel | None = grpc.aio.insecure_channel(
@@ -104,10 +102,6 @@ class ServerConnection:
             transport=connection.transport if connection is not None else "",
             frame_problem=self._frame_ports.problem(self.address),
         )
-
-    def describe(self, server: query_pb2.ServerDescription) -> None:
-        """Takes over what the server says of itself."""
-        self._known = server
 
     async def connected(self) -> None:
         """Waits for the attempt to connect that is under way, if one is."""
@@ -229,7 +223,7 @@ class ServerConnection:
                 frame_ports=self._frame_ports,
                 on_frame=connection.on_frame,
                 on_end=connection.on_end,
-            ).open(self._known, _CONNECT_TIMEOUT_S)
+            ).open(self.known, _CONNECT_TIMEOUT_S)
         except QueryableStateError as error:
             self._connecting = None
             self._connect_at = self._loop.time() + self._backoff_s

@@ -23,6 +23,12 @@ class ConnectionInfo:
     """Why `transport` is not "frames". A frame port that is not reached is tried again in the
     background; empty: nothing is known against it."""
 
+    @property
+    def way(self) -> str:
+        """The same in words, within a sentence."""
+        over = {"frames": " over frames", "unary": " by unary gRPC calls"}.get(self.transport, "")
+        return f"{self.address}{over}" + (f" ({self.frame_problem})" if self.frame_problem else "")
+
     def __str__(self) -> str:
         how = {"frames": "frames", "unary": "unary gRPC"}.get(self.transport, "not connected")
         return f"{self.address} {how}" + (f", {self.frame_problem}" if self.frame_problem else "")

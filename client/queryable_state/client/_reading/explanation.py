@@ -19,7 +19,7 @@ class ExplainStep:
     """One thing that was done for a look-up."""
 
     name: str
-    """"client to server", "locate", "ask owner", "wait", "read" ..."""
+    """"locate", "batch", "client to server", "ask owner", "wait", "read", "refuse"."""
 
     server_id: str
     """Who did it; empty: the client."""

@@ -113,7 +113,7 @@ class ConnectionPool:
         answerer, response = await self._ask_each(
             lambda server: server.stub.LocateState, request, timeout_s
         )
-        answerer.describe(response.server)
+        answerer.known = response.server
         return response
 
     async def list_jobs(
@@ -134,14 +134,6 @@ class ConnectionPool:
         """About how much a state holds, as the home server finds: an owner knows its part alone."""
         return await self._insist(
             lambda server: server.stub.MeasureState, request, timeout_s, home_only=True
-        )
-
-    async def explain(
-        self, server: ServerConnection, request: query_pb2.GetKvStateRequest, *, timeout_s: float
-    ) -> query_pb2.ExplainKvStateResponse:
-        """One look-up and how it came about; one attempt."""
-        return await self._ask(
-            lambda server: server.stub.ExplainKvState, server, request, timeout_s
         )
 
     def scan(self, request: query_pb2.ScanKvStateRequest) -> ScanCall:

@@ -128,11 +128,15 @@ class Dispatcher:
         if peer_is_gone:
             self._discharge(batch)
         state_is_gone = error.reason == Reason.UNKNOWN_STATE and not batch.attempts
-        if self._closed or not (LOOKUPS.retries(error) or state_is_gone):
+        delay = LOOKUPS.delay_s(error, batch.attempts)
+        retryable = not self._closed and (LOOKUPS.retries(error) or state_is_gone)
+        too_late = self._loop.time() + delay >= batch.deadline
+        if (trace := batch.batcher.trace) is not None:
+            trace.refused(batch, error, lost=peer_is_gone, retried=retryable and not too_late)
+        if not retryable:
             batch.fail(positions, error)
             return
-        delay = LOOKUPS.delay_s(error, batch.attempts)
-        if self._loop.time() + delay >= batch.deadline:
+        if too_late:
             batch.fail(positions, error.after(batch.attempts + 1))
             return
         again = Batch(
@@ -151,13 +155,12 @@ class Dispatcher:
     async def aclose(self) -> None:
         """Fails what is pending and closes every connection; idempotent."""
         self._closed = True
-        error = closed_while_waiting()
         for handle in self._locator.handles():
             for batcher in handle.batchers():
                 batcher.flush()
         for batch in tuple(self._batches):
             self._discharge(batch)
-            batch.fail(batch.left(), error)
+            batch.fail(batch.left(), closed_while_waiting())
         tasks = tuple(self._tasks)
         for task in tasks:
             task.cancel()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from queryable_state.client._expectation import Expectation
+    from queryable_state.client._lookup_trace import LookupTrace
     from queryable_state.client._reading.decode_context import DecodeContext
     from queryable_state.client._reading.pending_results import PendingResults
     from queryable_state.client._routing.dispatcher import Dispatcher
@@ -39,6 +40,8 @@ class QueryOptions:
     operation: Operation = VALUE
     at_version: int | None = None
     """As of exactly this committed batch; None: the newest one."""
+    trace: LookupTrace | None = None
+    """Of an explained look-up."""
 
     @property
     def is_plain(self) -> bool:
@@ -47,6 +50,7 @@ class QueryOptions:
             self.namespace
             or self.allow_incomplete
             or self.at_version is not None
+            or self.trace is not None
             or self.operation.of_entries
             or self.consistency != Consistency.COMMITTED
         )
@@ -76,6 +80,7 @@ class KeyBatcher:
         "read_kind",
         "refusal",
         "scheduled",
+        "trace",
     )
 
     def __init__(self, dispatcher: Dispatcher, handle: StateHandle, options: QueryOptions) -> None:
@@ -83,6 +88,7 @@ class KeyBatcher:
         self.handle = handle
         self.options = options
         self.is_plain = options.is_plain
+        self.trace = options.trace
         self.may_wait = options.consistency.may_wait or options.at_version is not None
         """Whether its answers may take their time: a commit, or a look into an older batch."""
         self.keys: list[Any] = []
@@ -95,13 +101,15 @@ class KeyBatcher:
         self.answer_type: Callable[[bytes, DecodeContext], Any] = KvState
         self.read_kind: query_pb2.ReadKind.ValueType = query_pb2.POINT
         self.refusal: QueryableStateError | None = None
-        self.adopt()
+        self.adopt(cached=True)
 
-    def adopt(self) -> None:
-        """Takes over where and of what types the handle's state is."""
+    def adopt(self, *, cached: bool = False) -> None:
+        """Takes over where and of what types the handle's state is; `cached`: it was known."""
         located, codecs = self.handle.located, self.handle.codecs
         if located is None or codecs is None:
             return
+        if self.trace is not None:
+            self.trace.located(located.placement_version, cached=cached)
         operation = self.options.operation
         self.answer_type = operation.answer_type(located)
         self.read_kind = operation.read_kind(located)
@@ -170,6 +178,19 @@ class KeyBatcher:
         """The lane that asks the same as of one committed batch."""
         options = replace(self.options, consistency=Consistency.COMMITTED, at_version=version)
         return self.handle.batcher(self._dispatcher, options)
+
+    def traced(self, trace: LookupTrace) -> KeyBatcher:
+        """The lane that asks the same and notes what is done for it."""
+        return self.handle.batcher(self._dispatcher, replace(self.options, trace=trace))
+
+    def ask(self, key: Any) -> asyncio.Future[Any]:
+        """A future of the answer to one key; every refusal comes through it."""
+        future = self.new_future()
+        try:
+            self.gather(key if self.encode is None else self.encode(key), future)
+        except QueryableStateError as error:
+            future.set_exception(self.key_error(error))
+        return future
 
     def new_future(self) -> asyncio.Future[Any]:
         """A future of the lane's loop."""

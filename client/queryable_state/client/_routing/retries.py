@@ -32,8 +32,3 @@ CALLS = RetryPolicy(
 def wants_placement(error: QueryableStateError) -> bool:
     """True if the placement should be refreshed before the retry."""
     return next_step(error.reason) is NextStep.LOCATE_AGAIN
-
-
-# What `_explain` asks of a policy.
-is_transient = LOOKUPS.retries
-delay_s = LOOKUPS.delay_s

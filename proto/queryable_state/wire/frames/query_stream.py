@@ -106,6 +106,8 @@ class StreamOpener:
         # A port that was missed just now is left to the background.
         tries_frames = not self._frame_ports.problem(self._address)
         attempt: FramedStream | Exception | None = None
+        if known is not None and self._server_id not in ("", known.server_id):
+            known = None
         if known is not None and known.frames.port and tries_frames:
             attempt = await self._attempt(known)
             if isinstance(attempt, FramedStream):

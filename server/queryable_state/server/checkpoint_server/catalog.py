@@ -33,10 +33,6 @@ class CheckpointCatalog:
 
     async def locate(self, request: query_pb2.LocateStateRequest) -> LocatedState:
         """Finds a state by job (id or name; empty: this one) and queryable name."""
-        return self.known(request)
-
-    def known(self, request: query_pb2.LocateStateRequest) -> LocatedState:
-        """Same as `locate`, without I/O."""
         self._check_job(request.job)
         registration = self._states.get(request.state_name)
         if registration is None:

@@ -6,7 +6,6 @@ import time
 from typing import TYPE_CHECKING
 
 from queryable_state.server.checkpoint_server.checkpoint_loader import PLACEMENT_VERSION
-from queryable_state.server.query.explained import Explained
 from queryable_state.server.state_server.base.lease import Lease
 from queryable_state.server.state_server.queries.requested_version import RequestedVersion
 from queryable_state.server.state_server.queries.state_reader import StateReader
@@ -70,13 +69,6 @@ class CheckpointReader:
     async def measure(self, state_id: int) -> list[query_pb2.StatePart]:
         """Estimates the size of a state."""
         return await self._reader.measure(state_id)
-
-    async def explain(self, query: query_pb2.Query, arrived_ns: int) -> Explained:
-        """Answers a query of one key and describes the steps."""
-        refused = self._refused(query)
-        if refused is not None:
-            return Explained([refused], query_pb2.ExplainKvStateResponse(state_id=query.state_id))
-        return await self._reader.explain(query, arrived_ns)
 
     def _refused(self, query: query_pb2.Query) -> query_pb2.Answer | None:
         """The error answer to a query that the checkpoint's batch cannot satisfy; else None."""

@@ -12,7 +12,6 @@ from queryable_state.v1 import query_pb2
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from queryable_state.server.query.explained import Explained
     from queryable_state.server.query.router import Deliver, Engine, Locations
     from queryable_state.server.query.scan_query import ScanQuery
     from queryable_state.wire.located_state import LocatedState
@@ -53,14 +52,6 @@ class LocalRouter(Router):
             complete=measured == located.registration.max_parallelism
             and not any(part.HasField("error") for part in parts),
         )
-
-    async def explain(
-        self, query: query_pb2.Query, located: LocatedState, arrived_ns: int
-    ) -> Explained:
-        return await self._engine.explain(query, arrived_ns)
-
-    def known(self, request: query_pb2.LocateStateRequest) -> LocatedState | None:
-        return self._locations.known(request)
 
     async def locate(self, request: query_pb2.LocateStateRequest) -> LocatedState:
         return await self._locations.locate(request)

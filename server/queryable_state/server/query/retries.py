@@ -22,9 +22,6 @@ OWNERS = RetryPolicy(
 
 is_retried = OWNERS.retries
 
-# What `proxied_explain` asks of the policy.
-delay_s = OWNERS.delay_s
-
 
 def is_settled(answer: query_pb2.Answer) -> bool:
     """Whether nothing of an answer is asked for again."""

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
-    from queryable_state.server.query.explained import Explained
     from queryable_state.server.query.scan_query import ScanQuery
     from queryable_state.server.settings import Limits
     from queryable_state.v1 import query_pb2
@@ -30,7 +29,7 @@ class Engine(Protocol):
         """Reads what the query asks, at once.
 
         None where that takes longer: it waits for a commit (`min_version`,
-        `max_staleness_ms`, an `at_version` ahead), or reads an older version.
+        `max_staleness_ms`, an `at_version` ahead), reads an older version, or is to be explained.
         Nothing is kept of the query then: whoever wants the answer awaits
         `answer_later`, in the same turn of the loop or later.
         """
@@ -69,20 +68,9 @@ class Engine(Protocol):
         """About how much there is of a state here, a part each subtask, by key group."""
         ...
 
-    async def explain(self, query: query_pb2.Query, arrived_ns: int) -> Explained:
-        """Answers a query of one key as `answer_later` does, and says how.
-
-        `arrived_ns`: `time.perf_counter_ns()` of the request, which steps count from.
-        """
-        ...
-
 
 class Locations(Protocol):
     """What is known of jobs and of where their states are; `LocationTable` is one."""
-
-    def known(self, request: query_pb2.LocateStateRequest) -> LocatedState | None:
-        """What `locate` answers without asking anybody; None: it asks."""
-        ...
 
     async def locate(self, request: query_pb2.LocateStateRequest) -> LocatedState:
         """A state's registration and the owners of its key groups."""
@@ -175,19 +163,6 @@ class Router(ABC):
         `placement_version`: as a proxy sent it; not 0: only what is in this process is asked for.
         An owner that fails is a part with its error.
         """
-
-    @abstractmethod
-    async def explain(
-        self, query: query_pb2.Query, located: LocatedState, arrived_ns: int
-    ) -> Explained:
-        """The answer to a query of one key, and how it came about.
-
-        `arrived_ns`: `time.perf_counter_ns()` of the request, which steps count from.
-        """
-
-    @abstractmethod
-    def known(self, request: query_pb2.LocateStateRequest) -> LocatedState | None:
-        """What `locate` answers without asking anybody; None: it asks."""
 
     @abstractmethod
     async def locate(self, request: query_pb2.LocateStateRequest) -> LocatedState:

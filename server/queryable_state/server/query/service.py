@@ -7,7 +7,6 @@ errors into statuses. Who owns a key, and what it holds, is the router's busines
 from __future__ import annotations
 
 import asyncio
-import time
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,6 @@ import grpc
 import grpc.aio
 
 from queryable_state.server.query.checks import check_query
-from queryable_state.server.query.explained import explained_response
 from queryable_state.server.query.reads.batch_read import BatchRead
 from queryable_state.server.query.reads.point_read import PointRead
 from queryable_state.server.query.reads.scan_read import ScanRead
@@ -96,7 +94,10 @@ class QueryableStateService:
             limits = self._info.limits
             read = PointRead.of(request, await self._locate(request), limits)
             self._admit(read.query, context)
-            return await read.response(await self._router.answers(read.query))
+            answers = await self._router.answers(read.query)
+            if request.explain:
+                return await read.explained(answers)
+            return await read.response(answers)
 
     async def BatchGetKvState(
         self, request: query_pb2.BatchGetKvStateRequest, context: Context
@@ -113,33 +114,6 @@ class QueryableStateService:
             if request.one_cut:
                 return await read.response(await answers_of_one_cut(self._router, read.query))
             return await read.response(await self._router.answers(read.query))
-
-    async def ExplainKvState(
-        self, request: query_pb2.GetKvStateRequest, context: Context
-    ) -> query_pb2.ExplainKvStateResponse:
-        arrived_ns = time.perf_counter_ns()
-        async with ErrorBoundary(context, self._answering):
-            located_by(request, self._info.limits)
-            named = query_pb2.LocateStateRequest(job=request.job, state_name=request.state_name)
-            cache_hit = self._router.known(named) is not None
-            located = await self._router.locate(named)
-            located_us = (time.perf_counter_ns() - arrived_ns) // 1000
-            read = PointRead.of(request, located, self._info.limits)
-            self._admit(read.query, context)
-            explained = await self._router.explain(read.query, located, arrived_ns)
-            explanation = explained.explanation
-            explanation.steps.insert(
-                0,
-                query_pb2.ExplainStep(
-                    server_id=self._info.server_id,
-                    role=self._info.role,
-                    name="locate",
-                    took_us=located_us,
-                    detail=f"{located.describe()}, placement {located.placement_version}",
-                    cache_hit=cache_hit,
-                ),
-            )
-            return await explained_response(read, explained, located, arrived_ns)
 
     async def ScanKvState(self, request: query_pb2.ScanKvStateRequest, context: Context) -> None:
         async with ErrorBoundary(context, self._answering), self._streams.scan():

@@ -35,10 +35,6 @@ class OwnerCalls:
         """Ends one `keep`."""
         await self._channels.give_back(owner.address)
 
-    def transport_problem(self, owner: Owner) -> str:
-        """Why look-ups go to an owner over gRPC instead of frames; empty: they need not."""
-        return self._channels.frame_ports.problem(owner.address)
-
     async def scan(
         self, owner: Owner, located: LocatedState, query: ScanQuery
     ) -> AsyncGenerator[query_pb2.ScanKvStateResponse, None]:
@@ -76,17 +72,6 @@ class OwnerCalls:
             "query_pb2.MeasureStateResponse",
             await self._unary(
                 owner, "MeasureState", request, query_pb2.MeasureStateResponse, timeout_s
-            ),
-        )
-
-    async def explain(
-        self, owner: Owner, request: query_pb2.GetKvStateRequest, timeout_s: float
-    ) -> query_pb2.ExplainKvStateResponse:
-        """How the owner answers for a key."""
-        return cast(
-            "query_pb2.ExplainKvStateResponse",
-            await self._unary(
-                owner, "ExplainKvState", request, query_pb2.ExplainKvStateResponse, timeout_s
             ),
         )
 

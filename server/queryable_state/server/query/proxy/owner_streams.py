@@ -71,6 +71,7 @@ class OwnerStream:
         on_answer: Callable[[SubQuery, query_pb2.Answer, bytes], None],
         on_end: Callable[[OwnerStream, QueryableStateError], None],
     ) -> None:
+        self._owner = owner
         self.address, self.owner_id = owner.address, owner.server_id
         self.asked: dict[int, SubQuery] = {}
         self._channels = channels
@@ -89,11 +90,19 @@ class OwnerStream:
 
     def ask(self, query_id: int, frame: bytes, part: SubQuery) -> None:
         """Sends a query whose answers are to `part`."""
+        part.asked_of(self._owner)
         self.asked[query_id] = part
         if self._stream is not None:
             self._stream.send(frame)
         else:
             self._backlog.append(frame)
+
+    @property
+    def _way(self) -> str:
+        """How queries go to the owner now, and why not as frames."""
+        problem = self._channels.frame_ports.problem(self.address)
+        over = self._stream.transport if self._stream is not None else "a connection that has ended"
+        return f" over {over}" + (f" ({problem})" if problem else "")
 
     async def aclose(self) -> None:
         """Ends the stream and gives back the channel; idempotent."""
@@ -134,6 +143,8 @@ class OwnerStream:
         if part is not None:
             if answer.last:
                 del self.asked[answer.id]
+            if part.query.trace is not None:
+                part.answered(answer, self._way)
             self._on_answer(part, answer, frame)
         if self.left or response.HasField("go_away"):
             self.left = True

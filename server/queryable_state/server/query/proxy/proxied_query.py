@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from queryable_state.server.query.frames.answer_frames import frame_of
+from queryable_state.server.query.proxy_trace import ProxyTrace
 from queryable_state.server.query.retries import is_retried
 from queryable_state.v1 import errors_pb2, query_pb2
 from queryable_state.wire.errors import CorruptDataError, QueryTimeoutError
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from queryable_state.wire.errors import QueryableStateError
+    from queryable_state.wire.located_state import LocatedState, Owner
 
 Refused = tuple[list[int], errors_pb2.Error]
 
@@ -27,6 +29,26 @@ class SubQuery:
         self.positions = positions
         """Where the keys stand in the query; None: it is all of them, relayed as they came."""
 
+    def keys(self) -> Sequence[bytes]:
+        """The keys."""
+        keys = self.query.keys
+        return keys if self.positions is None else [keys[at] for at in self.positions]
+
+    def asked_of(self, owner: Owner) -> None:
+        """Notes in the query's trace that an owner is asked."""
+        if self.query.trace is not None:
+            self.query.trace.asks(self, owner)
+
+    def answered(self, answer: query_pb2.Answer, how: str) -> None:
+        """Moves what an answer tells into the query's trace; `how`: by which way it came."""
+        if self.query.trace is not None and answer.last:
+            self.query.trace.answered(self, answer, how)
+
+    def refused(self, error: errors_pb2.Error) -> None:
+        """Notes in the query's trace that no owner answers."""
+        if self.query.trace is not None:
+            self.query.trace.refused(self, error)
+
     def places(self) -> Sequence[int]:
         """Where the keys stand in the query, all of them too."""
         return range(len(self.query.keys)) if self.positions is None else self.positions
@@ -38,9 +60,22 @@ class ProxiedQuery:
     `parts` are those without an answer; with the last of them the answer ends.
     """
 
-    __slots__ = ("attempts", "deadline", "failure", "frame", "keys", "parts", "query", "sent")
+    __slots__ = (
+        "attempts",
+        "deadline",
+        "failure",
+        "frame",
+        "keys",
+        "parts",
+        "query",
+        "sent",
+        "trace",
+    )
 
-    def __init__(self, query: query_pb2.Query, frame: bytes, deadline: float) -> None:
+    def __init__(
+        self, query: query_pb2.Query, frame: bytes, deadline: float, *, server_id: str
+    ) -> None:
+        """`server_id`: of the proxy."""
         self.query = query
         self.frame = frame
         self.keys: Sequence[bytes] = query.keys
@@ -52,6 +87,13 @@ class ProxiedQuery:
         self.attempts = 0
         self.failure: errors_pb2.Error | None = None
         """Why keys were refused last."""
+        self.trace = ProxyTrace(server_id, query.keys) if query.explain else None
+        """The steps taken for a query with `explain`."""
+
+    def located(self, located: LocatedState, took_s: float = 0.0, *, cached: bool = False) -> None:
+        """Notes by which placement the query is routed."""
+        if self.trace is not None:
+            self.trace.located(located, took_s, cached=cached)
 
     def part(self, positions: Sequence[int] | None) -> SubQuery:
         """Opens a part."""
@@ -76,6 +118,7 @@ class ProxiedQuery:
             min_version=whole.min_version,
             max_staleness_ms=whole.max_staleness_ms,
             elements=whole.elements,
+            explain=whole.explain,
         )
         if len(whole.elements) == len(keys):
             query.elements[:] = [whole.elements[position] for position in positions]
@@ -132,10 +175,7 @@ class ProxiedQuery:
         """The next frame of the answer; None where it would say nothing."""
         if not last and not (answer.indexes or answer.missing or answer.failed):
             return None
-        answer.part = self.sent
-        answer.last = last
-        self.sent += 1
-        return frame_of(answer)
+        return self._frame(answer, last)
 
     def frame_of_failure(
         self, positions: Sequence[int] | None, error: errors_pb2.Error, *, last: bool
@@ -147,9 +187,14 @@ class ProxiedQuery:
         else:
             indexes = range(len(self.keys)) if positions is None else positions
             answer.failed.append(query_pb2.KeyFailure(indexes=indexes, error=error))
+        return self._frame(answer, last)
+
+    def _frame(self, answer: query_pb2.Answer, last: bool) -> bytes:
         answer.part = self.sent
         answer.last = last
         self.sent += 1
+        if last and self.trace is not None:
+            self.trace.put_into(answer)
         return frame_of(answer)
 
     def open_positions(self) -> list[int]:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from queryable_state.server.query.proxy.owner_calls import OwnerCalls
 from queryable_state.server.query.proxy.owner_streams import Channels
-from queryable_state.server.query.proxy.proxied_explain import ProxiedExplain
 from queryable_state.server.query.proxy.proxy_session import ProxySession
 from queryable_state.server.query.proxy.scan_merge import MergedScan
 from queryable_state.server.query.proxy.scan_owners import ScanOwners
@@ -20,7 +19,6 @@ from queryable_state.wire.errors import InvalidRequestError
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from queryable_state.server.query.explained import Explained
     from queryable_state.server.query.proxy.location_table import LocationTable
     from queryable_state.server.query.router import Deliver, Engine
     from queryable_state.server.query.scan_query import ScanQuery
@@ -132,23 +130,6 @@ class ProxyRouter(Router):
             engine=self._engine,
             timeout_s=timeout_ms / 1000,
         )
-
-    async def explain(
-        self, query: query_pb2.Query, located: LocatedState, arrived_ns: int
-    ) -> Explained:
-        return await ProxiedExplain(
-            query,
-            located,
-            arrived_ns,
-            self._locations,
-            self._calls,
-            server_id=self._server_id,
-            engine=self._engine,
-            default_deadline_ms=self._default_deadline_ms,
-        ).explained()
-
-    def known(self, request: query_pb2.LocateStateRequest) -> LocatedState | None:
-        return self._locations.known(request)
 
     async def locate(self, request: query_pb2.LocateStateRequest) -> LocatedState:
         return await self._locations.locate(request)

@@ -92,8 +92,8 @@ class ProxySession(QuerySession):
                 if answer is not None:
                     return answer
         query.deadline_ms = deadline_ms = query.deadline_ms or self._default_deadline_ms
-        wait_s = max(deadline_ms * 0.9, deadline_ms - 50) / 1000
-        proxied = ProxiedQuery(query, frame, self._loop.time() + wait_s)
+        deadline = self._loop.time() + max(deadline_ms * 0.9, deadline_ms - 50) / 1000
+        proxied = ProxiedQuery(query, frame, deadline, server_id=self._server_id)
         self._queries[query.id] = proxied
         if self._sweep is None:
             self._sweep = self._loop.call_later(_SWEEP_S, self._expire)
@@ -101,6 +101,7 @@ class ProxySession(QuerySession):
         if located is None:
             self._run(self._ask_again(whole, 0, None))
         else:
+            proxied.located(located, cached=True)
             self._ask_owners(whole, located, by_owner)
         return None
 
@@ -135,16 +136,14 @@ class ProxySession(QuerySession):
     async def _own_answer_later(
         self, engine: Engine, part: SubQuery, query: query_pb2.Query
     ) -> None:
-        self._on_answer(part, await engine.answer_later(query), None)
+        answer = await engine.answer_later(query)
+        part.answered(answer, " in this process")
+        self._on_answer(part, answer, None)
 
     def _route(self, part: SubQuery, located: LocatedState) -> None:
         """Asks the owners of a part's keys, as they are known now."""
-        query = part.query
-        keys = query.keys
-        if part.positions is not None:
-            keys = [keys[position] for position in part.positions]
         try:
-            by_owner = located.split(keys)
+            by_owner = located.split(part.keys())
         except InvalidRequestError as error:
             self._give_up(part, error.to_proto())
         else:
@@ -173,14 +172,14 @@ class ProxySession(QuerySession):
         self._last_part_id += 1
         query = part.query.sub_query(self._last_part_id, part.positions, self._loop.time())
         if self._engine is not None and owner.server_id == self._server_id:
+            part.asked_of(owner)
             answer = self._engine.answer(query)
             if answer is None:
                 self._run(self._own_answer_later(self._engine, part, query))
             else:
                 self._on_answer(part, answer, None)
         elif not owner.address:
-            self._refused(part.query, part.positions, no_owner(located))
-            part.query.parts.discard(part)
+            self._retry(part, no_owner(located))
         else:
             frame = query_pb2.ClientFrame(query=query).SerializeToString()
             self._owner_streams.to(owner).ask(query.id, frame, part)
@@ -193,6 +192,7 @@ class ProxySession(QuerySession):
         if (
             frame is not None
             and part.positions is None
+            and query.trace is None
             and answer.part == query.sent
             and not answer.failed
             and not answer.HasField("error")
@@ -225,14 +225,14 @@ class ProxySession(QuerySession):
         self._run(owner_stream.aclose())
         refusal = error.to_proto()
         for part in owner_stream.asked.values():
-            query = part.query
-            if part not in query.parts:
-                continue
-            if is_retried(refusal):
-                self._refused(query, part.places(), refusal)
-                query.parts.discard(part)
-            else:
-                self._give_up(part, refusal)
+            if part in part.query.parts:
+                (self._retry if is_retried(refusal) else self._give_up)(part, refusal)
+
+    def _retry(self, part: SubQuery, error: errors_pb2.Error) -> None:
+        """Asks again for all keys of a part."""
+        part.refused(error)
+        self._refused(part.query, part.places(), error)
+        part.query.parts.discard(part)
 
     def _refused(
         self, query: ProxiedQuery, positions: Sequence[int], error: errors_pb2.Error
@@ -254,19 +254,19 @@ class ProxySession(QuerySession):
         """Asks with a placement newer than `known`, if there is one by then."""
         query = part.query
         state_id = query.query.state_id
+        begun = self._loop.time()
         if delay:
             await asyncio.sleep(delay)
         try:
             located = await self._locations.locate_id(state_id, newer_than=known or 0)
         except QueryableStateError as error:
+            refusal = error.to_proto()
+            again = is_retried(refusal) or error.reason == Reason.DEADLINE_EXCEEDED
             if part in query.parts:
-                if is_retried(error.to_proto()) or error.reason == Reason.DEADLINE_EXCEEDED:
-                    self._refused(query, part.places(), error.to_proto())
-                    query.parts.discard(part)
-                else:
-                    self._give_up(part, error.to_proto())
+                (self._retry if again else self._give_up)(part, refusal)
             return
         if part in query.parts:
+            query.located(located, self._loop.time() - begun)
             self._route(part, located)
 
     def _give_up(self, part: SubQuery, error: errors_pb2.Error) -> None:

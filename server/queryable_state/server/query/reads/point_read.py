@@ -69,6 +69,19 @@ class PointRead:
                 return await self._found(answer.values[0], answer.info)
         raise InternalError(f"the owner answered nothing for a key of {self.located.describe()}")
 
+    async def explained(self, answers: Sequence[query_pb2.Answer]) -> query_pb2.GetKvStateResponse:
+        """The response with what the servers did; a refusal stands in it."""
+        try:
+            response = await self.response(answers)
+        except QueryableStateError as refusal:
+            response = query_pb2.GetKvStateResponse(error=refusal.to_proto())
+        for answer in answers:
+            if answer.HasField("info"):
+                response.info.CopyFrom(answer.info)
+            if answer.HasField("trace"):
+                response.trace.CopyFrom(answer.trace)
+        return response
+
     async def _found(self, value: bytes, info: query_pb2.ReadInfo) -> query_pb2.GetKvStateResponse:
         if self.key_json is not None:
             text = await answer_text(self.located.json, self.query.read, value)

@@ -36,6 +36,8 @@ def query_of(
         max_staleness_ms=request.max_staleness_ms,
         elements=elements,
     )
-    if isinstance(request, query_pb2.BatchGetKvStateRequest) and request.HasField("at_version"):
+    if isinstance(request, query_pb2.GetKvStateRequest):
+        query.explain = request.explain
+    elif request.HasField("at_version"):
         query.at_version = request.at_version
     return query

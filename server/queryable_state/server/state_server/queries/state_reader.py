@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from queryable_state.server.process.rate_limited_log import RateLimitedLog
 from queryable_state.server.state_server.queries.answer_failures import AnswerFailures
 from queryable_state.server.state_server.queries.element_reads import read_elements
-from queryable_state.server.state_server.queries.explained_read import ExplainedRead
 from queryable_state.server.state_server.queries.key_reads import (
     LongReadError,
     RecordCount,
@@ -29,13 +28,13 @@ from queryable_state.server.state_server.queries.version_reads import (
     held_still,
     views_at,
 )
+from queryable_state.server.state_server.read_trace import ReadTrace
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import InternalError, QueryableStateError, VersionGoneError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
-    from queryable_state.server.query.explained import Explained
     from queryable_state.server.query.scan_query import ScanQuery
     from queryable_state.server.settings import Limits
     from queryable_state.server.state_server.base.background_thread import BackgroundThread
@@ -93,6 +92,9 @@ class StateReader:
 
     def answer(self, query: query_pb2.Query) -> query_pb2.Answer | None:
         """The whole answer, in one part; None: later. Never raises, refusals stand in it."""
+        if query.explain:
+            # Told step by step, which takes longer.
+            return None
         try:
             return self._answer(query)
         except Exception as problem:  # noqa: BLE001 - one query must not end its stream
@@ -100,7 +102,12 @@ class StateReader:
 
     async def answer_later(self, query: query_pb2.Query) -> query_pb2.Answer:
         """The whole answer once its version is there. Never raises, as `answer`."""
-        return await self._answer_later(query, None)
+        if not query.explain:
+            return await self._answer_later(query, None)
+        trace = ReadTrace(query, self._table, self._lease, server_id=self.server_id)
+        answer = await self._answer_later(query, trace)
+        trace.answered(answer)
+        return answer
 
     def scan(self, query: ScanQuery) -> AsyncGenerator[query_pb2.ScanKvStateResponse, None]:
         """The keys of a range, as of one version."""
@@ -120,27 +127,22 @@ class StateReader:
         """About how much there is of a state here."""
         return await measured(self._versions.route(state_id), state_id, self._background)
 
-    async def explain(self, query: query_pb2.Query, arrived_ns: int) -> Explained:
-        """Answers a query of one key, and says how."""
-        read = ExplainedRead(query, self.server_id, self._table, self._lease, arrived_ns)
-        return read.explained(await self._answer_later(query, read))
-
     async def _answer_later(
-        self, query: query_pb2.Query, explained: ExplainedRead | None
+        self, query: query_pb2.Query, trace: ReadTrace | None
     ) -> query_pb2.Answer:
         try:
             deadline_s = self._versions.deadline_s(query.deadline_ms)
             while True:
-                if explained is not None:
-                    explained.begin()
                 answer = self._answer(query)
                 if answer is None:
                     route, asked = self._versions.route(query.state_id), RequestedVersion.of(query)
                     behind = self._versions.behind(route, asked)
                     if behind is not None:
-                        await self._versions.wait(route, asked, behind, deadline_s)
-                        if explained is not None:
-                            explained.waited(behind)
+                        try:
+                            await self._versions.wait(route, asked, behind, deadline_s)
+                        finally:
+                            if trace is not None:
+                                trace.waited(behind)
                         continue
                     try:
                         answer = await self._answer_pinned(route, query)
@@ -149,8 +151,6 @@ class StateReader:
                             raise
                         # Newer batches were committed before the bulk thread came to it.
                         continue
-                if explained is not None:
-                    explained.read(answer)
                 return answer
         except Exception as problem:  # noqa: BLE001 - the answer says it
             return self._failure(query, problem)
