@@ -38,6 +38,7 @@ _log = logging.getLogger("queryable_state.streaming")
 _RETRY_AFTER_MS = 100
 # A query that is to fail looks for its next batch within this time, or is stopped.
 _FAILURE_S = 30.0
+_EXECUTORS_KNOWN_S = 1.0
 _END_POLL_S = 0.02
 _SINK_LOG_INTERVAL = "spark.sql.streaming.fileSink.log.compactInterval"
 
@@ -69,6 +70,7 @@ class SparkAdapter:
         self._lock = threading.Lock()
         self._seen: dict[bytes, _SeenQuery] = {}
         self._uuid_class: Any = None
+        self._executors = (1, -_EXECUTORS_KNOWN_S)
 
     def query(self, query_id: bytes) -> QueryInfo | None:
         """The query of this id, also after it ended."""
@@ -146,8 +148,14 @@ class SparkAdapter:
         return files is not None and files.is_planned(batch_id)
 
     def live_executors(self) -> int:
-        """Executors now."""
-        return live_executors(self._context)
+        """Executors, counted at most once a second."""
+        with self._lock:
+            count, counted_s = self._executors
+        if time.monotonic() - counted_s >= _EXECUTORS_KNOWN_S:
+            count = live_executors(self._context)
+            with self._lock:
+                self._executors = count, time.monotonic()
+        return count
 
     def start_servers(self) -> None:
         """Has a state server started on each executor that has none; waits for nothing."""
