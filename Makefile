@@ -7,11 +7,11 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test chaos hostile check format proto bench plots flights-matrix lock clean
+.PHONY: help setup demo test test-slow chaos hostile check format proto bench plots flights-matrix lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo 'ARGS="..." passes options on to demo, test, chaos, bench, plots, flights-matrix and lock.'
+	@echo 'ARGS="..." passes options on to demo, test, test-slow, chaos, bench, plots, flights-matrix and lock.'
 
 setup: ## Bring .venv up to date (PYTHON=... names the Python to use)
 	@PYTHON="$(PYTHON)" scripts/setup.sh
@@ -22,15 +22,18 @@ $(PY):
 demo: setup ## Run the sensor job and its dashboard (ARGS="--seconds N" ends it)
 	@$(RUN) python examples/temperature_dashboard.py $(ARGS)
 
-test: setup ## Run the tests
+test: setup ## Run the tests, without slow ones (ARGS="tests/query -k scan")
 	@scripts/install_grpcurl.sh
 	$(RUN) python -m pytest $(ARGS)
+
+test-slow: setup ## Run the slow tests: restarts of drivers, killed executors
+	$(RUN) python -m pytest -m slow $(ARGS)
 
 chaos: setup ## Kill, stop and damage what runs (ROUNDS=n rounds from seed SEED=s on)
 	$(RUN) python -m tests.chaos --rounds $(or $(ROUNDS),3) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 hostile: setup ## Attack the ports of real processes (HOSTILE_SECONDS=n seconds each)
-	HOSTILE_SECONDS=$(or $(HOSTILE_SECONDS),2) $(RUN) python -m pytest tests/hostile -q $(ARGS)
+	HOSTILE_SECONDS=$(or $(HOSTILE_SECONDS),2) $(RUN) python -m pytest tests/hostile -m hostile -q $(ARGS)
 
 check: setup ## Lint, check formatting and types, and that generated code is current
 	$(PY) -m ruff check

@@ -1,10 +1,56 @@
-"""What every test runs with, started by `make test` or by pytest itself."""
+"""The environment of every test, and the choice of the tests that run by default."""
 
 from __future__ import annotations
 
 import os
+import re
 import sys
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 # Spark starts its Python workers with whatever python3 is on PATH unless told.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+ON_REQUEST = {
+    "slow": ("slow tests (restarts of drivers, killed executors)", "make test-slow"),
+    "hostile": ("attacks on ports", "make hostile"),
+}
+"""Marks of the tests that run only on request: what they are, and the command that runs them."""
+
+_left_out = pytest.StashKey[Counter[str]]()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out tests on request, unless `-m` has their mark or an argument names their file."""
+    named = {_file_of(config, argument) for argument in config.args}
+    marks = [
+        mark for mark in ON_REQUEST if not re.search(rf"\b{mark}\b", config.option.markexpr or "")
+    ]
+    left_out = {
+        item: mark
+        for item in items
+        for mark in marks
+        if item.get_closest_marker(mark) and item.path not in named
+    }
+    if left_out:
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
+    config.stash[_left_out] = Counter(left_out.values())
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Says which tests were left out, and how to run them."""
+    for mark, number in terminalreporter.config.stash.get(_left_out, Counter()).items():
+        what, command = ON_REQUEST[mark]
+        terminalreporter.write_line(f"left out: {number} {what}: {command}")
+
+
+def _file_of(config: pytest.Config, argument: str) -> Path:
+    return config.invocation_params.dir / argument.partition("::")[0]

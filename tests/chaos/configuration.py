@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from tests.chaos.clusters import HOST
-from tests.chaos.driver import REPOSITORY
+from tests.chaos.jobs.driver import REPOSITORY
 
 if TYPE_CHECKING:
     from pathlib import Path

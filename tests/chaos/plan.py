@@ -6,8 +6,8 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.chaos import faults, file_losses, neighbour, program_faults, storage_faults
-from tests.chaos.sink_plans import FILE_SINK_PLANS
+from tests.chaos.faults import faults, file_losses, neighbour, program_faults, storage_faults
+from tests.chaos.jobs.sink_plans import FILE_SINK_PLANS
 from tests.chaos.site import Site
 
 Fault = Callable[[Site], str]

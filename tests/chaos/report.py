@@ -12,7 +12,7 @@ from benchmarks.figures import table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tests.chaos.checker import Kind, Violation
+    from tests.chaos.checks.checker import Kind, Violation
     from tests.chaos.result import RoundResult, StrikeResult
 
 _SHOWN = 3

@@ -9,9 +9,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from tests.chaos.checker import Violation
+    from tests.chaos.checks.checker import Violation
+    from tests.chaos.checks.reads import Read
     from tests.chaos.plan import RoundPlan
-    from tests.chaos.reads import Read
 
 
 @dataclass(kw_only=True)

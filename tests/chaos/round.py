@@ -12,24 +12,24 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from tests.chaos.asker import Asker
-from tests.chaos.checker import DEFECTS, Kind, Violation, check_final, check_reads
+from tests.chaos.checks.asker import Asker
+from tests.chaos.checks.checker import DEFECTS, Kind, Violation, check_final, check_reads
+from tests.chaos.checks.history import History
+from tests.chaos.checks.reader import addresses, ask_all, client_of
+from tests.chaos.checks.reads import Mode, Read, read_file
+from tests.chaos.checks.sink_output import check_output
 from tests.chaos.clusters import HOST, Cluster, free_port
 from tests.chaos.configuration import LEASE_MS, MARGIN_MS, RELAY_HOST, configuration
-from tests.chaos.driver import REPOSITORY, Driver
-from tests.chaos.history import History
+from tests.chaos.faults.relay import Relay
+from tests.chaos.faults.storage_faults import checkpoints
+from tests.chaos.faults.withdrawals import first_commits, withdrawals
+from tests.chaos.jobs.driver import REPOSITORY, Driver
+from tests.chaos.jobs.sink_plans import WRONG_ROWS
+from tests.chaos.jobs.workload import JOB_NAME, KEY_STATES, STATES, Feed
 from tests.chaos.plan import FAULTS
 from tests.chaos.processes import StuckError, describe, executors_under, kill, under, until
-from tests.chaos.reader import addresses, ask_all, client_of
-from tests.chaos.reads import Mode, Read, read_file
-from tests.chaos.relay import Relay
 from tests.chaos.result import RoundResult, StrikeResult, note_recoveries
-from tests.chaos.sink_output import check_output
-from tests.chaos.sink_plans import WRONG_ROWS
 from tests.chaos.site import Site
-from tests.chaos.storage_faults import checkpoints
-from tests.chaos.withdrawals import first_commits, withdrawals
-from tests.chaos.workload import JOB_NAME, KEY_STATES, STATES, Feed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -153,7 +153,7 @@ class Round:
         arguments += ["--states", ",".join(self._states), "--commits", str(site.spark / "commits")]
         with (self._folder / "reader.log").open("wb") as log:
             reader = subprocess.Popen(
-                [sys.executable, "-m", "tests.chaos.reader", *arguments],
+                [sys.executable, "-m", "tests.chaos.checks.reader", *arguments],
                 cwd=self._folder,
                 env=environment,
                 stdin=subprocess.PIPE,

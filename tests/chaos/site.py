@@ -9,19 +9,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import psutil
+from tests.chaos.jobs.workload import input_file
 from tests.chaos.processes import executors_under, is_alive, until
-from tests.chaos.workload import input_file
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from tests.chaos.checker import Violation
+    from tests.chaos.checks.checker import Violation
     from tests.chaos.clusters import Cluster
-    from tests.chaos.driver import Driver
-    from tests.chaos.relay import Relay
-    from tests.chaos.withdrawals import Loss
+    from tests.chaos.faults.relay import Relay
+    from tests.chaos.faults.withdrawals import Loss
+    from tests.chaos.jobs.driver import Driver
 
 _EXECUTOR = re.compile(r"-(\d+)-\d+$")
 

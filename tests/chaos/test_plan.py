@@ -5,8 +5,8 @@ from __future__ import annotations
 import collections
 
 import pytest
+from tests.chaos.jobs.sink_plans import FILE_SINK_PLANS
 from tests.chaos.plan import FAULTS, OF_DRIVER, OF_SINK, RoundPlan
-from tests.chaos.sink_plans import FILE_SINK_PLANS
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.chaos.reads import Read
+from tests.chaos.checks.reads import Read
 from tests.chaos.result import StrikeResult, note_recoveries
 
 

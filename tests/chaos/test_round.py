@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 SEED = 1
 
 
+@pytest.mark.slow
 @pytest.mark.chaos
 @pytest.mark.timeout(900)
 def test_nothing_is_lost_or_counted_twice_when_a_server_and_an_executor_are_killed(

@@ -31,6 +31,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "tests/cluster/" in item.path.as_posix():
             item.add_marker(pytest.mark.cluster)
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="module")

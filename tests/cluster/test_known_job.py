@@ -11,10 +11,10 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.chaos.history import History
-from tests.chaos.reads import What
-from tests.chaos.spark_job import KnownSparkJob
-from tests.chaos.workload import JOB_NAME, KEYS, SHARES, TOTALS
+from tests.chaos.checks.history import History
+from tests.chaos.checks.reads import What
+from tests.chaos.jobs.spark_job import KnownSparkJob
+from tests.chaos.jobs.workload import JOB_NAME, KEYS, SHARES, TOTALS
 from tests.cluster.conftest import executors, start_servers
 from tests.spark.feed import Feed
 from tests.spark.functions import READINGS

@@ -22,17 +22,11 @@ from queryable_state.server.cli.arguments import SECRET_VARIABLE
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SECONDS = float(os.environ.get("HOSTILE_SECONDS", "0"))
-"""How long each attack lasts; 0: none is run."""
+SECONDS = float(os.environ.get("HOSTILE_SECONDS", "2"))
+"""How long each attack lasts."""
 
 ROOT = Path(__file__).parents[2]
 _STAMPED = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\S* (\w+) (\S+?): (.*)")
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.get_closest_marker("hostile") and not SECONDS:
-            item.add_marker(pytest.mark.skip(reason="run by make hostile"))
 
 
 @dataclass

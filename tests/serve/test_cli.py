@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc.aio
 import pytest
-from tests.query.watching import NOT_SERVING, SERVING, Watched
+from tests.query.proxy.watching import NOT_SERVING, SERVING, Watched
 
 from queryable_state.cli import main
 from queryable_state.client import QueryableStateClient
@@ -174,6 +174,8 @@ async def test_the_command_serves_until_it_is_told_to_stop(ended: Ended, tmp_pat
         "--checkpoint",
         str(ended.savepoint.relative_to(tmp_path)),
         "--port",
+        "0",
+        "--lame-duck",
         "0",
         cwd=tmp_path,
         stdout=asyncio.subprocess.PIPE,

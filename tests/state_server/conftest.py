@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import grpc.aio
 import pytest
 from tests.state_server import owner as owners
-from tests.state_server import scans
 from tests.state_server.gated_files import GATE, Gate
+from tests.state_server.queries import scans
 
 from queryable_state.internal.v1 import backend_pb2, backend_pb2_grpc
 from queryable_state.server.settings import CoordinatorSettings, StateServerSettings

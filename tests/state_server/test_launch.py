@@ -64,6 +64,7 @@ class Executor:
             watched_start_ticks=start_ticks(self.jvm.pid),
             query_ports="0",
             proxy_ports="0",
+            lame_duck_s=0.0,
             backend="rocksdb",
         )
         self.workers: list[subprocess.Popen[bytes]] = []

@@ -137,7 +137,7 @@ class DurableStoreMachine(StoreMachine):
         super().teardown()
 
 
-@pytest.mark.parametrize(("backend", "examples"), [("heap", 80), ("rocksdb", 40)])
+@pytest.mark.parametrize(("backend", "examples"), [("heap", 50), ("rocksdb", 30)])
 def test_a_store_behaves_as_its_model(
     backend: str, examples: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
-import time
 from typing import TYPE_CHECKING
 
 from queryable_state.internal.v1 import backend_pb2, coordinator_pb2
@@ -36,7 +34,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_EXECUTORS_KNOWN_S = 1.0
 # Longest wait of a begin; a server gives up after 5 s, and begins again.
 _MANIFEST_S = 3.0
 _RETRY_MS = 100
@@ -71,8 +68,6 @@ class BatchCoordinator:
         self._catalog = catalog
         self._publisher = publisher
         self._settle_timeout_s = settle_timeout_s
-        self._executors_lock = threading.Lock()
-        self._executors = (0, 0.0)
 
     def assign_subtask(
         self, request: coordinator_pb2.AssignSubtaskRequest
@@ -218,18 +213,11 @@ class BatchCoordinator:
         return clocks
 
     def _live_executors(self) -> int:
-        with self._executors_lock:
-            count, known_until = self._executors
-            if time.monotonic() < known_until:
-                return count
         try:
-            count = self._engine.live_executors()
+            return self._engine.live_executors()
         except QueryableStateError as failure:
             _log.info("the executors are not known now: %s", failure)
-            count = 1
-        with self._executors_lock:
-            self._executors = (count, time.monotonic() + _EXECUTORS_KNOWN_S)
-        return count
+            return 1
 
 
 def _check_run(info: QueryInfo, request: coordinator_pb2.BeginBatchRequest) -> None:

@@ -85,7 +85,7 @@ class Engine(Protocol):
         ...
 
     def live_executors(self) -> int:
-        """Executors that can run tasks now, at least 1."""
+        """Executors that can run tasks, at least 1; asked for often, so the engine caches it."""
         ...
 
     def start_servers(self) -> None:

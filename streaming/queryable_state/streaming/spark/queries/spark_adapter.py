@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 import uuid
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -39,6 +40,7 @@ _log = logging.getLogger("queryable_state.streaming")
 
 # Time for a query to fail by itself at its next batch; then it is stopped.
 _FAILURE_S = 30.0
+_EXECUTORS_VALID_S = 1.0
 _SINK_LOG_INTERVAL = "spark.sql.streaming.fileSink.log.compactInterval"
 
 
@@ -68,6 +70,7 @@ class SparkAdapter:
         self._context = spark.sparkContext
         self._lock = threading.Lock()
         self._seen: dict[bytes, _SeenQuery] = {}
+        self._executors = (1, -_EXECUTORS_VALID_S)
 
     def query(self, query_id: bytes) -> QueryInfo | None:
         """The query with this id, active or ended; None if it is unknown."""
@@ -146,8 +149,14 @@ class SparkAdapter:
         return files is not None and files.is_planned(batch_id)
 
     def live_executors(self) -> int:
-        """Number of executors now."""
-        return live_executors(self._context)
+        """Number of executors, at most a second old."""
+        with self._lock:
+            count, counted_s = self._executors
+        if time.monotonic() - counted_s >= _EXECUTORS_VALID_S:
+            count = live_executors(self._context)
+            with self._lock:
+                self._executors = count, time.monotonic()
+        return count
 
     def start_servers(self) -> None:
         """Starts a state server on each executor that has none, without waiting."""

@@ -1,0 +1,269 @@
+"""What scans read, on stores of both backends."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.state_server.owner import (
+    KEYS,
+    MAX_PARALLELISM,
+    SMALL_LIMITS,
+    VALUES,
+    Clock,
+    Owner,
+    key_of,
+)
+from tests.state_server.queries.scans import ALL, CODEC, messages, scan_query, scanned, stored
+
+from queryable_state.server.query.scan_query import KeyGroupRun
+from queryable_state.server.settings import Limits
+from queryable_state.server.storage.key_order import prefix_end
+from queryable_state.v1 import registration_pb2
+from queryable_state.wire.errors import Reason
+from queryable_state.wire.keys.store_keys import (
+    ACCUMULATOR_ELEMENT,
+    VOID_NAMESPACE,
+    list_element,
+    window_namespace,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+async def test_a_scan_has_every_key_once_in_order(filled: Owner) -> None:
+    found = await messages(filled, scan_query())
+    assert await scanned(filled, scan_query()) == stored(ALL)
+    assert len(found) >= 4
+    assert found[-1].complete
+    assert not found[-1].page_token
+    assert (found[0].info.version, found[0].info.watermark_ms) == (0, 8)
+    assert all(len(message.keys) <= 512 for message in found)
+
+
+async def test_a_state_without_keys_is_one_message(owner: Owner) -> None:
+    owner.own_all()
+    [message] = await messages(owner, scan_query())
+    assert (message.last, message.complete, len(message.keys)) == (True, True, 0)
+    assert message.info.version == -1
+
+
+async def test_a_message_is_closed_at_its_size(owner: Owner) -> None:
+    owner.own(0)
+    big = b"\x00\x01" + b"x" * 100_000
+    keys = [key_of(0, number) for number in range(10)]
+    owner.engine.limits = Limits()
+    owner.seal_records(0, ((key, VOID_NAMESPACE, b"", big) for key in keys))
+    owner.commit(0)
+    found = await messages(owner, scan_query(last_key_group=31))
+    assert [len(message.keys) for message in found] == [3, 3, 3, 1]
+
+
+async def test_a_range_is_read_within_each_key_group(filled: Owner) -> None:
+    start, end = CODEC.encode("k1000"), CODEC.encode("k12")
+    wanted = {key: value for key, value in ALL.items() if "k1000" <= key < "k12"}
+    assert await scanned(filled, scan_query(start=start, end=end)) == stored(wanted)
+    assert await scanned(filled, scan_query(start=end, end=start)) == {}
+
+
+async def test_a_prefix_is_a_range(filled: Owner) -> None:
+    prefix = CODEC.encode("k77")[:-2]
+    query = scan_query(start=prefix, end=prefix_end(prefix))
+    wanted = {key: value for key, value in ALL.items() if key.startswith("k77")}
+    assert await scanned(filled, query) == stored(wanted)
+
+
+async def test_key_groups_may_be_chosen(filled: Owner) -> None:
+    wanted = {key: value for key, value in ALL.items() if 30 <= KEYS.of(key) <= 70}
+    query = scan_query(first_key_group=30, last_key_group=70)
+    assert await scanned(filled, query) == stored(wanted)
+    assert (await messages(filled, query))[-1].complete
+
+
+async def test_runs_of_key_groups_may_be_chosen(filled: Owner) -> None:
+    """From the one in which the scan goes on."""
+    runs = (KeyGroupRun(3, 30), KeyGroupRun(40, 40), KeyGroupRun(90, 127))
+    chosen = sorted(
+        (KEYS.wire_key(key), key)
+        for key in ALL
+        if any(run.first <= KEYS.of(key) <= run.last for run in runs)
+    )
+    query = scan_query(first_key_group=3, only=runs)
+    assert list(await scanned(filled, query)) == [key for _, key in chosen]
+    after, _ = chosen[len(chosen) // 2]
+    rest = [key for wire_key, key in chosen if wire_key > after]
+    assert list(await scanned(filled, scan_query(only=runs, after=after))) == rest
+    assert list(await scanned(filled, scan_query(only=runs, after=after, start=b"k1"))) == [
+        key for key in rest if key >= "k1"
+    ]
+
+
+@pytest.mark.parametrize("limit", [700, 512])
+async def test_a_limit_cuts_off_and_the_scan_goes_on_behind_its_last_key(
+    filled: Owner, limit: int
+) -> None:
+    """In the middle of a message, and at the end of a full one."""
+    found: dict[str, list[bytes]] = {}
+    after, pages = b"", 0
+    while True:
+        query = scan_query(limit=limit, after=after)
+        page = await messages(filled, query)
+        found |= await scanned(filled, query)
+        pages += 1
+        after = page[-1].page_token
+        if not after:
+            break
+        assert not page[-1].complete
+        assert sum(len(message.keys) for message in page) == limit
+    assert page[-1].complete
+    assert pages == -(-len(ALL) // limit)
+    assert found == stored(ALL)
+
+
+async def test_a_limit_that_is_the_number_of_keys_cuts_nothing_off(filled: Owner) -> None:
+    found = await messages(filled, scan_query(limit=len(ALL)))
+    assert found[-1].complete
+    assert not found[-1].page_token
+
+
+async def test_keys_may_be_had_without_their_values(filled: Owner) -> None:
+    found = await messages(filled, scan_query(keys_only=True))
+    keys = [key for message in found for key in message.keys]
+    assert len(keys) == len(ALL)
+    assert not any(key.HasField("records") for key in keys)
+
+
+async def test_all_records_of_a_key_are_together(owner: Owner) -> None:
+    """Also where they are many, and those of other namespaces between them."""
+    owner.registration.kind = registration_pb2.LIST
+    owner.engine.limits = Limits()
+    owner.own(0)
+    window = window_namespace(0, 10)
+    counts = {key_of(0, number): number * 900 for number in range(4)}
+    owner.seal_records(
+        0,
+        (
+            (key, namespace, list_element(0, number), VALUES.encode(number))
+            for key, count in counts.items()
+            for namespace in (VOID_NAMESPACE, window)
+            for number in range(count)
+        ),
+    )
+    owner.commit(0)
+    for namespace in (VOID_NAMESPACE, window):
+        query = scan_query(last_key_group=31, namespace=namespace)
+        found = await scanned(owner, query)
+        assert {key: len(values) for key, values in found.items()} == {
+            key: count for key, count in counts.items() if count
+        }
+    other = scan_query(last_key_group=31, namespace=window_namespace(1, 2))
+    assert await scanned(owner, other) == {}
+
+
+async def test_a_key_with_more_than_fits_says_so_in_place_of_its_records(owner: Owner) -> None:
+    """And those behind it come."""
+    owner.registration.kind = registration_pb2.MAP
+    owner.own(0)
+    sizes = {key_of(0, number): size for number, size in enumerate((2, 6, 1, 60, 3))}
+    owner.seal_records(
+        0,
+        (
+            (key, VOID_NAMESPACE, bytes([i]), VALUES.encode(i))
+            for key, size in sizes.items()
+            for i in range(size)
+        ),
+    )
+    owner.commit(0)
+    [message] = await messages(owner, scan_query(last_key_group=31))
+    assert not message.complete
+    assert {
+        CODEC.decode_all(each.key[2:]): each.error.reason or len(each.records.values)
+        for each in message.keys
+    } == {key: size if size < 6 else Reason.LIMIT_EXCEEDED for key, size in sizes.items()}
+    [bare] = await messages(owner, scan_query(last_key_group=31, keys_only=True))
+    assert bare.complete
+    assert len(bare.keys) == len(sizes)
+    assert not any(each.HasField("error") for each in bare.keys)
+
+
+async def test_accumulators_and_what_has_expired_are_not_scanned(owner: Owner) -> None:
+    owner.registration.kind = registration_pb2.AGGREGATING
+    owner.own_all()
+    there, expired, hidden = key_of(0), key_of(1), key_of(2)
+    owner.seal_records(
+        0,
+        [
+            (there, VOID_NAMESPACE, b"", VALUES.encode(1, owner.clock.now_ms + 1)),
+            (there, VOID_NAMESPACE, ACCUMULATOR_ELEMENT, b"x"),
+            (expired, VOID_NAMESPACE, b"", VALUES.encode(1, owner.clock.now_ms)),
+            (hidden, VOID_NAMESPACE, ACCUMULATOR_ELEMENT, b"x"),
+        ],
+    )
+    owner.commit(0)
+    assert list(await scanned(owner, scan_query())) == [there]
+    assert await scanned(owner, scan_query(keys_only=True)) == {there: []}
+
+
+@pytest.mark.parametrize("backend", ["heap", "rocksdb"])
+@settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(data=st.data())
+def test_any_scan_is_what_a_sorted_map_says(
+    backend: str, tmp_path: Path, data: st.DataObject
+) -> None:
+    names = st.text("ab\x00é", max_size=4)
+    batches = data.draw(st.lists(st.dictionaries(names, st.integers(0, 99)), max_size=3))
+    start = data.draw(st.none() | names)
+    end = data.draw(st.none() | names)
+    limit = data.draw(st.integers(0, 5))
+    first = data.draw(st.integers(0, MAX_PARALLELISM - 1))
+    compacted = data.draw(st.integers(-1, 2))
+
+    async def run() -> None:
+        owner = Owner(backend, tmp_path / str(data.draw(st.uuids())), Clock(), SMALL_LIMITS)
+        try:
+            owner.own_all()
+            held: dict[str, int] = {}
+            for version, batch in enumerate(batches):
+                owner.seal(version, batch)
+                owner.commit(version)
+                held |= batch
+            await owner.compact(compacted)
+            wanted = sorted(
+                (KEYS.wire_key(key), value)
+                for key, value in held.items()
+                if KEYS.of(key) >= first
+                and (start is None or key.encode() >= start.encode())
+                and (end is None or key.encode() < end.encode())
+            )
+            found: list[tuple[bytes, int]] = []
+            after = b""
+            while True:
+                query = scan_query(
+                    first_key_group=first,
+                    start=b"" if start is None else CODEC.encode(start),
+                    end=None if end is None else CODEC.encode(end),
+                    limit=limit,
+                    after=after,
+                )
+                page = await messages(owner, query)
+                found += [
+                    (key.key, VALUES.decode(key.records.values[0]))
+                    for message in page
+                    for key in message.keys
+                ]
+                after = page[-1].page_token
+                if not after:
+                    break
+            assert found == wanted
+        finally:
+            await owner.aclose()
+
+    asyncio.run(run())
