@@ -162,12 +162,12 @@ class DurabilitySettings:
             raise InvalidRequestError(
                 f"changelog is one of {', '.join(CHANGELOG_CHOICES)}, not {self.changelog!r}"
             )
-        for name, least in _LEAST.items():
+        for name, least in LEAST.items():
             if getattr(self, name) < least:
                 raise InvalidRequestError(f"{name} is at least {least}, not {getattr(self, name)}")
 
 
-_LEAST = {
+LEAST: Final[Mapping[str, int]] = {
     "memory_threshold_bytes": 0,
     "retained_checkpoints": 1,
     "transfer_threads": 1,
@@ -177,6 +177,7 @@ _LEAST = {
     "max_concurrent_checkpoints": 1,
     "tolerable_failed_checkpoints": -1,
 }
+"""Smallest values that are accepted, by field."""
 
 FLINK_NAMES: Final[Mapping[str, str]] = {
     setting.metadata["flink"]: setting.name
