@@ -12,6 +12,7 @@ import argparse
 import ast
 import dataclasses
 import inspect
+import itertools
 import sys
 import textwrap
 from dataclasses import dataclass
@@ -137,44 +138,47 @@ TASK_KEYS = {name: name for name in ("task_timeout_s", "key_bytes", "value_bytes
 
 HEAD = """# Settings reference
 
-For people who configure a job or a server: every setting of every process, with its keys, default, unit,
-bounds and meaning. `make settings-docs` writes this page from the settings classes.
+For people who configure a job or a server: every setting of every process, with its keys,
+default, unit, bounds and meaning. `make settings-docs` writes this page from the settings classes.
 
-In the tables, *unit* is that of a plain number. An empty *bounds* cell: every value of the type is accepted.
-*Ports* are one port, a range or a list (`9067`, `9067-9079`, `9067,0`); a 0 is any free port.
+In the tables, *unit* is that of a plain number. An empty *bounds* cell: every value of the type
+is accepted. *Ports* are one port, a range or a list (`9067`, `9067-9079`, `9067,0`); a 0 is any
+free port.
 """
 
 APPLICATION = """## Spark application
 
 Set a field in one of these places; the first one that has it counts:
 
-1. `spark.queryable_state.<field>` in Spark's configuration; for fields with a second key also that key, with or
-   without the prefix `spark.queryable_state.` (it is PyFlink's);
-2. `QUERYABLE_STATE_<FIELD>` in the driver's environment (`.` and `-` of PyFlink's keys become `_`);
+1. `spark.queryable_state.<field>` in Spark's configuration; for fields with a second key
+   (PyFlink's) also that key, with or without the prefix `spark.queryable_state.`;
+2. `QUERYABLE_STATE_<FIELD>` in the driver's environment (`.` and `-` of PyFlink's keys become
+   `_`);
 3. the TOML file that `spark.queryable_state.file` or `QUERYABLE_STATE_FILE` names.
 
-Times take units (`500 ms`, `10 s`, `5 min`, `1 h`, `1 d`), sizes too (`20 kb`, `64 mb`, `1 gb`). What a job sets itself
-(`StateBackend`, `CheckpointConfig`, arguments of `execute`) counts before these.
+Times take units (`500 ms`, `10 s`, `5 min`, `1 h`, `1 d`), sizes too (`20 kb`, `64 mb`, `1 gb`).
+What a job sets itself (`StateBackend`, `CheckpointConfig`, arguments of `execute`) counts before
+these.
 """
 
 ROCKSDB = """## RocksDB
 
-An options factory (`spark.queryable_state.rocksdb_options_factory`, or `RocksDBStateBackend.set_options`) returns these
-fields; a profile (`spark.queryable_state.rocksdb_predefined_options`) sets some of them.
+An options factory (`spark.queryable_state.rocksdb_options_factory`, or
+`RocksDBStateBackend.set_options`) returns these fields; a profile
+(`spark.queryable_state.rocksdb_predefined_options`) sets some of them.
 """
 
 FLAGS = "Set by the flags of the command. Fields without a flag have a fixed value.\n"
-DRIVER = (
-    "The driver starts the process and passes these on. *Key* is the key of the application that sets the field; "
-    "fields without one have a fixed value or follow from the executor.\n"
-)
+DRIVER = """The driver starts the process and passes these on. *Key* is the key of the application
+that sets the field; fields without one have a fixed value or follow from the executor.
+"""
 
 TAIL = """## Commands
 
-| variable | command | meaning |
-|---|---|---|
-| `QUERYABLE_STATE_SERVER` | `get`, `mget`, `scan`, `explain`, `states`, `jobs` | `HOST[:PORT]` of a server or proxy, if `--server` is not given; else `localhost:9069` |
-| `QUERYABLE_STATE_SECRET` | `proxy`, `savepoint` | the job's secret, if `--secret-file` is not given |
+- `QUERYABLE_STATE_SERVER`: `HOST[:PORT]` that `get`, `mget`, `scan`, `explain`, `states` and `jobs`
+  ask if `--server` is not given; else they ask `localhost:9069`.
+- `QUERYABLE_STATE_SECRET`: the job's secret, for `proxy` and `savepoint` if `--secret-file` is not
+  given.
 
 `queryable-state COMMAND --help` lists the flags of a command.
 """
@@ -251,9 +255,7 @@ def table(section: Section) -> str:
 
 def fields(settings: type[Any]) -> list[dataclasses.Field[Any]]:
     """The fields that have a row of their own: those that hold other settings have tables."""
-    return [
-        field for field in dataclasses.fields(settings) if field.name not in ("limits", "logs")
-    ]
+    return [field for field in dataclasses.fields(settings) if field.name not in ("limits", "logs")]
 
 
 def docstrings(settings: type[Any]) -> dict[str, str]:
@@ -262,7 +264,7 @@ def docstrings(settings: type[Any]) -> dict[str, str]:
     for base in reversed([kind for kind in settings.__mro__ if dataclasses.is_dataclass(kind)]):
         tree = ast.parse(textwrap.dedent(inspect.getsource(base)))
         body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
-        for statement, follower in zip(body, body[1:], strict=False):
+        for statement, follower in itertools.pairwise(body):
             if (
                 isinstance(statement, ast.AnnAssign)
                 and isinstance(statement.target, ast.Name)

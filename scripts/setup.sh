@@ -43,26 +43,37 @@ EOF
     exit 1
 }
 
-# pip install, pinned by the lock. Prints each download, build and install step; all that pip says
-# goes to the log, and to the terminal if pip fails.
+# pip install, pinned by the lock. Prints each long download, build and install; all that pip says
+# goes to the log.
 install() {
+    # Without --no-compile pip also writes the .pyc files of modules that nobody may import.
     {
-        # Without .pyc files of modules that nobody may import, which takes longer than pip's rest.
-        .venv/bin/python -m pip install --no-compile --progress-bar off \
-            --disable-pip-version-check -c requirements.lock "$@" 2>&1 && echo "pip: 0" || echo "pip: 1"
-    } | awk -v log_file="$log" '
-        /^pip: [01]$/ { failed = $2; next }
-        { print >> log_file; all = all $0 "\n" }
-        /^ *Downloading .*[MG]B\)/ { sub(/^ *Downloading (.*\/)?/, ""); print "  downloading " $0 }
-        /^ *Using cached .*[MG]B\)/ { sub(/^ *Using cached (.*\/)?/, ""); print "  cached " $0 }
-        /^ *Building wheel for .*: started/ { print "  building " $4 }
-        /^Installing collected packages/ { print "  installing " NF - 3 " packages" }
-        { fflush() }
-        END { if (failed) printf "%s", all; exit failed }
-    ' || {
-        echo "error: pip failed, see above or $log" >&2
+        PYTHONUNBUFFERED=1 .venv/bin/python -m pip install --no-compile --progress-bar off \
+            --disable-pip-version-check -c requirements.lock "$@" 2>&1 && echo "pip: done"
+    } | report || {
+        cat "$log" >&2
+        echo "error: pip failed, see above" >&2
         exit 1
     }
+}
+
+# Reads what pip says; fails unless it ends with "pip: done".
+report() {
+    status=1
+    while IFS= read -r line; do
+        printf '%s\n' "$line" >>"$log"
+        case $line in
+            "pip: done") status=0 ;;
+            *Downloading*MB\)*) echo "  downloading ${line##*[/ ]Downloading }" | sed 's,ing .*/,ing ,' ;;
+            *"Using cached"*MB\)*) echo "  cached ${line##*Using cached }" ;;
+            *"Building wheel for "*started*)
+                line=${line##*Building wheel for }
+                echo "  building ${line%% *}"
+                ;;
+            "Installing collected packages:"*) echo "  unpacking into .venv" ;;
+        esac
+    done
+    return $status
 }
 
 set_name=${1:-dev}
