@@ -17,6 +17,8 @@ help: ## List the targets
 
 setup: setup-dev ## Install all that the targets need into .venv (PYTHON=... names the Python)
 
+setup-demo: ## Install only what the examples need
+
 $(SETUPS): setup-%:
 	@PYTHON="$(PYTHON)" scripts/setup.sh $*
 

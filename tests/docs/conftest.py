@@ -92,6 +92,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
     temperature.declare(env, temperature.readings(spark, 24), threshold=3.5)
     sensors = env.execute_async(temperature.JOB_NAME, trigger={"processingTime": "2 seconds"})
+    flights.FILES = flights.FILES_PER_BATCH  # type: ignore[attr-defined] # one batch
     table = flights.flights_table().dropna(subset=["tailnum"]).iloc[:FLIGHTS]
     flights.write_input(table, folder / "flights")
     flights.declare(env, flights.source(spark, folder / "flights" / "in"))

@@ -44,7 +44,7 @@ def with_code(page: Path) -> bool:
 
 
 @pytest.mark.parametrize(
-    "page", filter(with_code, PAGES), ids=lambda page: str(page.relative_to(ROOT))
+    "page", list(filter(with_code, PAGES)), ids=lambda page: str(page.relative_to(ROOT))
 )
 def test_code_blocks_run_as_printed(page: Path, site: Site) -> None:
     namespace: dict[str, Any] = {"__name__": "__main__"}

@@ -111,3 +111,14 @@ def test_extras_that_are_installed_exist() -> None:
         for extra in re.findall(r"spark-queryable-state\[(\w+)\]", page.read_text(encoding="utf-8"))
     }
     assert named <= set(project["optional-dependencies"])
+
+
+def test_the_glossary_names_classes_where_they_are() -> None:
+    """Its last table gives the module of each class."""
+    rows = re.findall(
+        r"\| `(\w+)` \| `(\w+)/([\w/]+\.py)` \|", (ROOT / "docs" / "glossary.md").read_text()
+    )
+    assert rows
+    for name, part, path in rows:
+        module = ROOT / part / "queryable_state" / part / path
+        assert re.search(rf"^class {name}\b", module.read_text(), re.MULTILINE), f"{name}: {module}"
