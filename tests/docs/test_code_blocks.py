@@ -43,9 +43,10 @@ def with_code(page: Path) -> bool:
     return any(block.language in ("python", "console") for block in blocks(page))
 
 
-@pytest.mark.parametrize(
-    "page", list(filter(with_code, PAGES)), ids=lambda page: str(page.relative_to(ROOT))
-)
+PAGES_WITH_CODE = [page for page in PAGES if with_code(page)]
+
+
+@pytest.mark.parametrize("page", PAGES_WITH_CODE, ids=lambda page: str(page.relative_to(ROOT)))
 def test_code_blocks_run_as_printed(page: Path, site: Site) -> None:
     namespace: dict[str, Any] = {"__name__": "__main__"}
     missing: set[str] = set()
@@ -133,8 +134,9 @@ def check_names(command: str, words: list[str]) -> None:
     if arguments[0] == "-m":
         path = ROOT / arguments[1].replace(".", "/")
         program = path / "__main__.py" if path.is_dir() else path.with_suffix(".py")
-        # Arguments of a package are those of its modules.
-        sources = "".join(file.read_text() for file in program.parent.rglob("*.py"))
+        # Programs of one package share modules that declare arguments.
+        package = ROOT / arguments[1].partition(".")[0]
+        sources = "".join(file.read_text() for file in package.rglob("*.py"))
         arguments = arguments[1:]
     else:
         program = ROOT / arguments[0]

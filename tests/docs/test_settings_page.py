@@ -64,7 +64,7 @@ def test_lower_bounds_are_checked(generator: ModuleType) -> None:
     assert found
     for field, least in found:
         with pytest.raises(InvalidRequestError, match=field):
-            EnvironmentSettings(**{field: int(least) - 1})
+            EnvironmentSettings.load({f"spark.queryable_state.{field}": str(int(least) - 1)}, {})
 
 
 def test_flags_exist(generator: ModuleType) -> None:
