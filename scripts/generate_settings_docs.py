@@ -19,31 +19,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from queryable_state.server import settings as server
 from queryable_state.server.checkpoint_server.settings import CheckpointServerSettings
 from queryable_state.server.process.log_settings import LOG_LEVELS, LogSettings
-from queryable_state.server.settings import (
-    BACKENDS,
-    CoordinatorSettings,
-    Limits,
-    ProxySettings,
-    StateServerSettings,
-)
 from queryable_state.server.storage.rocksdb.settings import PREDEFINED_OPTIONS, RocksDBSettings
-from queryable_state.streaming.config.checkpoint_config import (
-    CheckpointingMode,
-    ExternalizedCheckpointCleanup,
-)
+from queryable_state.streaming.config import checkpoint_config, durability_settings
 from queryable_state.streaming.config.configuration import CONF_PREFIX
-from queryable_state.streaming.config.durability_settings import (
-    BACKEND_NAMES,
-    CHANGELOG_CHOICES,
-    LEAST,
-)
 from queryable_state.streaming.config.settings import MAX_PARALLELISM_LIMIT, EnvironmentSettings
 from queryable_state.streaming.runtime.settings import RuntimeSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
 
@@ -51,17 +37,23 @@ UNITS = {"_ms": "ms", "_s": "s", "_bytes": "bytes", "_ports": "ports", "ports": 
 LARGEST_PORT = 65535
 PORTS = f"0 to {LARGEST_PORT}; `a`, `a-b`, `a,b`"
 
+
+def one_of(names: Iterable[Any]) -> str:
+    """The names of a choice, or of the members of an enum."""
+    return ", ".join(f"`{getattr(name, 'name', name)}`" for name in names)
+
+
 BOUNDS: dict[type, dict[str, str]] = {
     EnvironmentSettings: {
-        **{name: f"≥ {least}" for name, least in LEAST.items()},
+        **{name: f"≥ {least}" for name, least in durability_settings.LEAST.items()},
         "parallelism": "0 to `max_parallelism`",
         "max_parallelism": f"1 to {MAX_PARALLELISM_LIMIT}",
-        "backend": ", ".join(f"`{name}`" for name in BACKEND_NAMES) + ", a class",
-        "changelog": ", ".join(f"`{name}`" for name in CHANGELOG_CHOICES),
+        "backend": one_of(durability_settings.BACKEND_NAMES) + ", a class",
+        "changelog": one_of(durability_settings.CHANGELOG_CHOICES),
         "log_level": ", ".join(LOG_LEVELS),
-        "checkpointing_mode": ", ".join(f"`{mode.name}`" for mode in CheckpointingMode),
-        "externalized_retention": ", ".join(f"`{to.name}`" for to in ExternalizedCheckpointCleanup),
-        "rocksdb_predefined_options": ", ".join(f"`{name}`" for name in PREDEFINED_OPTIONS),
+        "checkpointing_mode": one_of(checkpoint_config.CheckpointingMode),
+        "externalized_retention": one_of(checkpoint_config.ExternalizedCheckpointCleanup),
+        "rocksdb_predefined_options": one_of(PREDEFINED_OPTIONS),
         "restart_strategy": "`none`, `fixed-delay`, `failure-rate`",
     },
     RocksDBSettings: {
@@ -73,68 +65,40 @@ BOUNDS: dict[type, dict[str, str]] = {
         "max_open_files": "-1, ≥ 1",
         "write_buffers_to_merge": "≥ 1, < `write_buffers`",
     },
-    StateServerSettings: {"backend": ", ".join(f"`{name}`" for name in BACKENDS)},
-    CheckpointServerSettings: {"backend": ", ".join(f"`{name}`" for name in BACKENDS)},
+    server.StateServerSettings: {"backend": one_of(server.BACKENDS)},
+    CheckpointServerSettings: {"backend": one_of(server.BACKENDS)},
     LogSettings: {"level": ", ".join(LOG_LEVELS)},
 }
 
-PROXY_FLAGS = {
-    "coordinator_address": "--coordinator",
-    "secret": "--secret-file",
+LISTENING_FLAGS = {
     "host": "--host",
     "ports": "--port",
     "frame_ports": "--frame-port",
     "lame_duck_s": "--lame-duck",
 }
+PROXY_FLAGS = LISTENING_FLAGS | {"coordinator_address": "--coordinator", "secret": "--secret-file"}
 CHECKPOINT_SERVER_FLAGS = {
+    **LISTENING_FLAGS,
     "checkpoint": "--checkpoint",
     "storage_options": "--storage-options",
     "backend": "--backend",
     "directory": "--directory",
-    "host": "--host",
-    "ports": "--port",
-    "frame_ports": "--frame-port",
-    "lame_duck_s": "--lame-duck",
 }
-STATE_SERVER_KEYS = {
-    "query_ports": "server_ports",
-    "proxy_ports": "proxy_ports",
-    "frame_ports": "frame_ports",
-    "host": "host",
-    "directory": "directory",
-    "secret": "secret",
-    "strict_determinism": "strict_determinism",
-    "lame_duck_s": "lame_duck_s",
+
+# Fields of the application by those of a process, where the names differ.
+APPLICATION_FIELDS: dict[type, dict[str, str]] = {
+    server.StateServerSettings: {"query_ports": "server_ports", "advertised_host": ""},
+    server.CoordinatorSettings: {
+        "ports": "coordinator_ports",
+        "advertised_host": "coordinator_host",
+    },
+    LogSettings: {
+        "level": "log_level",
+        "directory": "log_dir",
+        "file_bytes": "log_file_bytes",
+        "files": "log_files",
+    },
 }
-COORDINATOR_KEYS = {
-    "ports": "coordinator_ports",
-    "host": "host",
-    "advertised_host": "coordinator_host",
-    "secret": "secret",
-    "lease_ms": "lease_ms",
-    "lease_margin_ms": "lease_margin_ms",
-    "strict": "strict",
-    "strict_determinism": "strict_determinism",
-    "retained_finished_jobs": "retained_finished_jobs",
-}
-LIMIT_KEYS = {
-    name: name
-    for name in (
-        "key_bytes",
-        "key_json_bytes",
-        "request_bytes",
-        "value_bytes",
-        "batch_keys",
-        "max_staged_bytes",
-    )
-}
-LOG_KEYS = {
-    "level": "log_level",
-    "directory": "log_dir",
-    "file_bytes": "log_file_bytes",
-    "files": "log_files",
-}
-TASK_KEYS = {name: name for name in ("task_timeout_s", "key_bytes", "value_bytes")}
 
 HEAD = """# Settings reference
 
@@ -197,29 +161,30 @@ class Section:
 
 def page() -> str:
     """The whole page."""
-    application = {
-        field.name: CONF_PREFIX + field.name for field in dataclasses.fields(EnvironmentSettings)
-    }
+    application = application_keys(EnvironmentSettings)
+    rocksdb = {field.name: field.name for field in fields(RocksDBSettings)}
     sections = (
         Section("", APPLICATION, EnvironmentSettings, application),
+        Section("", ROCKSDB, RocksDBSettings, rocksdb),
         Section(
-            "",
-            ROCKSDB,
-            RocksDBSettings,
-            {field.name: field.name for field in dataclasses.fields(RocksDBSettings)},
+            "Stand-alone proxy: `queryable-state proxy`", FLAGS, server.ProxySettings, PROXY_FLAGS
         ),
-        Section("Stand-alone proxy: `queryable-state proxy`", FLAGS, ProxySettings, PROXY_FLAGS),
         Section(
             "Checkpoint server: `queryable-state serve`",
             FLAGS,
             CheckpointServerSettings,
             CHECKPOINT_SERVER_FLAGS,
         ),
-        Section("State server", DRIVER, StateServerSettings, _prefixed(STATE_SERVER_KEYS)),
-        Section("Coordinator", DRIVER, CoordinatorSettings, _prefixed(COORDINATOR_KEYS)),
-        Section("Limits of servers and proxies", DRIVER, Limits, _prefixed(LIMIT_KEYS)),
-        Section("Logs of state servers", DRIVER, LogSettings, _prefixed(LOG_KEYS)),
-        Section("Spark tasks", DRIVER, RuntimeSettings, _prefixed(TASK_KEYS)),
+        *(
+            Section(heading, DRIVER, settings, application_keys(settings))
+            for heading, settings in (
+                ("State server", server.StateServerSettings),
+                ("Coordinator", server.CoordinatorSettings),
+                ("Limits of servers and proxies", server.Limits),
+                ("Logs of state servers", LogSettings),
+                ("Spark tasks", RuntimeSettings),
+            )
+        ),
     )
     parts = [HEAD]
     for section in sections:
@@ -309,8 +274,12 @@ def bounds(settings: type, field: dataclasses.Field[Any]) -> str:
     return BOUNDS.get(settings, {}).get(field.name, "")
 
 
-def _prefixed(keys: Mapping[str, str]) -> dict[str, str]:
-    return {field: CONF_PREFIX + key for field, key in keys.items()}
+def application_keys(settings: type[Any]) -> dict[str, str]:
+    """Keys of the application by the fields of a process that the driver starts."""
+    known = {field.name for field in dataclasses.fields(EnvironmentSettings)}
+    names = APPLICATION_FIELDS.get(settings, {})
+    named = {field.name: names.get(field.name, field.name) for field in fields(settings)}
+    return {field: CONF_PREFIX + name for field, name in named.items() if name in known}
 
 
 def main() -> int:
