@@ -1,38 +1,44 @@
-# Every target that needs tools first brings .venv up to date, which is quick when it is.
+# Every target first installs the packages it needs into .venv, which is quick if they are there.
 # ARGS passes options on:  make test ARGS="-k grpcurl"   make demo ARGS="--seconds 30"
 
 PY := .venv/bin/python
 RUN := scripts/run.sh
 ARGS ?=
+# Sets of packages, each with the ones before it: scripts/setup.sh.
+SETUPS := setup-demo setup-bench setup-test setup-dev
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test test-slow chaos hostile check format proto bench plots flights-matrix lock clean
+.PHONY: help setup $(SETUPS) demo test test-slow chaos hostile check format proto settings-docs bench plots flights-matrix lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo 'ARGS="..." passes options on to demo, test, test-slow, chaos, bench, plots, flights-matrix and lock.'
 
-setup: ## Bring .venv up to date (PYTHON=... names the Python to use)
-	@PYTHON="$(PYTHON)" scripts/setup.sh
+setup: setup-dev ## Install all that the targets need into .venv (PYTHON=... names the Python)
+
+setup-demo: ## Install only what the examples need
+
+$(SETUPS): setup-%:
+	@PYTHON="$(PYTHON)" scripts/setup.sh $*
 
 $(PY):
-	@PYTHON="$(PYTHON)" scripts/setup.sh
+	@PYTHON="$(PYTHON)" scripts/setup.sh demo
 
-demo: setup ## Run the sensor job and its dashboard (ARGS="--seconds N" ends it)
+demo: setup-demo ## Run the sensor job and its dashboard (ARGS="--seconds N" ends it)
 	@$(RUN) python examples/temperature_dashboard.py $(ARGS)
 
-test: setup ## Run the tests, without slow ones (ARGS="tests/query -k scan")
+test: setup-test ## Run the tests, without slow ones (ARGS="tests/query -k scan")
 	@scripts/install_grpcurl.sh
 	$(RUN) python -m pytest $(ARGS)
 
-test-slow: setup ## Run the slow tests: restarts of drivers, killed executors
+test-slow: setup-test ## Run the slow tests: restarts of drivers, killed executors
 	$(RUN) python -m pytest -m slow $(ARGS)
 
-chaos: setup ## Kill, stop and damage what runs (ROUNDS=n rounds from seed SEED=s on)
+chaos: setup-test ## Kill, stop and damage what runs (ROUNDS=n rounds from seed SEED=s on)
 	$(RUN) python -m tests.chaos --rounds $(or $(ROUNDS),3) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
-hostile: setup ## Attack the ports of real processes (HOSTILE_SECONDS=n seconds each)
+hostile: setup-test ## Attack the ports of real processes (HOSTILE_SECONDS=n seconds each)
 	HOSTILE_SECONDS=$(or $(HOSTILE_SECONDS),2) $(RUN) python -m pytest tests/hostile -m hostile -q $(ARGS)
 
 check: setup ## Lint, check formatting and types, and that generated code is current
@@ -40,6 +46,7 @@ check: setup ## Lint, check formatting and types, and that generated code is cur
 	$(PY) -m ruff format --check
 	$(PY) -m mypy
 	$(PY) scripts/generate_protos.py --check
+	$(PY) scripts/generate_settings_docs.py --check
 
 format: setup ## Format the code and fix what the linter can fix
 	$(PY) -m ruff check --fix --exit-zero
@@ -48,13 +55,16 @@ format: setup ## Format the code and fix what the linter can fix
 proto: setup ## Generate the code of the .proto files
 	$(PY) scripts/generate_protos.py
 
-bench: setup ## Measure it all beside its peers (ARGS="query --quick --json FILE", ARGS="--help")
+settings-docs: setup ## Write docs/settings.md from the settings classes
+	$(PY) scripts/generate_settings_docs.py
+
+bench: setup-bench ## Measure it all beside its peers (ARGS="query --quick --json FILE", ARGS="--help")
 	$(RUN) python -m benchmarks $(ARGS)
 
-plots: setup ## Draw docs/plots from figures of make bench (ARGS="FILE ...")
+plots: setup-bench ## Draw docs/plots from figures of make bench (ARGS="FILE ...")
 	$(PY) -m benchmarks.plots $(ARGS)
 
-flights-matrix: setup ## Compare flights with pandas: each backend, one and two executors
+flights-matrix: setup-demo ## Compare flights with pandas: each backend, one and two executors
 	@set -e; for backend in heap rocksdb; do \
 	  for master in 'local[2,4]' 'local-cluster[2,1,1024]'; do \
 	    echo "== flights: $$backend on $$master"; \
@@ -66,7 +76,7 @@ flights-matrix: setup ## Compare flights with pandas: each backend, one and two 
 lock: | $(PY) ## Refresh requirements.lock within pyproject.toml's bounds (ARGS="--upgrade" moves pins)
 	$(PY) -m pip install --quiet --disable-pip-version-check -c requirements.lock --group lock
 	.venv/bin/uv pip compile --quiet --universal --no-emit-index-url --all-extras \
-	  --group dev --group java --group build --group lock \
+	  --group test --group check --group java --group build --group lock \
 	  --no-emit-package spark-queryable-state --custom-compile-command 'make lock' \
 	  pyproject.toml --output-file requirements.lock $(ARGS)
 

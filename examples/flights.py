@@ -9,13 +9,14 @@ with the result of pandas over the whole table; the exit code is 1 if any differ
 With --state-dir the job is durable: killed at any moment and started again with the same folder,
 it continues after its last committed batch and gives the same answers. --kill-after N demonstrates
 this: the job runs in its own process, which is killed (SIGKILL, with its JVM) at a random moment
-after batch N and then started again.
+after batch N and then started again. With --keep-running the job answers queries until Ctrl-C.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import importlib.util
 import os
 import random
@@ -117,6 +118,21 @@ def expected(table: pd.DataFrame, key: str) -> dict[str, tuple[Any, dict[str, in
     }
 
 
+def declare(env: StreamExecutionEnvironment, flights: DataFrame) -> None:
+    """Declares the operators of the job on a stream of `SCHEMA`.
+
+    Publishes `carrierDelays`, `carrierDestinations` and `carrierLastFlight`, and the same three
+    of each `tailnum`.
+    """
+    stream = env.from_dataframe(flights)
+    for key in KEYS:
+        keyed = stream.key_by(key)
+        keyed.process(FlightStatistics(key), Types.ROW_NAMED(["key"], [Types.STRING()])).uid(
+            f"{key}-statistics"
+        )
+        keyed.as_queryable_state(f"{key}LastFlight", latest_by=LATEST_BY).uid(f"{key}-last")
+
+
 def source(spark: SparkSession, folder: Path) -> DataFrame:
     """The files of `folder` as a stream with several files per batch."""
     return (
@@ -162,6 +178,9 @@ def main() -> int:
     parser.add_argument("--backend", choices=("heap", "rocksdb"), default="rocksdb")
     parser.add_argument("--state-dir", type=Path, help="folder for input, state and progress")
     parser.add_argument("--kill-after", type=int, metavar="N", help="kill the job after batch N")
+    parser.add_argument(
+        "--keep-running", action="store_true", help="answer queries until Ctrl-C when all is read"
+    )
     options = parser.parse_args()
 
     folder = options.state_dir or Path(tempfile.mkdtemp(prefix="flights-"))
@@ -171,7 +190,7 @@ def main() -> int:
         table = flights_table().dropna(subset=["tailnum"])
         write_input(table, folder)
         state = None if options.state_dir is None else folder / "state"
-        return run(options.master, options.backend, folder, table, state)
+        return run(options.master, options.backend, folder, table, state, options.keep_running)
     finally:
         if options.state_dir is None:
             shutil.rmtree(folder, ignore_errors=True)
@@ -209,7 +228,14 @@ def kill_and_run_again(master: str, backend: str, folder: Path, batch: int) -> i
     return subprocess.run(command, check=False).returncode
 
 
-def run(master: str, backend: str, folder: Path, table: pd.DataFrame, state: Path | None) -> int:
+def run(
+    master: str,
+    backend: str,
+    folder: Path,
+    table: pd.DataFrame,
+    state: Path | None,
+    keep_running: bool,
+) -> int:
     """Streams the files, compares, and prints the result; returns 1 if a key differs."""
     builder = (
         SparkSession.builder.master(master)
@@ -224,13 +250,7 @@ def run(master: str, backend: str, folder: Path, table: pd.DataFrame, state: Pat
     spark.sparkContext.setLogLevel("ERROR")
     env = StreamExecutionEnvironment.get_execution_environment(spark)
     try:
-        flights = env.from_dataframe(source(spark, folder / "in"))
-        for key in KEYS:
-            keyed = flights.key_by(key)
-            keyed.process(FlightStatistics(key), Types.ROW_NAMED(["key"], [Types.STRING()])).uid(
-                f"{key}-statistics"
-            )
-            keyed.as_queryable_state(f"{key}LastFlight", latest_by=LATEST_BY).uid(f"{key}-last")
+        declare(env, source(spark, folder / "in"))
         began = time.monotonic()
         job = env.execute_async("flights")
         job.process_all_available()
@@ -240,6 +260,10 @@ def run(master: str, backend: str, folder: Path, table: pd.DataFrame, state: Pat
             f"job {job.get_job_id()}"
         )
         compared, wrong = asyncio.run(compare(job.proxy_address(), job.get_job_id(), table))
+        if keep_running:
+            print(f"job flights answers at {job.proxy_address()} until Ctrl-C", flush=True)
+            with contextlib.suppress(KeyboardInterrupt):
+                job.await_termination()
         job.cancel()
     finally:
         env.close()

@@ -69,6 +69,17 @@ def readings(spark: SparkSession, rows_per_second: int) -> DataFrame:
     )
 
 
+def declare(env: StreamExecutionEnvironment, rows: DataFrame, threshold: float) -> None:
+    """Declares the operators of the job on a stream of (sensor, ts, temperature)."""
+    # The rows of a batch come from several tasks: a jump is one only between readings in order.
+    sensors = env.from_dataframe(rows).key_by("sensor", order_by="ts")
+    alert_type = Types.ROW_NAMED(
+        ["sensor", "temperature", "jump"], [Types.STRING(), Types.DOUBLE(), Types.DOUBLE()]
+    )
+    sensors.process(TemperatureAlert(threshold), alert_type).uid("alerts").print()
+    sensors.max("temperature", queryable_name=MAX_TEMPERATURE).uid("maximum")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--master", default="local[2,4]", help="Spark master")
@@ -86,14 +97,7 @@ def main() -> None:
     spark.sparkContext.setLogLevel("ERROR")
 
     env = StreamExecutionEnvironment.get_execution_environment(spark)
-    stream = env.from_dataframe(readings(spark, options.rows_per_second))
-    # The rows of a batch come from several tasks, and jumps are only defined on ordered readings.
-    sensors = stream.key_by("sensor", order_by="ts")
-    alert_type = Types.ROW_NAMED(
-        ["sensor", "temperature", "jump"], [Types.STRING(), Types.DOUBLE(), Types.DOUBLE()]
-    )
-    sensors.process(TemperatureAlert(options.threshold), alert_type).uid("alerts").print()
-    sensors.max("temperature", queryable_name=MAX_TEMPERATURE).uid("maximum")
+    declare(env, readings(spark, options.rows_per_second), options.threshold)
     job = env.execute_async(JOB_NAME)
 
     stopped = threading.Event()

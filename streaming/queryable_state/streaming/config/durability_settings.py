@@ -164,7 +164,7 @@ class DurabilitySettings:
                 "spark.queryable_state.changelog must be one of "
                 f"{', '.join(CHANGELOG_CHOICES)}, not {self.changelog!r}"
             )
-        for name, least in _LEAST.items():
+        for name, least in LEAST.items():
             if getattr(self, name) < least:
                 raise InvalidRequestError(
                     f"spark.queryable_state.{name} must be at least {least}, "
@@ -172,7 +172,7 @@ class DurabilitySettings:
                 )
 
 
-_LEAST = {
+LEAST: Final[Mapping[str, int]] = {
     "memory_threshold_bytes": 0,
     "retained_checkpoints": 1,
     "transfer_threads": 1,
@@ -182,6 +182,7 @@ _LEAST = {
     "max_concurrent_checkpoints": 1,
     "tolerable_failed_checkpoints": -1,
 }
+"""Smallest values that are accepted, by field."""
 
 FLINK_NAMES: Final[Mapping[str, str]] = {
     setting.metadata["flink"]: setting.name

@@ -1,0 +1,301 @@
+"""Generator of docs/settings.md, the settings reference, from the settings classes.
+
+`make settings-docs` writes the page; `make check` calls this with --check, which writes nothing and
+fails if the page differs from what the classes give. Keys, defaults and meanings come from the
+fields and their docstrings, units from the names' endings, bounds from the constants that the
+classes check.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import dataclasses
+import inspect
+import itertools
+import sys
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from queryable_state.server import settings as server
+from queryable_state.server.checkpoint_server.settings import CheckpointServerSettings
+from queryable_state.server.process.log_settings import LOG_LEVELS, LogSettings
+from queryable_state.server.storage.rocksdb.settings import PREDEFINED_OPTIONS, RocksDBSettings
+from queryable_state.streaming.config import checkpoint_config, durability_settings
+from queryable_state.streaming.config.configuration import CONF_PREFIX
+from queryable_state.streaming.config.settings import MAX_PARALLELISM_LIMIT, EnvironmentSettings
+from queryable_state.streaming.runtime.states.settings import RuntimeSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
+
+UNITS = {"_ms": "ms", "_s": "s", "_bytes": "bytes", "_ports": "ports", "ports": "ports"}
+LARGEST_PORT = 65535
+PORTS = f"0 to {LARGEST_PORT}; `a`, `a-b`, `a,b`"
+
+
+def one_of(names: Iterable[Any]) -> str:
+    """The names of a choice, or of the members of an enum."""
+    return ", ".join(f"`{getattr(name, 'name', name)}`" for name in names)
+
+
+BOUNDS: dict[type, dict[str, str]] = {
+    EnvironmentSettings: {
+        **{name: f"≥ {least}" for name, least in durability_settings.LEAST.items()},
+        "parallelism": "0 to `max_parallelism`",
+        "max_parallelism": f"1 to {MAX_PARALLELISM_LIMIT}",
+        "backend": one_of(durability_settings.BACKEND_NAMES) + ", a class",
+        "changelog": one_of(durability_settings.CHANGELOG_CHOICES),
+        "log_level": ", ".join(LOG_LEVELS),
+        "checkpointing_mode": one_of(checkpoint_config.CheckpointingMode),
+        "externalized_retention": one_of(checkpoint_config.ExternalizedCheckpointCleanup),
+        "rocksdb_predefined_options": one_of(PREDEFINED_OPTIONS),
+        "restart_strategy": "`none`, `fixed-delay`, `failure-rate`",
+    },
+    RocksDBSettings: {
+        **{
+            field.name: "≥ 1"
+            for field in dataclasses.fields(RocksDBSettings)
+            if not isinstance(field.default, bool)
+        },
+        "max_open_files": "-1, ≥ 1",
+        "write_buffers_to_merge": "≥ 1, < `write_buffers`",
+    },
+    server.StateServerSettings: {"backend": one_of(server.BACKENDS)},
+    CheckpointServerSettings: {"backend": one_of(server.BACKENDS)},
+    LogSettings: {"level": ", ".join(LOG_LEVELS)},
+}
+
+LISTENING_FLAGS = {
+    "host": "--host",
+    "ports": "--port",
+    "frame_ports": "--frame-port",
+    "lame_duck_s": "--lame-duck",
+}
+PROXY_FLAGS = LISTENING_FLAGS | {"coordinator_address": "--coordinator", "secret": "--secret-file"}
+CHECKPOINT_SERVER_FLAGS = {
+    **LISTENING_FLAGS,
+    "checkpoint": "--checkpoint",
+    "storage_options": "--storage-options",
+    "backend": "--backend",
+    "directory": "--directory",
+}
+
+# Fields of the application by those of a process, where the names differ.
+APPLICATION_FIELDS: dict[type, dict[str, str]] = {
+    server.StateServerSettings: {"query_ports": "server_ports", "advertised_host": ""},
+    server.CoordinatorSettings: {
+        "ports": "coordinator_ports",
+        "advertised_host": "coordinator_host",
+    },
+    LogSettings: {
+        "level": "log_level",
+        "directory": "log_dir",
+        "file_bytes": "log_file_bytes",
+        "files": "log_files",
+    },
+}
+
+HEAD = """# Settings reference
+
+For people who configure a job or a server: every setting of every process, with its keys,
+default, unit, bounds and meaning. `make settings-docs` writes this page from the settings classes.
+
+In the tables, *unit* is that of a plain number. An empty *bounds* cell: every value of the type
+is accepted. *Ports* are one port, a range or a list (`9067`, `9067-9079`, `9067,0`); a 0 is any
+free port.
+"""
+
+APPLICATION = """## Spark application
+
+Set a field in one of these places; the first one that has it counts:
+
+1. `spark.queryable_state.<field>` in Spark's configuration; for fields with a second key
+   (PyFlink's) also that key, with or without the prefix `spark.queryable_state.`;
+2. `QUERYABLE_STATE_<FIELD>` in the driver's environment (`.` and `-` of PyFlink's keys become
+   `_`);
+3. the TOML file that `spark.queryable_state.file` or `QUERYABLE_STATE_FILE` names.
+
+Times take units (`500 ms`, `10 s`, `5 min`, `1 h`, `1 d`), sizes too (`20 kb`, `64 mb`, `1 gb`).
+What a job sets itself (`StateBackend`, `CheckpointConfig`, arguments of `execute`) counts before
+these.
+"""
+
+ROCKSDB = """## RocksDB
+
+An options factory (`spark.queryable_state.rocksdb_options_factory`, or
+`RocksDBStateBackend.set_options`) returns these fields; a profile
+(`spark.queryable_state.rocksdb_predefined_options`) sets some of them.
+"""
+
+FLAGS = "Set by the flags of the command. Fields without a flag have a fixed value.\n"
+DRIVER = """The driver starts the process and passes these on. *Key* is the key of the application
+that sets the field; fields without one have a fixed value or follow from the executor.
+"""
+
+TAIL = """## Commands
+
+- `QUERYABLE_STATE_SERVER`: `HOST[:PORT]` that `get`, `mget`, `scan`, `explain`, `states` and `jobs`
+  ask if `--server` is not given; else they ask `localhost:9069`.
+- `QUERYABLE_STATE_SECRET`: the job's secret, for `proxy` and `savepoint` if `--secret-file` is not
+  given.
+
+`queryable-state COMMAND --help` lists the flags of a command.
+"""
+
+
+@dataclass(frozen=True)
+class Section:
+    """One table of the page: a settings class and the key of each field."""
+
+    heading: str
+    text: str
+    settings: type
+    keys: Mapping[str, str]
+    """Keys by field; a field that is missing has none."""
+
+
+def page() -> str:
+    """The whole page."""
+    application = application_keys(EnvironmentSettings)
+    rocksdb = {field.name: field.name for field in fields(RocksDBSettings)}
+    sections = (
+        Section("", APPLICATION, EnvironmentSettings, application),
+        Section("", ROCKSDB, RocksDBSettings, rocksdb),
+        Section(
+            "Stand-alone proxy: `queryable-state proxy`", FLAGS, server.ProxySettings, PROXY_FLAGS
+        ),
+        Section(
+            "Checkpoint server: `queryable-state serve`",
+            FLAGS,
+            CheckpointServerSettings,
+            CHECKPOINT_SERVER_FLAGS,
+        ),
+        *(
+            Section(heading, DRIVER, settings, application_keys(settings))
+            for heading, settings in (
+                ("State server", server.StateServerSettings),
+                ("Coordinator", server.CoordinatorSettings),
+                ("Limits of servers and proxies", server.Limits),
+                ("Logs of state servers", LogSettings),
+                ("Spark tasks", RuntimeSettings),
+            )
+        ),
+    )
+    parts = [HEAD]
+    for section in sections:
+        heading = f"## {section.heading}\n\n" if section.heading else ""
+        parts.append(heading + section.text + "\n" + table(section))
+    return "\n".join([*parts, TAIL])
+
+
+def table(section: Section) -> str:
+    """One row a field, in the order of the class."""
+    meanings = docstrings(section.settings)
+    named = section.settings in (EnvironmentSettings, RocksDBSettings)
+    columns = ["key"] if named else ["field", "key"]
+    lines = [
+        "| " + " | ".join([*columns, "default", "unit", "bounds", "meaning"]) + " |",
+        "|" + "---|" * (len(columns) + 4),
+    ]
+    for field in fields(section.settings):
+        keys = [section.keys[field.name]] if field.name in section.keys else []
+        if "flink" in field.metadata:
+            keys.append(str(field.metadata["flink"]))
+        key = "<br>".join(f"`{key}`" for key in keys)
+        cells = [key] if named else [f"`{field.name}`", key]
+        cells += [
+            default_text(field),
+            unit(field),
+            bounds(section.settings, field),
+            meanings.get(field.name, ""),
+        ]
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def fields(settings: type[Any]) -> list[dataclasses.Field[Any]]:
+    """The fields that have a row of their own: those that hold other settings have tables."""
+    return [field for field in dataclasses.fields(settings) if field.name not in ("limits", "logs")]
+
+
+def docstrings(settings: type[Any]) -> dict[str, str]:
+    """The docstrings under the fields of a class and of its bases, each on one line."""
+    found: dict[str, str] = {}
+    for base in reversed([kind for kind in settings.__mro__ if dataclasses.is_dataclass(kind)]):
+        tree = ast.parse(textwrap.dedent(inspect.getsource(base)))
+        body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
+        for statement, follower in itertools.pairwise(body):
+            if (
+                isinstance(statement, ast.AnnAssign)
+                and isinstance(statement.target, ast.Name)
+                and isinstance(follower, ast.Expr)
+                and isinstance(follower.value, ast.Constant)
+            ):
+                found[statement.target.id] = " ".join(str(follower.value.value).split())
+    return found
+
+
+def default_text(field: dataclasses.Field[Any]) -> str:
+    """The default as a person reads it."""
+    value = field.default
+    if field.default_factory is not dataclasses.MISSING:
+        return "`{}`"
+    if value is dataclasses.MISSING:
+        return "required"
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    if field.name.endswith("_bytes") and value >= 1024:
+        for size, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+            if value % size == 0:
+                return f"{value // size} {name}"
+    if isinstance(value, int | float):
+        return f"{value:g}" if isinstance(value, float) else f"{value:,}"
+    return f"`{value}`" if value else ""
+
+
+def unit(field: dataclasses.Field[Any]) -> str:
+    """The unit that the end of the name says."""
+    if isinstance(field.default, bool):
+        return ""
+    return next((unit for end, unit in UNITS.items() if field.name.endswith(end)), "")
+
+
+def bounds(settings: type, field: dataclasses.Field[Any]) -> str:
+    """The bounds that the class checks."""
+    if isinstance(field.default, bool):
+        return "`true`, `false`"
+    if field.name.endswith("ports"):
+        return PORTS
+    return BOUNDS.get(settings, {}).get(field.name, "")
+
+
+def application_keys(settings: type[Any]) -> dict[str, str]:
+    """Keys of the application by the fields of a process that the driver starts."""
+    known = {field.name for field in dataclasses.fields(EnvironmentSettings)}
+    names = APPLICATION_FIELDS.get(settings, {})
+    named = {field.name: names.get(field.name, field.name) for field in fields(settings)}
+    return {field: CONF_PREFIX + name for field, name in named.items() if name in known}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing, report a difference")
+    check = parser.parse_args().check
+    wanted = page()
+    if check:
+        if not PAGE.exists() or PAGE.read_text(encoding="utf-8") != wanted:
+            print(f"{PAGE} is out of date. To fix it: make settings-docs", file=sys.stderr)
+            return 1
+        return 0
+    PAGE.write_text(wanted, encoding="utf-8")
+    print(PAGE)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
