@@ -10,7 +10,7 @@ from queryable_state.v1 import registration_pb2
 from queryable_state.wire.changes import BlockSums, ChangeBlockBuilder
 from queryable_state.wire.keys.key_groups import key_group_range, subtask_of
 from queryable_state.wire.keys.store_keys import VOID_NAMESPACE, record_key
-from queryable_state.wire.values.records import StateCodecs
+from queryable_state.wire.state_codecs import StateCodecs
 
 if TYPE_CHECKING:
     from tests.protocol.servers import Server

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queryable_state.streaming.descriptors import ValueStateDescriptor
-from queryable_state.streaming.jobs.elements import Columns
+from queryable_state.streaming.graph.elements import Columns
 from queryable_state.streaming.ordering import order_columns
 from queryable_state.streaming.runtime.columns.arrow_types import arrow_type
 from queryable_state.streaming.runtime.columns.value_columns import decode_fields, encode_rows

@@ -21,7 +21,7 @@ from queryable_state.server.checkpoint.framing import write_message
 from queryable_state.server.testing.cluster import declare
 from queryable_state.wire.errors import UnknownKeyOrNamespaceError
 from queryable_state.wire.keys.store_keys import record_key
-from queryable_state.wire.values.records import StateCodecs
+from queryable_state.wire.state_codecs import StateCodecs
 from queryable_state.wire.values.value_codec import header_of
 
 if TYPE_CHECKING:

@@ -8,14 +8,14 @@ import pytest
 
 from queryable_state.streaming.descriptors import ValueStateDescriptor
 from queryable_state.streaming.functions import KeyedProcessFunction
-from queryable_state.streaming.jobs.graph import JobGraph, OperatorNode, SourceNode
+from queryable_state.streaming.graph.job_graph import JobGraph, OperatorNode, SourceNode
 from queryable_state.streaming.runtime.operators.operators import KeyedProcess, LatestValueSink
 from queryable_state.wire.errors import JobError, Reason
 from queryable_state.wire.schema.types import Types
 
 if TYPE_CHECKING:
-    from queryable_state.streaming.jobs.elements import Columns
-    from queryable_state.streaming.jobs.keys import KeySelector
+    from queryable_state.streaming.graph.elements import Columns
+    from queryable_state.streaming.graph.keys import KeySelector
 
 
 def queryable(state_name: str, name: str) -> ValueStateDescriptor:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from queryable_state.streaming import EnvironmentSettings, RestartStrategies
 from queryable_state.streaming.config.restart_strategy import RestartDecision
-from queryable_state.streaming.jobs.job_runs import JobRuns
+from queryable_state.streaming.job_runs import JobRuns
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,10 +9,10 @@ from pyspark.sql.types import StructField, StructType, TimestampType
 
 from queryable_state.streaming.descriptors import ValueStateDescriptor
 from queryable_state.streaming.functions import ReducingStateDescriptor
-from queryable_state.streaming.jobs.elements import Columns
-from queryable_state.streaming.jobs.graph import OperatorNode, SourceNode
-from queryable_state.streaming.jobs.keys import KeySelector
-from queryable_state.streaming.jobs.origin import Grouping, Origin
+from queryable_state.streaming.graph.elements import Columns
+from queryable_state.streaming.graph.job_graph import OperatorNode, SourceNode
+from queryable_state.streaming.graph.keys import KeySelector
+from queryable_state.streaming.graph.origin import Grouping, Origin
 from queryable_state.streaming.order_checks import order_warning
 from queryable_state.streaming.ordering import EVENT_TIME, order_columns
 from queryable_state.streaming.runtime.operators.operators import LatestValueSink, ReducingSink
@@ -20,7 +20,7 @@ from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.schema.types import Types, type_info
 
 if TYPE_CHECKING:
-    from queryable_state.streaming.jobs.graph import StreamNode
+    from queryable_state.streaming.graph.job_graph import StreamNode
     from queryable_state.streaming.runtime.operators.operators import Operator
 
 ROW = type_info(

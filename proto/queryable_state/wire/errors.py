@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 Reason = errors_pb2.Reason
-
-
 _SHOWN = 80
 
 
@@ -100,8 +98,7 @@ class QueryableStateError(Exception):
     @staticmethod
     def from_proto(error: errors_pb2.Error) -> QueryableStateError:
         """The error of a message, with the class of its reason."""
-        known = error.reason in errors_pb2.Reason.values()
-        reason = error.reason if known else Reason.INTERNAL
+        reason = error.reason if error.reason in Reason.values() else Reason.INTERNAL
         return _CLASSES.get(reason, InternalError)(
             error.message,
             reason=reason,
@@ -161,10 +158,7 @@ class UnknownKeyOrNamespaceError(QueryableStateError, KeyError):
 
     @classmethod
     def worded_later(cls, wording: Callable[[], str]) -> Self:
-        """An error whose text is built at its first read.
-
-        A missing key is a normal answer, and a caller with thousands of them reads few texts.
-        """
+        """An error whose text is built when read: a caller reads few of thousands of misses."""
         error = cls.__new__(cls)
         error._wording = wording
         return error

@@ -10,7 +10,7 @@ from queryable_state.wire.errors import InvalidRequestError, Reason
 from queryable_state.wire.json_text import key_from_json, to_jsonable
 from queryable_state.wire.keys.key_prefix import key_prefix_from_json
 from queryable_state.wire.schema.type_model import Kind, TypeInfo
-from queryable_state.wire.values.records import StateCodecs, StateKind
+from queryable_state.wire.state_codecs import StateCodecs, StateKind
 
 if TYPE_CHECKING:
     from queryable_state.v1 import registration_pb2

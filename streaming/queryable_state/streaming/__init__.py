@@ -40,7 +40,7 @@ from queryable_state.streaming.functions import (
     ReducingStateDescriptor,
     RuntimeContext,
 )
-from queryable_state.streaming.jobs.job_client import JobClient, JobStatus
+from queryable_state.streaming.job_client import JobClient, JobStatus
 from queryable_state.streaming.operator_handles import DataStreamSink, QueryableStateStream
 from queryable_state.streaming.state import (
     AggregatingState,

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from queryable_state.streaming.descriptors import ValueStateDescriptor
 from queryable_state.streaming.functions import KeyedProcessFunction, ReducingStateDescriptor
-from queryable_state.streaming.jobs.elements import Columns
-from queryable_state.streaming.jobs.graph import OperatorNode, SinkNode
-from queryable_state.streaming.jobs.keys import KeySelector
+from queryable_state.streaming.graph.elements import Columns
+from queryable_state.streaming.graph.job_graph import OperatorNode, SinkNode
+from queryable_state.streaming.graph.keys import KeySelector
 from queryable_state.streaming.operator_columns import aggregated_columns, stored_columns
 from queryable_state.streaming.operator_handles import (
     DataStreamSink,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from queryable_state.streaming.functions import ReduceFunction
-    from queryable_state.streaming.jobs.graph import StreamNode
+    from queryable_state.streaming.graph.job_graph import StreamNode
     from queryable_state.streaming.operator_handles import StreamEnvironment
     from queryable_state.streaming.ordering import DefaultOrder, OrderBy
     from queryable_state.streaming.runtime.columns.row_order import OrderColumn

@@ -13,8 +13,8 @@ from queryable_state.streaming.config.restart_strategy import (
 from queryable_state.streaming.config.settings import EnvironmentSettings
 from queryable_state.streaming.config.state_backend import StateBackend
 from queryable_state.streaming.datastream import DataStream
-from queryable_state.streaming.jobs.declared_job import NextJob
-from queryable_state.streaming.jobs.graph import JobGraph, SourceNode
+from queryable_state.streaming.graph.declared_job import NextJob
+from queryable_state.streaming.graph.job_graph import JobGraph, SourceNode
 from queryable_state.streaming.order_checks import warn_of_order
 from queryable_state.streaming.spark.application import SparkApplication
 from queryable_state.streaming.spark.compile import Compiler
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from queryable_state.streaming.jobs.graph import OperatorNode, SinkNode, StreamNode
-    from queryable_state.streaming.jobs.job_client import JobClient
+    from queryable_state.streaming.graph.job_graph import OperatorNode, SinkNode, StreamNode
+    from queryable_state.streaming.job_client import JobClient
 
 
 class StreamExecutionEnvironment:

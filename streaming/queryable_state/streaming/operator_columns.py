@@ -13,8 +13,8 @@ from queryable_state.wire.schema.types import Kind
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from queryable_state.streaming.jobs.elements import Columns
-    from queryable_state.streaming.jobs.keys import KeySelector
+    from queryable_state.streaming.graph.elements import Columns
+    from queryable_state.streaming.graph.keys import KeySelector
 
 _NUMBERS = frozenset(
     {Kind.BYTE, Kind.SHORT, Kind.INT, Kind.LONG, Kind.FLOAT, Kind.DOUBLE, Kind.DECIMAL}

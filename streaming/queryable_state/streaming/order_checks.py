@@ -6,12 +6,12 @@ import logging
 from typing import TYPE_CHECKING
 
 from queryable_state.streaming.config.settings import joined
-from queryable_state.streaming.jobs.graph import OperatorNode
+from queryable_state.streaming.graph.job_graph import OperatorNode
 from queryable_state.streaming.runtime.operators.operators import LatestValueSink
 
 if TYPE_CHECKING:
-    from queryable_state.streaming.jobs.graph import JobGraph
-    from queryable_state.streaming.jobs.origin import Grouping
+    from queryable_state.streaming.graph.job_graph import JobGraph
+    from queryable_state.streaming.graph.origin import Grouping
 
 _log = logging.getLogger("queryable_state.streaming")
 

@@ -12,7 +12,7 @@ from queryable_state.wire.schema.types import Kind
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from queryable_state.streaming.jobs.elements import Columns
+    from queryable_state.streaming.graph.elements import Columns
 
     OrderBy: TypeAlias = str | tuple[str, str] | Sequence[str | tuple[str, str]]
     """A column name; `(name, "desc")`; a list of these."""

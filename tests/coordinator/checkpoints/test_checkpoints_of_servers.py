@@ -17,7 +17,7 @@ from queryable_state.server.coordinator import JobConfig
 from queryable_state.server.testing.cluster import InProcessCluster, declare
 from queryable_state.wire.errors import CheckpointError
 from queryable_state.wire.keys.store_keys import VOID_NAMESPACE, record_key
-from queryable_state.wire.values.records import StateCodecs
+from queryable_state.wire.state_codecs import StateCodecs
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,9 +17,9 @@ from queryable_state.wire.errors import CorruptDataError, InvalidRequestError, K
 from queryable_state.wire.json_text import key_from_json, to_jsonable
 from queryable_state.wire.keys.key_codec import KeyCodec
 from queryable_state.wire.schema.types import Types, type_info
+from queryable_state.wire.state_codecs import StateCodecs
 from queryable_state.wire.state_json import StateJson
 from queryable_state.wire.values.pickled import PickledValue
-from queryable_state.wire.values.records import StateCodecs
 from queryable_state.wire.values.value_codec import ValueCodec
 
 if TYPE_CHECKING:

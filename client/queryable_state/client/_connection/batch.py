@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from queryable_state.client._connection.server_connection import ServerConnection
     from queryable_state.client._reading.pending_results import PendingResults
     from queryable_state.client._routing.key_batcher import KeyBatcher
-    from queryable_state.wire.values.records import StateCodecs
+    from queryable_state.wire.state_codecs import StateCodecs
 
 Failure = tuple[list[int], QueryableStateError]
 

@@ -9,7 +9,7 @@ from queryable_state.client._reading.info import ReadInfo
 if TYPE_CHECKING:
     from queryable_state.v1 import query_pb2
     from queryable_state.wire.errors import QueryableStateError
-    from queryable_state.wire.values.records import StateCodecs
+    from queryable_state.wire.state_codecs import StateCodecs
 
 
 class DecodeContext:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from queryable_state.client._reading.decode_context import DecodeContext
     from queryable_state.wire.located_state import LocatedState
-    from queryable_state.wire.values.records import StateCodecs
+    from queryable_state.wire.state_codecs import StateCodecs
 
 
 class EntryKey(bytes):

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from queryable_state.client._routing.state_handle import StateHandle
     from queryable_state.v1 import query_pb2
     from queryable_state.wire.located_state import LocatedState
-    from queryable_state.wire.values.records import StateCodecs
+    from queryable_state.wire.state_codecs import StateCodecs
 
 
 class Dispatcher:

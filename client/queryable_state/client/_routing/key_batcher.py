@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from queryable_state.client._reading.pending_results import PendingResults
     from queryable_state.client._routing.dispatcher import Dispatcher
     from queryable_state.client._routing.state_handle import StateHandle
-    from queryable_state.wire.values.records import StateCodecs
+    from queryable_state.wire.state_codecs import StateCodecs
 
 
 @dataclass(frozen=True, slots=True)

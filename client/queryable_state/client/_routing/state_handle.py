@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from queryable_state.client._routing.key_batcher import KeyBatcher
-from queryable_state.wire.values.records import StateCodecs
+from queryable_state.wire.state_codecs import StateCodecs
 
 if TYPE_CHECKING:
     import asyncio

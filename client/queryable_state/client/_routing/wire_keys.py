@@ -9,7 +9,7 @@ from queryable_state.wire.errors import QueryableStateError
 if TYPE_CHECKING:
     from queryable_state.client._connection.batch import Batch
     from queryable_state.client._reading.pending_results import PendingResults
-    from queryable_state.wire.values.records import StateCodecs
+    from queryable_state.wire.state_codecs import StateCodecs
 
 
 def wire_keys(batch: Batch, codecs: StateCodecs) -> tuple[list[bytes], PendingResults]:

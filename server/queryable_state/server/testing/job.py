@@ -18,8 +18,8 @@ from queryable_state.wire.errors import PlacementError, RetryLaterError
 from queryable_state.wire.keys.key_groups import subtask_of
 from queryable_state.wire.keys.store_keys import VOID_NAMESPACE, list_element, record_key
 from queryable_state.wire.schema.types import Types, type_info
+from queryable_state.wire.state_codecs import StateCodecs
 from queryable_state.wire.status import error_from_call
-from queryable_state.wire.values.records import StateCodecs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

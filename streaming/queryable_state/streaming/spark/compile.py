@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from queryable_state.server.coordinator import OperatorLayout
-from queryable_state.streaming.jobs.elements import free_name
-from queryable_state.streaming.jobs.graph import OperatorNode, SinkNode, SourceNode
+from queryable_state.streaming.graph.elements import free_name
+from queryable_state.streaming.graph.job_graph import OperatorNode, SinkNode, SourceNode
 from queryable_state.streaming.runtime.columns.row_check import GROUP_BITS
 from queryable_state.streaming.runtime.operators.spec import OperatorSpec
 from queryable_state.streaming.runtime.states.settings import RuntimeSettings
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from queryable_state.streaming.config.settings import EnvironmentSettings
-    from queryable_state.streaming.jobs.graph import JobGraph, StreamNode
+    from queryable_state.streaming.graph.job_graph import JobGraph, StreamNode
     from queryable_state.streaming.spark.application import SparkApplication
 
 _log = logging.getLogger("queryable_state.streaming")

@@ -16,8 +16,8 @@ from queryable_state.streaming.config.state_paths import (
     keeps_in_driver,
     paths_of,
 )
-from queryable_state.streaming.jobs.graph import JobGraph
-from queryable_state.streaming.jobs.job_client import JobClient
+from queryable_state.streaming.graph.job_graph import JobGraph
+from queryable_state.streaming.job_client import JobClient
 from queryable_state.streaming.spark.compile import Compiler
 from queryable_state.streaming.spark.declarations import declarations
 from queryable_state.streaming.spark.job_checks import check_paths
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from queryable_state.streaming.config.settings import EnvironmentSettings
     from queryable_state.streaming.config.state_backend import StateBackend
     from queryable_state.streaming.config.state_paths import StatePaths
-    from queryable_state.streaming.jobs.graph import OperatorNode
+    from queryable_state.streaming.graph.job_graph import OperatorNode
     from queryable_state.streaming.spark.application import SparkApplication
     from queryable_state.streaming.spark.declarations import OperatorDeclaration
 

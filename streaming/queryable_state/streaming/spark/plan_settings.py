@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from queryable_state.streaming.jobs.graph import OperatorNode
+    from queryable_state.streaming.graph.job_graph import OperatorNode
 
 _log = logging.getLogger("queryable_state.streaming")
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from xxhash import xxh64_intdigest
 
 from queryable_state.streaming.functions import KeyedProcessFunction
-from queryable_state.streaming.jobs.elements import Columns
+from queryable_state.streaming.graph.elements import Columns
 from queryable_state.streaming.ordering import order_columns
 from queryable_state.streaming.runtime.columns.arrow_types import arrow_type, to_python
 from queryable_state.streaming.runtime.columns.row_check import row_check
@@ -27,7 +27,7 @@ from queryable_state.wire.keys.key_groups import KeyGroups, subtask_of
 from queryable_state.wire.keys.store_keys import ACCUMULATOR_ELEMENT, RESULT_ELEMENT, VOID_NAMESPACE
 from queryable_state.wire.rows import row_class
 from queryable_state.wire.schema.types import Field, Kind, TypeInfo, type_info
-from queryable_state.wire.values.records import StateCodecs
+from queryable_state.wire.state_codecs import StateCodecs
 from queryable_state.wire.values.value_codec import ValueCodec
 
 if TYPE_CHECKING:

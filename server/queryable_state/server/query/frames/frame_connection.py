@@ -91,11 +91,7 @@ class FrameConnection(asyncio.Protocol):
             data = self._preamble + data
             self._preamble = data[: len(PREAMBLE)]
             if not PREAMBLE.startswith(self._preamble):
-                self._refuse(
-                    InvalidRequestError(
-                        "this is a frame port, and the client speaks gRPC: use the query port"
-                    )
-                )
+                self._refuse(InvalidRequestError("a frame port takes no gRPC: use the query port"))
                 return
             data = data[len(PREAMBLE) :]
         self._frames.feed(data)

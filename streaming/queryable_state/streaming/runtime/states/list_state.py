@@ -10,9 +10,9 @@ from queryable_state.v1.query_pb2 import ReadKind
 from queryable_state.wire.errors import SerializationError
 from queryable_state.wire.keys.store_keys import list_element
 from queryable_state.wire.schema.types import Types
+from queryable_state.wire.state_codecs import decode_list
 from queryable_state.wire.values.list_elements import ElementCodec
 from queryable_state.wire.values.normal_form import is_mutable, normaliser
-from queryable_state.wire.values.records import decode_list
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from queryable_state.streaming.config.state_paths import absolute
-from queryable_state.streaming.jobs.job_runs import JobRuns
+from queryable_state.streaming.job_runs import JobRuns
 from queryable_state.streaming.spark.queries.failure import failure_of
 from queryable_state.wire.addresses import host_and_port
 

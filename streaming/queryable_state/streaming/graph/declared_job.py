@@ -6,12 +6,12 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from queryable_state.streaming.jobs.graph import JobGraph, OperatorNode, SinkNode, SourceNode
+from queryable_state.streaming.graph.job_graph import JobGraph, OperatorNode, SinkNode, SourceNode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from queryable_state.streaming.jobs.graph import StreamNode
+    from queryable_state.streaming.graph.job_graph import StreamNode
 
 _log = logging.getLogger("queryable_state.streaming")
 

@@ -13,7 +13,7 @@ from queryable_state.server.coordinator.model.queryable_names import (
 )
 from queryable_state.server.coordinator.model.registrations import operator_label
 from queryable_state.streaming.config.settings import joined
-from queryable_state.streaming.jobs.origin import Origin
+from queryable_state.streaming.graph.origin import Origin
 from queryable_state.streaming.runtime.operators.operators import (
     LatestValueSink,
     driver_declared_states,
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from queryable_state.streaming.jobs.elements import Columns
-    from queryable_state.streaming.jobs.keys import KeySelector
+    from queryable_state.streaming.graph.elements import Columns
+    from queryable_state.streaming.graph.keys import KeySelector
     from queryable_state.streaming.runtime.columns.row_order import OrderColumn
     from queryable_state.streaming.runtime.operators.operators import Operator
     from queryable_state.wire.schema.types import TypeInfo

@@ -12,7 +12,7 @@ from queryable_state.wire.schema.types import Field, Kind, TypeInfo
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from queryable_state.streaming.jobs.elements import Columns
+    from queryable_state.streaming.graph.elements import Columns
 
 
 @dataclass(frozen=True, kw_only=True)
