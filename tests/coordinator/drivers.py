@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
-from tests.coordinator.conftest import Peer
+from tests.coordinator.peer import Peer
 
 from queryable_state.internal.v1 import backend_pb2, changes_pb2, checkpoint_pb2
 from queryable_state.server.checkpoint import layout

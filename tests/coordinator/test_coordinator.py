@@ -30,7 +30,7 @@ from queryable_state.wire.status import error_from_call
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.coordinator.conftest import StartPeer
+    from tests.coordinator.peer import StartPeer
 
     from queryable_state.server.testing import InProcessCoordinator
 

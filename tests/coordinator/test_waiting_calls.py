@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.coordinator.conftest import DEADLINE_S, Peer
+from tests.coordinator.peer import DEADLINE_S, Peer
 
 from queryable_state.server.settings import CoordinatorSettings
 from queryable_state.server.testing import InMemoryEngine, in_process_coordinator

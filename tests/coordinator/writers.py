@@ -9,8 +9,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.coordinator.conftest import DEADLINE_S, Peer
 from tests.coordinator.drivers import QUERY, Driver, subtask_of
+from tests.coordinator.peer import DEADLINE_S, Peer
 
 from queryable_state.internal.v1 import backend_pb2, checkpoint_pb2
 from queryable_state.server.checkpoint.canonical import FILE_NAME, CanonicalWriter

@@ -1,46 +1,18 @@
-"""How a batch commits, who hears of it, and what its seals give away."""
+"""Commits of batches: when a batch commits, and which servers learn of it."""
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.coordinator.batches.steps import begin, own
 
-from queryable_state.wire.errors import (
-    JobError,
-    PlacementError,
-    Reason,
-    SupersededError,
-    UnknownJobError,
-)
+from queryable_state.wire.errors import JobError, Reason, SupersededError, UnknownJobError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from tests.coordinator.peer import StartPeer, SubtaskOf
 
-    from tests.coordinator.conftest import Peer, StartPeer
-
-    from queryable_state.internal.v1 import backend_pb2
-    from queryable_state.server.testing import FakeClock, InMemoryEngine, InProcessCoordinator
-
-    SubtaskOf = Callable[..., backend_pb2.Subtask]
-
-
-def begin(
-    engine: InMemoryEngine,
-    peer: Peer,
-    query_id: bytes,
-    run_id: bytes,
-    batch: int,
-    watermark: int = 0,
-) -> None:
-    engine.plan(query_id, batch, watermark_ms=watermark)
-    peer.begin(query_id, run_id, batch)
-
-
-def own(peer: Peer, subtask: backend_pb2.Subtask, batch: int = 0) -> int:
-    assert peer.assign(subtask) == peer.server_id
-    return peer.open(subtask, batch)
+    from queryable_state.server.testing import InMemoryEngine, InProcessCoordinator
 
 
 def test_the_begin_of_the_next_batch_commits_and_is_answered_after_the_push(
@@ -202,129 +174,3 @@ def test_a_query_nobody_started_and_a_batch_outside_a_stream_are_refused(
     with pytest.raises(JobError) as refusal:
         peer.begin(query_id, run_id, -1)
     assert refusal.value.reason == Reason.MISSING_BATCH_ID
-
-
-def test_seals_of_a_former_parallelism_are_not_held_against_the_new_one(
-    running: InProcessCoordinator,
-    engine: InMemoryEngine,
-    start_peer: StartPeer,
-    subtask_of: SubtaskOf,
-) -> None:
-    """The commit of a run's last batch may be learned after the next run has begun to ask."""
-    peer = start_peer()
-    query_id, run_id = engine.start("rescaled")
-    begin(engine, peer, query_id, run_id, 0)
-    for uid in ("changed", "kept"):
-        for index in (0, 1):
-            own(peer, subtask_of(query_id, index, uid=uid))
-            peer.seal(subtask_of(query_id, index, uid=uid), 0)
-    _, next_run = engine.start("rescaled", query_id=query_id)
-    assert peer.assign(subtask_of(query_id, 0, uid="changed", parallelism=4)) == "a"
-    begin(engine, peer, query_id, next_run, 1)
-    running.coordinator.close()
-    assert [commit.version for commit in peer.commits] == [0]
-    (job,) = running.coordinator.jobs()
-    assert job.partial_batches == 0
-
-
-def test_a_new_parallelism_waits_until_former_owners_have_dropped_theirs(
-    engine: InMemoryEngine, start_peer: StartPeer, subtask_of: SubtaskOf
-) -> None:
-    """Or they would go on answering from state that nobody writes any more."""
-    a, b = start_peer("a"), start_peer("b")
-    query_id, run_id = engine.start("rescaled")
-    begin(engine, a, query_id, run_id, 0)
-    own(a, subtask_of(query_id, 0))
-    own(b, subtask_of(query_id, 1))
-    engine.start("rescaled", query_id=query_id)
-    rescaled = subtask_of(query_id, 0, parallelism=4)
-    assert b.assign(rescaled) == "b"
-    # The first lease tells it, the second heartbeat says that it was told.
-    for _ in range(2):
-        with pytest.raises(PlacementError) as refusal:
-            b.open(rescaled, 1)
-        assert refusal.value.reason == Reason.NO_OWNER
-        assert refusal.value.retry_after_ms > 0
-        assert not a.heartbeat().owned
-    assert b.open(rescaled, 1) == 1
-
-
-def test_a_subtask_whose_owner_did_not_answer_is_not_counted_as_missing(
-    running: InProcessCoordinator,
-    engine: InMemoryEngine,
-    start_peer: StartPeer,
-    subtask_of: SubtaskOf,
-) -> None:
-    a, b = start_peer("a"), start_peer("b")
-    query_id, run_id = engine.start()
-    begin(engine, a, query_id, run_id, 0)
-    own(a, subtask_of(query_id, 0))
-    own(b, subtask_of(query_id, 1))
-    a.seal(subtask_of(query_id, 0), 0)
-    b.die()
-    begin(engine, a, query_id, run_id, 1)
-    assert running.coordinator.jobs()[0].partial_batches == 0
-
-
-def test_two_fingerprints_of_one_seal_are_counted_and_logged(
-    running: InProcessCoordinator,
-    engine: InMemoryEngine,
-    start_peer: StartPeer,
-    subtask_of: SubtaskOf,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    peer = start_peer()
-    query_id, run_id = engine.start()
-    begin(engine, peer, query_id, run_id, 0)
-    for index, fingerprints in ((0, (5, 5)), (1, (5, 6))):
-        own(peer, subtask_of(query_id, index))
-        peer.seal(subtask_of(query_id, index), 0, *fingerprints)
-    with caplog.at_level(logging.ERROR):
-        begin(engine, peer, query_id, run_id, 1)
-        running.coordinator.close()
-    (job,) = running.coordinator.jobs()
-    assert job.non_deterministic_batches == 1
-    assert "NON_DETERMINISTIC_INPUT" in caplog.text
-    assert "subtask 1:" in caplog.text
-
-
-def test_a_lost_server_costs_its_range_and_the_log_says_so_once(
-    running: InProcessCoordinator,
-    engine: InMemoryEngine,
-    clock: FakeClock,
-    start_peer: StartPeer,
-    subtask_of: SubtaskOf,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    a, b = start_peer("a"), start_peer("b")
-    query_id, run_id = engine.start("job")
-    begin(engine, a, query_id, run_id, 0)
-    own(a, subtask_of(query_id, 0))
-    own(b, subtask_of(query_id, 1))
-    begin(engine, b, query_id, run_id, 1)
-    a.die()
-    for _ in range(6):
-        running.advance(1_000)
-        b.heartbeat((query_id, 0))
-    assert b.assign(subtask_of(query_id, 0), not_server="a") == "b"
-    with caplog.at_level(logging.ERROR):
-        assert [b.open(subtask_of(query_id, 0), 1) for _ in range(2)] == [1, 1]
-    lost = [record.getMessage() for record in caplog.records if "STATE_LOST" in record.getMessage()]
-    assert len(lost) == 1
-    assert "subtask 0 (key groups 0 to 63)" in lost[0]
-    assert clock.now_ms > 0
-
-
-def test_servers_keep_their_leases_while_the_driver_stands_still(
-    running: InProcessCoordinator,
-    engine: InMemoryEngine,
-    clock: FakeClock,
-    start_peer: StartPeer,
-    subtask_of: SubtaskOf,
-) -> None:
-    a, b = start_peer("a"), start_peer("b")
-    query_id, _ = engine.start()
-    own(a, subtask_of(query_id))
-    clock.now_ms += 60_000
-    running.coordinator.tick()
-    assert b.assign(subtask_of(query_id)) == "a"

@@ -17,8 +17,8 @@ from queryable_state.wire.errors import CheckpointError, JobError, QueryableStat
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.coordinator.conftest import Peer, StartPeer
     from tests.coordinator.drivers import Driver
+    from tests.coordinator.peer import Peer, StartPeer
 
     from queryable_state.server.settings import CoordinatorSettings
     from queryable_state.server.testing import InProcessCoordinator

@@ -21,7 +21,7 @@ from queryable_state.wire.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.coordinator.conftest import Peer, StartPeer
+    from tests.coordinator.peer import Peer, StartPeer
 
     from queryable_state.internal.v1 import backend_pb2
     from queryable_state.server.settings import CoordinatorSettings

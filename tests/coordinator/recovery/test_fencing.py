@@ -15,8 +15,8 @@ from queryable_state.server.testing import FakeClock, InMemoryEngine
 from queryable_state.wire.errors import Reason, RetryLaterError, SupersededError
 
 if TYPE_CHECKING:
-    from tests.coordinator.conftest import Peer
     from tests.coordinator.drivers import Driver
+    from tests.coordinator.peer import Peer
 
     from queryable_state.wire.errors import QueryableStateError
 

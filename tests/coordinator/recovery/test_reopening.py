@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.coordinator.conftest import Peer
     from tests.coordinator.drivers import Driver
+    from tests.coordinator.peer import Peer
 
     from queryable_state.v1 import registration_pb2
 

@@ -31,7 +31,7 @@ from queryable_state.wire.schema.types import Types
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from tests.state_server.conftest import Clock, Cluster
+    from tests.state_server.cluster import Clock, Cluster
 
 
 def open_files() -> int:
