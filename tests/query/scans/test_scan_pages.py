@@ -55,7 +55,7 @@ async def test_a_token_goes_on_as_of_its_batch_until_that_is_gone(
 
 
 async def _scan_on_and_on(channel: grpc.aio.Channel, **fields: Any) -> None:
-    """Until it is refused: the bulk thread folds in its own time."""
+    """Scans until it is refused: the background thread compacts at its own pace."""
     async with asyncio.timeout(DEADLINE_S):
         while True:
             await scan(channel, **fields)
