@@ -12,7 +12,7 @@ from queryable_state.client import Consistency, InvalidRequestError, QueryableSt
 
 
 @pytest.mark.parametrize("timeout_s", [0, -1, math.nan, math.inf, 1e300, 5_000_000, True, "1"])
-async def test_times_that_cannot_be_told_are_refused(
+async def test_times_that_cannot_be_sent_are_refused(
     client: QueryableStateClient, timeout_s: Any
 ) -> None:
     with pytest.raises(InvalidRequestError, match="timeout_s"):
@@ -40,6 +40,6 @@ async def test_a_namespace_is_bytes(client: QueryableStateClient) -> None:
 @pytest.mark.parametrize(
     "fields", [{"min_version": -1}, {"min_version": 1 << 70}, {"max_staleness_ms": 1.5}]
 )
-def test_a_consistency_has_numbers_that_can_be_told(fields: dict[str, Any]) -> None:
+def test_a_consistency_has_numbers_that_can_be_sent(fields: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequestError, match="at_least"):
         Consistency(**fields)

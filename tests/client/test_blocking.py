@@ -157,7 +157,7 @@ async def test_closing_ends_the_thread_and_who_waits(cluster: InProcessCluster) 
     assert not [t for t in threading.enumerate() if address in t.name]
 
 
-def test_a_client_left_open_is_told_of_and_ends_its_thread() -> None:
+def test_a_client_left_open_is_reported_and_ends_its_thread() -> None:
     client = _client_of("127.0.0.1:1")
     with client, pytest.warns(ResourceWarning, match="never closed"):
         client.__del__()

@@ -40,7 +40,7 @@ async def test_what_is_not_there_is_refused_with_what_is(client: QueryableStateC
         await client.describe_state("sensors", "last", timeout_s=0)
 
 
-def test_nobody_there_is_told_in_time() -> None:
+def test_an_unreachable_server_is_reported_in_time() -> None:
     with (
         BlockingClient("127.0.0.1", 1, timeout_s=0.2) as client,
         pytest.raises(QueryableStateError, match=r"127\.0\.0\.1:1"),

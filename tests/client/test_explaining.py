@@ -1,4 +1,4 @@
-"""How a look-up came about, and how much a state holds."""
+"""Explanations of look-ups, and size estimates of states."""
 
 from __future__ import annotations
 

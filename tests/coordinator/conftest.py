@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.coordinator.peer import Peer, StartPeer
+from tests.coordinator.peer import Peer, StartPeer, SubtaskOf
 
-from queryable_state.internal.v1 import (
-    backend_pb2,
-)
+from queryable_state.internal.v1 import backend_pb2
 from queryable_state.server.settings import CoordinatorSettings
 from queryable_state.server.testing import (
     FakeClock,
@@ -19,7 +17,7 @@ from queryable_state.server.testing import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 
 @pytest.fixture
@@ -61,7 +59,7 @@ def start_peer(running: InProcessCoordinator) -> Iterator[StartPeer]:
 
 
 @pytest.fixture
-def subtask_of() -> Callable[..., backend_pb2.Subtask]:
+def subtask_of() -> SubtaskOf:
     def subtask(
         query_id: bytes, index: int = 0, *, uid: str = "op", parallelism: int = 2
     ) -> backend_pb2.Subtask:

@@ -23,9 +23,7 @@ from queryable_state.wire.schema.types import Types
 from queryable_state.wire.status import error_from_call, status_of, trailing_metadata
 
 if TYPE_CHECKING:
-    from queryable_state.server.testing import (
-        InProcessCoordinator,
-    )
+    from queryable_state.server.testing import InProcessCoordinator
 
 DEADLINE_S = 10.0
 
@@ -262,3 +260,4 @@ def _refuse(context: grpc.ServicerContext) -> NoReturn:
 
 
 StartPeer = Callable[..., Peer]
+SubtaskOf = Callable[..., backend_pb2.Subtask]

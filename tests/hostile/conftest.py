@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
-from tests.hostile.attacks import frame_port
+from tests.hostile.attack import frame_port
 
 from queryable_state.server.cli.arguments import SECRET_VARIABLE
 

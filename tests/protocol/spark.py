@@ -22,21 +22,20 @@ from tests.protocol.counted import (
     added,
     changes_of,
     declared,
-    index_of,
     key_groups_of,
 )
 from tests.protocol.drivers import Driver
 from tests.protocol.loop import Clock
 from tests.protocol.servers import Server, Servers, frames
+from tests.protocol.task_calls import owner_of, values_of
 
 from queryable_state.internal.v1 import backend_pb2
 from queryable_state.server.checkpoint import layout
 from queryable_state.server.checkpoint.file_systems.storage_factory import storage_of
 from queryable_state.server.checkpoint.state_root import StateRoot
 from queryable_state.server.testing import InMemoryEngine
-from queryable_state.v1 import query_pb2
 from queryable_state.wire.calls.loop_thread import LoopThread
-from queryable_state.wire.errors import JobError, QueryableStateError, Reason, RetryLaterError
+from queryable_state.wire.errors import JobError, QueryableStateError, Reason
 
 _NEVER = (Reason.INTERNAL, Reason.CHECKPOINT_FAILED, Reason.CORRUPT)
 
@@ -182,15 +181,7 @@ class Spark(RuleBasedStateMachine):
         return attempt
 
     async def _begun(self, asked: Server, subtask: backend_pb2.Subtask, number: int) -> Attempt:
-        request = backend_pb2.LocateSubtaskRequest(subtask=subtask)
-        owner = await asked.call("LocateSubtask", request)
-        server = self.servers.by_address.get(owner.address)
-        if server is None:
-            request.not_server_id = owner.server_id
-            owner = await asked.call("LocateSubtask", request)
-            server = self.servers.by_address.get(owner.address)
-        if server is None:
-            raise RetryLaterError("the owner is gone, and its lease is not over")
+        server = await owner_of(subtask, asked, self.servers)
         begin = backend_pb2.BeginRequest(
             subtask=subtask,
             run_id=self.run_id,
@@ -203,26 +194,7 @@ class Spark(RuleBasedStateMachine):
         )
         begun = await server.call("Begin", begin)
         (state,) = begun.states
-        keys = [key for key in KEYS if index_of(key, subtask.parallelism) == subtask.index]
-        fetch = backend_pb2.FetchRequest(
-            subtask=subtask,
-            batch_id=self.batch.number,
-            token=begun.token,
-            fetches=[
-                backend_pb2.StateFetch(
-                    state_id=state.state_id,
-                    read=query_pb2.POINT,
-                    keys=[STORE_KEYS[key] for key in keys],
-                )
-            ],
-        )
-        (result,) = (await server.call("Fetch", fetch)).results
-        found = iter(result.values)
-        missing = set(result.missing)
-        values = {
-            key: 0 if position in missing else CODECS.value.decode(next(found))
-            for position, key in enumerate(keys)
-        }
+        values = await values_of(server, subtask, self.batch.number, begun.token, state.state_id)
         return Attempt(
             subtask,
             self.run_id,

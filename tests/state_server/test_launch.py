@@ -1,95 +1,31 @@
-"""One server process an executor: how it comes up, and when it goes."""
+"""The one server process of an executor: how it starts and when it ends."""
 
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import shutil
 import signal
 import socket
-import subprocess
-import sys
 import threading
-import time
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import grpc
 import psutil
 import pytest
+from tests.state_server.executor import DEADLINE_S, Executor, addresses_of, answers, until
 
 from queryable_state.server.process.log_settings import LogSettings
 from queryable_state.server.settings import CoordinatorSettings, StateServerSettings
 from queryable_state.server.state_server.base.parent_process import start_ticks
-from queryable_state.server.state_server.base.server_directory import (
-    ServerAddresses,
-    ServerDirectory,
-)
+from queryable_state.server.state_server.base.server_directory import ServerDirectory
 from queryable_state.server.state_server.launch import ensure_server
 from queryable_state.server.testing import InProcessCoordinator, in_process_coordinator
-from queryable_state.v1 import query_pb2, query_pb2_grpc
 from queryable_state.wire.errors import InvalidRequestError, RetryLaterError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-DEADLINE_S = 60.0
-
-SPAWNER = """
-import json, sys
-from dataclasses import asdict, replace
-from pathlib import Path
-from queryable_state.server.settings import StateServerSettings
-from queryable_state.server.state_server.launch import ensure_server
-settings = StateServerSettings.from_json(sys.stdin.readline())
-print(json.dumps(asdict(ensure_server(Path(settings.directory), settings))), flush=True)
-sys.stdin.read()
-"""
-
-
-class Executor:
-    """The folder of one executor, its JVM (any process) and its Python workers."""
-
-    def __init__(self, coordinator: InProcessCoordinator, path: Path) -> None:
-        self.jvm = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-        self.directory = ServerDirectory(path)
-        self.settings = StateServerSettings(
-            coordinator_address=coordinator.address,
-            secret=coordinator.secret,
-            executor_id=path.name,
-            directory=str(path),
-            watched_pid=self.jvm.pid,
-            watched_start_ticks=start_ticks(self.jvm.pid),
-            query_ports="0",
-            proxy_ports="0",
-            lame_duck_s=0.0,
-            backend="rocksdb",
-        )
-        self.workers: list[subprocess.Popen[bytes]] = []
-
-    def worker(self) -> subprocess.Popen[bytes]:
-        """Starts a worker that wants the server, and lives on."""
-        worker = subprocess.Popen(
-            [sys.executable, "-c", SPAWNER], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-        self.workers.append(worker)
-        assert worker.stdin is not None
-        worker.stdin.write(self.settings.to_json().encode() + b"\n")
-        worker.stdin.flush()
-        return worker
-
-    def ensure(self) -> ServerAddresses:
-        """Asks for the server from this process."""
-        return ensure_server(self.directory.path, self.settings, timeout_s=DEADLINE_S)
-
-    def end(self) -> None:
-        """Kills the JVM; the server follows."""
-        for process in (self.jvm, *self.workers):
-            process.kill()
-            process.communicate()
-        until(lambda: not self.directory.is_held())
+    from collections.abc import Iterator
 
 
 @pytest.fixture(scope="module")
@@ -106,33 +42,12 @@ def executor(coordinator: InProcessCoordinator, tmp_path: Path) -> Iterator[Exec
     executor.end()
 
 
-def until(condition: Callable[[], bool]) -> None:
-    end_s = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < end_s, "the condition did not come true in time"
-        time.sleep(0.01)
-
-
 def _waits_for(fd: int) -> bool:
     """Whether somebody waits for the lock on an open file."""
     inode = f":{os.fstat(fd).st_ino} "
     return any(
         "->" in line and inode in line for line in Path("/proc/locks").read_text().splitlines()
     )
-
-
-def addresses_of(worker: subprocess.Popen[bytes]) -> dict[str, Any]:
-    assert worker.stdout is not None
-    answered: dict[str, Any] = json.loads(worker.stdout.readline())
-    return answered
-
-
-def answers(addresses: ServerAddresses) -> bool:
-    """Whether the server is there, asked over its query port."""
-    with grpc.insecure_channel(addresses.query) as channel:
-        stub = query_pb2_grpc.QueryableStateStub(channel)
-        stub.ListJobs(query_pb2.ListJobsRequest(), timeout=DEADLINE_S, wait_for_ready=True)
-    return True
 
 
 def test_workers_that_start_together_get_one_server_which_outlives_them(

@@ -161,7 +161,7 @@ def test_settings_cross_a_pipe_unchanged_and_keep_the_secret_out_of_their_text()
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"nonsense": 1}', '{"limits": 3}'])
 def test_unreadable_settings_are_a_typed_error(text: str) -> None:
-    with pytest.raises(InvalidRequestError, match="settings cannot be parsed"):
+    with pytest.raises(InvalidRequestError, match="settings are not readable"):
         StateServerSettings.from_json(text)
 
 

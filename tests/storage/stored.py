@@ -1,4 +1,4 @@
-"""Snapshots on disk, written from cuts and loaded into stores, as a server does it."""
+"""Snapshots on disk, written from a store and loaded into one, as a server does it."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ class Stored:
 _Record = tuple[bytes, bytes]
 
 
-def store_cut(cut: StoreSnapshot, folder: Path) -> Stored:
-    """Write a cut down: a canonical one into `folder`, a native one is already."""
-    native = cut.format == SnapshotFormat.ROCKSDB
+def store_snapshot(snapshot: StoreSnapshot, folder: Path) -> Stored:
+    """Writes a canonical snapshot into `folder`; a native one is on disk already."""
+    native = snapshot.format == SnapshotFormat.ROCKSDB
     if native:
-        files = {file.name: file.path for file in cut.files()}
+        files = {file.name: file.path for file in snapshot.files()}
     else:
         folder.mkdir(parents=True)
         files = {"state": folder / "state"}
         with CanonicalWriter(files["state"]) as writer:
-            cut.write_canonical(writer)
-    return Stored(cut.version, files, native, dict(cut.operator_states()))
+            snapshot.write_canonical(writer)
+    return Stored(snapshot.version, files, native, dict(snapshot.operator_states()))
 
 
 def new_store(

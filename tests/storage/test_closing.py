@@ -31,7 +31,7 @@ STATE = 7
 EVERYTHING = 10_000
 
 
-def test_everything_a_closed_store_is_asked_gets_one_answer(
+def test_every_call_of_a_closed_store_gets_one_answer(
     store: StateStore, overlay: MakeOverlay, advance: Advance
 ) -> None:
     advance(store, {b"a": b"1"})
@@ -72,7 +72,7 @@ def test_a_reopened_store_is_empty(open_store: OpenStore, advance: Advance) -> N
 def test_closing_with_everything_still_in_hand_frees_the_store(
     open_store: OpenStore, advance: Advance
 ) -> None:
-    """Open views, a scan half-way, a fold half-way and a reader must not keep the lock."""
+    """Open views, a scan half-way, a compaction half-way and a reader must not keep the lock."""
     store = open_store()
     advance(store, {b"%04d" % number: b"0" for number in range(1000)})
     store.compact(0, EVERYTHING)
@@ -145,7 +145,9 @@ def test_a_directory_with_something_else_is_refused_and_left_alone(tmp_path: Pat
     assert (tmp_path / "precious.txt").read_text() == "keep"
 
 
-def test_a_database_that_cannot_be_opened_is_told_and_can_be_tried_again(tmp_path: Path) -> None:
+def test_a_database_that_cannot_be_opened_is_reported_and_can_be_opened_later(
+    tmp_path: Path,
+) -> None:
     RocksDBStateStore(tmp_path / "store").close()
     database = tmp_path / "store" / "db"
     shutil.rmtree(database)
@@ -178,10 +180,10 @@ def test_opening_and_closing_leaks_no_file_descriptor(
     assert open_files() <= before
 
 
-def test_cutting_reading_and_restoring_leaks_no_file_descriptor_and_no_lock(
+def test_taking_snapshots_reading_and_restoring_leaks_no_file_descriptor_and_no_lock(
     advance: Advance, tmp_path: Path
 ) -> None:
-    """Cuts half read, loads that failed and readers left half-way among them."""
+    """Snapshots half read, loads that failed and readers left half-way among them."""
 
     def cycle(folder: Path) -> None:
         folder.mkdir()
@@ -190,7 +192,7 @@ def test_cutting_reading_and_restoring_leaks_no_file_descriptor_and_no_lock(
             advance(store, {b"\x00\x01%06d" % number: b"1" for number in range(5000)})
             while store.compact(0, EVERYTHING):
                 pass
-            native, pinned = store.snapshot(0, folder / "cut"), store.snapshot(0)
+            native, pinned = store.snapshot(0, folder / "snapshot"), store.snapshot(0)
             next(native.records(STATE))
             next(pinned.records(STATE))
         files = {file.name: file.path for file in native.files()}

@@ -38,7 +38,7 @@ def setting(*elements: bytes, state_id: int = STATE) -> Overlay:
     return builder.build()
 
 
-def test_a_list_is_staged_committed_and_folded_as_a_whole(store: StateStore) -> None:
+def test_a_list_is_staged_committed_and_compacted_as_a_whole(store: StateStore) -> None:
     assert store.operator_state(STATE) == []
     store.seal(0, setting(b"a", b"b"), (1, 0))
     assert store.operator_state(STATE) == []
@@ -79,15 +79,15 @@ def test_elements_count_among_what_is_staged(store: StateStore) -> None:
     assert store.staged_bytes >= 5
 
 
-def test_a_cut_holds_the_lists_of_its_version(store: StateStore, tmp_path: Path) -> None:
+def test_a_snapshot_holds_the_lists_of_its_version(store: StateStore, tmp_path: Path) -> None:
     store.load(3, setting(b"a"))
-    with store.snapshot(3, tmp_path / "cut") as cut:
+    with store.snapshot(3, tmp_path / "snapshot") as snapshot:
         store.seal(4, setting(b"b"), (1, 4))
         store.commit(4)
         store.compact(4, 10)
-        assert cut.operator_states() == {STATE: (b"a",)}
-    with store.snapshot(4) as cut:
-        assert cut.operator_states() == {STATE: (b"b",)}
+        assert snapshot.operator_states() == {STATE: (b"a",)}
+    with store.snapshot(4) as snapshot:
+        assert snapshot.operator_states() == {STATE: (b"b",)}
 
 
 def test_a_store_starts_with_lists_given_to_it(store: StateStore) -> None:
@@ -109,7 +109,7 @@ def test_a_state_that_was_not_added_has_no_list(store: StateStore) -> None:
 
 
 def test_a_shared_store_is_not_loaded(store: StateStore, overlay: MakeOverlay) -> None:
-    """Beneath a view or an overlay the base may only change by folding."""
+    """Beneath a view or an overlay the base may only change by compaction."""
 
     def refused() -> None:
         for call in (

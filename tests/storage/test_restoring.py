@@ -18,7 +18,7 @@ from tests.storage.stored import (
     new_store,
     restore_groups,
     restore_whole,
-    store_cut,
+    store_snapshot,
 )
 
 from queryable_state.server.storage.overlay import OverlayBuilder
@@ -33,9 +33,9 @@ records = st.dictionaries(st.tuples(st.sampled_from(STATES), keys), values, max_
 boundaries = st.lists(st.integers(1, GROUPS - 1), max_size=3, unique=True).map(sorted)
 
 
-def ranges(cuts: list[int]) -> list[tuple[int, int]]:
+def ranges(bounds: list[int]) -> list[tuple[int, int]]:
     """Inclusive ranges of all groups, divided before these."""
-    return [(first, end - 1) for first, end in zip([0, *cuts], [*cuts, GROUPS], strict=True)]
+    return [(first, end - 1) for first, end in zip([0, *bounds], [*bounds, GROUPS], strict=True)]
 
 
 def stored_as(backend: str, native: bool, contents: Contents, folder: Path) -> Stored:
@@ -50,8 +50,8 @@ def stored_as(backend: str, native: bool, contents: Contents, folder: Path) -> S
         store.commit(5)
         while store.compact(5, 1000):
             pass
-        with store.snapshot(5, folder / "native" if native else None) as cut:
-            stored = store_cut(cut, folder / "canonical")
+        with store.snapshot(5, folder / "native" if native else None) as snapshot:
+            stored = store_snapshot(snapshot, folder / "canonical")
     store.destroy()
     return stored
 
@@ -140,12 +140,12 @@ def test_changelogs_after_a_snapshot_are_loaded_and_go_on(
             assert store.prefix(STATES[0], b"") == [(b"\x00\x00", b"staged")]
 
 
-@given(batch=batches, cuts=boundaries)
-def test_a_clipped_changelog_changes_its_key_groups_only(batch: Batch, cuts: list[int]) -> None:
+@given(batch=batches, bounds=boundaries)
+def test_a_clipped_changelog_changes_its_key_groups_only(batch: Batch, bounds: list[int]) -> None:
     assume(all(len(prefix) >= 2 for _, clears, _, _ in batch.changes for prefix in clears))
     some = [bytes(key) for key in product((0, 255), (0, 1, 2, 255), b"ab")]
     before = Contents({(state_id, key): b"old" for state_id in STATES for key in some})
-    for first, last in [*ranges(cuts), (GROUPS, 0xFFFF)]:
+    for first, last in [*ranges(bounds), (GROUPS, 0xFFFF)]:
         builder = OverlayBuilder()
         for block in batch.blocks():
             builder.add_clipped(block, first, last)
@@ -246,7 +246,7 @@ def test_a_damaged_table_is_never_read_as_a_shorter_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("missing", [".sst", "MANIFEST", "CURRENT"])
-def test_missing_files_are_told(missing: str, tmp_path: Path) -> None:
+def test_missing_files_are_named(missing: str, tmp_path: Path) -> None:
     stored = large(tmp_path)
     rest = {name: path for name, path in stored.files.items() if missing not in name}
     assert len(rest) < len(stored.files)

@@ -1,4 +1,4 @@
-"""Both stores against a dictionary of versions, under any order of calls, cuts and restores."""
+"""Both stores against a dictionary of versions, with snapshots and restores in any order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule, run_state_machine_as_test
 from tests.storage.model import STATES, Batch, Contents
 from tests.storage.store_machine import ALL_STATES, StoreMachine
-from tests.storage.stored import BACKENDS, Stored, restore_whole, store_cut
+from tests.storage.stored import BACKENDS, Stored, restore_whole, store_snapshot
 
 from queryable_state.server.storage.layered import compaction as compaction
 from queryable_state.server.storage.layered import layers
@@ -27,42 +27,42 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Cut:
-    """A cut, what it must hold, and a reading of one state under way."""
+class Snapshot:
+    """A snapshot, the contents it must have, and an unfinished read of one of its states."""
 
-    cut: StoreSnapshot
+    snapshot: StoreSnapshot
     contents: Contents
     reading: Iterator[tuple[bytes, bytes]] | None = None
     read: int = 0
 
 
 class DurableStoreMachine(StoreMachine):
-    """Cuts versions, writes the cuts down, and goes on with a store restored from one."""
+    """Takes snapshots, writes them to disk, and continues with a store restored from one."""
 
     def __init__(self, backend: str, directory: Path) -> None:
         super().__init__(backend, directory)
-        self.cuts: list[Cut] = []
+        self.snapshots: list[Snapshot] = []
         self.stored: tuple[Stored, Contents, dict[int, Batch]] | None = None
 
-    @precondition(lambda self: self.store and len(self.cuts) < 3)
+    @precondition(lambda self: self.store and len(self.snapshots) < 3)
     @rule(data=st.data(), native=st.booleans())
-    def cut(self, data: st.DataObject, native: bool) -> None:
+    def snapshot(self, data: st.DataObject, native: bool) -> None:
         version = data.draw(st.integers(self.base, self.committed))
         if native:
             while self.opened.compact(version, 3):
                 pass
             self.base = self.opened.base_version
-        cut = self.opened.snapshot(version, self.new_path() if native else None)
-        assert cut.version == version
-        self.cuts.append(Cut(cut, self.versions[version]))
+        snapshot = self.opened.snapshot(version, self.new_path() if native else None)
+        assert snapshot.version == version
+        self.snapshots.append(Snapshot(snapshot, self.versions[version]))
 
-    @precondition(lambda self: self.cuts)
+    @precondition(lambda self: self.snapshots)
     @rule(data=st.data(), steps=st.integers(1, 4))
     def read_a_cut_on(self, data: st.DataObject, steps: int) -> None:
-        """Folds, commits and closing views fall between the steps."""
-        made = data.draw(st.sampled_from(self.cuts))
+        """Compactions, commits and closing views come between the steps."""
+        made = data.draw(st.sampled_from(self.snapshots))
         if made.reading is None:
-            made.reading, made.read = made.cut.records(STATES[0]), 0
+            made.reading, made.read = made.snapshot.records(STATES[0]), 0
         expected = made.contents.of(STATES[0])
         for _ in range(steps):
             record = next(made.reading, None)
@@ -73,17 +73,17 @@ class DurableStoreMachine(StoreMachine):
             assert record == expected[made.read]
             made.read += 1
 
-    @precondition(lambda self: self.cuts)
+    @precondition(lambda self: self.snapshots)
     @rule(data=st.data())
     def write_a_cut(self, data: st.DataObject) -> None:
         """From here on a crash loses nothing that is committed or sealed."""
-        made = self.cuts.pop(data.draw(st.integers(0, len(self.cuts) - 1)))
+        made = self.snapshots.pop(data.draw(st.integers(0, len(self.snapshots) - 1)))
         for state_id in STATES:
-            assert list(made.cut.records(state_id)) == made.contents.of(state_id)
-        assert dict(made.cut.operator_states()) == made.contents.lists
-        self.stored = (store_cut(made.cut, self.new_path()), made.contents, self.batches)
+            assert list(made.snapshot.records(state_id)) == made.contents.of(state_id)
+        assert dict(made.snapshot.operator_states()) == made.contents.lists
+        self.stored = (store_snapshot(made.snapshot, self.new_path()), made.contents, self.batches)
         made.reading = None
-        made.cut.close()
+        made.snapshot.close()
 
     @precondition(lambda self: self.stored)
     @rule(backend=st.sampled_from(BACKENDS))
@@ -119,18 +119,18 @@ class DurableStoreMachine(StoreMachine):
 
     @invariant()
     def cuts_know_their_operator_states(self) -> None:
-        for made in self.cuts:
-            assert dict(made.cut.operator_states()) == made.contents.lists
+        for made in self.snapshots:
+            assert dict(made.snapshot.operator_states()) == made.contents.lists
 
     def start(self, *args: Any) -> None:
         self.close_cuts()
         super().start(*args)
 
     def close_cuts(self) -> None:
-        for made in self.cuts:
+        for made in self.snapshots:
             made.reading = None
-            made.cut.close()
-        self.cuts.clear()
+            made.snapshot.close()
+        self.snapshots.clear()
 
     def teardown(self) -> None:
         self.close_cuts()

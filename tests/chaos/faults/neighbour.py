@@ -12,7 +12,8 @@ import grpc
 from tests.chaos.jobs.driver import REPOSITORY
 from tests.chaos.jobs.workload import JOB_NAME, RECENT, SHARES, TOTALS
 from tests.chaos.processes import kill
-from tests.hostile.attacks import ATTACKS, frame_port
+from tests.hostile.attack import frame_port
+from tests.hostile.attacks import ATTACKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -78,7 +78,7 @@ async def test_a_null_is_the_value_of_an_entry_that_is_there(
     }
 
 
-async def test_entries_asked_for_together_are_each_their_own(
+async def test_entries_requested_together_have_each_its_own_answer(
     asker: QueryableStateClient, job: InProcessJob
 ) -> None:
     """Many keys and entries in one message and over both owners, hits among misses."""
@@ -101,7 +101,7 @@ async def test_entries_asked_for_together_are_each_their_own(
             assert entry.value() == (number if map_key == "x" else -number)
 
 
-async def test_entries_asked_for_in_one_turn_travel_together(
+async def test_entries_requested_in_one_turn_travel_together(
     client: QueryableStateClient, cluster: InProcessCluster
 ) -> None:
     await until_direct(client, cluster)
@@ -113,7 +113,7 @@ async def test_entries_asked_for_in_one_turn_travel_together(
     assert asked == [9]
 
 
-async def test_entries_are_asked_for_before_the_state_is_known(
+async def test_entries_are_requested_before_the_state_is_known(
     cluster: InProcessCluster, job: InProcessJob
 ) -> None:
     """What they are is found out first; a map key of another type fails alone."""
@@ -126,7 +126,7 @@ async def test_entries_are_asked_for_before_the_state_is_known(
 
 
 @pytest.mark.parametrize("state", ["last", "seen", "counts", "maximum", "mean"])
-async def test_presence_is_told_of_every_kind(asker: QueryableStateClient, state: str) -> None:
+async def test_presence_is_answered_for_every_kind(asker: QueryableStateClient, state: str) -> None:
     there = await asker.contains("sensors", state, "sensor_1")
     not_there = await asker.contains("sensors", state, "nobody")
     assert there

@@ -1,4 +1,4 @@
-"""What a query answers, for every kind of state and every way to name it."""
+"""Answers of a query, for every kind of state and every way to name a key."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ async def test_jobs_and_states_are_listed(client: QueryableStateClient, job: InP
     assert str(states["last"].value_type and states["last"].value_type.simple_string()) == "double"
 
 
-async def test_owners_are_asked_directly_and_through_a_proxy_alike(
+async def test_owners_are_queried_directly_and_through_a_proxy_alike(
     cluster: InProcessCluster, job: InProcessJob
 ) -> None:
     """Any proxy answers any key: of a server, and of its own."""
@@ -145,7 +145,7 @@ async def test_owners_are_asked_directly_and_through_a_proxy_alike(
                 assert [listed.name for listed in jobs] == ["sensors"]
 
 
-async def test_a_pickled_value_is_loaded_only_for_who_asked_for_it(
+async def test_a_pickled_value_is_loaded_only_on_request(
     cluster: InProcessCluster,
 ) -> None:
     job = cluster.job("pickles", declare("any", "string", "pickled"))
@@ -189,7 +189,7 @@ async def test_a_method_another_kind_has_says_what_this_one_has(
         reduced.get("sensor_1")
 
 
-async def test_what_is_asked_in_one_turn_travels_together(
+async def test_keys_requested_in_one_turn_travel_together(
     client: QueryableStateClient, cluster: InProcessCluster
 ) -> None:
     """A thousand awaits are two messages an owner at most, not a thousand."""

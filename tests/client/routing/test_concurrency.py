@@ -105,7 +105,7 @@ async def test_a_cancelled_await_harms_no_other(client: QueryableStateClient) ->
         await cancelled
 
 
-async def test_a_client_left_open_is_told_of(cluster: InProcessCluster, job: InProcessJob) -> None:
+async def test_a_client_left_open_is_reported(cluster: InProcessCluster, job: InProcessJob) -> None:
     client = client_of(cluster.servers[0].addresses.proxy)
     await client.get_kv_state("sensors", "last", "sensor_1")
     with pytest.warns(ResourceWarning, match="never closed"):

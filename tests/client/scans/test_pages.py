@@ -145,7 +145,7 @@ async def test_a_scan_goes_on_at_a_newer_batch_where_that_will_do(
     assert seen.keys() | rest.keys() == ALL.keys()
 
 
-async def test_who_waits_for_a_page_of_a_scan_that_is_closed_is_told(
+async def test_a_caller_that_waits_for_a_page_of_a_closed_scan_gets_an_error(
     client: QueryableStateClient,
 ) -> None:
     """And is not cancelled, which is the business of its task alone."""

@@ -94,7 +94,7 @@ async def test_tuples_are_scanned_by_their_first_fields(
     assert {key: value(state) async for key, state in scan} == {("AA", 1): 1, ("AA", 2): 2}
 
 
-async def test_scans_wait_for_the_batch_asked_for(
+async def test_scans_wait_for_the_requested_batch(
     client: QueryableStateClient, cluster: InProcessCluster, job: InProcessJob
 ) -> None:
     scan = client.scan("sensors", "last", consistency=Consistency.at_least(2))

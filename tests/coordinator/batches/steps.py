@@ -5,14 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tests.coordinator.peer import Peer
 
     from queryable_state.internal.v1 import backend_pb2
     from queryable_state.server.testing import InMemoryEngine
-
-    SubtaskOf = Callable[..., backend_pb2.Subtask]
 
 
 def begin(

@@ -7,22 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.coordinator.batches.steps import begin, own
 
-from queryable_state.wire.errors import (
-    JobError,
-    Reason,
-    SupersededError,
-    UnknownJobError,
-)
+from queryable_state.wire.errors import JobError, Reason, SupersededError, UnknownJobError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from tests.coordinator.peer import StartPeer, SubtaskOf
 
-    from tests.coordinator.peer import StartPeer
-
-    from queryable_state.internal.v1 import backend_pb2
     from queryable_state.server.testing import InMemoryEngine, InProcessCoordinator
-
-    SubtaskOf = Callable[..., backend_pb2.Subtask]
 
 
 def test_the_begin_of_the_next_batch_commits_and_is_answered_after_the_push(

@@ -8,20 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.coordinator.batches.steps import begin, own
 
-from queryable_state.wire.errors import (
-    PlacementError,
-    Reason,
-)
+from queryable_state.wire.errors import PlacementError, Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from tests.coordinator.peer import StartPeer, SubtaskOf
 
-    from tests.coordinator.peer import StartPeer
-
-    from queryable_state.internal.v1 import backend_pb2
     from queryable_state.server.testing import FakeClock, InMemoryEngine, InProcessCoordinator
-
-    SubtaskOf = Callable[..., backend_pb2.Subtask]
 
 
 def test_a_new_parallelism_waits_until_former_owners_have_dropped_theirs(

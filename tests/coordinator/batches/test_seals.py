@@ -8,15 +8,10 @@ from typing import TYPE_CHECKING
 from tests.coordinator.batches.steps import begin, own
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import pytest
-    from tests.coordinator.peer import StartPeer
+    from tests.coordinator.peer import StartPeer, SubtaskOf
 
-    from queryable_state.internal.v1 import backend_pb2
     from queryable_state.server.testing import InMemoryEngine, InProcessCoordinator
-
-    SubtaskOf = Callable[..., backend_pb2.Subtask]
 
 
 def test_seals_of_a_former_parallelism_are_not_held_against_the_new_one(

@@ -5,10 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.coordinator.model.cluster import Cluster, move, opened
 
-from queryable_state.wire.errors import (
-    PlacementError,
-    Reason,
-)
+from queryable_state.wire.errors import PlacementError, Reason
 
 
 def test_state_is_complete_where_it_never_moved(cluster: Cluster) -> None:

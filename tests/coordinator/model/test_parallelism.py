@@ -5,10 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.coordinator.model.cluster import NEXT_RUN, QUERY, RUN, Cluster, move, opened
 
-from queryable_state.wire.errors import (
-    InvalidRequestError,
-    JobError,
-)
+from queryable_state.wire.errors import InvalidRequestError, JobError
 
 
 def test_a_new_run_may_change_the_parallelism_and_loses_the_state(cluster: Cluster) -> None:

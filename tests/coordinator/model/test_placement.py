@@ -5,11 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.coordinator.model.cluster import LEASE_MS, MARGIN_MS, Cluster
 
-from queryable_state.wire.errors import (
-    PlacementError,
-    Reason,
-    SupersededError,
-)
+from queryable_state.wire.errors import PlacementError, Reason, SupersededError
 
 
 def test_the_first_to_ask_gets_a_subtask_and_keeps_it(cluster: Cluster) -> None:

@@ -1,4 +1,4 @@
-"""How an answer came about, as a proxy and an owner tell it."""
+"""Explanations of answers, from a proxy and from an owner."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ async def test_a_missing_key_is_explained_as_of_its_batch(
     assert absent.value_json == "false"
 
 
-async def test_an_owner_that_is_gone_is_an_attempt_that_is_told(
+async def test_an_owner_that_is_gone_is_an_attempt_of_the_explanation(
     channel: grpc.aio.Channel, cluster: InProcessCluster, job: InProcessJob
 ) -> None:
     key = keys_of_server(cluster, 1)[0]
@@ -162,7 +162,7 @@ async def test_a_query_of_two_owners_tells_of_both(
     }
 
 
-async def test_keys_of_nobody_are_told_of_in_time(
+async def test_keys_without_an_owner_are_reported_in_time(
     proxy: ProxyServer, cluster: InProcessCluster, job: InProcessJob
 ) -> None:
     """With every attempt."""

@@ -80,7 +80,7 @@ async def _batch(channel: grpc.aio.Channel, **fields: Any) -> query_pb2.BatchGet
         ({"read": query_pb2.PREFIX}, '{"a": 7, "b": 2}'),
     ],
 )
-async def test_json_says_what_was_asked(
+async def test_json_has_the_requested_part(
     channel: grpc.aio.Channel, counts: InProcessJob, fields: dict[str, Any], text: str
 ) -> None:
     response = await _get(channel, **({"key_json": '"sensor_7"'} | fields))
@@ -187,7 +187,7 @@ async def test_a_server_says_of_each_key_in_json_that_it_is_another_ones(
     assert response.results[1].error.reason == Reason.NOT_OWNER
 
 
-async def test_many_keys_are_asked_for_entries_existence_and_size(
+async def test_many_keys_are_read_for_entries_existence_and_size(
     channel: grpc.aio.Channel, counts: InProcessJob
 ) -> None:
     def results(response: query_pb2.BatchGetKvStateResponse) -> list[str]:

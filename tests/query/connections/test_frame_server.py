@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     ],
     ids=["HTTP", "garbage", "a huge frame", "no hello", "another version"],
 )
-async def test_who_speaks_something_else_is_told_so_and_hung_up_on(
+async def test_a_connection_with_another_protocol_gets_an_error_and_is_closed(
     proxy: ProxyServer, first: bytes, reason: int
 ) -> None:
     frames = await Frames.connect(await frame_port_of(proxy.address), first)

@@ -119,7 +119,7 @@ async def test_look_ups_are_unary_where_the_frame_port_leads_elsewhere(
     assert reason[behind] in warning
 
 
-async def test_another_server_than_the_expected_one_is_not_asked(
+async def test_another_server_than_the_expected_one_is_not_queried(
     proxy: ProxyServer, cluster: InProcessCluster
 ) -> None:
     """Its answers are those of other jobs, under the same names."""
@@ -138,7 +138,7 @@ async def test_another_server_than_the_expected_one_is_not_asked(
     assert error_from_call(refused.value, "proxy").reason == Reason.UNAVAILABLE
 
 
-async def test_an_asker_learns_why_a_stream_cannot_be_opened(cluster: InProcessCluster) -> None:
+async def test_a_caller_learns_why_a_stream_cannot_be_opened(cluster: InProcessCluster) -> None:
     """Nobody there, and somebody of another kind there: the coordinator."""
     for address in ("127.0.0.1:1", cluster.coordinator.address):
         with pytest.raises(QueryableStateError) as raised:
@@ -180,7 +180,7 @@ async def stand_in(frames: registration_pb2.FrameEndpoint) -> AsyncIterator[str]
         await server.stop(0)
 
 
-async def test_a_server_of_other_protocol_versions_is_asked_by_unary_calls(
+async def test_a_server_of_other_protocol_versions_is_queried_by_unary_calls(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     newer = registration_pb2.FrameEndpoint(port=1, min_version=7, max_version=9)
@@ -191,7 +191,7 @@ async def test_a_server_of_other_protocol_versions_is_asked_by_unary_calls(
     assert "server newer speaks versions 7 to 9" in warning
 
 
-async def test_a_unary_call_that_has_no_room_is_to_be_asked_again() -> None:
+async def test_a_unary_call_that_has_no_room_is_to_be_retried() -> None:
     """As its query over frames would be."""
     async with (
         stand_in(registration_pb2.FrameEndpoint()) as address,
@@ -207,7 +207,7 @@ async def test_a_unary_call_that_has_no_room_is_to_be_asked_again() -> None:
 async def test_an_exact_batch_is_read_by_unary_calls_too(
     cluster: InProcessCluster, proxy: ProxyServer, job: InProcessJob
 ) -> None:
-    """And waited for, and refused once it is folded away, as over frames."""
+    """Queries wait for the batch, and are refused once it is compacted, as over frames."""
     state_id = await state_id_of(cluster)
     async with opened(proxy.address) as (stream, given):
         asked = {"state_id": state_id, "keys": wire_keys("sensor_1")}

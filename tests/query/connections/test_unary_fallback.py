@@ -85,7 +85,7 @@ async def test_a_frame_port_that_is_lost_and_comes_back_fails_no_call(
         await asking.more()
 
 
-async def test_a_call_that_breaks_after_the_move_is_asked_again_over_frames(
+async def test_a_call_that_breaks_after_the_move_is_retried_over_frames(
     proxy: ProxyServer, job: InProcessJob
 ) -> None:
     """It waited for a commit when the frame port was reached and the gRPC port was lost."""

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 DEADLINE_S = 20.0
 
+ALL = {f"sensor_{number}": float(number) for number in range(100)}
+"""The keys and values of state `last` that a scan of the whole state returns."""
+
 
 def scan_call(
     channel: grpc.aio.Channel, *, timeout: float | None = DEADLINE_S, **fields: Any

@@ -37,7 +37,7 @@ async def channel(cluster: InProcessCluster, job: InProcessJob) -> AsyncIterator
 
 
 async def _commit_batches(job: InProcessJob) -> None:
-    """So many that the first one is folded away."""
+    """So many that the first one is compacted."""
     for batch in range(1, 5):
         await job.run(batch, {"last": {"sensor_1": str(batch)}})
 
@@ -75,7 +75,7 @@ async def test_a_page_that_the_first_owner_has_asks_no_other(
     assert message.info.server_id == cluster.servers[0].server_id
 
 
-async def test_each_owner_is_asked_once_for_all_its_runs(
+async def test_each_owner_is_queried_once_for_all_its_runs(
     cluster: InProcessCluster, channel: grpc.aio.Channel
 ) -> None:
     messages = taken(scan_call(channel))

@@ -16,12 +16,7 @@ from queryable_state.wire.errors import InvalidRequestError, RestoreMismatchErro
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from tests.spark.conftest import Connect, MakeFeed
-
-
-@pytest.fixture
-def jobs(env: StreamExecutionEnvironment, feed: MakeFeed, connect: Connect, tmp_path: Path) -> Jobs:
-    return Jobs(env, feed(READINGS), connect, tmp_path)
+    from tests.spark.conftest import MakeFeed
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,8 @@ import resource
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.state_server.conftest import VALUES, until
+from tests.state_server.attempt import VALUES
+from tests.state_server.cluster import until
 
 from queryable_state.internal.v1.changes_pb2 import ChangeBlock
 from queryable_state.server.checkpoint.file_systems.storage import checksum
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.state_server.conftest import Attempt, Clock, Cluster
+    from tests.state_server.attempt import Attempt
+    from tests.state_server.cluster import Clock, Cluster
     from tests.state_server.gated_files import Gate
 
 

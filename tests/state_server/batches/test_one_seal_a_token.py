@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.state_server.conftest import until
+from tests.state_server.cluster import until
 
 from queryable_state.server.coordinator import JobConfig
 from queryable_state.v1 import query_pb2
@@ -15,7 +15,7 @@ from queryable_state.wire.errors import JobError, Reason
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.state_server.conftest import Cluster
+    from tests.state_server.cluster import Cluster
     from tests.state_server.gated_files import Gate
 
 

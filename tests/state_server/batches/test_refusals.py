@@ -31,7 +31,7 @@ from queryable_state.wire.schema.types import Types
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from tests.state_server.conftest import Clock, Cluster
+    from tests.state_server.cluster import Clock, Cluster
 
 
 def open_files() -> int:
@@ -96,7 +96,7 @@ async def test_changes_of_other_key_groups_or_states_are_refused(
     builder = ChangeBlockBuilder(task.state_id, sums := BlockSums())
     builder.put(b"\x00\x00key", b"")
     [block] = builder.finish()
-    with pytest.raises(InvalidRequestError, match="no bytes"):
+    with pytest.raises(InvalidRequestError, match="lacks even its format byte"):
         await task.send([task.open_frame(), backend_pb2.PrepareRequest(block=block)])
 
 

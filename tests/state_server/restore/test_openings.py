@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.state_server.conftest import until
+from tests.state_server.cluster import until
 
 from queryable_state.server.coordinator import JobConfig
 from queryable_state.server.state_server.stores.job_stores import JobStores
@@ -18,7 +18,7 @@ from queryable_state.wire.schema.types import Types
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.state_server.conftest import Clock, Cluster, Job
+    from tests.state_server.cluster import Clock, Cluster, Job
     from tests.state_server.gated_files import Gate
 
     from queryable_state.server.state_server.server import StateServer

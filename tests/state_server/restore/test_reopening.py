@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc.aio
 import pytest
-from tests.state_server.conftest import until
+from tests.state_server.cluster import until
 
 from queryable_state.client import QueryableStateClient
 from queryable_state.internal.v1 import backend_pb2

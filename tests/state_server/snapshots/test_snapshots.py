@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import grpc.aio
 import pytest
-from tests.state_server.conftest import DEADLINE_S, PARALLELISM, VALUES, until
+from tests.state_server.attempt import DEADLINE_S, PARALLELISM, VALUES
+from tests.state_server.cluster import until
 
 from queryable_state.internal.v1 import backend_pb2, backend_pb2_grpc, checkpoint_pb2
 from queryable_state.server.checkpoint.canonical import read_canonical
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.state_server.conftest import Cluster, Job
+    from tests.state_server.cluster import Cluster, Job
     from tests.state_server.gated_files import Gate
 
     from queryable_state.server.state_server.server import StateServer

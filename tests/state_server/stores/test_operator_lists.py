@@ -16,7 +16,7 @@ from queryable_state.wire.changes import BlockSums, ChangeBlockBuilder
 from queryable_state.wire.keys.key_groups import key_group_range
 
 if TYPE_CHECKING:
-    from tests.state_server.conftest import Cluster, Job
+    from tests.state_server.cluster import Cluster, Job
 
     from queryable_state.server.state_server.server import StateServer
 

@@ -15,10 +15,10 @@ STATE = 7
 EVERYTHING = 10_000
 
 
-@pytest.fixture(params=["in overlays", "folded"])
+@pytest.fixture(params=["in overlays", "compacted"])
 def compacted(request: pytest.FixtureRequest) -> bool:
-    """Whether a test folds each version before it writes the next."""
-    return bool(request.param == "folded")
+    """True if the test compacts each version before it writes the next."""
+    return bool(request.param == "compacted")
 
 
 def _settle(store: StateStore, compacted: bool) -> None:

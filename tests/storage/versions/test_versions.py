@@ -152,7 +152,7 @@ def test_an_empty_value_is_a_value(store: StateStore, advance: Advance) -> None:
     assert store.get(STATE, b"a") == b""
 
 
-def test_staged_and_held_bytes_are_told(store: StateStore, overlay: MakeOverlay) -> None:
+def test_staged_and_held_bytes_are_reported(store: StateStore, overlay: MakeOverlay) -> None:
     assert (store.staged_bytes, store.overlay_bytes) == (0, 0)
     store.seal(0, overlay({b"key": b"value"}, deletes=[b"xx"]), (1, 1))
     assert (store.staged_bytes, store.overlay_bytes) == (10, 10)

@@ -43,7 +43,7 @@ def test_a_version_that_is_not_there_yet_is_worth_a_retry(
         assert refused.value.reason == Reason.BEHIND
 
 
-def test_a_version_that_is_folded_away_is_refused(store: StateStore, advance: Advance) -> None:
+def test_a_compacted_version_is_refused(store: StateStore, advance: Advance) -> None:
     advance(store, {b"k": b"0"})
     advance(store, {b"k": b"1"})
     store.compact(1, EVERYTHING)
@@ -52,7 +52,9 @@ def test_a_version_that_is_folded_away_is_refused(store: StateStore, advance: Ad
         store.view(0)
 
 
-def test_a_view_outlives_the_folding_of_later_versions(store: StateStore, advance: Advance) -> None:
+def test_a_view_outlives_the_compaction_of_later_versions(
+    store: StateStore, advance: Advance
+) -> None:
     advance(store, {b"a": b"0", b"b": b"0", b"c": b"0"})
     with store.view() as at_0:
         advance(store, {b"a": b"1", b"d": b"1"}, deletes=[b"b"])
@@ -68,7 +70,7 @@ def test_a_view_outlives_the_folding_of_later_versions(store: StateStore, advanc
     assert store.prefix(STATE, b"") == [(b"a", b"2")]
 
 
-def test_a_view_keeps_what_a_fold_clears_and_puts_again(
+def test_a_view_keeps_what_a_compaction_clears_and_puts_again(
     store: StateStore, advance: Advance
 ) -> None:
     advance(store, {b"p1": b"0", b"p2": b"0"})
@@ -82,7 +84,7 @@ def test_a_view_keeps_what_a_fold_clears_and_puts_again(
         assert view.multi_get(STATE, [b"p1", b"p2", b"p3"]) == [b"0", b"0", None]
 
 
-def test_a_view_opened_while_a_fold_is_under_way_is_whole(
+def test_a_view_opened_while_a_compaction_is_under_way_is_whole(
     store: StateStore, advance: Advance
 ) -> None:
     advance(store, {b"%03d" % number: b"0" for number in range(600)})
@@ -128,7 +130,7 @@ def test_a_closed_view_says_so(store: StateStore, advance: Advance) -> None:
         view.get(STATE, b"a")
 
 
-def test_a_scan_goes_on_over_folds_and_commits(store: StateStore, advance: Advance) -> None:
+def test_a_scan_goes_on_over_compactions_and_commits(store: StateStore, advance: Advance) -> None:
     """A scan is read in chunks; what happens between two of them must not show."""
     before = {b"%04d" % number: b"0" for number in range(2000)}
     advance(store, before)

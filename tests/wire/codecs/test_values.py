@@ -149,7 +149,7 @@ def test_a_spark_row_with_other_field_order_is_taken_by_name() -> None:
     assert codec.decode(codec.encode(row)) == (1, "x")
 
 
-def test_a_pickle_stays_one_unless_asked_for() -> None:
+def test_a_pickle_is_loaded_only_on_request() -> None:
     job = ValueCodec.of(Types.PICKLED_BYTE_ARRAY(), pickle_values=True, unpickle=True)
     encoded = job.encode({"a": [1]})
     assert job.decode(encoded) == {"a": [1]}

@@ -1,4 +1,4 @@
-"""A cut is one committed version, whatever happens to the store after."""
+"""Snapshots: each one keeps its committed version while the store changes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def compact_all(store: StateStore) -> None:
         pass
 
 
-def test_a_cut_keeps_its_version_while_later_ones_commit_and_fold(
+def test_a_snapshot_keeps_its_version_while_later_ones_commit_and_compact(
     store: StateStore, advance: Advance, tmp_path: Path
 ) -> None:
     advance(store, numbered(2000, b"0"))
@@ -47,34 +47,34 @@ def test_a_cut_keeps_its_version_while_later_ones_commit_and_fold(
     advance(store, {b"\x00\x02": b"1"}, deletes=[b"\x00\x01000007"])
     pinned = store.snapshot(1)
     compact_all(store)
-    native = store.snapshot(1, tmp_path / "cut")
+    native = store.snapshot(1, tmp_path / "snapshot")
     advance(store, numbered(2500, b"2"), clears=[b"\x00\x02"])
     compact_all(store)
     expected = numbered(2000, b"0") | {b"\x00\x02": b"1"}
     del expected[b"\x00\x01000007"]
-    for cut in (pinned, native):
-        with cut:
-            assert cut.version == 1
-            assert dict(cut.records(STATE)) == expected
+    for snapshot in (pinned, native):
+        with snapshot:
+            assert snapshot.version == 1
+            assert dict(snapshot.records(STATE)) == expected
     assert store.get(STATE, b"\x00\x02") is None
 
 
-def test_a_cut_knows_its_states_and_about_how_large_they_are(
+def test_a_snapshot_knows_its_states_and_about_how_large_they_are(
     store: StateStore, advance: Advance, tmp_path: Path
 ) -> None:
     store.add_state(3)
     advance(store, numbered(1000, b"0123456789"))
     compact_all(store)
-    for cut in (store.snapshot(0), store.snapshot(0, tmp_path / "cut")):
-        with cut:
-            assert cut.state_ids() == [3, STATE]
-            empty, full = cut.sizes()
+    for snapshot in (store.snapshot(0), store.snapshot(0, tmp_path / "snapshot")):
+        with snapshot:
+            assert snapshot.state_ids() == [3, STATE]
+            empty, full = snapshot.sizes()
             assert (empty.state_id, empty.records) == (3, 0)
             assert (full.state_id, full.records) == (STATE, 1000)
             assert full.size_bytes > 0
 
 
-def test_only_committed_versions_that_are_not_folded_away_can_be_cut(
+def test_only_committed_versions_that_are_not_compacted_have_snapshots(
     store: StateStore, advance: Advance, overlay: MakeOverlay, tmp_path: Path
 ) -> None:
     advance(store, {b"\x00\x01": b"0"})
@@ -87,21 +87,21 @@ def test_only_committed_versions_that_are_not_folded_away_can_be_cut(
     with pytest.raises(SupersededError, match="is compacted"):
         store.snapshot(0)
     with pytest.raises(SupersededError, match="is compacted"):
-        store.snapshot(0, tmp_path / "cut")
+        store.snapshot(0, tmp_path / "snapshot")
 
 
-def test_a_native_cut_wants_everything_folded(
+def test_a_native_snapshot_needs_every_version_compacted(
     advance: Advance, overlay: MakeOverlay, tmp_path: Path
 ) -> None:
     with new_store("rocksdb", tmp_path / "store", [STATE]) as store:
         advance(store, numbered(1000, b"0"))
         with pytest.raises(RetryLaterError, match="not compacted"):
-            store.snapshot(0, tmp_path / "cut")
+            store.snapshot(0, tmp_path / "snapshot")
         assert store.compact(0, 300)
         with pytest.raises(RetryLaterError, match="not compacted"):
-            store.snapshot(0, tmp_path / "cut")
+            store.snapshot(0, tmp_path / "snapshot")
         compact_all(store)
-        store.snapshot(0, tmp_path / "cut").close()
+        store.snapshot(0, tmp_path / "snapshot").close()
         store.commit(3)
         with pytest.raises(RetryLaterError, match="not compacted"):
             store.snapshot(3, tmp_path / "later")
@@ -109,7 +109,7 @@ def test_a_native_cut_wants_everything_folded(
         store.snapshot(3, tmp_path / "later").close()
 
 
-def test_a_native_cut_holds_links_to_tables_and_its_own_small_files(
+def test_a_native_snapshot_holds_links_to_tables_and_its_own_small_files(
     advance: Advance, tmp_path: Path
 ) -> None:
     with new_store("rocksdb", tmp_path / "store", [STATE]) as store:
@@ -129,7 +129,7 @@ def test_a_native_cut_holds_links_to_tables_and_its_own_small_files(
     assert sum((tmp_path / "second" / name).stat().st_size for name in small) < 4096
 
 
-def test_flushing_beside_fetches_and_folds_changes_nothing(
+def test_flushing_beside_fetches_and_compactions_changes_nothing(
     store: StateStore, advance: Advance
 ) -> None:
     keys = list(numbered(5000, b""))
@@ -180,80 +180,82 @@ def test_closing_waits_for_a_flush(store: StateStore, advance: Advance) -> None:
     assert isinstance(failure, RetryLaterError)
 
 
-def test_a_native_cut_outlives_its_store(advance: Advance, tmp_path: Path) -> None:
+def test_a_native_snapshot_outlives_its_store(advance: Advance, tmp_path: Path) -> None:
     with new_store("rocksdb", tmp_path / "store", [STATE]) as store:
         advance(store, {b"\x00\x01": b"1"})
         compact_all(store)
-        cut = store.snapshot(0, tmp_path / "cut")
+        snapshot = store.snapshot(0, tmp_path / "snapshot")
     store.destroy()
-    assert list(cut.records(STATE)) == [(b"\x00\x01", b"1")]
-    cut.close()
-    assert (tmp_path / "cut").is_dir(), "the files are the caller's"
+    assert list(snapshot.records(STATE)) == [(b"\x00\x01", b"1")]
+    snapshot.close()
+    assert (tmp_path / "snapshot").is_dir(), "the files are the caller's"
 
 
-def test_a_native_cut_into_a_directory_that_is_there_is_refused(
+def test_a_native_snapshot_into_a_directory_that_is_there_is_refused(
     advance: Advance, tmp_path: Path
 ) -> None:
-    (tmp_path / "cut").mkdir()
-    (tmp_path / "cut" / "precious").touch()
+    (tmp_path / "snapshot").mkdir()
+    (tmp_path / "snapshot" / "precious").touch()
     with new_store("rocksdb", tmp_path / "store", [STATE]) as store:
         advance(store, {b"\x00\x01": b"1"})
         compact_all(store)
         with pytest.raises(InternalError, match="could not write a snapshot of version 0"):
-            store.snapshot(0, tmp_path / "cut")
-        assert (tmp_path / "cut" / "precious").exists()
+            store.snapshot(0, tmp_path / "snapshot")
+        assert (tmp_path / "snapshot" / "precious").exists()
         assert store.get(STATE, b"\x00\x01") == b"1"
 
 
-def test_closing_the_store_ends_its_canonical_cuts(store: StateStore, advance: Advance) -> None:
+def test_closing_the_store_ends_its_canonical_snapshots(
+    store: StateStore, advance: Advance
+) -> None:
     advance(store, numbered(2000, b"0"))
-    cut = store.snapshot(0)
-    reading = cut.records(STATE)
+    snapshot = store.snapshot(0)
+    reading = snapshot.records(STATE)
     next(reading)
     store.close()
     with pytest.raises(RetryLaterError, match="closed"):
         list(reading)
-    cut.close()
-    cut.close()
+    snapshot.close()
+    snapshot.close()
 
 
-def test_a_state_that_was_not_added_cannot_be_read_from_a_cut(store: StateStore) -> None:
-    with store.snapshot(-1) as cut, pytest.raises(UnknownStateError):
-        list(cut.records(8))
+def test_a_state_that_was_not_added_cannot_be_read_from_a_snapshot(store: StateStore) -> None:
+    with store.snapshot(-1) as snapshot, pytest.raises(UnknownStateError):
+        list(snapshot.records(8))
 
 
-def test_a_cut_of_the_heap_copies_nothing(advance: Advance) -> None:
+def test_a_snapshot_of_the_heap_copies_nothing(advance: Advance) -> None:
     with HeapStateStore() as store:
         store.add_state(STATE)
         advance(store, numbered(100_000, b"0" * 50))
         compact_all(store)
         tracemalloc.start()
         try:
-            with store.snapshot(0) as cut:
-                for _ in cut.records(STATE):
+            with store.snapshot(0) as snapshot:
+                for _ in snapshot.records(STATE):
                     pass
                 _, peak_bytes = tracemalloc.get_traced_memory()
                 advance(store, numbered(100, b"1"))
                 compact_all(store)
-                assert dict(cut.records(STATE)) == numbered(100_000, b"0" * 50)
+                assert dict(snapshot.records(STATE)) == numbered(100_000, b"0" * 50)
         finally:
             tracemalloc.stop()
     assert peak_bytes < 500_000
 
 
-def test_a_cut_is_read_on_another_thread_beside_fetches_commits_and_folds(
+def test_a_snapshot_is_read_on_another_thread_beside_fetches_commits_and_compactions(
     store: StateStore, advance: Advance
 ) -> None:
     keys = list(numbered(20_000, b""))
     advance(store, dict.fromkeys(keys, b"0"))
     compact_all(store)
-    cut = store.snapshot(0)
+    snapshot = store.snapshot(0)
     done = Event()
     found: list[object] = []
 
     def read() -> None:
         try:
-            found.append({value for _, value in cut.records(STATE)})
+            found.append({value for _, value in snapshot.records(STATE)})
         except BaseException as error:  # noqa: BLE001 - the test looks at whatever came
             found.append(error)
         finally:
@@ -270,4 +272,4 @@ def test_a_cut_is_read_on_another_thread_beside_fetches_commits_and_folds(
         compact_all(store)
     thread.join()
     assert found == [{b"0"}]
-    cut.close()
+    snapshot.close()

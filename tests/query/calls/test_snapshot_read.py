@@ -1,4 +1,4 @@
-"""One cut over owners that are not at the same batch."""
+"""Snapshot reads over owners that are not at the same batch."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _values(answers: list[query_pb2.Answer], keys: int) -> dict[int, bytes]:
     }
 
 
-async def test_owners_that_are_ahead_are_asked_for_the_batch_of_the_others() -> None:
+async def test_owners_that_are_ahead_are_queried_at_the_batch_of_the_others() -> None:
     owners = Owners(5, 4, 5)
     answers = await answers_of_one_cut(owners, _query(owners, elements=[b"x", b"y", b"z"]))
     assert _values(answers, 3) == {0: b"4", 1: b"4"}
@@ -89,14 +89,14 @@ async def test_owners_that_are_ahead_are_asked_for_the_batch_of_the_others() -> 
     assert owners.asked[1:] == [([b"\x00", b"\x02"], 4)]
 
 
-async def test_owners_of_one_batch_are_asked_once() -> None:
+async def test_owners_of_one_batch_are_queried_once() -> None:
     owners = Owners(4, 4, 4)
     answers = await answers_of_one_cut(owners, _query(owners))
     assert {part.info.version for part in answers} == {4}
     assert len(owners.asked) == 1
 
 
-async def test_all_begins_anew_where_the_cut_is_gone() -> None:
+async def test_the_read_starts_over_if_its_snapshot_is_gone() -> None:
     def commit_two(owners: Owners) -> None:
         if len(owners.asked) == 1:
             owners.newest = [7, 6]
@@ -107,7 +107,7 @@ async def test_all_begins_anew_where_the_cut_is_gone() -> None:
     assert [at for _, at in owners.asked] == [None, 4, None, 6]
 
 
-async def test_a_cut_that_is_not_to_be_had_fails_by_key_in_time() -> None:
+async def test_without_a_snapshot_the_keys_fail_in_time() -> None:
     """One owner stands still, the other goes on."""
 
     def go_on(owners: Owners) -> None:
@@ -136,7 +136,7 @@ async def test_keys_whose_owner_refuses_take_no_part() -> None:
     assert len(owners.asked) == 1
 
 
-async def test_a_cut_over_sockets_while_batches_are_committed(
+async def test_a_snapshot_over_sockets_while_batches_are_committed(
     channel: grpc.aio.Channel, job: InProcessJob
 ) -> None:
     """The values of each answer are of the batch it says, on all owners."""
@@ -163,7 +163,7 @@ async def test_a_cut_over_sockets_while_batches_are_committed(
     assert versions == sorted(versions)
 
 
-async def test_what_is_not_committed_has_no_cut(
+async def test_uncommitted_values_have_no_snapshot(
     channel: grpc.aio.Channel, job: InProcessJob
 ) -> None:
     stub: Any = query_pb2_grpc.QueryableStateStub(channel)

@@ -1,4 +1,4 @@
-"""How much a state holds, as owners and proxies tell it."""
+"""Size estimates of a state, from owners and from proxies."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def test_the_failure_of_an_owner_stands_in_its_part(
     assert gone not in {part.info.server_id for part in found.parts}
 
 
-async def test_key_groups_that_moved_are_measured_where_they_are_now(
+async def test_key_groups_that_moved_are_estimated_by_their_new_owner(
     channel: grpc.aio.Channel, cluster: InProcessCluster, job: InProcessJob
 ) -> None:
     """By a proxy that nobody asks for anything else."""

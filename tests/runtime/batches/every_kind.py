@@ -1,9 +1,7 @@
-"""Nothing a function reads, puts out or stores depends on where a batch was cut."""
+"""A function that uses state of every kind, and values of every type to store in it."""
 
 from __future__ import annotations
 
-import copy
-import itertools
 import pickle
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, timezone
@@ -11,8 +9,6 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queryable_state.streaming.descriptors import (
@@ -26,12 +22,6 @@ from queryable_state.streaming.functions import (
     KeyedProcessFunction,
     ReducingStateDescriptor,
 )
-from queryable_state.streaming.runtime.operators.operators import (
-    Aggregate,
-    AggregateKind,
-    FieldAggregate,
-    Reduce,
-)
 from queryable_state.streaming.testing import KeyedOperatorHarness
 from queryable_state.wire.errors import QueryableStateError
 from queryable_state.wire.rows import make_row
@@ -41,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from queryable_state.streaming.functions import Context, RuntimeContext
+
 
 BERLIN = timezone(timedelta(hours=2))
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -201,147 +192,15 @@ def outcome(spec: str, key_spec: str, batches: Sequence[Sequence[Any]]) -> tuple
     )
     outputs: list[Any] = []
     for batch in batches:
-        outputs += harness.process([("k", pickle.dumps(_portable(program))) for program in batch])
+        outputs += harness.process([("k", pickle.dumps(portable(program))) for program in batch])
     names = ("value", "list", "map", "last", "all", "pickles")
     return outputs, [told(harness.state(name, "k")) for name in names]
 
 
-def _portable(program: Any) -> Any:
+def portable(program: Any) -> Any:
     """Memoryviews cannot be pickled."""
     if isinstance(program, memoryview):
         return bytearray(program)
     if type(program) in (list, tuple):
-        return type(program)(_portable(each) for each in program)
+        return type(program)(portable(each) for each in program)
     return program
-
-
-@settings(max_examples=100, deadline=None)
-@given(data=st.data())
-def test_any_cut_of_the_input_gives_the_same_outputs_and_the_same_state(
-    data: st.DataObject,
-) -> None:
-    spec = data.draw(st.sampled_from(sorted(VALUES)), label="type")
-    key_spec = data.draw(st.sampled_from(sorted(MAP_KEYS)), label="map key")
-    programs = st.lists(st.lists(operations(spec, key_spec), max_size=5), min_size=2, max_size=6)
-    program = data.draw(programs, label="elements")
-    cuts = sorted(data.draw(st.sets(st.integers(1, len(program) - 1), min_size=1), label="cuts"))
-    edges = [0, *cuts, len(program)]
-    batches = [program[a:b] for a, b in itertools.pairwise(edges)]
-    assert outcome(spec, key_spec, batches) == outcome(spec, key_spec, [program])
-
-
-@pytest.mark.parametrize("spec", VALUES)
-def test_a_value_reads_alike_in_the_batch_that_wrote_it_and_in_the_next(spec: str) -> None:
-    """Every value of every type, in every kind of state."""
-    for value in VALUES[spec]:
-        names = ["value.update", "list.add", "last.add", "all.add", "pickles.add"]
-        # Each call has a value of its own: the function spoils what it has written.
-        own = [copy.deepcopy(_portable(value)) for _ in names]
-        writes: list[Any] = [(name, (one,)) for name, one in zip(names, own, strict=True)]
-        writes.append(("map.put", (1, copy.deepcopy(_portable(value)))))
-        reads: list[Any] = [
-            (f"{name}.{'value' if name == 'value' else 'get'}", ())
-            for name in ("value", "list", "last", "all", "pickles")
-        ]
-        reads += [("map.items", ()), ("map.get", (1,))]
-        cut = outcome(spec, "bigint", [[writes], [reads]])
-        assert "Error" not in cut[0][0]
-        assert cut == outcome(spec, "bigint", [[writes, reads]])
-
-
-def test_a_value_is_refused_by_the_call_that_writes_it() -> None:
-    wrong = ("x",)
-    calls: list[Any] = [("value.update", wrong), ("map.put", (1, "x")), ("list.add", wrong)]
-    calls += [("list.add_all", ([1, "x"],)), ("list.update", ([1, "x"],)), ("last.add", wrong)]
-    good = [("list.add", (7,)), ("value.update", (7,)), ("map.put", (1, 7)), ("last.add", (7,))]
-    outputs, stored = outcome("bigint", "bigint", [[calls, good]])
-    refused, (value, elements, entries, last, *_) = outputs[0], stored
-    assert refused.count("SerializationError") == len(calls)
-    # What was refused left nothing behind, and what came after it counts.
-    assert (value, last) == (told(7), told(7))
-    assert (elements, entries) == (told([7]), told({1: 7}))
-
-
-FLOATS = st.floats(width=32, allow_nan=True) | st.sampled_from([0.1, -0.0, 1e30, -1e30])
-
-
-@settings(max_examples=40, deadline=None)
-@given(
-    rows=st.lists(st.tuples(st.sampled_from("ab"), FLOATS, FLOATS), min_size=2, max_size=12),
-    data=st.data(),
-)
-def test_sums_of_floats_are_the_same_wherever_batches_are_cut(
-    rows: list[Any], data: st.DataObject
-) -> None:
-    fields = tuple(
-        FieldAggregate(column, kind, type_info(spec))
-        for column, spec in (("f", "float"), ("d", "double"))
-        for kind in (data.draw(st.sampled_from(AggregateKind)),)
-    )
-    cut = data.draw(st.integers(1, len(rows) - 1))
-    assert stored_sums(fields, [rows[:cut], rows[cut:]]) == stored_sums(fields, [rows])
-
-
-def test_a_sum_of_floats_adds_what_is_stored_first() -> None:
-    """1e30 - 1e30 + 0.1 is 0.1, and 1e30 + (-1e30 + 0.1) is 0; a FLOAT rounds at each row."""
-    fields = tuple(
-        FieldAggregate(column, AggregateKind.SUM, type_info(spec))
-        for column, spec in (("f", "float"), ("d", "double"))
-    )
-    rows = [("a", 0.1, 1e30), ("a", 0.2, -1e30), ("a", 0.3, 0.1), ("a", 1e7, 0.2)]
-    whole = stored_sums(fields, [rows])
-    assert stored_sums(fields, [rows[:1], rows[1:]]) == whole
-    assert stored_sums(fields, [[row] for row in rows]) == whole
-    assert whole[0].endswith("d=0.30000000000000004)")
-
-
-def stored_sums(fields: tuple[FieldAggregate, ...], batches: list[list[Any]]) -> list[str]:
-    harness = KeyedOperatorHarness(
-        Aggregate(fields, "sums"),
-        "k string, f float, d double",
-        key_by="k",
-        output_type="k string, f float, d double",
-        parallelism=1,
-        chunk_rows=3,
-    )
-    for batch in batches:
-        harness.process(batch)
-    return [repr(harness.state("sums", key)) for key in "ab"]
-
-
-class KeyTeller(KeyedProcessFunction):
-    def process_element(self, value: Any, ctx: Context) -> list[str]:
-        return [told(ctx.get_current_key())]
-
-
-def test_a_key_looks_the_same_whichever_row_of_it_comes_first() -> None:
-    harness = KeyedOperatorHarness(
-        KeyTeller(), "double", key_by="value", output_type="string", parallelism=1
-    )
-    together = harness.process([-0.0, 0.0])
-    assert together == [told(0.0)] * 2
-    assert harness.process([0.0]) + harness.process([-0.0]) == together
-
-
-def test_reduce_puts_out_the_value_as_it_is_stored() -> None:
-    descriptor = ReducingStateDescriptor("reduce", lambda a, b: (a.k, a.v + b.v), "k int, v float")
-
-    def outputs(batches: list[list[Any]]) -> str:
-        harness = KeyedOperatorHarness(
-            Reduce(descriptor),
-            "k int, v float",
-            key_by="k",
-            output_type="k int, v float",
-            parallelism=1,
-        )
-        return told([row for batch in batches for row in harness.process(batch)])
-
-    rows = [(1, 0.1), (1, 0.2), (1, 0.3)]
-    assert outputs([rows]) == outputs([rows[:1], rows[1:]]) == outputs([[row] for row in rows])
-
-
-def test_the_in_memory_state_gives_what_the_function_read() -> None:
-    """The test double decodes the stored bytes, as a server's client does."""
-    _, stored = outcome("float", "bigint", [[[("value.update", (0.1,)), ("map.put", (1, None))]]])
-    assert stored[0] == told(float(np.float32(0.1)))
-    assert stored[2] == told({1: None})

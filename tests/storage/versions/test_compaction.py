@@ -1,4 +1,4 @@
-"""Folding: small steps nobody sees."""
+"""Compaction: small steps that change no answer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ STATE = 7
 EVERYTHING = 100_000
 
 
-def test_a_fold_stops_at_the_version_it_was_given(store: StateStore, advance: Advance) -> None:
+def test_a_compaction_stops_at_the_version_it_was_given(
+    store: StateStore, advance: Advance
+) -> None:
     for value in (b"0", b"1", b"2"):
         advance(store, {b"k": value})
     assert not store.compact(1, EVERYTHING)
@@ -33,7 +35,7 @@ def test_a_fold_stops_at_the_version_it_was_given(store: StateStore, advance: Ad
     assert store.get(STATE, b"k") == b"2"
 
 
-def test_a_fold_never_passes_the_committed_version(
+def test_a_compaction_never_passes_the_committed_version(
     store: StateStore, overlay: MakeOverlay, advance: Advance
 ) -> None:
     advance(store, {b"k": b"0"})
@@ -44,14 +46,18 @@ def test_a_fold_never_passes_the_committed_version(
     assert store.get(STATE, b"k", uncommitted=True) == b"1"
 
 
-def test_a_fold_moves_over_versions_without_changes(store: StateStore, advance: Advance) -> None:
+def test_a_compaction_moves_over_versions_without_changes(
+    store: StateStore, advance: Advance
+) -> None:
     advance(store, {b"k": b"0"})
     store.commit(5)
     assert not store.compact(3, EVERYTHING)
     assert store.base_version == 3
 
 
-def test_a_fold_takes_about_as_many_records_as_asked(store: StateStore, advance: Advance) -> None:
+def test_a_compaction_takes_about_as_many_records_as_requested(
+    store: StateStore, advance: Advance
+) -> None:
     advance(store, {b"%05d" % number: b"v" for number in range(5000)})
     steps = 1
     while store.compact(0, 500):
@@ -61,7 +67,7 @@ def test_a_fold_takes_about_as_many_records_as_asked(store: StateStore, advance:
     assert store.overlay_bytes == 0
 
 
-def test_what_was_folded_reads_as_before(store: StateStore, advance: Advance) -> None:
+def test_compacted_versions_read_as_before(store: StateStore, advance: Advance) -> None:
     advance(store, {b"a": b"0", b"b": b"0", b"pa": b"0", b"pb": b"0"})
     advance(store, {b"pc": b"1"}, deletes=[b"a"], clears=[b"p"])
     before = store.prefix(STATE, b"")
@@ -71,7 +77,7 @@ def test_what_was_folded_reads_as_before(store: StateStore, advance: Advance) ->
     assert store.approximate_size(STATE)[0] >= 2
 
 
-def test_sizes_follow_what_is_folded(store: StateStore, advance: Advance) -> None:
+def test_sizes_follow_compaction(store: StateStore, advance: Advance) -> None:
     """RocksDB estimates; both must see growth."""
     assert store.approximate_size(STATE)[0] == 0
     advance(store, {b"%05d" % number: b"v" * 100 for number in range(1000)})
@@ -82,7 +88,7 @@ def test_sizes_follow_what_is_folded(store: StateStore, advance: Advance) -> Non
 
 
 @pytest.mark.parametrize("records", [10, 5000])
-def test_sizes_have_what_is_not_folded_once(
+def test_sizes_count_each_record_that_is_not_compacted_once(
     store: StateStore, advance: Advance, records: int
 ) -> None:
     """Exactly where it is little, else by a sample."""
@@ -103,7 +109,7 @@ def test_sizes_have_what_is_not_folded_once(
     assert store.approximate_size(STATE)[0] <= records
 
 
-def test_readers_beside_a_folding_thread_never_see_half_a_version(
+def test_readers_beside_a_compacting_thread_never_see_half_a_version(
     store: StateStore, overlay: MakeOverlay
 ) -> None:
     """Every version writes its number to all keys, or clears and rewrites them."""
@@ -148,7 +154,7 @@ class _FullOnceBase(HeapBase):
         super().apply(state_id, changes, image)
 
 
-def test_a_fold_that_failed_is_done_again_and_harms_no_view() -> None:
+def test_a_compaction_that_failed_is_repeated_and_harms_no_view() -> None:
     with LayeredStore(_FullOnceBase()) as store:
         store.add_state(STATE)
         before = store.view()

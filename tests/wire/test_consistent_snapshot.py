@@ -1,4 +1,4 @@
-"""The rule of one cut: who is asked again, and when all begins anew."""
+"""The consistent snapshot: which owners are queried again, and when a read starts over."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from queryable_state.wire.errors import InvalidRequestError, PlacementError, Ver
 
 @settings(deadline=None)
 @given(versions=st.dictionaries(st.integers(), st.integers(-1, 5), min_size=1))
-def test_asked_again_are_those_that_are_ahead(versions: dict[int, int]) -> None:
-    cut = snapshot_of(versions)
-    assert cut.version == min(versions.values())
-    asked_again = versions | dict.fromkeys(cut.again, cut.version)
-    assert snapshot_of(asked_again).again == ()
-    assert set(asked_again.values()) == {cut.version}
+def test_owners_that_are_ahead_are_queried_again(versions: dict[int, int]) -> None:
+    snapshot = snapshot_of(versions)
+    assert snapshot.version == min(versions.values())
+    after = versions | dict.fromkeys(snapshot.again, snapshot.version)
+    assert snapshot_of(after).again == ()
+    assert set(after.values()) == {snapshot.version}
 
 
 def test_only_a_version_that_is_gone_starts_over() -> None:
@@ -26,7 +26,7 @@ def test_only_a_version_that_is_gone_starts_over() -> None:
     assert not starts_over(PlacementError("moved").to_proto())
 
 
-def test_what_is_not_committed_has_no_cut() -> None:
+def test_uncommitted_values_have_no_snapshot() -> None:
     check_snapshot(query_pb2.COMMITTED)
     with pytest.raises(InvalidRequestError, match="uncommitted"):
         check_snapshot(query_pb2.UNCOMMITTED)

@@ -1,4 +1,4 @@
-"""What a client keeps of queries that are over: nothing that grows."""
+"""Key batchers of a client: shared by calls with equal options, and bounded in number."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class _UnhashableDescriptor(_Descriptor):
         return True
 
 
-async def test_calls_unlike_each_other_leave_a_bounded_number_of_lanes(
+async def test_calls_with_different_options_leave_a_bounded_number_of_batchers(
     client: QueryableStateClient, job: InProcessJob
 ) -> None:
     """A time-out that is what is left of a request's, a namespace a window."""
@@ -57,7 +57,7 @@ async def test_calls_unlike_each_other_leave_a_bounded_number_of_lanes(
     assert len(_batchers()) < MOST_OPTION_LANES + 5
 
 
-async def test_calls_with_the_same_options_share_a_lane(
+async def test_calls_with_the_same_options_share_a_batcher(
     client: QueryableStateClient, job: InProcessJob
 ) -> None:
     descriptor = _Descriptor("double")

@@ -1,4 +1,4 @@
-"""Many keys as of one committed batch, whichever servers have them."""
+"""Reads of many keys as of one committed batch, over several owners."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def asker(
         yield client
 
 
-async def test_servers_at_one_batch_are_asked_once(
+async def test_servers_at_one_batch_are_queried_once(
     client: QueryableStateClient, cluster: InProcessCluster
 ) -> None:
     await until_direct(client, cluster)
@@ -47,7 +47,7 @@ async def test_servers_at_one_batch_are_asked_once(
     assert [len(queries) for queries in asked] == [1, 1]
 
 
-async def test_the_cut_is_the_oldest_of_the_newest(
+async def test_the_snapshot_is_the_oldest_of_the_newest_batches(
     asker: QueryableStateClient, cluster: InProcessCluster, job: InProcessJob
 ) -> None:
     """One server has learned of a commit, the other has not: both answer as of before it."""
@@ -67,7 +67,7 @@ async def test_the_cut_is_the_oldest_of_the_newest(
     assert (after.version, {state.value() for _, state in after.found()}) == (2, {2.0})
 
 
-async def test_a_cut_is_at_least_as_new_as_asked(
+async def test_a_snapshot_is_at_least_as_new_as_requested(
     asker: QueryableStateClient, cluster: InProcessCluster, job: InProcessJob
 ) -> None:
     await job.seal(2, {"last": dict.fromkeys(KEYS, 2.0)})
@@ -83,7 +83,7 @@ async def test_a_cut_is_at_least_as_new_as_asked(
     assert (result.version, {state.value() for _, state in result.found()}) == (2, {2.0})
 
 
-async def test_cuts_stay_whole_while_batches_commit(
+async def test_snapshots_stay_whole_while_batches_commit(
     asker: QueryableStateClient, job: InProcessJob
 ) -> None:
     """Every batch writes one number under all keys: no answer ever has two."""
@@ -111,10 +111,10 @@ async def test_cuts_stay_whole_while_batches_commit(
             tasks.create_task(read())
 
 
-async def test_a_cut_that_is_folded_away_is_taken_anew(
+async def test_a_snapshot_that_is_compacted_is_replaced_by_a_newer_one(
     client: QueryableStateClient, cluster: InProcessCluster, job: InProcessJob
 ) -> None:
-    """Between the two questions a server folds the batch: the next cut is a newer one."""
+    """Between the two queries a server compacts the batch: the next snapshot is newer."""
     await until_direct(client, cluster)
     await job.seal(2, {"last": dict.fromkeys(KEYS, 2.0)})
     _commit_on_first(cluster, job, 2)
@@ -126,7 +126,7 @@ async def test_a_cut_that_is_folded_away_is_taken_anew(
     assert (result.version, len(result.found())) == (2, 100)
 
 
-async def test_no_cut_in_time_fails_only_the_keys_that_are_of_none(
+async def test_without_a_snapshot_in_time_only_the_keys_outside_it_fail(
     client: QueryableStateClient, cluster: InProcessCluster, job: InProcessJob
 ) -> None:
     await until_direct(client, cluster)
@@ -142,7 +142,9 @@ async def test_no_cut_in_time_fails_only_the_keys_that_are_of_none(
     await job.commit(2)
 
 
-async def test_cuts_before_the_state_is_known(cluster: InProcessCluster, job: InProcessJob) -> None:
+async def test_snapshots_before_the_state_is_known(
+    cluster: InProcessCluster, job: InProcessJob
+) -> None:
     async with client_of(cluster.servers[0].addresses.proxy) as client:
         result = await client.multi_get("sensors", "last", ["sensor_1", 7], one_cut=True)
         assert (result.version, len(result.found()), len(result.failed)) == (1, 1, 1)
@@ -151,7 +153,7 @@ async def test_cuts_before_the_state_is_known(cluster: InProcessCluster, job: In
             await client.get_kv_states("sensors", "last", ["sensor_1", 7], one_cut=True)
 
 
-async def test_uncommitted_values_are_of_no_cut(client: QueryableStateClient) -> None:
+async def test_uncommitted_values_have_no_snapshot(client: QueryableStateClient) -> None:
     for ask in (client.get_kv_states, client.multi_get):
         with pytest.raises(InvalidRequestError, match="consistent snapshot"):
             await ask("sensors", "last", KEYS, one_cut=True, consistency=Consistency.UNCOMMITTED)
