@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, TypedDict
 from uuid import UUID
 
 from queryable_state.wire.errors import InvalidRequestError
-
-if TYPE_CHECKING:
-    from queryable_state.client._consistency import Consistency
 
 Job = str | UUID | None
 
@@ -18,31 +14,6 @@ MOST_NUMBER = (1 << 63) - 1
 
 # What servers are told in 32 bits of milliseconds.
 _LONGEST_TIMEOUT_S = 4_000_000
-
-
-class ReadOptions(TypedDict, total=False):
-    """What every call that reads state takes beside what it asks for."""
-
-    key_type: object
-    """What the caller takes the key type for: a type, Spark DDL or a pyspark `DataType`.
-    `KeyTypeError` where it is another."""
-
-    descriptor: object
-    """What the caller takes the state for: any object with `kind`, `value_type` and, of a map,
-    `map_key_type`. `DescriptorMismatchError` where it is another."""
-
-    namespace: bytes | None
-    """Encoded namespace; None: the state outside windows."""
-
-    consistency: Consistency
-    """Which batches it may be answered from; `Consistency.COMMITTED` unless given."""
-
-    allow_incomplete: bool
-    """Accept the answer of a range that lost older state; `info.complete_since_batch` says since
-    when it is complete."""
-
-    timeout_s: float | None
-    """Seconds until the call fails; None: the client's."""
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:
@@ -67,16 +38,6 @@ def check_name(state_name: object) -> None:
     if not isinstance(state_name, str) or not state_name:
         raise InvalidRequestError(
             f"state_name must be the queryable name of a state, not {state_name!r}"
-        )
-
-
-def check_options(options: ReadOptions) -> None:
-    """Refuses, as Python itself does, what a call has no argument for."""
-    unknown = options.keys() - ReadOptions.__optional_keys__
-    if unknown:
-        raise TypeError(
-            f"unexpected argument {', '.join(sorted(map(repr, unknown)))}: there are "
-            + ", ".join(sorted(ReadOptions.__optional_keys__))
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from queryable_state.client._arguments import Job, ReadOptions, check_name, job_text
+from queryable_state.client._arguments import Job, check_name, job_text
 from queryable_state.client._client_base import DEFAULT_PORT, DEFAULT_TIMEOUT_S
 from queryable_state.client._lookups import KeyLookups
 from queryable_state.client._reading.listing import JobInfo, StateInfo
@@ -18,6 +18,7 @@ from queryable_state.v1 import query_pb2
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from queryable_state.client._read_options import ReadOptions
     from queryable_state.client._reading.connection_info import ConnectionInfo
     from queryable_state.client._reading.explanation import Explanation
 

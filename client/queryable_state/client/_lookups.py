@@ -1,16 +1,16 @@
-"""Questions for keys, all of them asked over the streams."""
+"""Lookups by key."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from queryable_state.client._batching.multi_lookup import look_up_many, raise_call_error
 from queryable_state.client._client_base import ClientBase
-from queryable_state.client._reading.gathering import gather, raise_if_refused
 from queryable_state.client._reading.multi_get import MultiGet
 from queryable_state.client._reading.operation import ENTRY, ENTRY_EXISTS, EXISTS, SIZE
-from queryable_state.client._reading.outcomes import Collection, OutcomeResults
+from queryable_state.client._reading.outcomes import OutcomeResults, StateOutcomes
 from queryable_state.client._reading.states import KvState
-from queryable_state.client._routing.snapshot_read import read_one_cut
+from queryable_state.client._routing.snapshot_read import read_keys_in_snapshot
 from queryable_state.wire.consistent_snapshot import check_snapshot
 from queryable_state.wire.errors import QueryableStateError
 
@@ -19,20 +19,22 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable
     from typing import Unpack
 
-    from queryable_state.client._arguments import Job, ReadOptions
+    from queryable_state.client._arguments import Job
+    from queryable_state.client._batching.key_batcher import KeyBatcher
+    from queryable_state.client._read_options import ReadOptions
     from queryable_state.client._reading.elements import MapEntry, Presence, Size
-    from queryable_state.client._reading.gathering import Gathering
     from queryable_state.client._reading.operation import Operation
-    from queryable_state.client._routing.key_batcher import KeyBatcher
+    from queryable_state.client._reading.outcomes import KeyOutcomes
+    from queryable_state.client._routing.dispatcher import Dispatcher
 
 _Result = TypeVar("_Result")
 
 NO_MAP_KEY: Any = object()
-"""No entry is meant; None may be told from it by its type."""
+"""Default of `map_key`, since None can be a map key."""
 
 
 class KeyLookups(ClientBase):
-    """The questions for keys. Every refusal comes through the future that is returned."""
+    """Client with lookups by key. Errors are raised by the returned future."""
 
     def get_kv_state(
         self, job: Job, state_name: str, key: Any, **options: Unpack[ReadOptions]
@@ -63,7 +65,7 @@ class KeyLookups(ClientBase):
                 batcher = self._batcher(job, state_name, options)
             except QueryableStateError as error:
                 return self._failed(error)
-        # As `_ask`, without the cost of a call.
+        # The same as `_look_up`, inlined for speed.
         loop = self._loop
         assert loop is not None
         future: asyncio.Future[KvState] = loop.create_future()
@@ -98,12 +100,12 @@ class KeyLookups(ClientBase):
         """
         try:
             batcher = self._batcher(job, state_name, options)
-            asked = list(keys)
+            every = list(keys)
             if one_cut:
-                return self._run(self._states_of_one_cut(batcher, asked))
+                return self._run(_consistent_states(self._dispatcher(), batcher, every))
             encode_all = batcher.encode_all
             try:
-                encoded = asked if encode_all is None else encode_all(asked)
+                encoded = every if encode_all is None else encode_all(every)
             except QueryableStateError as error:
                 raise batcher.key_error(error) from None
         except QueryableStateError as error:
@@ -112,8 +114,8 @@ class KeyLookups(ClientBase):
         if not encoded:
             future.set_result([])
             return future
-        collection = Collection(future, len(encoded))
-        batcher.gather_all(encoded, OutcomeResults(collection, range(len(encoded))))
+        outcomes = StateOutcomes(future, len(encoded))
+        batcher.add_all(encoded, OutcomeResults(outcomes, range(len(encoded))))
         return future
 
     def multi_get(
@@ -134,12 +136,12 @@ class KeyLookups(ClientBase):
         """
         try:
             batcher = self._batcher(job, state_name, options)
+            every = list(keys)
+            if one_cut:
+                return self._run(_consistent_multi_get(self._dispatcher(), batcher, every))
         except QueryableStateError as error:
             return self._failed(error)
-        asked = list(keys)
-        if one_cut:
-            return self._run(self._multi_get_of_one_cut(batcher, asked))
-        return self._run(self._gathered(batcher, asked, gather(batcher, asked)))
+        return self._run(_multi_get(batcher, every, look_up_many(batcher, every)))
 
     def get_map_entry(
         self, job: Job, state_name: str, key: Any, map_key: Any, **options: Unpack[ReadOptions]
@@ -148,7 +150,7 @@ class KeyLookups(ClientBase):
 
         `UnknownKeyOrNamespaceError` where the map has no such entry.
         """
-        return self._ask(job, state_name, (key, map_key), ENTRY, options)
+        return self._look_up(job, state_name, (key, map_key), ENTRY, options)
 
     def contains(
         self,
@@ -163,8 +165,8 @@ class KeyLookups(ClientBase):
         No value is moved for it. Arguments as of `get_kv_state`.
         """
         if map_key is NO_MAP_KEY:
-            return self._ask(job, state_name, key, EXISTS, options)
-        return self._ask(job, state_name, (key, map_key), ENTRY_EXISTS, options)
+            return self._look_up(job, state_name, key, EXISTS, options)
+        return self._look_up(job, state_name, (key, map_key), ENTRY_EXISTS, options)
 
     def size(
         self, job: Job, state_name: str, key: Any, **options: Unpack[ReadOptions]
@@ -173,44 +175,42 @@ class KeyLookups(ClientBase):
 
         `UnknownKeyOrNamespaceError` where nothing is.
         """
-        return self._ask(job, state_name, key, SIZE, options)
+        return self._look_up(job, state_name, key, SIZE, options)
 
-    def _ask(
+    def _look_up(
         self, job: Job, state_name: str, key: Any, operation: Operation, options: ReadOptions
     ) -> asyncio.Future[Any]:
-        """Asks for one key together with whatever else is asked for in this turn of the loop."""
+        """Looks up one key together with all other lookups of this turn of the loop."""
         try:
             batcher = self._batcher(job, state_name, options, operation)
         except QueryableStateError as error:
             return self._failed(error)
-        return batcher.ask(key)
+        return batcher.look_up(key)
 
     def _run(self, work: Coroutine[Any, Any, _Result]) -> asyncio.Task[_Result]:
         assert self._loop is not None
         return self._loop.create_task(work)
 
-    def _deadline(self, batcher: KeyBatcher) -> float:
-        assert self._loop is not None
-        return self._loop.time() + batcher.options.timeout_s
 
-    async def _gathered(
-        self, batcher: KeyBatcher, keys: list[Any], gathering: Gathering
-    ) -> MultiGet:
-        await gathering.future
-        raise_if_refused(batcher, gathering)
-        return MultiGet(keys, gathering.whole())
+async def _multi_get(batcher: KeyBatcher, keys: list[Any], outcomes: KeyOutcomes) -> MultiGet:
+    await outcomes.future
+    raise_call_error(batcher, outcomes)
+    return MultiGet(keys, outcomes.all())
 
-    async def _of_one_cut(self, batcher: KeyBatcher, keys: list[Any]) -> Gathering:
-        check_snapshot(batcher.options.consistency.wire)
-        return await read_one_cut(batcher, keys, self._deadline(batcher))
 
-    async def _multi_get_of_one_cut(self, batcher: KeyBatcher, keys: list[Any]) -> MultiGet:
-        return MultiGet(keys, (await self._of_one_cut(batcher, keys)).whole())
+async def _consistent_multi_get(
+    dispatcher: Dispatcher, batcher: KeyBatcher, keys: list[Any]
+) -> MultiGet:
+    check_snapshot(batcher.options.consistency.wire)
+    outcomes = await read_keys_in_snapshot(dispatcher, batcher, keys)
+    return MultiGet(keys, outcomes.all())
 
-    async def _states_of_one_cut(
-        self, batcher: KeyBatcher, keys: list[Any]
-    ) -> list[KvState | None]:
-        gathering = await self._of_one_cut(batcher, keys)
-        for failure in gathering.failures():
-            raise failure.copy()
-        return [known if isinstance(known, KvState) else None for known in gathering.outcomes]
+
+async def _consistent_states(
+    dispatcher: Dispatcher, batcher: KeyBatcher, keys: list[Any]
+) -> list[KvState | None]:
+    check_snapshot(batcher.options.consistency.wire)
+    outcomes = await read_keys_in_snapshot(dispatcher, batcher, keys)
+    for failure in outcomes.failures():
+        raise failure.copy()
+    return [known if isinstance(known, KvState) else None for known in outcomes.by_position]

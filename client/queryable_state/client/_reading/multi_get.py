@@ -12,8 +12,8 @@ from queryable_state.client._reading.states import KvState
 from queryable_state.wire.errors import QueryableStateError, UnknownKeyOrNamespaceError
 
 if TYPE_CHECKING:
-    from queryable_state.client._reading.gathering import Outcome
     from queryable_state.client._reading.info import ReadInfo
+    from queryable_state.client._reading.outcomes import Outcome
 
 
 class KeyStatus(enum.Enum):

@@ -17,10 +17,10 @@ from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from queryable_state.client._batching.key_batcher import KeyBatcher
     from queryable_state.client._connection.scan_call import ScanCall
     from queryable_state.client._reading.states import KvState
     from queryable_state.client._routing.dispatcher import Dispatcher
-    from queryable_state.client._routing.key_batcher import KeyBatcher
     from queryable_state.client._scans.scan_range import ScanRange
 
     Entry = tuple[Any, KvState | None]

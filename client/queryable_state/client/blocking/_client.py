@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
     from typing import Unpack
 
-    from queryable_state.client._arguments import Job, ReadOptions
+    from queryable_state.client._arguments import Job
+    from queryable_state.client._read_options import ReadOptions
     from queryable_state.client._reading.connection_info import ConnectionInfo
     from queryable_state.client._reading.elements import MapEntry, Presence, Size
     from queryable_state.client._reading.explanation import Explanation
