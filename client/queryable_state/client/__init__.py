@@ -1,4 +1,4 @@
-"""Look up the keyed state of running jobs: asyncio here, threads in `.blocking`."""
+"""Client for the keyed state of running jobs: asyncio here, threads in `.blocking`."""
 
 from queryable_state.client._client import QueryableStateClient
 from queryable_state.client._consistency import Consistency

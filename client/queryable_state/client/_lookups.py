@@ -39,25 +39,31 @@ class KeyLookups(ClientBase):
     def get_kv_state(
         self, job: Job, state_name: str, key: Any, **options: Unpack[ReadOptions]
     ) -> asyncio.Future[KvState]:
-        """A future of the state under one key.
+        """Returns a future of the state under one key.
 
         Args:
-            job: Id or name; None where only one job has the state.
-            state_name: The queryable name.
+            job: Job id or name; None if only one job has the state.
+            state_name: Queryable name of the state.
             key: A value of the registered key type.
-            key_type: What the caller takes the key type for: a type, Spark DDL
-                or a pyspark `DataType`. `KeyTypeError` where it is another.
-            descriptor: What the caller takes the state for: any object with
-                `kind`, `value_type` and, of a map, `map_key_type`.
-                `DescriptorMismatchError` where it is another.
+            key_type: Expected key type: a type, Spark DDL or a pyspark `DataType`.
+            descriptor: Expected state: any object with `kind`, `value_type` and, for a map,
+                `map_key_type`.
             namespace: Encoded namespace; None: the state outside windows.
-            consistency: Which batches it may be answered from, a `Consistency`.
-            allow_incomplete: Accept the answer of a range that lost older state;
-                `info.complete_since_batch` says since when it is complete.
-            timeout_s: Seconds until the query fails; None: the client's.
+            consistency: Which batches the answer may come from, a `Consistency`.
+            allow_incomplete: Accept an answer from key groups that lost older state;
+                `info.complete_since_batch` is the first complete batch.
+            timeout_s: Seconds until the query fails; None: the client's timeout.
 
-        Raises (through the future): `UnknownKeyOrNamespaceError` where nothing
-            is stored under the key, and the errors of `queryable_state.client`.
+        The future raises:
+            UnknownKeyOrNamespaceError: Nothing is stored under the key.
+            KeyTypeError: `key` or `key_type` does not match the registered key type.
+            DescriptorMismatchError: `descriptor` does not match the registered state.
+            UnknownJobError, UnknownStateError, AmbiguousJobError: The name matches no state, or
+                several.
+            QueryTimeoutError: No server has answered within `timeout_s`. If an attempt has
+                failed, the error of the last attempt is raised instead.
+            InvalidRequestError: An argument is invalid. `ClientClosedError`, a subclass, if the
+                client is closed.
         """
         batcher = self._batchers.get((job, state_name))
         if batcher is None or options:
@@ -92,11 +98,17 @@ class KeyLookups(ClientBase):
         one_cut: bool = False,
         **options: Unpack[ReadOptions],
     ) -> asyncio.Future[list[KvState | None]]:
-        """One future of the states under many keys, aligned with `keys`; None where there is none.
+        """Returns one future of the states under many keys.
 
-        The first key that cannot be read fails the whole call. With `one_cut` all
-        are as of one committed batch, whichever servers have them. The other
-        arguments as of `get_kv_state`.
+        Args:
+            job: Same as in `get_kv_state`, like `state_name` and `options`.
+            state_name: Queryable name of the state.
+            keys: Values of the registered key type.
+            one_cut: Read all keys from one committed batch, across all owners.
+
+        The result is aligned with `keys`; it is None for a key without a state. The first key
+        that fails fails the call. The future raises the errors of `get_kv_state`, and with
+        `one_cut` also `VersionGoneError` if no owner has the common batch any more.
         """
         try:
             batcher = self._batcher(job, state_name, options)
@@ -127,12 +139,17 @@ class KeyLookups(ClientBase):
         one_cut: bool = False,
         **options: Unpack[ReadOptions],
     ) -> asyncio.Future[MultiGet]:
-        """A future of what became of each of many keys, aligned with `keys`.
+        """Returns a future of one result for each of many keys, aligned with `keys`.
 
-        Where an owner is gone, or lost state, the keys of others are answered all the
-        same. With `one_cut` all that is read is as of one committed batch, whichever
-        servers have it. What is wrong with the call itself, as an unknown state, is
-        raised. The other arguments as of `get_kv_state`.
+        Args:
+            job: Same as in `get_kv_state`, like `state_name` and `options`.
+            state_name: Queryable name of the state.
+            keys: Values of the registered key type.
+            one_cut: Read all keys from one committed batch, across all owners.
+
+        A key may fail alone, for example if its owner is unreachable; its `KeyResult` has the
+        error. The future raises only errors of the whole call: an unknown or ambiguous job, an
+        unknown state, a mismatching descriptor, an invalid argument or a closed client.
         """
         try:
             batcher = self._batcher(job, state_name, options)
@@ -146,9 +163,11 @@ class KeyLookups(ClientBase):
     def get_map_entry(
         self, job: Job, state_name: str, key: Any, map_key: Any, **options: Unpack[ReadOptions]
     ) -> asyncio.Future[MapEntry]:
-        """A future of one entry of a map, without the others; arguments as of `get_kv_state`.
+        """Returns a future of one entry of a map state; does not read the other entries.
 
-        `UnknownKeyOrNamespaceError` where the map has no such entry.
+        Arguments and errors as in `get_kv_state`; `map_key` is a value of the registered map key
+        type. Raises `UnknownKeyOrNamespaceError` if the map has no such entry, and
+        `InvalidRequestError` if the state is not a map.
         """
         return self._look_up(job, state_name, (key, map_key), ENTRY, options)
 
@@ -160,9 +179,10 @@ class KeyLookups(ClientBase):
         map_key: Any = NO_MAP_KEY,
         **options: Unpack[ReadOptions],
     ) -> asyncio.Future[Presence]:
-        """A future of whether anything is stored under a key, or under an entry of its map.
+        """Returns a future of the presence of a key or, with `map_key`, of a map entry.
 
-        No value is moved for it. Arguments as of `get_kv_state`.
+        No value is transferred. Arguments and errors as in `get_kv_state`, but a missing key is
+        a result, not an error.
         """
         if map_key is NO_MAP_KEY:
             return self._look_up(job, state_name, key, EXISTS, options)
@@ -171,9 +191,9 @@ class KeyLookups(ClientBase):
     def size(
         self, job: Job, state_name: str, key: Any, **options: Unpack[ReadOptions]
     ) -> asyncio.Future[Size]:
-        """A future of how much is stored under a key; arguments as of `get_kv_state`.
+        """Returns a future of the number of elements and the bytes stored under a key.
 
-        `UnknownKeyOrNamespaceError` where nothing is.
+        Arguments and errors as in `get_kv_state`.
         """
         return self._look_up(job, state_name, key, SIZE, options)
 

@@ -9,32 +9,32 @@ if TYPE_CHECKING:
 
 
 class ReadOptions(TypedDict, total=False):
-    """What every call that reads state takes beside what it asks for."""
+    """Keyword arguments common to all calls that read state."""
 
     key_type: object
-    """What the caller takes the key type for: a type, Spark DDL or a pyspark `DataType`.
-    `KeyTypeError` where it is another."""
+    """Expected key type: a type, Spark DDL or a pyspark `DataType`. The call raises
+    `KeyTypeError` if the state has another one."""
 
     descriptor: object
-    """What the caller takes the state for: any object with `kind`, `value_type` and, of a map,
-    `map_key_type`. `DescriptorMismatchError` where it is another."""
+    """Expected state: any object with `kind`, `value_type` and, for a map, `map_key_type`. The
+    call raises `DescriptorMismatchError` if the registered state differs."""
 
     namespace: bytes | None
     """Encoded namespace; None: the state outside windows."""
 
     consistency: Consistency
-    """Which batches it may be answered from; `Consistency.COMMITTED` unless given."""
+    """Which batches the answer may come from; `Consistency.COMMITTED` unless given."""
 
     allow_incomplete: bool
-    """Accept the answer of a range that lost older state; `info.complete_since_batch` says since
-    when it is complete."""
+    """Accept an answer from key groups that lost older state; `info.complete_since_batch` is the
+    first complete batch."""
 
     timeout_s: float | None
-    """Seconds until the call fails; None: the client's."""
+    """Seconds until the call fails; None: the client's timeout."""
 
 
 def check_options(options: ReadOptions) -> None:
-    """Refuses, as Python itself does, what a call has no argument for."""
+    """Raises `TypeError` for an unknown keyword argument, as Python itself does."""
     unknown = options.keys() - ReadOptions.__optional_keys__
     if unknown:
         raise TypeError(
