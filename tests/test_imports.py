@@ -32,7 +32,7 @@ _ALLOWED_IN_COMMANDS = {"cli"}
 # Modules directly in a package are its interfaces or its top, and only circles are refused there.
 _LAYERS = {
     "wire": ("schema", "values", "keys", "frames"),
-    "client": ("_reading", "_connection", "_routing", "_scans", "blocking"),
+    "client": ("_reading", "_batching", "_connection", "_routing", "_scans", "blocking"),
     "server": ("process", "serving"),
     "server/storage": ("layered", "heap", "rocksdb"),
     "server/coordinator": (

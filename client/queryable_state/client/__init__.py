@@ -1,9 +1,9 @@
-"""Look up the keyed state of running jobs: asyncio here, threads in `.blocking`."""
+"""Client for the keyed state of running jobs: asyncio here, threads in `.blocking`."""
 
-from queryable_state.client._arguments import ReadOptions
 from queryable_state.client._client import QueryableStateClient
 from queryable_state.client._consistency import Consistency
 from queryable_state.client._errors import ClientClosedError
+from queryable_state.client._read_options import ReadOptions
 from queryable_state.client._reading.connection_info import ConnectionInfo
 from queryable_state.client._reading.elements import MapEntry, Presence, Size
 from queryable_state.client._reading.explanation import ExplainStep, Explanation

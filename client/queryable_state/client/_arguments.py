@@ -1,52 +1,23 @@
-"""What callers may pass, checked where it comes in."""
+"""Validation of the arguments of public calls."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, TypedDict
 from uuid import UUID
 
 from queryable_state.wire.errors import InvalidRequestError
 
-if TYPE_CHECKING:
-    from queryable_state.client._consistency import Consistency
-
 Job = str | UUID | None
 
 MOST_NUMBER = (1 << 63) - 1
-"""Of a batch, and of what is counted."""
+"""Largest batch id and count."""
 
-# What servers are told in 32 bits of milliseconds.
+# The wire has 32 bits of milliseconds.
 _LONGEST_TIMEOUT_S = 4_000_000
 
 
-class ReadOptions(TypedDict, total=False):
-    """What every call that reads state takes beside what it asks for."""
-
-    key_type: object
-    """What the caller takes the key type for: a type, Spark DDL or a pyspark `DataType`.
-    `KeyTypeError` where it is another."""
-
-    descriptor: object
-    """What the caller takes the state for: any object with `kind`, `value_type` and, of a map,
-    `map_key_type`. `DescriptorMismatchError` where it is another."""
-
-    namespace: bytes | None
-    """Encoded namespace; None: the state outside windows."""
-
-    consistency: Consistency
-    """Which batches it may be answered from; `Consistency.COMMITTED` unless given."""
-
-    allow_incomplete: bool
-    """Accept the answer of a range that lost older state; `info.complete_since_batch` says since
-    when it is complete."""
-
-    timeout_s: float | None
-    """Seconds until the call fails; None: the client's."""
-
-
 def running_loop() -> asyncio.AbstractEventLoop | None:
-    """The loop this is called on; None: on none."""
+    """The running event loop; None if there is none."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
@@ -54,7 +25,7 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
 
 
 def checked_address(host: object, port: object) -> str:
-    """HOST:PORT of arguments that can be one."""
+    """Returns HOST:PORT; raises `InvalidRequestError` if an argument is invalid."""
     if not isinstance(host, str) or not host:
         raise InvalidRequestError(f"host must be a name or address, not {host!r}")
     if not isinstance(port, int) or not 0 < port < 65536:
@@ -63,25 +34,15 @@ def checked_address(host: object, port: object) -> str:
 
 
 def check_name(state_name: object) -> None:
-    """Refuses what is no queryable name."""
+    """Raises `InvalidRequestError` if the argument is not a queryable name."""
     if not isinstance(state_name, str) or not state_name:
         raise InvalidRequestError(
             f"state_name must be the queryable name of a state, not {state_name!r}"
         )
 
 
-def check_options(options: ReadOptions) -> None:
-    """Refuses, as Python itself does, what a call has no argument for."""
-    unknown = options.keys() - ReadOptions.__optional_keys__
-    if unknown:
-        raise TypeError(
-            f"unexpected argument {', '.join(sorted(map(repr, unknown)))}: there are "
-            + ", ".join(sorted(ReadOptions.__optional_keys__))
-        )
-
-
 def job_text(job: object) -> str:
-    """A job as it is named on the wire; empty: the only one."""
+    """Returns the job as named on the wire; empty: the only job."""
     if job is None:
         return ""
     if isinstance(job, UUID):
@@ -94,7 +55,7 @@ def job_text(job: object) -> str:
 
 
 def checked_timeout(timeout_s: object) -> float:
-    """Seconds above zero, and no more than servers can be told."""
+    """Returns seconds above 0 that fit on the wire; raises `InvalidRequestError` otherwise."""
     if (
         isinstance(timeout_s, bool)
         or not isinstance(timeout_s, int | float)
@@ -108,7 +69,7 @@ def checked_timeout(timeout_s: object) -> float:
 
 
 def checked_namespace(namespace: object) -> bytes:
-    """An encoded namespace; empty: the void one."""
+    """Returns the encoded namespace; empty: the void namespace."""
     if namespace is None:
         return b""
     if not isinstance(namespace, bytes):

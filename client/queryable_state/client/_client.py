@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from queryable_state.client._arguments import Job, ReadOptions, check_name, job_text
+from queryable_state.client._arguments import Job, check_name, job_text
 from queryable_state.client._client_base import DEFAULT_PORT, DEFAULT_TIMEOUT_S
 from queryable_state.client._lookups import KeyLookups
 from queryable_state.client._reading.listing import JobInfo, StateInfo
@@ -18,6 +18,7 @@ from queryable_state.v1 import query_pb2
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from queryable_state.client._read_options import ReadOptions
     from queryable_state.client._reading.connection_info import ConnectionInfo
     from queryable_state.client._reading.explanation import Explanation
 
@@ -25,33 +26,33 @@ __all__ = ["DEFAULT_PORT", "DEFAULT_TIMEOUT_S", "QueryableStateClient"]
 
 
 class QueryableStateClient(KeyLookups):
-    """Looks up the keyed state of running jobs.
+    """Client for the keyed state of running jobs.
 
         async with QueryableStateClient("host", 9069) as client:
             state = await client.get_kv_state(job, "lastTemperature", "sensor_1")
             print(state.value(), state.info.version)
 
-    `host` and `port` are those of any proxy or state server of the job. Jobs are
-    named by id (32 hex digits, dashes allowed, or a `UUID`), by name, or not at
-    all (None) while only one job has the state.
+    `host` and `port` are the address of any proxy or state server of the job. A job
+    is given by its id (32 hex digits, dashes allowed, or a `UUID`), by its name, or
+    as None if only one job has the state.
 
-    A client belongs to the event loop it is first used on and is not
-    thread-safe; `queryable_state.client.blocking` is. Open one and share it:
-    what is asked for in one turn of the loop travels together, so that
-    thousands of awaits at a time are the fast case. Queries go to the owner of
-    the key once a connection to it is open, and through the given server until
-    then or where the owner cannot be reached.
+    A client belongs to the event loop on which it is first used. It is not
+    thread-safe; the client of `queryable_state.client.blocking` is. Open one client
+    and share it: it batches all lookups of one turn of the loop, so it is fastest
+    with thousands of concurrent lookups. It sends a query to the owner of the key
+    once a connection to the owner is open. Until then, or if the owner is
+    unreachable, it sends the query to the given server.
 
-    A query that is refused because state moves, or because a server is gone, is
-    asked again until `timeout_s` has passed since the call; then it fails with
-    the last refusal, or with `QueryTimeoutError` where nobody answered.
+    The client retries a query that fails because state moves or a server is
+    unreachable, until `timeout_s` has passed since the call. The query then fails
+    with the error of the last attempt, or with `QueryTimeoutError` if no server
+    has answered.
 
-    The client changes nothing in its process. Where single queries must be
-    fast, set `GRPC_EXPERIMENTS=-event_engine_client,-event_engine_listener`
-    before the first `import grpc` (30 to 40 % off their latency) and run on
-    uvloop (10 to 25 %); at many thousands of queries a second,
-    `gc.freeze()` and `gc.set_threshold(100_000, 50, 1000)` keep the longest
-    answers short.
+    The client changes no settings of its process. To reduce the latency of single
+    queries, set `GRPC_EXPERIMENTS=-event_engine_client,-event_engine_listener`
+    before the first `import grpc` (30 to 40 % less) and use uvloop (10 to 25 %
+    less). With many thousands of queries per second, `gc.freeze()` and
+    `gc.set_threshold(100_000, 50, 1000)` reduce the tail latency.
     """
 
     def scan(
@@ -68,24 +69,26 @@ class QueryableStateClient(KeyLookups):
         keys_only: bool = False,
         **options: Unpack[ReadOptions],
     ) -> Scan:
-        """The keys of a state with their states, as of one committed batch.
+        """Returns a scan of the keys of a state with their states, all from one committed batch.
 
         Args:
-            job: As of `get_kv_state`, like all options not said here.
-            state_name: The queryable name.
-            start: From this key on, in the order of keys within each key group.
-            end: Before this key.
-            prefix: Keys that begin so: of a string or binary its beginning, of a
-                row or tuple its first fields. Not with `start` and `end`.
-            limit: At most so many keys; what follows is behind `page_token`.
-            page_token: Of an earlier scan of the same keys: behind its page, as of its batch.
-            allow_newer: Where that batch is gone, go on as of the newest one, instead of
-                `VersionGoneError`; `is_newer` says so.
-            keys_only: No states.
-            timeout_s: Seconds until the next page must be there, not for them all.
+            job: Same as in `get_kv_state`, like all options not listed here.
+            state_name: Queryable name of the state.
+            start: First key, inclusive, in key order within each key group.
+            end: Last key, exclusive.
+            prefix: Only keys with this prefix: the beginning of a string or binary key, or the
+                first fields of a row or tuple key. Not together with `start` or `end`.
+            limit: Maximum number of keys; `page_token` of the scan then continues behind them.
+            page_token: Token of an earlier scan of the same keys: continue behind its last
+                page, at the same batch.
+            allow_newer: If that batch is compacted, continue at the newest one instead of
+                raising `VersionGoneError`; `Scan.is_newer` is then True.
+            keys_only: Return no states.
+            timeout_s: Maximum seconds for each page, not for the whole scan.
 
-        Nothing is asked for before the first page is taken; then also refusals are
-        raised, but for arguments that can be of no scan.
+        Raises `InvalidRequestError` for invalid arguments. The scan sends its first request
+        when its first page is read; reading raises the errors of `get_kv_state` and
+        `VersionGoneError`.
         """
         keys = ScanRange(start, end, prefix, limit, page_token, keys_only, allow_newer)
         return Scan(self._dispatcher(), self._batcher(job, state_name, options), keys)
@@ -93,7 +96,11 @@ class QueryableStateClient(KeyLookups):
     async def measure(
         self, job: Job, state_name: str, *, timeout_s: float | None = None
     ) -> StateMeasure:
-        """About how many records and bytes a state holds, and where."""
+        """Estimates the records and bytes of a state, in total and for each owner.
+
+        Fails after `timeout_s` seconds (None: the client's timeout). Raises `UnknownJobError`,
+        `UnknownStateError` or `AmbiguousJobError` if the name does not match exactly one state.
+        """
         check_name(state_name)
         request = query_pb2.MeasureStateRequest(job=job_text(job), state_name=state_name)
         response = await self._dispatcher().pool.measure_state(
@@ -104,22 +111,26 @@ class QueryableStateClient(KeyLookups):
     async def explain(
         self, job: Job, state_name: str, key: Any, **options: Unpack[ReadOptions]
     ) -> Explanation:
-        """The answer to one key, and how it came about: owner, hops, caches, retries, times.
+        """Looks up one key and explains the lookup: owner, hops, caches, retries, times.
 
-        Takes the same way as `get_kv_state`; arguments as there. That nothing is
-        stored under the key, and what a server refuses, stands in the explanation.
+        Takes the same route as `get_kv_state`, with the same arguments. If nothing is stored
+        under the key or a server refuses the query, the error is part of the explanation.
+        Raises only errors that occur before a query is sent.
         """
         batcher = self._batcher(job, state_name, options)
         return await explained(self._dispatcher(), batcher, key)
 
     def connections(self) -> tuple[ConnectionInfo, ...]:
-        """How look-ups go to each server now, the given one first; nothing is asked for that."""
+        """Returns the transport to each server, the given one first. Sends no request."""
         return self._dispatcher().pool.connections()
 
     async def describe_state(
         self, job: Job, state_name: str, *, timeout_s: float | None = None
     ) -> StateInfo:
-        """What is registered of one state: its kind and types; arguments as of `get_kv_state`."""
+        """Returns the registered kind and types of one state.
+
+        Arguments and errors as in `get_kv_state`.
+        """
         check_name(state_name)
         dispatcher = self._dispatcher()
         deadline = asyncio.get_running_loop().time() + self._seconds(timeout_s)
@@ -128,7 +139,11 @@ class QueryableStateClient(KeyLookups):
         return StateInfo.from_proto(located.registration)
 
     async def list_jobs(self, *, timeout_s: float | None = None) -> list[JobInfo]:
-        """The jobs the coordinator knows, oldest first."""
+        """Lists the jobs that the coordinator knows, oldest first.
+
+        Fails after `timeout_s` seconds (None: the client's timeout) with `QueryTimeoutError`, or
+        with the error of the last attempt.
+        """
         response = await self._dispatcher().pool.list_jobs(
             query_pb2.ListJobsRequest(), timeout_s=self._seconds(timeout_s)
         )
@@ -137,7 +152,11 @@ class QueryableStateClient(KeyLookups):
     async def list_states(
         self, job: Job = None, *, timeout_s: float | None = None
     ) -> list[StateInfo]:
-        """The queryable states of a job, or of all jobs, by job and name."""
+        """Lists the queryable states of a job (None: of all jobs), sorted by job and name.
+
+        Fails after `timeout_s` seconds (None: the client's timeout). Raises `UnknownJobError`
+        if there is no such job.
+        """
         response = await self._dispatcher().pool.list_states(
             query_pb2.ListStatesRequest(job=job_text(job)), timeout_s=self._seconds(timeout_s)
         )

@@ -1,4 +1,4 @@
-"""What every client has: its settings, its life on one event loop, and its lanes."""
+"""Settings, lifecycle and batchers of a client."""
 
 from __future__ import annotations
 
@@ -8,35 +8,36 @@ from typing import TYPE_CHECKING, Any, Self
 
 from queryable_state.client._arguments import (
     Job,
-    ReadOptions,
     check_name,
-    check_options,
     checked_address,
     checked_namespace,
     checked_timeout,
     job_text,
     running_loop,
 )
+from queryable_state.client._batching.expectation import Expectation
+from queryable_state.client._batching.query_options import QueryOptions
 from queryable_state.client._consistency import Consistency, checked_consistency
 from queryable_state.client._errors import ClientClosedError
-from queryable_state.client._expectation import Expectation
+from queryable_state.client._read_options import ReadOptions, check_options
 from queryable_state.client._reading.operation import VALUE, Operation
 from queryable_state.client._routing.dispatcher import Dispatcher
-from queryable_state.client._routing.key_batcher import KeyBatcher, QueryOptions
 from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
 
 if TYPE_CHECKING:
     import asyncio
 
+    from queryable_state.client._batching.key_batcher import KeyBatcher
+
 DEFAULT_PORT = 9069
 DEFAULT_TIMEOUT_S = 5.0
 
-MOST_OPTION_LANES = 128
-"""Lanes that a client keeps for calls with options; a caller may compute its time-outs."""
+MAX_OPTION_BATCHERS = 128
+"""Batchers that a client keeps for calls with options; a caller may compute its timeouts."""
 
 
 def client_name() -> str:
-    """What the client calls itself in hello."""
+    """Returns the name that the client sends in its hello frame."""
     try:
         return f"python/{version('spark-queryable-state')}"
     except PackageNotFoundError:
@@ -44,7 +45,7 @@ def client_name() -> str:
 
 
 class ClientBase:
-    """A client without its questions."""
+    """Base of the asyncio client, without its lookups."""
 
     def __init__(
         self,
@@ -55,10 +56,18 @@ class ClientBase:
         direct: bool = True,
         unpickle: bool = False,
     ) -> None:
-        """`direct=False` always asks the given server, which must be a proxy then.
+        """Checks the settings; connects on first use.
 
-        `unpickle=True` loads values of pickled types: only where everybody who
-        can write to the job's state may run code here.
+        Args:
+            host: Name or address of any proxy or state server of the job.
+            port: Its gRPC port.
+            timeout_s: Default timeout of every call, in seconds.
+            direct: Send queries directly to the owners of the keys. With False the client
+                uses only the given server, which must then be a proxy.
+            unpickle: Load values of pickled types. Set it only if everyone who can write to
+                the job's state may run code in this process.
+
+        Raises `InvalidRequestError` for a host, port or timeout out of range.
         """
         self._address = checked_address(host, port)
         self._timeout_s = checked_timeout(timeout_s)
@@ -67,17 +76,17 @@ class ClientBase:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._opened: Dispatcher | None = None
         self._closed = False
-        # The default lane of every state asked for, by what the caller calls it and, but for
-        # whole values, by what is asked.
+        # Batchers of calls without options, by job and state as the caller names them and, unless
+        # it is VALUE, by operation.
         self._batchers: dict[tuple[Job, str] | tuple[Job, str, Operation], KeyBatcher] = {}
-        # The lanes of calls with options, by all that they were called with; oldest first.
-        self._option_lanes: dict[tuple[object, ...], KeyBatcher] = {}
+        # Batchers of calls with options, by all arguments but the key; oldest first.
+        self._option_batchers: dict[tuple[object, ...], KeyBatcher] = {}
 
     async def aclose(self) -> None:
         """Closes every connection; pending queries fail with `ClientClosedError`. Idempotent."""
         self._closed = True
         self._batchers.clear()
-        self._option_lanes.clear()
+        self._option_batchers.clear()
         opened, self._opened = self._opened, None
         if opened is not None:
             await opened.aclose()
@@ -107,7 +116,7 @@ class ClientBase:
         loop = running_loop()
         if loop is None:
             raise InvalidRequestError(
-                "the client is asked outside of a running event loop: ask it in a coroutine, or "
+                "the client was called outside of a running event loop: call it in a coroutine, or "
                 "use queryable_state.client.blocking"
             )
         if self._opened is not None and self._loop is not loop:
@@ -125,25 +134,25 @@ class ClientBase:
     def _batcher(
         self, job: Job, state_name: str, options: ReadOptions, operation: Operation = VALUE
     ) -> KeyBatcher:
-        """The lane of a call; raises if its arguments cannot be those of one."""
+        """Returns the batcher of a call; raises if an argument is invalid."""
         if not options:
-            return self._new_lane(job, state_name, options, operation)
-        # With types: 1 equals True, which is no time-out.
-        called = (job, state_name, operation, *options.items(), *map(type, options.values()))
-        batchers = self._option_lanes
+            return self._create_batcher(job, state_name, options, operation)
+        # With types: True equals 1 but is no valid timeout.
+        arguments = (job, state_name, operation, *options.items(), *map(type, options.values()))
+        batchers = self._option_batchers
         try:
-            batcher = batchers.get(called)
+            batcher = batchers.get(arguments)
         except TypeError:
-            # Something of it, as a descriptor, cannot be hashed.
-            return self._new_lane(job, state_name, options, operation)
+            # An argument, such as a descriptor, is not hashable.
+            return self._create_batcher(job, state_name, options, operation)
         if batcher is None:
-            batcher = self._new_lane(job, state_name, options, operation)
-            if len(batchers) >= MOST_OPTION_LANES:
+            batcher = self._create_batcher(job, state_name, options, operation)
+            if len(batchers) >= MAX_OPTION_BATCHERS:
                 del batchers[next(iter(batchers))]
-            batchers[called] = batcher
+            batchers[arguments] = batcher
         return batcher
 
-    def _new_lane(
+    def _create_batcher(
         self, job: Job, state_name: str, options: ReadOptions, operation: Operation
     ) -> KeyBatcher:
         dispatcher = self._dispatcher()
@@ -167,7 +176,7 @@ class ClientBase:
             expectation=expectation,
             operation=operation,
         )
-        batcher = dispatcher.locator.handle(job_text(job), state_name).batcher(dispatcher, query)
+        batcher = dispatcher.batcher(dispatcher.locator.handle(job_text(job), state_name), query)
         if query == QueryOptions(self._timeout_s, operation=operation):
             self._batchers[name] = batcher
         return batcher

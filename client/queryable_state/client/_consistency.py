@@ -1,4 +1,4 @@
-"""Which batches a query may be answered from."""
+"""Read consistency: the batches from which a query may be answered."""
 
 from __future__ import annotations
 
@@ -13,27 +13,28 @@ from queryable_state.wire.errors import InvalidRequestError
 if TYPE_CHECKING:
     from typing import Self
 
-# No commit is older, and what was never committed counts as of 1970.
+# Longer than the age of any commit. A state without a commit is older: its commit time is 1970.
 _EVER_MS = 1_000_000_000_000
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Consistency:
-    """Which batches a query may be answered from; every call takes one.
+    """The batches from which a query may be answered.
 
-    `COMMITTED`, `UNCOMMITTED`, `at_least(batch)` or `within(seconds)`. Where the
-    batch is not there yet, the owner answers with the commit that brings it; a
-    query whose time is nearly over by then fails with `RetryLaterError` (BEHIND).
+    `COMMITTED`, `UNCOMMITTED`, `at_least(batch)` or `within(seconds)`. If the owner
+    has no such batch yet, it waits for the commit and then answers. If the commit does
+    not happen shortly before the query's deadline, the query fails with
+    `RetryLaterError` (BEHIND).
     """
 
     uncommitted: bool = False
-    """Also what is sealed but not committed, and may yet be replaced."""
+    """The newest sealed batch, even if it is not committed and may still be replaced."""
 
     min_version: int = 0
-    """Only this batch or a later one; 0: any."""
+    """Lowest batch id accepted; 0: any."""
 
     max_staleness_ms: int = 0
-    """Only a commit at most this many milliseconds old; 0: any."""
+    """Maximum age of the commit in milliseconds; 0: any."""
 
     def __post_init__(self) -> None:
         numbers = (self.min_version, self.max_staleness_ms)
@@ -47,35 +48,35 @@ class Consistency:
     """The newest committed batch of the server that answers."""
 
     UNCOMMITTED: ClassVar[Consistency]
-    """Also what is sealed but not committed, and may yet be replaced."""
+    """The newest sealed batch, even if it is not committed and may still be replaced."""
 
     @classmethod
     def at_least(cls, batch: int) -> Self:
         """The newest committed batch once that is `batch` or a later one.
 
-        Whoever knows the batch of a write reads it so: the server that answers may
-        learn of a commit later than others.
+        Use it to read your own write: the server that answers may learn of a commit later
+        than other servers.
         """
         if type(batch) is not int or not 0 <= batch <= MOST_NUMBER:
             raise InvalidRequestError(f"at_least takes the id of a batch, from 0: {batch!r}")
-        # On the wire 0 is any batch, also the one before the first; a commit of any age is not.
+        # On the wire, min_version 0 also accepts a state without a commit; a maximum age does not.
         return cls(min_version=batch, max_staleness_ms=0 if batch else _EVER_MS)
 
     @classmethod
     def within(cls, seconds: float) -> Self:
-        """The newest committed batch while its commit is at most so many seconds ago."""
+        """The newest committed batch, committed at most so many seconds ago."""
         if type(seconds) not in (int, float) or not 0 < seconds < math.inf:
             raise InvalidRequestError(f"within takes a number of seconds above 0: {seconds!r}")
         return cls(max_staleness_ms=min(_EVER_MS, max(1, int(seconds * 1000))))
 
     @property
     def wire(self) -> query_pb2.Consistency.ValueType:
-        """How a message names it."""
+        """The wire value."""
         return query_pb2.UNCOMMITTED if self.uncommitted else query_pb2.COMMITTED
 
     @property
     def may_wait(self) -> bool:
-        """Whether an answer may have to wait for a commit."""
+        """True if the owner may wait for a commit before it answers."""
         return bool(self.min_version or self.max_staleness_ms)
 
     def __repr__(self) -> str:
@@ -93,7 +94,7 @@ Consistency.UNCOMMITTED = Consistency(uncommitted=True)
 
 
 def checked_consistency(consistency: object) -> Consistency:
-    """Refuses what is no consistency."""
+    """Raises `InvalidRequestError` if the argument is not a `Consistency`."""
     if not isinstance(consistency, Consistency):
         raise InvalidRequestError(
             "consistency must be Consistency.COMMITTED, .UNCOMMITTED, .at_least(batch) or "

@@ -1,4 +1,4 @@
-"""Errors of the client itself, beside those that cross the wire."""
+"""Errors that only the client raises."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from queryable_state.wire.errors import InvalidRequestError
 
 
 class ClientClosedError(InvalidRequestError):
-    """Open another client: this one was closed, before the call or while it waited."""
+    """The client was closed before the call or while it waited: open another client."""
 
 
 def closed_while_waiting() -> ClientClosedError:
-    """Of a query that was pending."""
+    """Returns the error of a query that was pending when its client was closed."""
     return ClientClosedError("the client was closed while this query waited: open another")
 
 
 def is_being_cancelled() -> bool:
-    """True if the current task is cancelled, and not the call that it waits for."""
+    """True if the current task itself is cancelled, not only the call it waits for."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

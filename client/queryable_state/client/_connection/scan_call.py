@@ -1,9 +1,9 @@
-"""One call of a scan to one server."""
+"""One `ScanKvState` call to one server."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import grpc.aio
 
@@ -13,36 +13,51 @@ from queryable_state.wire.errors import QueryTimeoutError, RetryLaterError
 
 if TYPE_CHECKING:
     from queryable_state.client._connection.server_connection import ServerConnection
-    from queryable_state.client._routing.connection_pool import ConnectionPool
+    from queryable_state.wire.errors import QueryableStateError
+
+
+class CallErrors(Protocol):
+    """Translation of the ends of gRPC calls into errors of this library."""
+
+    def refusal(
+        self, refused: grpc.aio.AioRpcError, server: ServerConnection, timeout_s: float
+    ) -> QueryableStateError:
+        """Returns the error that the caller of a failed call gets."""
+
+    def raise_if_closed(self) -> None:
+        """Raises `ClientClosedError` if closing the client has cancelled the call."""
 
 
 class ScanCall:
-    """The messages of one `ScanKvState`, which the server sends as they are taken."""
+    """Stream of the pages of one scan; the server sends a page when the client reads it."""
 
     def __init__(
-        self, pool: ConnectionPool, server: ServerConnection, request: query_pb2.ScanKvStateRequest
+        self, errors: CallErrors, server: ServerConnection, request: query_pb2.ScanKvStateRequest
     ) -> None:
-        self._pool = pool
+        self._errors = errors
         self._server = server
         self._call = server.stub.ScanKvState(request)
 
     async def next(self, timeout_s: float) -> query_pb2.ScanKvStateResponse:
-        """The next message; raises the server's refusal, or that none comes."""
+        """Returns the next page.
+
+        Raises the server's refusal, or `QueryTimeoutError` if none arrives within `timeout_s`.
+        """
         try:
             async with asyncio.timeout(timeout_s):
                 message = await self._call.read()
         except TimeoutError:
             raise QueryTimeoutError(
-                f"{self._server.address} did not go on with a scan within {timeout_s:g} s: allow "
-                "more time (timeout_s), or find out why it is slow"
+                f"{self._server.address} sent no page of a scan within {timeout_s:g} s: increase "
+                "timeout_s, or find out why the server is slow"
             ) from None
         except grpc.aio.AioRpcError as refused:
-            raise self._pool.refusal(refused, self._server, timeout_s) from refused
+            raise self._errors.refusal(refused, self._server, timeout_s) from refused
         except asyncio.CancelledError:
-            self._pool.raise_if_closed()
+            self._errors.raise_if_closed()
             if self._call.cancelled() and not is_being_cancelled():
                 raise ClientClosedError(
-                    "the scan was closed while this page was waited for: open another"
+                    "the scan was closed while a task waited for its next page: open another scan"
                 ) from None
             raise
         if isinstance(message, query_pb2.ScanKvStateResponse):
@@ -52,5 +67,5 @@ class ScanCall:
         )
 
     def cancel(self) -> None:
-        """Ends the scan on the server, too. Idempotent."""
+        """Ends the scan on client and server. Idempotent."""
         self._call.cancel()

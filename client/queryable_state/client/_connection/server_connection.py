@@ -1,4 +1,4 @@
-"""One server a client talks to: its channel, its connection, and what waits for it."""
+"""Connection to one server, with the batches that wait for it."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ from queryable_state.wire.errors import (
 from queryable_state.wire.frames.query_stream import CHANNEL_OPTIONS, StreamOpener
 
 if TYPE_CHECKING:
-    from queryable_state.client._connection.batch import Batch
-    from queryable_state.client._routing.dispatcher import Dispatcher
+    from queryable_state.client._batching.batch import Batch
+    from queryable_state.client._connection.events import BatchEvents
     from queryable_state.wire.frames.frame_ports import FramePorts
 
-# Measured: fewer keys a batch cost messages, more keep the other side idle.
+# Measured: smaller batches cost more messages, larger ones leave the other side idle.
 BATCH_KEYS = 512
-# Measured: half of so many keys takes longer than the second message that it costs.
-_DIVIDED_KEYS = 16
+# Measured: from here on, decoding half of the keys takes longer than a second message.
+_MIN_SPLIT_KEYS = 16
 _CONNECT_TIMEOUT_S = 2.0
 _FIRST_BACKOFF_S = 0.05
 
 
 class ServerConnection:
-    """A server by its address and, where one is expected there, its id.
+    """Channel and stream to the server at one address.
 
-    `ask` sends a batch at once while fewer than four are in flight, and keeps it
-    for later otherwise; those that may wait for a commit do not count, so that they
-    hold nobody up. Without a connection it opens one. When one breaks or cannot
-    be opened, all batches go back to the dispatcher, and the next attempt waits
-    for a time that doubles up to `max_backoff_s`. A connection that is to be left
-    answers what is in flight there, and gets nothing new.
+    `send` sends a batch at once while fewer than four are in flight and queues it otherwise.
+    Batches that may wait for a commit do not count, so that they do not delay others. `send`
+    opens a connection if there is none. When a connection breaks or cannot be opened, all batches
+    fail over to `events.failed`, and the delay before the next attempt doubles up to
+    `max_backoff_s`. A connection whose server asked its clients to leave completes its batches in
+    flight and gets no new ones.
     """
 
     def __init__(
         self,
-        dispatcher: Dispatcher,
+        events: BatchEvents,
         address: str,
         client: str,
         *,
@@ -53,24 +53,24 @@ class ServerConnection:
         server_id: str = "",
         known: query_pb2.ServerDescription | None = None,
     ) -> None:
-        """`server_id`: the only server that may answer at the address; empty: any may."""
+        """`server_id`: the only server accepted at the address; empty: any server."""
         self.address = address
         self.server_id = server_id
         self.known = known
-        """The server as LocateState described it last."""
+        """The latest description of the server by LocateState."""
         self._frame_ports = frame_ports
-        # gRPC closes a connection with the last reference to its channel, so both are let go of.
+        # gRPC closes a connection with the last reference to its channel: `aclose` drops both.
         self._channel: grpc.aio.Channel | None = grpc.aio.insecure_channel(
             address, options=CHANNEL_OPTIONS
         )
         self._stub: query_pb2_grpc.QueryableStateAsyncStub | None = (
             query_pb2_grpc.QueryableStateStub(self._channel)
         )
-        self._dispatcher = dispatcher
+        self._events = events
         self._client = client
         self._loop = asyncio.get_running_loop()
         self._connection: Connection | None = None
-        self._left: set[Connection] = set()
+        self._draining: set[Connection] = set()
         self._connecting: asyncio.Task[None] | None = None
         self._max_backoff_s = max_backoff_s
         self._backoff_s = _FIRST_BACKOFF_S
@@ -82,19 +82,19 @@ class ServerConnection:
 
     @property
     def stub(self) -> query_pb2_grpc.QueryableStateAsyncStub:
-        """The unary calls; raises `RetryLaterError` once closed."""
+        """Stub for unary calls; raises `RetryLaterError` once closed."""
         if self._stub is None:
             raise self.unreachable("its connection was closed")
         return self._stub
 
     @property
     def is_ready(self) -> bool:
-        """Whether a connection is open."""
+        """True if a connection is open."""
         return self._connection is not None
 
     @property
     def info(self) -> ConnectionInfo:
-        """How look-ups go there now."""
+        """The current transport to the server."""
         connection = self._connection
         return ConnectionInfo(
             address=self.address,
@@ -104,29 +104,29 @@ class ServerConnection:
         )
 
     async def connected(self) -> None:
-        """Waits for the attempt to connect that is under way, if one is."""
+        """Waits for the current attempt to connect, if there is one."""
         if self._connecting is not None:
             await asyncio.wait([self._connecting])
 
     def may_connect(self) -> bool:
-        """Whether no attempt failed just now."""
+        """True if no backoff is running."""
         return self._loop.time() >= self._connect_at
 
     def connect(self) -> None:
-        """Connects in the background, unless it has or an attempt failed just now."""
+        """Connects in the background, unless it is connected or a backoff is running."""
         if self._channel is None:
-            self._broken(self.unreachable("its connection was closed"))
+            self._fail_queued(self.unreachable("its connection was closed"))
         elif self._connection is None and self._connecting is None and self.may_connect():
             self._connecting = self._loop.create_task(self._connect(self._channel))
 
-    def ask(self, batch: Batch) -> bool:
-        """Takes a batch; False where it was joined to one that waits, and is no batch any more."""
+    def send(self, batch: Batch) -> bool:
+        """Sends or queues a batch; False if its keys were joined to a queued batch instead."""
         connection = self._connection
         if connection is not None:
             if batch.batcher.may_wait:
                 batch.server = self
-                self._waiting.add_patient(batch)
-                self._waiting.pump_patient(connection)
+                self._waiting.add_commit_waiter(batch)
+                self._waiting.pump_commit_waiters(connection)
                 return True
             if connection.has_room:
                 batch.server = self
@@ -137,32 +137,32 @@ class ServerConnection:
             return False
         if connection is None:
             if not self.may_connect() and self._connecting is None:
-                self._loop.call_at(self._connect_at, self._connect_for_queue)
+                self._loop.call_at(self._connect_at, self._connect_if_needed)
             else:
                 self.connect()
         return True
 
-    def portion(self, count: int) -> int:
-        """How many of `count` keys, each waited for alone, go into one batch.
+    def batch_size(self, count: int) -> int:
+        """Returns how many of `count` single-key lookups go into one batch.
 
-        Halves where nothing is under way, so that both sides work at once: who asks again with
-        each answer stays apart from then on, and in one message would go to and fro together.
+        Two halves while the connection is idle, so that client and server work at the same time:
+        callers that continue with another lookup then stay in two alternating batches.
         """
         connection = self._connection
-        if count < _DIVIDED_KEYS or connection is None or not connection.is_idle:
+        if count < _MIN_SPLIT_KEYS or connection is None or not connection.is_idle:
             return self.batch_keys
         return min(self.batch_keys, -(-count // 2))
 
     def forget(self, batch: Batch) -> None:
-        """Gives up a batch whose time ran out.
+        """Drops a batch that timed out.
 
-        A connection on which nothing came since the batch was sent is given up, too.
+        Also closes the connection if no frame has arrived on it since the batch was sent.
         """
-        for connection in (self._connection, *self._left):
+        for connection in (self._connection, *self._draining):
             if connection is None or not connection.holds(batch):
                 continue
             if connection.forget(batch):
-                self._dispatcher.run(connection.aclose())
+                self._events.run(connection.aclose())
                 self._on_end(
                     connection,
                     RetryLaterError(f"{self.address} does not answer", retry_after_ms=100),
@@ -172,17 +172,17 @@ class ServerConnection:
             return
 
     def retire(self) -> None:
-        """Sends its batches elsewhere and closes in the background."""
+        """Fails its batches over to other servers and closes in the background."""
         self._frame_ports.forget(self.address)
-        error = RetryLaterError(f"{self.address} owns nothing asked for any more")
-        for connection in (self._connection, *self._left):
+        error = RetryLaterError(f"{self.address} no longer owns a queried state")
+        for connection in (self._connection, *self._draining):
             if connection is not None:
                 self._fail(connection.take_all(), error)
-        self._broken(error)
-        self._dispatcher.run(self.aclose())
+        self._fail_queued(error)
+        self._events.run(self.aclose())
 
     def unreachable(self, details: str) -> RetryLaterError:
-        """The error of a server nobody answers at."""
+        """Returns the error for an address that does not answer."""
         return RetryLaterError(
             f"no state server or proxy answers at {self.address} ({details}): check host and "
             "port, that the job runs, and that the network lets you through",
@@ -190,15 +190,17 @@ class ServerConnection:
         )
 
     async def aclose(self) -> None:
-        """Closes connections and channel; idempotent. Its batches are the dispatcher's to fail."""
+        """Closes connections and channel; idempotent. The caller fails the batches."""
         self._waiting.take_all()
         connecting, self._connecting = self._connecting, None
         if connecting is not None:
             connecting.cancel()
             await asyncio.gather(connecting, return_exceptions=True)
-        connections = {*self._left} if self._connection is None else {*self._left, self._connection}
+        connections = (
+            {*self._draining} if self._connection is None else {*self._draining, self._connection}
+        )
         self._connection = None
-        self._left.clear()
+        self._draining.clear()
         for connection in connections:
             connection.in_flight.clear()
             await connection.aclose()
@@ -208,10 +210,10 @@ class ServerConnection:
 
     async def _connect(self, channel: grpc.aio.Channel) -> None:
         connection = Connection(
-            self._dispatcher,
+            self._events,
             self.address,
             on_room=self._on_room,
-            on_leave=self._on_leave,
+            on_go_away=self._on_go_away,
             on_end=self._on_end,
         )
         try:
@@ -228,21 +230,21 @@ class ServerConnection:
             self._connecting = None
             self._connect_at = self._loop.time() + self._backoff_s
             self._backoff_s = min(self._max_backoff_s, 2 * self._backoff_s)
-            gone = error.reason == Reason.UNAVAILABLE
-            self._broken(self.unreachable(error.message) if gone else error)
+            unavailable = error.reason == Reason.UNAVAILABLE
+            self._fail_queued(self.unreachable(error.message) if unavailable else error)
             return
         self._connecting = None
         self._backoff_s = _FIRST_BACKOFF_S
         self.batch_keys = min(BATCH_KEYS, stream.limits.batch_keys or BATCH_KEYS)
         connection.opened(stream)
         if connection.ended is not None:
-            self._broken(connection.ended)
+            self._fail_queued(connection.ended)
             return
         self._connection = connection
         self._pump()
 
-    def _connect_for_queue(self) -> None:
-        if self._waiting.is_wanted():
+    def _connect_if_needed(self) -> None:
+        if self._waiting.has_pending():
             self.connect()
 
     def _pump(self) -> None:
@@ -254,45 +256,45 @@ class ServerConnection:
             batch.server = self
             connection.send(batch)
         else:
-            # The state was made anew since; its keys may have another form.
+            # The state was registered again; its keys may have another encoding.
             connection.narrow(batch)
-            self._dispatcher.reroute(batch)
+            self._events.reroute(batch)
 
     def _on_room(self) -> None:
         if self._waiting:
             self._pump()
-        if self._left:
-            self._close_left()
+        if self._draining:
+            self._close_drained()
 
-    def _on_leave(self, connection: Connection) -> None:
-        """Asks elsewhere from here on, or here on another connection."""
+    def _on_go_away(self, connection: Connection) -> None:
+        """Drains the connection and reroutes the queued batches."""
         if self._connection is not connection:
             return
         self._connection = None
-        self._left.add(connection)
-        self._close_left()
+        self._draining.add(connection)
+        self._close_drained()
         self.connect()
         for batch in self._waiting.take_all():
-            self._dispatcher.reroute(batch)
+            self._events.reroute(batch)
 
-    def _close_left(self) -> None:
-        for connection in tuple(self._left):
+    def _close_drained(self) -> None:
+        for connection in tuple(self._draining):
             if not connection.in_flight:
-                self._left.discard(connection)
-                self._dispatcher.run(connection.aclose())
+                self._draining.discard(connection)
+                self._events.run(connection.aclose())
 
     def _on_end(self, connection: Connection, error: QueryableStateError) -> None:
-        self._left.discard(connection)
+        self._draining.discard(connection)
         self._fail(connection.take_all(), error)
         if self._connection is connection:
             self._connection = None
-            self._broken(error)
+            self._fail_queued(error)
 
-    def _broken(self, error: QueryableStateError) -> None:
-        """Sends what waits for a connection elsewhere."""
+    def _fail_queued(self, error: QueryableStateError) -> None:
+        """Fails the queued batches over to other servers."""
         self._fail(self._waiting.take_all(), error)
 
     def _fail(self, batches: list[Batch], error: QueryableStateError) -> None:
         for batch in batches:
             if not batch.done:
-                self._dispatcher.failed(batch, batch.left(), error, peer_is_gone=True)
+                self._events.failed(batch, batch.unanswered(), error, connection_lost=True)

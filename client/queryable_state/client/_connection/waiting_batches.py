@@ -1,4 +1,4 @@
-"""Batches that wait for a connection to a server, or for room on it."""
+"""Batches queued for one server connection."""
 
 from __future__ import annotations
 
@@ -8,71 +8,71 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from queryable_state.client._connection.batch import Batch
+    from queryable_state.client._batching.batch import Batch
     from queryable_state.client._connection.connection import Connection
 
 
 class WaitingBatches:
-    """Two queues: batches that wait for the window, and those that may wait for a commit.
+    """Two queues: ordinary batches, and commit waiters (`KeyBatcher.may_wait`).
 
-    The latter find the window as wide as it may be. `send` takes a batch and its connection.
+    A commit waiter is queued only while the window has its maximum width.
     """
 
     def __init__(self, send: Callable[[Connection, Batch], None]) -> None:
         self._send = send
         self._queue: deque[Batch] = deque()
-        self._patient: deque[Batch] = deque()
+        self._commit_waiters: deque[Batch] = deque()
 
     def __bool__(self) -> bool:
-        """Whether any waits."""
-        return bool(self._queue or self._patient)
+        """True if a batch is queued."""
+        return bool(self._queue or self._commit_waiters)
 
     def add(self, batch: Batch, most_keys: int) -> bool:
-        """Puts a batch behind the others; False where it was joined to the last of them."""
+        """Queues a batch; False if its keys were joined to the last queued batch instead."""
         queue = self._queue
-        if queue and queue[-1].takes(batch, most_keys):
+        if queue and queue[-1].join(batch, most_keys):
             return False
         queue.append(batch)
         return True
 
-    def add_patient(self, batch: Batch) -> None:
-        """Puts a batch behind the others that may wait for a commit."""
-        self._patient.append(batch)
+    def add_commit_waiter(self, batch: Batch) -> None:
+        """Queues a batch that may wait for a commit."""
+        self._commit_waiters.append(batch)
 
-    def is_wanted(self) -> bool:
-        """Whether one is not done, of those that wait for the window."""
+    def has_pending(self) -> bool:
+        """True if an ordinary batch that is not done is queued."""
         return any(not batch.done for batch in self._queue)
 
     def pump(self, connection: Connection) -> None:
-        """Sends as many as there is room for."""
+        """Sends as many batches as the window has room for."""
         queue = self._queue
         while queue and connection.has_room:
             batch = queue.popleft()
             if batch.done:
                 continue
             if batch.batcher.may_wait:
-                self._patient.append(batch)
+                self._commit_waiters.append(batch)
             else:
                 self._send(connection, batch)
-        if self._patient:
-            self.pump_patient(connection)
+        if self._commit_waiters:
+            self.pump_commit_waiters(connection)
 
-    def pump_patient(self, connection: Connection) -> None:
-        """Sends as many of those that may wait for a commit as the server takes at a time."""
-        patient = self._patient
-        while patient:
-            batch = patient[0]
+    def pump_commit_waiters(self, connection: Connection) -> None:
+        """Sends commit waiters while the window can be widened."""
+        waiters = self._commit_waiters
+        while waiters:
+            batch = waiters[0]
             if batch.done:
-                patient.popleft()
+                waiters.popleft()
             elif connection.widen(batch):
-                patient.popleft()
+                waiters.popleft()
                 self._send(connection, batch)
             else:
                 return
 
     def take_all(self) -> list[Batch]:
-        """Gives up all that are not done."""
-        waiting = [batch for batch in (*self._queue, *self._patient) if not batch.done]
+        """Removes all batches; returns those that are not done."""
+        waiting = [batch for batch in (*self._queue, *self._commit_waiters) if not batch.done]
         self._queue.clear()
-        self._patient.clear()
+        self._commit_waiters.clear()
         return waiting

@@ -1,4 +1,4 @@
-"""The public description of one connection of a client."""
+"""Public description of one connection of a client."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConnectionInfo:
-    """How look-ups go to one server."""
+    """Current transport of lookups to one server."""
 
     address: str
     """HOST:PORT of its gRPC port."""
 
     server_id: str
-    """Id of the server that answers there; empty: none has answered yet."""
+    """Id of the server at the address; empty: none has answered yet."""
 
     transport: str
-    """"frames": on a TCP connection of their own; "unary": as one gRPC call a message, which is
-    slower; empty: there is no connection now."""
+    """"frames": over a TCP connection of the frame protocol; "unary": one gRPC call for each
+    message, which is slower; empty: not connected."""
 
     frame_problem: str = ""
-    """Why `transport` is not "frames". A frame port that is not reached is tried again in the
-    background; empty: nothing is known against it."""
+    """Why `transport` is not "frames"; empty: no problem is known. The client retries an
+    unreachable frame port in the background."""
 
     @property
     def way(self) -> str:
-        """The same in words, within a sentence."""
+        """Address and transport in words, for use within a sentence."""
         over = {"frames": " over frames", "unary": " by unary gRPC calls"}.get(self.transport, "")
         return f"{self.address}{over}" + (f" ({self.frame_problem})" if self.frame_problem else "")
 

@@ -1,4 +1,4 @@
-"""What the states of one answer have in common."""
+"""Context shared by the states of one answer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class DecodeContext:
-    """How the states of an answer are decoded, and their info."""
+    """Codecs and `ReadInfo` of the states of one answer."""
 
     __slots__ = ("_info", "codecs", "proto")
 
@@ -24,14 +24,14 @@ class DecodeContext:
 
     @property
     def info(self) -> ReadInfo:
-        """Where and when the states were read."""
+        """The batch at which the states were read, and the server that answered."""
         if self._info is None:
             self._info = ReadInfo.from_proto(self.proto)
         return self._info
 
 
 class RefusedContext(DecodeContext):
-    """The reading of one state that is there and was not answered."""
+    """Context of a state that exists but that the server could not return."""
 
     __slots__ = ("_refusal",)
 
@@ -41,5 +41,5 @@ class RefusedContext(DecodeContext):
         self._info = None
 
     @property
-    def codecs(self) -> StateCodecs:  # type: ignore[override]  # what would decode it refuses
+    def codecs(self) -> StateCodecs:  # type: ignore[override]  # decoding raises the refusal
         raise self._refusal.copy()

@@ -1,4 +1,4 @@
-"""What queries answer that are not of a whole value: an entry, its presence, a size."""
+"""Results of lookups that do not read a whole value: map entry, presence, size."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ if TYPE_CHECKING:
 
 
 class MapEntry(KvState):
-    """The value of one entry of a map, as it was at one version."""
+    """One entry of a map at one version."""
 
     __slots__ = ()
     kind = "map entry"
 
     def value(self) -> Any:
-        """The value; None of an entry whose value is null."""
+        """The value of the entry; None if it is null."""
         return self._decode()
 
 
 class Presence:
-    """Whether something is stored; true or false as a condition."""
+    """Presence of a key or map entry; usable as a condition."""
 
     __slots__ = ("_context", "is_present")
 
     def __init__(self, data: bytes | None, context: DecodeContext) -> None:
-        """`data` is None where nothing is stored."""
+        """`data` is None if nothing is stored."""
         self.is_present = data is not None
         self._context = context
 
     @property
     def info(self) -> ReadInfo:
-        """The batch it was looked for in, its clocks, and who answered."""
+        """The batch of the lookup, its clocks, and the server that answered."""
         return self._context.info
 
     def __bool__(self) -> bool:
@@ -52,21 +52,21 @@ class Presence:
 
 
 class Size:
-    """How much is stored under one key and namespace."""
+    """Size of the state under one key and namespace."""
 
     __slots__ = ("_context", "elements", "value_bytes")
 
     def __init__(self, data: bytes, context: DecodeContext) -> None:
         size = query_pb2.Size.FromString(data)
         self.elements: int = size.elements
-        """Entries of a map, elements of a list; 1 for the other kinds."""
+        """Number of map entries or list elements; 1 for the other kinds."""
         self.value_bytes: int = size.value_bytes
         """Bytes of the stored values."""
         self._context = context
 
     @property
     def info(self) -> ReadInfo:
-        """The batch it was measured in, its clocks, and who answered."""
+        """The batch of the lookup, its clocks, and the server that answered."""
         return self._context.info
 
     def __repr__(self) -> str:

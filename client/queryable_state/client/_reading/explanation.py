@@ -1,4 +1,4 @@
-"""One look-up, and how it came about."""
+"""Explanation of one lookup."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExplainStep:
-    """One thing that was done for a look-up."""
+    """One step of a lookup."""
 
     name: str
     """"locate", "batch", "client to server", "ask owner", "wait", "read", "refuse"."""
 
     server_id: str
-    """Who did it; empty: the client."""
+    """Server that did the step; empty: the client."""
 
     role: Role
-    """What it is to the state; UNKNOWN: the client."""
+    """Role of that server for the state; UNKNOWN: the client."""
 
     begun_us: int
     """Microseconds after the call began, or after the request arrived at that server."""
@@ -33,17 +33,17 @@ class ExplainStep:
     took_us: int
 
     detail: str = ""
-    """For people."""
+    """Details for people."""
 
     cache_hit: bool = False
-    """It was answered from what was known already."""
+    """True if the step used a cached result."""
 
     retried: bool = False
-    """The attempt failed, and was made again."""
+    """True if the attempt failed and was retried."""
 
     @classmethod
     def from_proto(cls, step: query_pb2.ExplainStep) -> Self:
-        """The step as it came over the wire."""
+        """Converts the wire message."""
         return cls(
             name=step.name,
             server_id=step.server_id,
@@ -68,18 +68,18 @@ class ExplainStep:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Explanation:
-    """The answer to a look-up of one key, and how it came about."""
+    """Result of a lookup of one key, and the steps that led to it."""
 
     key: Any
 
     state: KvState | None
-    """What was found; None: it was refused."""
+    """The state; None if the lookup failed."""
 
     error: QueryableStateError | None
-    """Why it was refused; `UnknownKeyOrNamespaceError` where nothing is stored."""
+    """The error if the lookup failed; `UnknownKeyOrNamespaceError` if nothing is stored."""
 
     state_id: int
-    """The coordinator's number of the state."""
+    """The state's number, assigned by the coordinator."""
 
     key_group: int
 
@@ -93,23 +93,23 @@ class Explanation:
     owner_address: str
 
     placement_version: int
-    """By which it was routed."""
+    """Version of the placement that routed the lookup."""
 
     steps: tuple[ExplainStep, ...]
-    """The client's first; those of servers in the order they were begun."""
+    """The client's steps, then the servers' in the order of their begin."""
 
     connections: tuple[ConnectionInfo, ...]
-    """How look-ups of this client go to each server, the given one first."""
+    """The client's connections, the given server first."""
 
     server_us: int
-    """Microseconds from the arrival of the request at the server asked to its answer."""
+    """Microseconds between request and answer at the server that got the request."""
 
     total_us: int
-    """Microseconds from the call to its answer, in the client."""
+    """Microseconds between call and result in the client."""
 
     @property
     def hops(self) -> int:
-        """Servers that took part."""
+        """Number of servers that took part."""
         return len({step.server_id for step in self.steps if step.server_id})
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""What an answer says of itself."""
+"""Version, role and server of an answer."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ if TYPE_CHECKING:
 
 
 class Role(enum.IntEnum):
-    """What the server that answered is to the state."""
+    """Role, for the state, of the server that answered."""
 
     UNKNOWN = query_pb2.ROLE_UNSPECIFIED
     OWNER = query_pb2.OWNER
     """It answered from the state it owns."""
 
     PROXY = query_pb2.PROXY
-    """It put the answer together from those of owners."""
+    """It merged the answers of owners."""
 
     STANDBY = query_pb2.STANDBY
-    """It answered from a copy."""
+    """It answered from a replica."""
 
     CHECKPOINT = query_pb2.CHECKPOINT
-    """It answered from a checkpoint of a job that does not run."""
+    """It answered from a checkpoint of a job that is not running."""
 
 
 def role_of(number: int) -> Role:
-    """A role as it came over the wire; one of a later version is UNKNOWN."""
+    """Converts the wire value; UNKNOWN if this client does not know it."""
     return Role(number) if number in Role._value2member_map_ else Role.UNKNOWN
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReadInfo:
-    """Where and when a value was read."""
+    """Batch and server of a read."""
 
     version: int
     """Batch id the value was read at; -1: before the first."""
@@ -48,20 +48,20 @@ class ReadInfo:
     """Event-time watermark of that batch in milliseconds; 0: none."""
 
     role: Role
-    """What the server that answered is to the state."""
+    """Role of the server for the state."""
 
     server_id: str
     """Id of the server that answered."""
 
     complete_since_batch: int
-    """First batch since which the answer is complete; 0: all of them."""
+    """First batch from which on the answer is complete; 0: all batches."""
 
     checkpoint: str = ""
-    """URI of the checkpoint or savepoint the value is from; empty: the job itself has it."""
+    """URI of the checkpoint or savepoint that was read; empty: state of the running job."""
 
     @classmethod
     def from_proto(cls, info: query_pb2.ReadInfo) -> Self:
-        """The info as it came over the wire."""
+        """Converts the wire message."""
         return cls(
             version=info.version,
             commit_time_ms=info.commit_time_ms,

@@ -1,4 +1,4 @@
-"""What there is to query: jobs and their states."""
+"""Listings of jobs and their queryable states."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobInfo:
-    """A job the coordinator knows."""
+    """A job known to the coordinator."""
 
     job_id: str
     """32 hex digits; the id of its Spark query."""
@@ -35,7 +35,7 @@ class JobInfo:
 
     @classmethod
     def from_proto(cls, job: registration_pb2.JobInfo) -> Self:
-        """The job as it came over the wire."""
+        """Converts the wire message."""
         return cls(
             job_id=job.job_id.hex(),
             name=job.name,
@@ -56,7 +56,7 @@ class StateInfo:
     job_name: str
 
     state_name: str
-    """Name to query it by."""
+    """Queryable name."""
 
     kind: str
     """VALUE, LIST, MAP, REDUCING or AGGREGATING."""
@@ -64,17 +64,17 @@ class StateInfo:
     key_type: TypeInfo
 
     value_type: TypeInfo | None
-    """Of a value, list element, map entry's value or result; None: not registered."""
+    """Type of the value, list element, map value or result; None: not registered."""
 
     map_key_type: TypeInfo | None
-    """Of a map entry's key; None for other kinds."""
+    """Type of the map keys; None for other kinds."""
 
     registration: registration_pb2.StateRegistration = field(repr=False, compare=False)
-    """All there is to know of it."""
+    """The complete registration."""
 
     @classmethod
     def from_proto(cls, state: registration_pb2.StateRegistration) -> Self:
-        """The state as it came over the wire."""
+        """Converts the wire message."""
         versions = sorted(state.value_types, key=lambda version: version.version)
         return cls(
             job_id=state.job_id.hex(),
@@ -91,5 +91,5 @@ class StateInfo:
 
 
 def _name(enum: object, number: int) -> str:
-    # A server of a later version may know more than this client.
+    # A newer server may send values that this client does not know.
     return enum.Name(number) if number in enum.values() else str(number)  # type: ignore[attr-defined]

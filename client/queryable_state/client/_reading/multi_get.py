@@ -1,4 +1,4 @@
-"""The answer to many keys of which each may fail alone."""
+"""Results of a multi-key lookup in which each key may fail alone."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from queryable_state.client._reading.states import KvState
 from queryable_state.wire.errors import QueryableStateError, UnknownKeyOrNamespaceError
 
 if TYPE_CHECKING:
-    from queryable_state.client._reading.gathering import Outcome
     from queryable_state.client._reading.info import ReadInfo
+    from queryable_state.client._reading.outcomes import Outcome
 
 
 class KeyStatus(enum.Enum):
-    """What became of one key."""
+    """Status of one key."""
 
     FOUND = "found"
     """It has a state."""
@@ -26,7 +26,7 @@ class KeyStatus(enum.Enum):
     """Nothing is stored under it."""
 
     FAILED = "failed"
-    """It could not be read; the error says why, and whether asking again may help."""
+    """It could not be read; the error has the reason and whether a retry may help."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +39,16 @@ class KeyResult:
     status: KeyStatus
 
     state: KvState | None = None
-    """What is stored where it was found."""
+    """The state if the key was found."""
 
     error: QueryableStateError | None = None
-    """Why it failed, where it did."""
+    """The error if the key failed."""
 
     info: ReadInfo | None = None
-    """The batch it was read at and who answered; None where it failed."""
+    """The batch at which it was read and the server that answered; None if it failed."""
 
     def get(self) -> KvState:
-        """The state; raises the error, or `UnknownKeyOrNamespaceError` where there is none."""
+        """Returns the state; raises the error, or `UnknownKeyOrNamespaceError` if it is missing."""
         if self.state is not None:
             return self.state
         if self.error is not None:
@@ -57,14 +57,14 @@ class KeyResult:
 
 
 class MultiGet(Sequence[KeyResult]):
-    """What became of many keys: a sequence of `KeyResult`, aligned with the keys asked for."""
+    """Results of many keys: a sequence of `KeyResult`, aligned with the requested keys."""
 
     def __init__(self, keys: Sequence[Any], outcomes: Sequence[Outcome]) -> None:
         self._keys = keys
         self._outcomes = outcomes
 
     def found(self) -> list[tuple[Any, KvState]]:
-        """The keys that have a state, with it."""
+        """The keys that have a state, with their states."""
         return [
             (key, outcome)
             for key, outcome in zip(self._keys, self._outcomes, strict=True)
@@ -82,7 +82,7 @@ class MultiGet(Sequence[KeyResult]):
 
     @property
     def failed(self) -> list[tuple[Any, QueryableStateError]]:
-        """The keys that could not be read, and why."""
+        """The keys that could not be read, with their errors."""
         return [
             (key, outcome)
             for key, outcome in zip(self._keys, self._outcomes, strict=True)
@@ -91,7 +91,7 @@ class MultiGet(Sequence[KeyResult]):
 
     @property
     def info(self) -> dict[str, ReadInfo]:
-        """Of each server that answered the newest it answered from, by its id."""
+        """The newest `ReadInfo` of each server that answered, by server id."""
         infos: dict[str, ReadInfo] = {}
         for info in self._infos():
             known = infos.get(info.server_id)
@@ -101,9 +101,9 @@ class MultiGet(Sequence[KeyResult]):
 
     @property
     def version(self) -> int | None:
-        """The batch all that was read is of; None: of several, or nothing was read.
+        """The batch of all keys that were read; None if there are several batches or no key.
 
-        One batch is sure where `one_cut` was asked for.
+        With `one_cut` there is only one batch.
         """
         versions = {info.version for info in self._infos()}
         return versions.pop() if len(versions) == 1 else None
@@ -127,7 +127,7 @@ class MultiGet(Sequence[KeyResult]):
         )
 
     def _infos(self) -> list[ReadInfo]:
-        # One reading stands for all keys of an answer.
+        # All keys of an answer share one ReadInfo.
         infos = {
             id(outcome.info): outcome.info
             for outcome in self._outcomes

@@ -1,4 +1,4 @@
-"""What a query asks of its keys: their values, entries of their maps, sizes ..."""
+"""Operations of lookups: read a value or a map entry, check presence, get a size."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 class EntryKey(bytes):
-    """A wire key together with the encoded map key of the entry that is meant.
+    """A wire key with the encoded map key of one entry.
 
-    It is routed, kept and asked again for like any other wire key.
+    It is routed, batched and retried like any other wire key.
     """
 
     element: bytes
@@ -30,30 +30,30 @@ class EntryKey(bytes):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Operation:
-    """One kind of query. Those there are stand below, and are told apart by identity."""
+    """One kind of lookup. The instances are the constants below, compared by identity."""
 
     read: query_pb2.ReadKind.ValueType | None
-    """None: the whole value, as a state of its kind is read."""
+    """Kind of read on the wire; None: the whole value, by the kind of the state."""
 
     answer: Callable[[bytes, DecodeContext], Any] | None
-    """Makes what the caller gets of one value; None: the state of the registered kind."""
+    """Constructor of the result for one value; None: the state type of the registered kind."""
 
     of_entries: bool = False
-    """Its keys are pairs of key and map key; as wire keys `EntryKey`."""
+    """True if its keys are pairs of key and map key, encoded as `EntryKey`."""
 
     results: type[FutureResults] = FutureResults
-    """Of single queries."""
+    """Pending results of single-key lookups."""
 
     def read_kind(self, located: LocatedState) -> query_pb2.ReadKind.ValueType:
-        """How it is asked of a state."""
+        """Returns the kind of read on the wire for a state."""
         return located.read_kind if self.read is None else self.read
 
     def answer_type(self, located: LocatedState) -> Callable[[bytes, DecodeContext], Any]:
-        """What makes an answer of one value of a state."""
+        """Returns the constructor of the result for one value of a state."""
         return STATE_TYPES[located.registration.kind] if self.answer is None else self.answer
 
     def encoder(self, codecs: StateCodecs, located: LocatedState) -> Callable[[Any], bytes]:
-        """What makes a wire key; `InvalidRequestError` where the state has no entries."""
+        """Returns the encoder of one key; `InvalidRequestError` if the state has no entries."""
         wire_key = codecs.key_groups.wire_key
         if not self.of_entries:
             return wire_key
@@ -76,22 +76,22 @@ class Operation:
     def encoder_of_many(
         self, codecs: StateCodecs, encode: Callable[[Any], bytes]
     ) -> Callable[[Sequence[Any]], list[bytes]]:
-        """What makes the wire keys of many, of which `encode` makes one."""
+        """Returns the encoder of many keys; `encode` encodes one."""
         if not self.of_entries:
             return codecs.key_groups.wire_keys
-        return lambda asked: list(map(encode, asked))
+        return lambda keys: list(map(encode, keys))
 
     def decoded(self, key: bytes, codecs: StateCodecs) -> Any:
-        """What the caller asked for, of the wire key that `codecs` made of it."""
+        """Decodes a wire key encoded by `codecs` to the key that the caller gave."""
         whole = codecs.key_groups.decode_key(key)
         if not isinstance(key, EntryKey):
             return whole
         assert codecs.map_key is not None
         return whole, codecs.map_key.decode_all(key.element)
 
-    def describe(self, asked: Any) -> str:
-        """What was asked for, for error texts."""
-        return f"entry {asked[1]!r} of key {asked[0]!r}" if self.of_entries else f"key {asked!r}"
+    def describe(self, key: Any) -> str:
+        """Names the key, or the map entry, for error texts."""
+        return f"entry {key[1]!r} of key {key[0]!r}" if self.of_entries else f"key {key!r}"
 
 
 VALUE = Operation(None, None)

@@ -1,4 +1,4 @@
-"""Who waits for the keys of a batch: a future each, or one for many."""
+"""Pending results of the keys of a batch: one future for each key, or one for many."""
 
 from __future__ import annotations
 
@@ -18,45 +18,45 @@ if TYPE_CHECKING:
 
 
 class PendingResults(ABC):
-    """Those who wait for the keys of one batch, by position.
+    """Receivers of the results of one batch, by position.
 
-    Who waits no longer (a cancelled await) is passed over.
+    A receiver that no longer waits (a cancelled await) is skipped.
     """
 
     each_alone: ClassVar[bool] = False
-    """Whether each goes on with its own answer, and not with that of the last key."""
+    """True if each receiver gets its result at once, without waiting for the last key."""
 
     @abstractmethod
     def found_all(self, states: list[Any]) -> None:
-        """Every key has a value, in order."""
+        """Delivers the values of all keys, in order."""
 
     @abstractmethod
     def found(self, position: int, state: Any) -> None:
-        """One key has a value."""
+        """Delivers the value of one key."""
 
     @abstractmethod
     def missing(self, position: int, context: DecodeContext, text: Callable[[], str]) -> None:
-        """One key has none; `text` words the error that a single query raises then."""
+        """Delivers that one key has no value; `text` returns the error text of a lookup."""
 
     @abstractmethod
     def fail(self, positions: Iterable[int], error: QueryableStateError) -> None:
-        """Some keys could not be read."""
+        """Delivers the error of some keys."""
 
     @abstractmethod
     def pick(self, positions: Sequence[int]) -> PendingResults:
-        """Those at some positions, as the positions 0, 1, ... of a new batch."""
+        """Returns the receivers at some positions, as positions 0, 1, ... of a new batch."""
 
     @abstractmethod
     def __len__(self) -> int:
-        """For how many keys they wait."""
+        """The number of keys."""
 
     def joined(self, others: PendingResults) -> PendingResults:
-        """Those of a batch that has the keys of others behind these; these may be part of it."""
+        """Returns the receivers of both batches, `others` last; may modify and return itself."""
         return JoinedResults([self, others])
 
 
 class FutureResults(PendingResults):
-    """One future a key."""
+    """One future for each key."""
 
     __slots__ = ("futures",)
     each_alone = True
@@ -99,7 +99,7 @@ class FutureResults(PendingResults):
 
 
 class PresenceResults(FutureResults):
-    """One future a key, of whether there is something; that there is nothing is an answer."""
+    """One future of a `Presence` for each key; a missing key is a result, not an error."""
 
     __slots__ = ()
 
@@ -108,14 +108,14 @@ class PresenceResults(FutureResults):
 
 
 class JoinedResults(PendingResults):
-    """Those of several calls whose keys stand one behind the other in a batch."""
+    """Receivers of several calls whose keys follow each other in one batch."""
 
     __slots__ = ("_groups", "_starts")
     each_alone = True
 
     def __init__(self, groups: Iterable[PendingResults]) -> None:
         self._groups: list[PendingResults] = []
-        # Where each group's keys begin, and behind the last one where they end.
+        # The first position of each group, and the end of the last one.
         self._starts = [0]
         for group in groups:
             self._groups.append(group)
@@ -157,13 +157,13 @@ class JoinedResults(PendingResults):
         return self
 
     def _group(self, position: int) -> tuple[PendingResults, int]:
-        """Whose key stands at a position, and where that group's keys begin."""
+        """Returns the group of a position, and the group's first position."""
         at = bisect_right(self._starts, position) - 1
         return self._groups[at], self._starts[at]
 
 
 def picked(own: Sequence[int], positions: Sequence[int]) -> Sequence[int]:
-    """Some of `own`, by their positions there; a range where that says it."""
+    """Returns the items of `own` at some positions; a range if they are consecutive."""
     if isinstance(own, range) and positions:
         run = range(positions[0], positions[-1] + 1)
         if list(positions) == list(run):

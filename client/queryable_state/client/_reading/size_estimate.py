@@ -1,4 +1,4 @@
-"""About how much a state holds, and where."""
+"""Estimated size of a state."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StatePart:
-    """What one owner has of a state in one subtask."""
+    """Estimated size of the part of a state in one subtask."""
 
     first_key_group: int
 
@@ -24,20 +24,20 @@ class StatePart:
     subtask: int
 
     records: int
-    """About how many."""
+    """Estimated number of records."""
 
     bytes: int
-    """About how many, keys included."""
+    """Estimated bytes, keys included."""
 
     info: ReadInfo
-    """The batch it was measured in, and by whom."""
+    """The batch of the estimate and the server that answered."""
 
     error: QueryableStateError | None
-    """Why this part did not answer; None: it did."""
+    """Why there is no estimate of this part; None: there is one."""
 
     @classmethod
     def from_proto(cls, part: query_pb2.StatePart) -> Self:
-        """The part as it came over the wire."""
+        """Converts the wire message."""
         failed = part.HasField("error")
         return cls(
             first_key_group=part.first_key_group,
@@ -52,27 +52,27 @@ class StatePart:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StateMeasure:
-    """About how much a state holds.
+    """Estimated size of a state.
 
-    Records are values, map entries and list chunks. What was written again may
-    count twice until it is compacted.
+    Records are values, map entries and list chunks. An overwritten record may count
+    twice until compaction.
     """
 
     records: int
-    """Of all parts."""
+    """Sum over all parts."""
 
     bytes: int
-    """Of all parts."""
+    """Sum over all parts."""
 
     complete: bool
-    """Whether every key group has answered."""
+    """True if there is an estimate for every key group."""
 
     parts: tuple[StatePart, ...]
     """By key group."""
 
     @classmethod
     def from_proto(cls, measured: query_pb2.MeasureStateResponse) -> Self:
-        """The measure as it came over the wire."""
+        """Converts the wire message."""
         return cls(
             records=measured.records,
             bytes=measured.bytes,

@@ -1,4 +1,4 @@
-"""The state objects queries answer: what a job's state had under one key, read-only."""
+"""Read-only states of one key, as queries return them."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _NOT_DECODED: Any = object()
 
 
 class KvState:
-    """The state under one key and namespace, as it was at one version.
+    """The state under one key and namespace at one version.
 
-    Base of the states of each kind, and typed so that a call needs no cast: a
-    method the kind has not, and every method that would change the state,
-    raises `InvalidRequestError`. Values are decoded when first asked for.
+    Base class of the states of each kind. It has the methods of all kinds, so that callers need
+    no cast: a method that the kind does not have, and every method that would change the state,
+    raises `InvalidRequestError`. Values are decoded on first access.
     """
 
     __slots__ = ("_context", "_data", "_decoded")
@@ -42,7 +42,7 @@ class KvState:
 
     @property
     def info(self) -> ReadInfo:
-        """The batch the state was read at, its clocks, and who answered."""
+        """The batch at which the state was read, its clocks, and the server that answered."""
         return self._context.info
 
     def value(self) -> Any:
@@ -50,7 +50,7 @@ class KvState:
         self._has_no("value")
 
     def get(self, key: Any = None) -> Any:
-        """What is stored: list, reduced value or result; of a map the entry of `key`."""
+        """The list, reduced value or aggregate result; for a map, the value of the entry `key`."""
         self._has_no("get")
 
     def keys(self) -> KeysView[Any]:
@@ -66,15 +66,15 @@ class KvState:
         self._has_no("items")
 
     def contains(self, key: Any) -> bool:
-        """Whether a map has an entry of `key`."""
+        """True if a map has an entry `key`."""
         self._has_no("contains")
 
     def is_empty(self) -> bool:
-        """Whether a map or list has nothing in it."""
+        """True if a map or list is empty."""
         self._has_no("is_empty")
 
     def update(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Raises `InvalidRequestError`: states are read-only, like all methods below."""
+        """Raises `InvalidRequestError`: queried states are read-only."""
         self._is_read_only("update")
 
     def add(self, *args: Any, **kwargs: Any) -> NoReturn:
@@ -145,7 +145,7 @@ class ValueState(KvState):
 
 
 class ReducingState(KvState):
-    """What the job's reduce function made of all elements."""
+    """The result of the job's reduce function over all elements."""
 
     __slots__ = ()
     kind = "reducing state"
@@ -157,7 +157,7 @@ class ReducingState(KvState):
 
 
 class AggregatingState(KvState):
-    """The result the job's aggregate function had of all elements."""
+    """The result of the job's aggregate function over all elements."""
 
     __slots__ = ()
     kind = "aggregating state"
@@ -185,12 +185,12 @@ class ListState(_RecordsState):
     kind = "list state"
 
     def get(self, key: Any = None) -> list[Any]:
-        """A list of the elements, the caller's own."""
+        """A copy of the elements."""
         _takes_no_key(self, key)
         return list(self._decode())
 
     def is_empty(self) -> bool:
-        """Whether there is no element."""
+        """True if there is no element."""
         return not self._decode()
 
     def __iter__(self) -> Iterator[Any]:
@@ -207,7 +207,7 @@ class MapState(_RecordsState):
     kind = "map state"
 
     def get(self, key: Any = None) -> Any:
-        """The value of the entry of `key`; None if there is no such entry, or its value is null."""
+        """The value of the entry `key`; None if there is no such entry or its value is null."""
         return self._decode().get(key)
 
     def keys(self) -> KeysView[Any]:
@@ -226,11 +226,11 @@ class MapState(_RecordsState):
         return entries.items()
 
     def contains(self, key: Any) -> bool:
-        """Whether there is an entry of `key`, also one whose value is null."""
+        """True if there is an entry `key`, even if its value is null."""
         return key in self._decode()
 
     def is_empty(self) -> bool:
-        """Whether there is no entry."""
+        """True if there is no entry."""
         return not self._decode()
 
     def __iter__(self) -> Iterator[Any]:
@@ -244,16 +244,16 @@ class MapState(_RecordsState):
 
 
 def states_of(answer: Callable[..., Any], values: list[bytes], context: DecodeContext) -> list[Any]:
-    """What `answer` makes of each value; states of one value decoded, where that pays at once."""
+    """Returns `answer` of each value; decodes single-value states in one pass if possible."""
     decoded = None
-    if answer in _OF_ONE_VALUE:
+    if answer in _SINGLE_VALUE_STATES:
         decoded = context.codecs.value.decode_all(values)
     if decoded is None:
         return list(map(answer, values, repeat(context)))
     return list(map(answer, values, repeat(context), decoded))
 
 
-_OF_ONE_VALUE: frozenset[object] = frozenset((ValueState, ReducingState, AggregatingState))
+_SINGLE_VALUE_STATES: frozenset[object] = frozenset((ValueState, ReducingState, AggregatingState))
 
 STATE_TYPES: dict[registration_pb2.StateKind.ValueType, type[KvState]] = {
     registration_pb2.VALUE: ValueState,
@@ -269,7 +269,7 @@ def scanned_state(
     scanned: query_pb2.ScannedKey,
     context: DecodeContext,
 ) -> KvState:
-    """The state of one key of a scan; where it was not answered, its methods raise why."""
+    """Returns the state of one scanned key; if it has an error, its methods raise the error."""
     if scanned.HasField("error"):
         refusal = QueryableStateError.from_proto(scanned.error)
         return STATE_TYPES[kind](b"", RefusedContext(refusal, context.proto))
@@ -279,12 +279,12 @@ def scanned_state(
 def state_of(
     kind: registration_pb2.StateKind.ValueType, records: query_pb2.Records, context: DecodeContext
 ) -> KvState:
-    """The state that has these records, as scans answer them; at least one."""
+    """Returns the state with these records, at least one, as a scan returns them."""
     state_type = STATE_TYPES[kind]
     if issubclass(state_type, _RecordsState):
         return state_type(records.SerializeToString(), context)
     if not records.values:
-        raise CorruptDataError(f"a {state_type.kind} was answered without a record")
+        raise CorruptDataError(f"a server returned a {state_type.kind} without a record")
     return state_type(records.values[0], context)
 
 

@@ -1,4 +1,4 @@
-"""The servers a client talks to: the one it was given, and the owners it found."""
+"""Server connections of one client, by address."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from queryable_state.wire.status import ERROR_METADATA, error_from_call
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
+    from queryable_state.client._batching.state_handle import StateHandle
+    from queryable_state.client._connection.events import BatchEvents
     from queryable_state.client._reading.connection_info import ConnectionInfo
-    from queryable_state.client._routing.dispatcher import Dispatcher
-    from queryable_state.client._routing.state_handle import StateHandle
     from queryable_state.v1 import query_pb2
     from queryable_state.wire.located_state import Owner
 
-# Who cannot be reached behind a firewall stays so; the home server is waited for.
+# An owner behind a firewall stays unreachable; the home server is expected back soon.
 _OWNER_BACKOFF_S = 30.0
 _HOME_BACKOFF_S = 0.5
 
@@ -34,20 +34,19 @@ _Response = TypeVar("_Response")
 
 
 class ConnectionPool:
-    """Every server by its address.
+    """The home server, whose address the client was given, and the owners of located states.
 
-    The home server, whose address the client was given, answers for all keys
-    where it is a proxy. Owners are asked directly once a stream to them is open;
-    until then, and where they cannot be reached, home is asked.
+    A home server that is a proxy answers for all keys. The client sends queries directly to an
+    owner once a stream to it is open; until then, or if the owner is unreachable, to home.
     """
 
-    def __init__(self, dispatcher: Dispatcher, home: str, client: str, *, direct: bool) -> None:
-        self._dispatcher = dispatcher
+    def __init__(self, events: BatchEvents, home: str, client: str, *, direct: bool) -> None:
+        self._events = events
         self._client = client
         self._direct = direct
         self._frame_ports = FramePorts()
         self._home = ServerConnection(
-            dispatcher,
+            events,
             home,
             client,
             max_backoff_s=_HOME_BACKOFF_S,
@@ -56,17 +55,17 @@ class ConnectionPool:
         self._by_address = {home: self._home}
         self._closed = False
 
-    def of(self, owner: Owner) -> ServerConnection:
-        """Whom to ask for the keys of an owner."""
+    def for_owner(self, owner: Owner) -> ServerConnection:
+        """Returns the connection for the keys of an owner; connects to it in the background."""
         if not self._direct or not owner.address:
             return self._home
         server = self._by_address.get(owner.address)
         if server is None or server.server_id not in ("", owner.server_id):
             if server is not None:
-                # Another server listens there now, or did when this one was found.
+                # The server at this address has changed.
                 server.retire()
             server = ServerConnection(
-                self._dispatcher,
+                self._events,
                 owner.address,
                 self._client,
                 max_backoff_s=_OWNER_BACKOFF_S,
@@ -81,19 +80,19 @@ class ConnectionPool:
         return self._home
 
     def connections(self) -> tuple[ConnectionInfo, ...]:
-        """How look-ups go to each server now; home comes first."""
+        """The current transport to each server, home first."""
         return tuple(server.info for server in self._by_address.values())
 
-    async def settled(self, timeout_s: float) -> None:
-        """Waits for attempts to connect that are under way, at most so long."""
+    async def wait_connected(self, timeout_s: float) -> None:
+        """Waits for the current attempts to connect, at most `timeout_s` seconds."""
         self._home.connect()
         pool = tuple(self._by_address.values())
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await asyncio.gather(*(server.connected() for server in pool))
 
-    def keep(self, handles: Iterable[StateHandle]) -> None:
-        """Closes the connections to those who own nothing of these states any more."""
+    def retain_owners(self, handles: Iterable[StateHandle]) -> None:
+        """Closes the connections to servers that own no part of these states."""
         owners = {
             owner.address
             for handle in handles
@@ -109,41 +108,45 @@ class ConnectionPool:
     async def locate_state(
         self, request: query_pb2.LocateStateRequest, *, timeout_s: float
     ) -> query_pb2.LocateStateResponse:
-        """Where a state is, as one of the servers knows; asks each once."""
-        answerer, response = await self._ask_each(
+        """Returns the placement of a state from the first server that answers; tries each once."""
+        server, response = await self._call_each(
             lambda server: server.stub.LocateState, request, timeout_s
         )
-        answerer.known = response.server
+        server.known = response.server
         return response
 
     async def list_jobs(
         self, request: query_pb2.ListJobsRequest, *, timeout_s: float
     ) -> query_pb2.ListJobsResponse:
-        """The jobs; asked again until somebody answers or time runs out."""
-        return await self._insist(lambda server: server.stub.ListJobs, request, timeout_s)
+        """Lists the jobs; retries until a server answers or `timeout_s` has passed."""
+        return await self._call_with_retries(
+            lambda server: server.stub.ListJobs, request, timeout_s
+        )
 
     async def list_states(
         self, request: query_pb2.ListStatesRequest, *, timeout_s: float
     ) -> query_pb2.ListStatesResponse:
-        """The states; asked again until somebody answers or time runs out."""
-        return await self._insist(lambda server: server.stub.ListStates, request, timeout_s)
+        """Lists the states; retries until a server answers or `timeout_s` has passed."""
+        return await self._call_with_retries(
+            lambda server: server.stub.ListStates, request, timeout_s
+        )
 
     async def measure_state(
         self, request: query_pb2.MeasureStateRequest, *, timeout_s: float
     ) -> query_pb2.MeasureStateResponse:
-        """About how much a state holds, as the home server finds: an owner knows its part alone."""
-        return await self._insist(
+        """Estimates the size of a state at the home server; an owner knows only its own part."""
+        return await self._call_with_retries(
             lambda server: server.stub.MeasureState, request, timeout_s, home_only=True
         )
 
     def scan(self, request: query_pb2.ScanKvStateRequest) -> ScanCall:
-        """A scan by the home server, of any length."""
+        """Starts a scan at the home server."""
         return ScanCall(self, self._home, request)
 
     def refusal(
         self, refused: grpc.aio.AioRpcError, server: ServerConnection, timeout_s: float
     ) -> QueryableStateError:
-        """What the end of a call means to its caller."""
+        """Returns the error that the caller of a failed call gets."""
         if self._closed:
             return _closed_error()
         if any(key == ERROR_METADATA for key, _ in refused.trailing_metadata() or ()):
@@ -152,14 +155,16 @@ class ConnectionPool:
             return server.unreachable(str(refused.details()))
         if refused.code() == grpc.StatusCode.DEADLINE_EXCEEDED:
             return QueryTimeoutError(
-                f"{server.address} did not answer within {timeout_s:g} s: allow more time, or find "
-                "out why it is slow"
+                f"{server.address} did not answer within {timeout_s:g} s: increase timeout_s, or "
+                "find out why the server is slow"
             )
         return error_from_call(refused, server.address)
 
     def raise_if_closed(self) -> None:
-        """Raises where the client was closed, and not the task cancelled: closing a channel
-        cancels its calls, not the tasks that wait for them."""
+        """Raises `ClientClosedError` if the client was closed and the task was not cancelled.
+
+        Closing a channel cancels its calls, not the tasks that wait for them.
+        """
         if self._closed and not is_being_cancelled():
             raise _closed_error() from None
 
@@ -169,7 +174,7 @@ class ConnectionPool:
         pool = tuple(self._by_address.values())
         await asyncio.gather(*(server.aclose() for server in pool))
 
-    async def _insist(
+    async def _call_with_retries(
         self,
         rpc: Callable[[ServerConnection], Callable[..., Awaitable[_Response]]],
         request: Any,
@@ -183,31 +188,31 @@ class ConnectionPool:
         async def attempt() -> _Response:
             left_s = deadline - loop.time()
             if home_only:
-                return await self._ask(rpc, self._home, request, left_s)
-            return (await self._ask_each(rpc, request, left_s))[1]
+                return await self._call(rpc, self._home, request, left_s)
+            return (await self._call_each(rpc, request, left_s))[1]
 
         return await retrying(attempt, LOOKUPS, deadline_s=deadline)
 
-    async def _ask_each(
+    async def _call_each(
         self,
         rpc: Callable[[ServerConnection], Callable[..., Awaitable[_Response]]],
         request: Any,
         timeout_s: float,
     ) -> tuple[ServerConnection, _Response]:
-        """The first answer, and who gave it."""
+        """Returns the first response and its server."""
         others = [
             server
             for server in self._by_address.values()
             if server.is_ready and server is not self._home
         ]
-        # Everybody knows the same; home is asked first while it is well.
+        # All servers give the same answer; home comes first unless its backoff is running.
         pool = [self._home, *others] if self._home.may_connect() else [*others, self._home]
         failure: QueryableStateError | None = None
         for number, server in enumerate(pool):
             started = asyncio.get_running_loop().time()
             try:
                 left_s = timeout_s / (len(pool) - number)
-                return server, await self._ask(rpc, server, request, left_s)
+                return server, await self._call(rpc, server, request, left_s)
             except QueryableStateError as refusal:
                 if not CALLS.retries(refusal):
                     raise
@@ -216,7 +221,7 @@ class ConnectionPool:
         assert failure is not None
         raise failure
 
-    async def _ask(
+    async def _call(
         self,
         rpc: Callable[[ServerConnection], Callable[..., Awaitable[_Response]]],
         server: ServerConnection,

@@ -1,18 +1,18 @@
-"""Brings queries to whoever can answer them, and again to others until their time runs out."""
+"""Dispatcher of batches: routing, retries and timeouts."""
 
 from __future__ import annotations
 
 import asyncio
-import math
 from typing import TYPE_CHECKING, Any
 
-from queryable_state.client._connection.batch import Batch
+from queryable_state.client._batching.batch import Batch
+from queryable_state.client._batching.wire_keys import wire_keys
 from queryable_state.client._errors import closed_while_waiting
 from queryable_state.client._routing.connection_pool import ConnectionPool
+from queryable_state.client._routing.key_batchers import KeyBatchers
 from queryable_state.client._routing.locator import Locator
 from queryable_state.client._routing.retries import CALLS, LOOKUPS, wants_placement
-from queryable_state.client._routing.wire_keys import wire_keys
-from queryable_state.wire.calls.retrying import retrying
+from queryable_state.client._routing.unlocated_batches import UnlocatedBatches
 from queryable_state.wire.errors import (
     CorruptDataError,
     InternalError,
@@ -21,56 +21,54 @@ from queryable_state.wire.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Coroutine, Sequence
 
+    from queryable_state.client._batching.key_batcher import KeyBatcher
+    from queryable_state.client._batching.query_options import QueryOptions
+    from queryable_state.client._batching.state_handle import StateHandle
     from queryable_state.client._connection.server_connection import ServerConnection
     from queryable_state.client._reading.pending_results import PendingResults
-    from queryable_state.client._routing.key_batcher import KeyBatcher
-    from queryable_state.client._routing.state_handle import StateHandle
     from queryable_state.v1 import query_pb2
-    from queryable_state.wire.located_state import LocatedState
     from queryable_state.wire.state_codecs import StateCodecs
 
 
 class Dispatcher:
-    """The queries of one client: located, sent, retried, timed out. On one event loop.
+    """Batches of one client, from submission to their results. On one event loop.
 
-    A batch admitted here ends in exactly one way: answered, failed, timed out,
-    split into batches that take its place, or failed by `aclose`.
+    Every admitted batch ends in exactly one way: answered, failed, timed out, replaced by
+    smaller batches or by a retry, or failed by `aclose`. Implements `BatchEvents`.
     """
 
     def __init__(self, address: str, *, client: str, unpickle: bool, direct: bool) -> None:
         self._loop = asyncio.get_running_loop()
         self._pool = ConnectionPool(self, address, client, direct=direct)
-        self._locator = Locator(self._pool, unpickle=unpickle)
+        self._batchers = KeyBatchers(self._loop, self.submit)
+        self._locator = Locator(self._pool, self._batchers, unpickle=unpickle)
+        self._unlocated = UnlocatedBatches(self._locator, self, self._end_with)
         self._batches: set[Batch] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
 
     @property
     def pool(self) -> ConnectionPool:
-        """The servers talked to."""
+        """The server connections."""
         return self._pool
 
     @property
     def locator(self) -> Locator:
-        """Where states are."""
+        """The locator of states."""
         return self._locator
 
     def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Runs work in the background; `aclose` ends it."""
+        """Runs work in the background; `aclose` cancels it."""
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
-    def call_soon(self, call: Callable[[], None]) -> None:
-        """Calls at the end of this turn of the client's loop."""
-        self._loop.call_soon(call)
-
-    def new_future(self) -> asyncio.Future[Any]:
-        """A future of the client's loop."""
-        return self._loop.create_future()
+    def batcher(self, handle: StateHandle, options: QueryOptions) -> KeyBatcher:
+        """Returns the batcher of a state and options."""
+        return self._batchers.get(handle, options)
 
     def submit(
         self,
@@ -79,9 +77,9 @@ class Dispatcher:
         results: PendingResults,
         deadline: float | None = None,
     ) -> None:
-        """Sends keys: wire keys where the lane's state is located, else as the caller gave them.
+        """Sends keys: wire keys if the state is located, else keys as the caller gave them.
 
-        `deadline` is on the loop's clock; None: what the lane's options allow, from now.
+        `deadline` is on the loop's clock; None: now plus the batcher's timeout.
         """
         if deadline is None:
             deadline = self._loop.time() + batcher.options.timeout_s
@@ -92,27 +90,27 @@ class Dispatcher:
         if codecs is None:
             batch = Batch(batcher, None, keys, results, deadline)
             self._admit(batch)
-            self._park(batch)
+            if not self._closed:
+                self._unlocated.add(batch)
         else:
             self._route(batcher, codecs, keys, results, deadline, 0, None)
 
     def answered(self, batch: Batch, answer: query_pb2.Answer) -> None:
-        """Takes an answer, or a part of one."""
+        """Delivers an answer, or one part of it; retries the keys it refuses."""
         try:
-            failures = batch.settle(answer)
+            failures = batch.complete(answer)
         except CorruptDataError as problem:
-            self._discharge(batch)
-            batch.fail(batch.left(), problem)
+            self._end_with(batch, problem)
             return
         batch.batcher.flush_soon()
         for positions, error in failures:
             self.failed(batch, positions, error)
         if answer.last:
-            self._discharge(batch)
+            self._end(batch)
             if batch.pending:
                 server = batch.server.address if batch.server else "the server"
                 batch.fail(
-                    batch.left(),
+                    batch.unanswered(),
                     InternalError(f"{server} left keys of {batch.batcher.describe()} unanswered"),
                 )
 
@@ -122,45 +120,44 @@ class Dispatcher:
         positions: Sequence[int],
         error: QueryableStateError,
         *,
-        peer_is_gone: bool = False,
+        connection_lost: bool = False,
     ) -> None:
-        """Asks again for keys that were refused, as long as that makes sense; else fails them."""
-        if peer_is_gone:
-            self._discharge(batch)
-        state_is_gone = error.reason == Reason.UNKNOWN_STATE and not batch.attempts
+        """Retries keys that failed; fails them if a retry cannot help or would be too late."""
+        if connection_lost:
+            self._end(batch)
+        state_unknown = error.reason == Reason.UNKNOWN_STATE and not batch.attempts
         delay = LOOKUPS.delay_s(error, batch.attempts)
-        retryable = not self._closed and (LOOKUPS.retries(error) or state_is_gone)
+        retryable = not self._closed and (LOOKUPS.retries(error) or state_unknown)
         too_late = self._loop.time() + delay >= batch.deadline
         if (trace := batch.batcher.trace) is not None:
-            trace.refused(batch, error, lost=peer_is_gone, retried=retryable and not too_late)
+            trace.refused(
+                batch.way(), error, lost=connection_lost, retried=retryable and not too_late
+            )
         if not retryable:
             batch.fail(positions, error)
             return
         if too_late:
             batch.fail(positions, error.after(batch.attempts + 1))
             return
-        again = Batch(
+        retry = Batch(
             batch.batcher,
             batch.codecs,
             [batch.keys[position] for position in positions],
             batch.results.pick(positions),
             batch.deadline,
         )
-        again.attempts = batch.attempts + 1
-        again.failure = error
-        again.server = batch.server
-        self._admit(again)
-        self.run(self._ask_again(again, delay, wants_placement(error) or state_is_gone))
+        retry.attempts = batch.attempts + 1
+        retry.failure = error
+        retry.server = batch.server
+        self._admit(retry)
+        self.run(self._retry(retry, delay, wants_placement(error) or state_unknown))
 
     async def aclose(self) -> None:
-        """Fails what is pending and closes every connection; idempotent."""
+        """Fails pending batches and closes every connection; idempotent."""
         self._closed = True
-        for handle in self._locator.handles():
-            for batcher in handle.batchers():
-                batcher.flush()
+        self._batchers.flush_all()
         for batch in tuple(self._batches):
-            self._discharge(batch)
-            batch.fail(batch.left(), closed_while_waiting())
+            self._end_with(batch, closed_while_waiting())
         tasks = tuple(self._tasks)
         for task in tasks:
             task.cancel()
@@ -172,17 +169,20 @@ class Dispatcher:
         self._batches.add(batch)
         batch.timer = self._loop.call_at(batch.deadline, self._expire, batch)
 
-    def _discharge(self, batch: Batch) -> None:
+    def _end(self, batch: Batch) -> None:
         batch.done = True
         self._batches.discard(batch)
         if batch.timer is not None:
             batch.timer.cancel()
 
+    def _end_with(self, batch: Batch, error: QueryableStateError) -> None:
+        self._end(batch)
+        batch.fail(batch.unanswered(), error)
+
     def _expire(self, batch: Batch) -> None:
         if batch.done:
             return
-        self._discharge(batch)
-        batch.fail(batch.left(), batch.timeout_error())
+        self._end_with(batch, batch.timeout_error())
         if batch.server is not None:
             batch.server.forget(batch)
 
@@ -196,19 +196,19 @@ class Dispatcher:
         attempts: int,
         failure: QueryableStateError | None,
     ) -> None:
-        """Puts keys into batches, each for one server."""
+        """Groups keys into batches by server and sends them."""
         located = batcher.handle.located
         assert located is not None
         parts: dict[ServerConnection, list[int]] = {}
         if len(located.owners) > 1:
             for owner, positions in located.split(keys).items():
-                parts.setdefault(self._pool.of(owner), []).extend(positions)
+                parts.setdefault(self._pool.for_owner(owner), []).extend(positions)
         else:
-            parts[self._pool.of(located.owners[0])] = []
+            parts[self._pool.for_owner(located.owners[0])] = []
         whole = len(parts) == 1
         for server, positions in parts.items():
             count = len(keys) if whole else len(positions)
-            step = server.portion(count) if results.each_alone else server.batch_keys
+            step = server.batch_size(count) if results.each_alone else server.batch_keys
             for start in range(0, count, step):
                 if whole and count <= step:
                     batch = Batch(batcher, codecs, keys, results, deadline)
@@ -224,30 +224,30 @@ class Dispatcher:
                     )
                 batch.attempts = attempts
                 batch.failure = failure
-                if server.ask(batch):
+                if server.send(batch):
                     self._admit(batch)
 
     def halve(self, batch: Batch) -> None:
-        """Takes a batch that is longer than a request may be as two."""
+        """Replaces a batch whose request is too long by two."""
         if batch.done:
             return
-        self._discharge(batch)
+        self._end(batch)
         codecs, count = batch.codecs, len(batch.keys)
         assert codecs is not None
         for half in (range(count // 2), range(count // 2, count)):
             keys = [batch.keys[position] for position in half]
-            # Counted as an attempt, so that it is not joined to others again.
+            # Counted as an attempt: a batch with attempts is not joined to others.
             self._route(
                 batch.batcher, codecs, keys, batch.results.pick(half), batch.deadline,
                 batch.attempts + 1, batch.failure,
             )  # fmt: skip
 
     def reroute(self, batch: Batch) -> None:
-        """Takes a batch that was not asked yet anew, under the placement known now."""
-        self._discharge(batch)
+        """Replaces a batch that was not sent by batches for the current placement."""
+        self._end(batch)
         batcher = batch.batcher
         if batcher.refusal is not None:
-            batch.fail(batch.left(), batcher.refusal)
+            batch.fail(batch.unanswered(), batcher.refusal)
             return
         codecs = batcher.handle.codecs
         assert codecs is not None
@@ -257,44 +257,7 @@ class Dispatcher:
                 batcher, codecs, keys, results, batch.deadline, batch.attempts, batch.failure
             )
 
-    def _park(self, batch: Batch) -> None:
-        handle = batch.batcher.handle
-        handle.parked.append(batch)
-        if handle.locating is None and not self._closed:
-            handle.locating = self.run(self._locate_parked(handle))
-
-    async def _locate_parked(self, handle: StateHandle) -> None:
-        async def attempt() -> LocatedState | None:
-            # Each batch ends at a deadline of its own: there is none for all of them.
-            is_wanted = any(not batch.done for batch in handle.parked)
-            return await self._locator.locate(handle) if is_wanted else None
-
-        def note(error: QueryableStateError) -> None:
-            for batch in handle.parked:
-                batch.failure = error
-
-        try:
-            located = await retrying(attempt, CALLS, deadline_s=math.inf, before_retry=note)
-            if located is not None:
-                self._locator.place(handle, located)
-                parked, handle.parked = handle.parked, []
-                for batch in parked:
-                    if not batch.done:
-                        self.reroute(batch)
-        except QueryableStateError as error:
-            self._fail_parked(handle, error)
-        finally:
-            handle.locating = None
-            handle.parked = [batch for batch in handle.parked if not batch.done]
-
-    def _fail_parked(self, handle: StateHandle, error: QueryableStateError) -> None:
-        parked, handle.parked = handle.parked, []
-        for batch in parked:
-            if not batch.done:
-                self._discharge(batch)
-                batch.fail(batch.left(), error)
-
-    async def _ask_again(self, batch: Batch, delay: float, refresh: bool) -> None:
+    async def _retry(self, batch: Batch, delay: float, refresh: bool) -> None:
         handle = batch.batcher.handle
         known = handle.located
         if refresh and known is not None:
@@ -303,8 +266,7 @@ class Dispatcher:
             except QueryableStateError as error:
                 if not CALLS.retries(error):
                     if not batch.done:
-                        self._discharge(batch)
-                        batch.fail(batch.left(), error)
+                        self._end_with(batch, error)
                     return
                 batch.failure = error
         await asyncio.sleep(delay)

@@ -1,41 +1,42 @@
-"""A look-up of one key, by the way of every look-up, that notes what is done for it."""
+"""Explained lookup of one key."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from queryable_state.client._batching.lookup_trace import LookupTrace
 from queryable_state.client._errors import ClientClosedError
-from queryable_state.client._lookup_trace import LookupTrace
 from queryable_state.client._reading.explanation import Explanation
 from queryable_state.wire.errors import QueryableStateError
 
 if TYPE_CHECKING:
+    from queryable_state.client._batching.key_batcher import KeyBatcher
     from queryable_state.client._routing.dispatcher import Dispatcher
-    from queryable_state.client._routing.key_batcher import KeyBatcher
 
-_CONNECTED_WITHIN_S = 1.0
+_CONNECT_WAIT_S = 1.0
 
 
 async def explained(dispatcher: Dispatcher, plain: KeyBatcher, key: Any) -> Explanation:
-    """Asks for the key as the lane would; a refusal stands in the explanation.
+    """Looks up a key with the options of `plain` and explains the lookup.
 
-    Raises what the look-up raises before anything is sent.
+    A server's refusal becomes part of the explanation; an error before the first message is
+    sent is raised.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + plain.options.timeout_s
     trace = LookupTrace()
-    batcher = plain.traced(trace)
+    batcher = dispatcher.batcher(plain.handle, plain.options.traced(trace))
     state = error = None
     try:
-        state = await batcher.ask(key)
+        state = await batcher.look_up(key)
     except QueryableStateError as refusal:
         if not trace.was_sent or isinstance(refusal, ClientClosedError):
             raise
         error = refusal
     total_us = trace.now_us
-    # A client that was just made is still about to connect to those it will ask.
-    await dispatcher.pool.settled(max(0.0, min(_CONNECTED_WITHIN_S, deadline - loop.time())))
+    # A new client is still connecting to the owners.
+    await dispatcher.pool.wait_connected(max(0.0, min(_CONNECT_WAIT_S, deadline - loop.time())))
     located, encode, servers = batcher.handle.located, batcher.encode, trace.servers
     assert located is not None
     assert encode is not None

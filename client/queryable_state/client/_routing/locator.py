@@ -1,47 +1,46 @@
-"""Finds where states are, once for all who want to know."""
+"""Locator of states, with one handle for each state of a client."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from queryable_state.client._batching.state_handle import StateHandle
 from queryable_state.client._routing.retries import CALLS
-from queryable_state.client._routing.state_handle import StateHandle
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.calls.retrying import retrying
 from queryable_state.wire.calls.single_flight import SingleFlight
 from queryable_state.wire.located_state import LocatedState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from queryable_state.client._routing.connection_pool import ConnectionPool
+    from queryable_state.client._routing.key_batchers import KeyBatchers
 
 _LOCATE_TIMEOUT_S = 5.0
 
 
 class Locator:
-    """The handles of the states a client asked for, and their places. On one event loop."""
+    """Handles and placements of the states that a client queries. On one event loop."""
 
-    def __init__(self, pool: ConnectionPool, *, unpickle: bool) -> None:
+    def __init__(self, pool: ConnectionPool, batchers: KeyBatchers, *, unpickle: bool) -> None:
         self._pool = pool
+        self._batchers = batchers
         self._unpickle = unpickle
         self._handles: dict[tuple[str, str], StateHandle] = {}
         self._relocations: SingleFlight[StateHandle, LocatedState] = SingleFlight()
 
     def handle(self, job: str, state_name: str) -> StateHandle:
-        """The handle of a state by the names the caller uses."""
+        """Returns the handle of a state under the job and name that the caller uses."""
         handle = self._handles.get((job, state_name))
         if handle is None:
             handle = StateHandle(job, state_name, unpickle=self._unpickle)
             self._handles[(job, state_name)] = handle
         return handle
 
-    def handles(self) -> Iterable[StateHandle]:
-        """All handles there are."""
-        return self._handles.values()
-
     async def locate(self, handle: StateHandle, newer_than: int = 0) -> LocatedState:
-        """Where a state is, as a server says; one attempt."""
+        """Fetches the placement of a state in one attempt.
+
+        `newer_than`: a placement version that the answer must exceed; 0: any.
+        """
         request = query_pb2.LocateStateRequest(
             job=handle.job, state_name=handle.state_name, newer_than=newer_than
         )
@@ -49,7 +48,7 @@ class Locator:
         return LocatedState.of(response.location)
 
     async def relocate(self, handle: StateHandle, known: LocatedState) -> None:
-        """Takes over a placement newer than the known one; asked for once for all that want it."""
+        """Fetches and stores a placement newer than `known`; concurrent calls share one fetch."""
         located = await self._relocations.run(
             handle, lambda: self.locate(handle, known.placement_version)
         )
@@ -57,7 +56,7 @@ class Locator:
             self.place(handle, located)
 
     async def located(self, handle: StateHandle, deadline: float) -> LocatedState:
-        """Where a state is, from what is known already or asked for until the deadline."""
+        """Returns the known placement, or fetches one; retries until the deadline."""
 
         async def attempt() -> LocatedState:
             if handle.located is None:
@@ -70,10 +69,10 @@ class Locator:
         return await retrying(attempt, CALLS, deadline_s=deadline)
 
     def place(self, handle: StateHandle, located: LocatedState) -> None:
-        """Takes over a placement; closes the connections nobody needs any more."""
-        handle.place(located)
-        self._pool.keep(self._handles.values())
+        """Stores a placement; closes connections to servers that own nothing any more."""
+        self._batchers.place(handle, located)
+        self._pool.retain_owners(self._handles.values())
 
     async def aclose(self) -> None:
-        """Ends pending calls; idempotent."""
+        """Cancels pending fetches; idempotent."""
         await self._relocations.aclose()

@@ -1,4 +1,4 @@
-"""The retry policies of the client."""
+"""Retry policies of the client."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _FIRST_DELAY_S = 0.01
 _LONGEST_DELAY_S = 0.5
 
 LOOKUPS = RetryPolicy(
-    # Not WAIT: the server waited for the commit nearly as long as the caller does.
+    # Not WAIT: the server has waited for the commit almost until the caller's deadline.
     steps=frozenset({NextStep.RETRY_SAME, NextStep.LOCATE_AGAIN, NextStep.ASK_ANOTHER}),
     first_delay_s=_FIRST_DELAY_S,
     longest_delay_s=_LONGEST_DELAY_S,
 )
-"""Of calls that are given all the time the caller has left."""
+"""For calls whose timeout is all the time the caller has left."""
 
 CALLS = RetryPolicy(
     steps=LOOKUPS.steps | {NextStep.WAIT},
     first_delay_s=_FIRST_DELAY_S,
     longest_delay_s=_LONGEST_DELAY_S,
 )
-"""Of calls with a shorter time-out than their caller has."""
+"""For calls whose timeout is shorter than the caller's."""
 
 
 def wants_placement(error: QueryableStateError) -> bool:

@@ -1,4 +1,4 @@
-"""All keys of a state, a range of them, or those with a prefix."""
+"""Scan of the keys of a state: all of them, a range, or a prefix."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from queryable_state.client._batching.key_batcher import KeyBatcher
     from queryable_state.client._connection.scan_call import ScanCall
     from queryable_state.client._reading.states import KvState
     from queryable_state.client._routing.dispatcher import Dispatcher
-    from queryable_state.client._routing.key_batcher import KeyBatcher
     from queryable_state.client._scans.scan_range import ScanRange
 
     Entry = tuple[Any, KvState | None]
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
 
 
 class Scan:
-    """The keys of a state with their states, as of one committed batch.
+    """Asynchronous iterator of the keys of a state with their states, from one committed batch.
 
         async with client.scan(job, "lastTemperature", prefix="sensor_") as scan:
             async for key, state in scan:
                 print(key, state.value())
 
-    Keys come in their order within each key group, and the key groups one after
-    the other; the states are None with `keys_only`. Nothing is asked for before
-    the first is taken, and no more is read than is taken. A scan is gone through
-    once. A state that does not fit in one answer raises that when it is looked into, and
-    the scan is not `complete`. It holds the batch open on the servers until its end:
-    close one that is left early (`async with`, or `aclose`).
+    Key groups follow each other, and keys are in order within each key group. States are
+    None with `keys_only`. The first request is sent when the first page is read, and the server
+    sends a page only when the client reads it. A scan can be iterated once. If a state does not
+    fit into one answer, its methods raise an error, and the scan is not `complete`. A scan holds
+    its batch open on the servers until it ends: close a scan that you leave early (`async with`,
+    or `aclose`).
 
-    Where a server goes or state moves, the scan goes on elsewhere as of the same
-    batch; `VersionGoneError` where that is folded away by then: begin again, or
-    go on with another scan that has its `page_token` and `allow_newer`.
+    If a server leaves or state moves, the scan continues on other servers at the same batch. It
+    raises `VersionGoneError` if that batch is compacted: start again, or open another scan with
+    this `page_token` and `allow_newer`.
     """
 
     def __init__(self, dispatcher: Dispatcher, batcher: KeyBatcher, keys: ScanRange) -> None:
@@ -51,7 +51,7 @@ class Scan:
         self._batcher = batcher
         self._range = keys
         self._token = keys.page_token
-        self._taken = 0
+        self._keys_read = 0
         self._info: query_pb2.ReadInfo | None = None
         self._complete = False
         self._is_newer = False
@@ -62,50 +62,50 @@ class Scan:
 
     @property
     def page_token(self) -> bytes:
-        """Goes on behind the page taken last; empty where nothing follows.
+        """Token to continue behind the last page that was read; empty if no page follows.
 
-        Give it to another scan of the same keys, also in another process: it reads
-        the same batch while servers have it, then a newer one with `allow_newer`.
-        While one goes through the keys it is that of the page the key is in.
+        Pass it to another scan of the same keys, in any process. That scan reads the same batch
+        while the servers have it, and later a newer one if it has `allow_newer`. During iteration
+        over keys it is the token of the page of the current key.
         """
         return self._token
 
     @property
     def complete(self) -> bool:
-        """Whether all was read that was asked for, and nothing of it was lost or did not fit.
+        """True at the end of the scan if no state was lost and every state did fit.
 
-        False before the end; with a `limit`, `page_token` says whether more follows.
+        With a `limit`, `page_token` is not empty if more keys follow.
         """
         return self._complete
 
     @property
     def info(self) -> ReadInfo | None:
-        """The batch that is read, its clocks, and who answers; None before the first page."""
+        """The batch that is read, its clocks, and the server; None before the first page."""
         return None if self._info is None else ReadInfo.from_proto(self._info)
 
     @property
     def is_newer(self) -> bool:
-        """Whether this is of a newer batch than the page before, where `allow_newer` was given.
+        """True if `allow_newer` has moved the scan to a newer batch than that of its page token.
 
-        No key comes twice, and none is left out that was there in both batches.
+        No key is returned twice, and no key that exists in both batches is left out.
         """
         return self._is_newer
 
     async def pages(self) -> AsyncIterator[Page]:
-        """The keys and states by page, as servers send them: each at most a few hundred keys."""
+        """Iterates over pages as servers send them, each with at most a few hundred keys."""
         while (page := await self.next_page()) is not None:
             yield page
 
     async def next_page(self) -> Page | None:
-        """The next page, which is never empty; None: there is none. One at a time."""
+        """Returns the next page, never empty; None at the end. Only one task may wait at a time."""
         if self._entries:
             page = [*self._entries]
             self._entries.clear()
             return page
         if self._is_read:
             raise InvalidRequestError(
-                "another task waits for the next page of this scan: take one after the other, or "
-                "open a scan for each"
+                "another task waits for the next page of this scan: read one page "
+                "after the other, or open one scan for each task"
             )
         self._is_read = True
         try:
@@ -127,12 +127,12 @@ class Scan:
             raise
 
     def _check_resumable(self, refusal: QueryableStateError) -> None:
-        """Raises the refusal if there is no token to go on behind the keys that were taken."""
-        if self._taken and not self._token:
+        """Raises the refusal if there is no token to continue behind the keys already read."""
+        if self._keys_read and not self._token:
             raise refusal
 
     async def _read_page(self, deadline: float) -> Page | None:
-        """One attempt at the next page that is not empty."""
+        """Reads the next page that is not empty, in one attempt."""
         while not self._ended:
             try:
                 page = await self._read(deadline)
@@ -141,8 +141,8 @@ class Scan:
                 raise
             except QueryableStateError:
                 self._drop_call()
-                if self._taken == self._range.limit:
-                    # Only the message that ends the scan is missing.
+                if self._keys_read == self._range.limit:
+                    # Only the last message, without keys, is missing.
                     self._ended = True
                     return None
                 raise
@@ -151,7 +151,7 @@ class Scan:
         return None
 
     async def aclose(self) -> None:
-        """Ends the scan, on the servers too. Idempotent."""
+        """Ends the scan on client and servers. Idempotent."""
         self._ended = True
         self._entries.clear()
         self._drop_call()
@@ -181,7 +181,7 @@ class Scan:
         loop = asyncio.get_running_loop()
         if self._call is None:
             self._call = self._dispatcher.pool.scan(await self._request(deadline))
-        return self._take(await self._call.next(max(0.0, deadline - loop.time())))
+        return self._decode_page(await self._call.next(max(0.0, deadline - loop.time())))
 
     async def _request(self, deadline: float) -> query_pb2.ScanKvStateRequest:
         batcher = self._batcher
@@ -200,18 +200,18 @@ class Scan:
             max_staleness_ms=consistency.max_staleness_ms,
             page_token=self._token,
             page_timeout_ms=max(1, int(options.timeout_s * 1000)),
-            # What was taken already is of one batch.
-            allow_newer=self._range.allow_newer and not self._taken,
+            # The keys already read are from one batch.
+            allow_newer=self._range.allow_newer and not self._keys_read,
         )
         if self._range.limit is not None:
-            request.limit = self._range.limit - self._taken
+            request.limit = self._range.limit - self._keys_read
         try:
-            self._range.ask(request, handle.codecs.key_groups)
+            self._range.apply_to(request, handle.codecs.key_groups)
         except QueryableStateError as error:
             raise batcher.key_error(error) from None
         return request
 
-    def _take(self, message: query_pb2.ScanKvStateResponse) -> Page:
+    def _decode_page(self, message: query_pb2.ScanKvStateResponse) -> Page:
         batcher = self._batcher
         codecs, located = batcher.handle.codecs, batcher.handle.located
         assert codecs is not None
@@ -219,7 +219,7 @@ class Scan:
         self._info = message.info
         self._token = message.page_token
         self._is_newer |= message.newer
-        self._taken += len(message.keys)
+        self._keys_read += len(message.keys)
         if message.last:
             self._ended = True
             self._complete = message.complete

@@ -1,4 +1,4 @@
-"""Which keys a scan reads, as the caller gives them and as they are asked for."""
+"""Key range of a scan."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ ALL: Any = object()
 
 @dataclass(frozen=True)
 class ScanRange:
-    """The keys of a scan, and how many."""
+    """Keys and limit of a scan."""
 
     start: Any = ALL
-    """From this key on."""
+    """First key, inclusive."""
 
     end: Any = ALL
-    """Before this key."""
+    """Last key, exclusive."""
 
     prefix: Any = ALL
-    """Keys that begin so: of a string or binary its beginning, of a tuple its first fields."""
+    """Beginning of a string or binary key, or first fields of a row or tuple key."""
 
     limit: int | None = None
-    """At most so many keys; None: all."""
+    """Maximum number of keys; None: all."""
 
     page_token: bytes = b""
-    """Behind the page of an earlier scan that has this token; empty: from the start."""
+    """Token of an earlier scan: continue behind its last page; empty: from the start."""
 
     keys_only: bool = False
     """Keys without their values."""
 
     allow_newer: bool = False
-    """Where the batch of the page token is gone: go on as of the newest one."""
+    """Continue at the newest batch if the batch of the page token is compacted."""
 
     def __post_init__(self) -> None:
         if self.prefix is not ALL and (self.start is not ALL or self.end is not ALL):
@@ -51,11 +51,11 @@ class ScanRange:
             raise InvalidRequestError(f"limit must be a number of keys from 1: {self.limit!r}")
         if not isinstance(self.page_token, bytes):
             raise InvalidRequestError(
-                f"page_token must be the bytes a scan answered, not {self.page_token!r}"
+                f"page_token must be the page_token of a scan, as bytes, not {self.page_token!r}"
             )
 
-    def ask(self, request: query_pb2.ScanKvStateRequest, keys: KeyGroups) -> None:
-        """Puts the range into a request; KeyTypeError for bounds that are no keys."""
+    def apply_to(self, request: query_pb2.ScanKvStateRequest, keys: KeyGroups) -> None:
+        """Writes the range to a request; raises `KeyTypeError` if a bound is not a key."""
         encode = keys.codec.encode
         if self.start is not ALL:
             request.start_key = encode(self.start)

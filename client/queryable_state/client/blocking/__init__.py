@@ -1,4 +1,4 @@
-"""The client for threads: the names of `queryable_state.client`, each call blocking.
+"""Blocking client for threads, with the same calls as `queryable_state.client`.
 
 States, listings and errors are those of `queryable_state.client`.
 """

@@ -1,4 +1,4 @@
-"""The client for threads."""
+"""Blocking client for threads."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
     from typing import Unpack
 
-    from queryable_state.client._arguments import Job, ReadOptions
+    from queryable_state.client._arguments import Job
+    from queryable_state.client._read_options import ReadOptions
     from queryable_state.client._reading.connection_info import ConnectionInfo
     from queryable_state.client._reading.elements import MapEntry, Presence, Size
     from queryable_state.client._reading.explanation import Explanation
@@ -35,15 +36,15 @@ _Result = TypeVar("_Result")
 
 
 class QueryableStateClient:
-    """Looks up the keyed state of running jobs, blocking the calling thread.
+    """Client for the keyed state of running jobs; calls block the calling thread.
 
         with QueryableStateClient("host", 9069) as client:
             print(client.get_kv_state(job, "lastTemperature", "sensor_1").value())
 
-    The same calls as `queryable_state.client.QueryableStateClient`, which says
-    what they mean; each returns what the other's await does. Thread-safe:
-    share one among threads, and their queries travel together. It runs an event
-    loop on a thread of its own from the first call to `close`.
+    Same calls, arguments, units and errors as `queryable_state.client.QueryableStateClient`;
+    each call returns the result of the corresponding await. Thread-safe: share one client
+    among threads, so that it batches their lookups. It runs an event loop on a background
+    thread from the first call until `close`.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class QueryableStateClient:
     def get_kv_state(
         self, job: Job, state_name: str, key: Any, **options: Unpack[ReadOptions]
     ) -> KvState:
-        """The state under one key."""
+        """Returns the state under one key; raises `UnknownKeyOrNamespaceError` if there is none."""
         return self._call(self._client.get_kv_state, job, state_name, key, **options)
 
     def get_kv_states(
@@ -78,9 +79,9 @@ class QueryableStateClient:
         one_cut: bool = False,
         **options: Unpack[ReadOptions],
     ) -> list[KvState | None]:
-        """The states under many keys, aligned with `keys`; None where there is none."""
-        ask = self._client.get_kv_states
-        return self._call(ask, job, state_name, list(keys), one_cut=one_cut, **options)
+        """Returns the states under many keys, aligned with `keys`; None for a key without one."""
+        call = self._client.get_kv_states
+        return self._call(call, job, state_name, list(keys), one_cut=one_cut, **options)
 
     def multi_get(
         self,
@@ -91,14 +92,14 @@ class QueryableStateClient:
         one_cut: bool = False,
         **options: Unpack[ReadOptions],
     ) -> MultiGet:
-        """What became of each of many keys, aligned with `keys`."""
-        ask = self._client.multi_get
-        return self._call(ask, job, state_name, list(keys), one_cut=one_cut, **options)
+        """Returns one result for each of many keys, aligned with `keys`; a key may fail alone."""
+        call = self._client.multi_get
+        return self._call(call, job, state_name, list(keys), one_cut=one_cut, **options)
 
     def get_map_entry(
         self, job: Job, state_name: str, key: Any, map_key: Any, **options: Unpack[ReadOptions]
     ) -> MapEntry:
-        """One entry of a map, without the others."""
+        """Returns one entry of a map state; does not read the other entries."""
         return self._call(self._client.get_map_entry, job, state_name, key, map_key, **options)
 
     def contains(
@@ -109,11 +110,11 @@ class QueryableStateClient:
         map_key: Any = NO_MAP_KEY,
         **options: Unpack[ReadOptions],
     ) -> Presence:
-        """Whether anything is stored under a key, or under an entry of its map."""
+        """Returns the presence of a key or, with `map_key`, of a map entry."""
         return self._call(self._client.contains, job, state_name, key, map_key, **options)
 
     def size(self, job: Job, state_name: str, key: Any, **options: Unpack[ReadOptions]) -> Size:
-        """How much is stored under a key."""
+        """Returns the number of elements and the bytes stored under a key."""
         return self._call(self._client.size, job, state_name, key, **options)
 
     def scan(
@@ -130,11 +131,11 @@ class QueryableStateClient:
         keys_only: bool = False,
         **options: Unpack[ReadOptions],
     ) -> Scan:
-        """The keys of a state with their states, as of one committed batch; an iterator."""
-        thread, ask = self._opened(), self._client.scan
+        """Returns an iterator of keys with their states, from one committed batch."""
+        thread, scan = self._opened(), self._client.scan
 
         async def open_scan() -> AsyncScan:
-            return ask(
+            return scan(
                 job,
                 state_name,
                 start=start,
@@ -150,25 +151,25 @@ class QueryableStateClient:
         return Scan(thread, thread.call(open_scan))
 
     def measure(self, job: Job, state_name: str, *, timeout_s: float | None = None) -> StateMeasure:
-        """About how many records and bytes a state holds, and where."""
+        """Estimates the records and bytes of a state, in total and for each owner."""
         return self._call(self._client.measure, job, state_name, timeout_s=timeout_s)
 
     def explain(
         self, job: Job, state_name: str, key: Any, **options: Unpack[ReadOptions]
     ) -> Explanation:
-        """The answer to one key, and how it came about."""
+        """Looks up one key and explains the lookup."""
         return self._call(self._client.explain, job, state_name, key, **options)
 
     def list_jobs(self, *, timeout_s: float | None = None) -> list[JobInfo]:
-        """The jobs the coordinator knows, oldest first."""
+        """Lists the jobs that the coordinator knows, oldest first."""
         return self._call(self._client.list_jobs, timeout_s=timeout_s)
 
     def list_states(self, job: Job = None, *, timeout_s: float | None = None) -> list[StateInfo]:
-        """The queryable states of a job, or of all jobs, by job and name."""
+        """Lists the queryable states of a job (None: of all jobs), sorted by job and name."""
         return self._call(self._client.list_states, job, timeout_s=timeout_s)
 
     def connections(self) -> tuple[ConnectionInfo, ...]:
-        """How look-ups go to each server now, the given one first."""
+        """Returns the transport to each server, the given one first. Sends no request."""
 
         async def connections() -> tuple[ConnectionInfo, ...]:
             return self._client.connections()
@@ -178,11 +179,11 @@ class QueryableStateClient:
     def describe_state(
         self, job: Job, state_name: str, *, timeout_s: float | None = None
     ) -> StateInfo:
-        """What is registered of one state: its kind and types."""
+        """Returns the registered kind and types of one state."""
         return self._call(self._client.describe_state, job, state_name, timeout_s=timeout_s)
 
     def close(self) -> None:
-        """Fails what other threads wait for and closes every connection. Idempotent."""
+        """Fails the pending calls of other threads and closes every connection. Idempotent."""
         with self._lock:
             self._closed = True
             thread, self._thread = self._thread, None
@@ -210,11 +211,11 @@ class QueryableStateClient:
 
     def _call(
         self,
-        ask: Callable[..., asyncio.Future[_Result] | Coroutine[Any, Any, _Result]],
+        call: Callable[..., asyncio.Future[_Result] | Coroutine[Any, Any, _Result]],
         *args: Any,
         **options: Any,
     ) -> _Result:
-        result: _Result = self._opened().call(partial(ask, *args, **options))
+        result: _Result = self._opened().call(partial(call, *args, **options))
         return result
 
     def _opened(self) -> LoopThread:
@@ -228,7 +229,7 @@ class QueryableStateClient:
                 self._thread = LoopThread(
                     repr(self._client), cleanup=self._client.aclose, stopped_error=_closed_error
                 )
-                # A client that is dropped, or open when the interpreter ends, ends its thread.
+                # Ends the thread if the client is dropped, or open when the interpreter exits.
                 self._finalizer = weakref.finalize(self, self._thread.stop)
             return self._thread
 

@@ -1,4 +1,4 @@
-"""A scan for threads."""
+"""Blocking scan for threads."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 class Scan:
-    """The keys of a state with their states: an iterator of pairs, gone through once.
+    """Iterator of the keys of a state with their states; can be iterated once.
 
         with client.scan(job, "lastTemperature", prefix="sensor_") as scan:
             for key, state in scan:
                 print(key, state.value())
 
-    Says and keeps to what `queryable_state.client.Scan` does. For one thread at a time.
+    Same contract as `queryable_state.client.Scan`. Not thread-safe.
     """
 
     def __init__(self, thread: LoopThread, scan: AsyncScan) -> None:
@@ -35,31 +35,31 @@ class Scan:
 
     @property
     def page_token(self) -> bytes:
-        """Goes on behind the page taken last; empty where nothing follows."""
+        """Token to continue behind the last page that was read; empty if no page follows."""
         return self._scan.page_token
 
     @property
     def complete(self) -> bool:
-        """Whether all was read that was asked for, and no key group had lost older state."""
+        """True at the end of the scan if no state was lost and every state did fit."""
         return self._scan.complete
 
     @property
     def info(self) -> ReadInfo | None:
-        """The batch that is read, its clocks, and who answers; None before the first page."""
+        """The batch that is read, its clocks, and the server; None before the first page."""
         return self._scan.info
 
     @property
     def is_newer(self) -> bool:
-        """Whether keys are of a newer batch than those before the page token."""
+        """True if `allow_newer` has moved the scan to a newer batch than that of its page token."""
         return self._scan.is_newer
 
     def pages(self) -> Iterator[Page]:
-        """The keys and states by page, as servers send them."""
+        """Iterates over pages as servers send them."""
         while (page := self.next_page()) is not None:
             yield page
 
     def next_page(self) -> Page | None:
-        """The next page, which is never empty; None: there is none."""
+        """Returns the next page, never empty; None at the end."""
         if self._entries:
             entries, self._entries = self._entries, deque()
             return [*entries]
@@ -67,7 +67,7 @@ class Scan:
         return page
 
     def close(self) -> None:
-        """Ends the scan, on the servers too. Idempotent."""
+        """Ends the scan on client and servers. Idempotent."""
         self._entries.clear()
         with suppress(ClientClosedError):
             self._thread.call(self._scan.aclose)

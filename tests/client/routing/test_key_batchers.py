@@ -15,8 +15,8 @@ from queryable_state.client import (
     KeyTypeError,
     UnknownKeyOrNamespaceError,
 )
-from queryable_state.client._client_base import MOST_OPTION_LANES
-from queryable_state.client._routing.key_batcher import KeyBatcher
+from queryable_state.client._batching.key_batcher import KeyBatcher
+from queryable_state.client._client_base import MAX_OPTION_BATCHERS
 from queryable_state.wire.keys.store_keys import window_namespace
 
 if TYPE_CHECKING:
@@ -48,13 +48,13 @@ async def test_calls_with_different_options_leave_a_bounded_number_of_batchers(
     client: QueryableStateClient, job: InProcessJob
 ) -> None:
     """A time-out that is what is left of a request's, a namespace a window."""
-    for number in range(MOST_OPTION_LANES):
+    for number in range(MAX_OPTION_BATCHERS):
         state = await client.get_kv_state("sensors", "last", "sensor_1", timeout_s=9 + number / 64)
         assert state.value() == 1.0
         window = window_namespace(number * 1000, number * 1000 + 1000)
         with pytest.raises(UnknownKeyOrNamespaceError):
             await client.get_kv_state("sensors", "last", "sensor_1", namespace=window)
-    assert len(_batchers()) < MOST_OPTION_LANES + 5
+    assert len(_batchers()) < MAX_OPTION_BATCHERS + 5
 
 
 async def test_calls_with_the_same_options_share_a_batcher(

@@ -1,4 +1,4 @@
-"""What a caller says of a state's types, held against its registration."""
+"""Types that a caller expects of a state."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _KINDS = registration_pb2.StateKind
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """The key type and descriptor given with a query; None: not given."""
+    """Expected key type and descriptor of a query; None: not checked."""
 
     key_type: TypeInfo | None = None
     kind: registration_pb2.StateKind.ValueType | None = None
@@ -32,8 +32,10 @@ class Expectation:
 
     @classmethod
     def of(cls, key_type: object, descriptor: Any) -> Expectation:
-        """From a type spec, and from any object with the attributes of a state descriptor:
-        `kind`, `value_type` and, of a map, `map_key_type`."""
+        """Creates an expectation from a type spec and a state descriptor.
+
+        A descriptor is any object with `kind`, `value_type` and, for a map, `map_key_type`.
+        """
         if descriptor is None:
             return cls(type_info(key_type))
         kind = getattr(descriptor, "kind", None)
@@ -53,7 +55,7 @@ class Expectation:
         )
 
     def check(self, located: LocatedState) -> None:
-        """Raises `KeyTypeError` or `DescriptorMismatchError` where the registration disagrees."""
+        """Raises `KeyTypeError` or `DescriptorMismatchError` if the registration differs."""
         registration = located.registration
         registered = TypeInfo.from_proto(registration.key_type)
         if self.key_type is not None and self.key_type != registered:

@@ -1,12 +1,10 @@
-"""Queries that may share a message: of one state, alike in all but their keys."""
+"""Collector of lookups on one state with identical options."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from queryable_state.client._consistency import Consistency
-from queryable_state.client._reading.operation import VALUE, Operation
 from queryable_state.client._reading.pending_results import JoinedResults
 from queryable_state.client._reading.states import KvState
 from queryable_state.v1 import query_pb2
@@ -15,58 +13,33 @@ from queryable_state.wire.keys.store_keys import VOID_NAMESPACE
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Sequence
 
-    from queryable_state.client._expectation import Expectation
-    from queryable_state.client._lookup_trace import LookupTrace
+    from queryable_state.client._batching.query_options import QueryOptions
+    from queryable_state.client._batching.state_handle import StateHandle
     from queryable_state.client._reading.decode_context import DecodeContext
     from queryable_state.client._reading.pending_results import PendingResults
-    from queryable_state.client._routing.dispatcher import Dispatcher
-    from queryable_state.client._routing.state_handle import StateHandle
     from queryable_state.wire.state_codecs import StateCodecs
 
 
-@dataclass(frozen=True, slots=True)
-class QueryOptions:
-    """What queries of one lane have in common."""
+Submit = Callable[["KeyBatcher", list[Any], "PendingResults", float | None], None]
+"""Sends keys of a batcher: wire keys if the state is located, else keys as the caller gave them.
 
-    timeout_s: float
-    consistency: Consistency = Consistency.COMMITTED
-    namespace: bytes = b""
-    """Encoded; empty: the void namespace."""
-    allow_incomplete: bool = False
-    expectation: Expectation | None = None
-    """What the caller says of the state's types."""
-    operation: Operation = VALUE
-    at_version: int | None = None
-    """As of exactly this committed batch; None: the newest one."""
-    trace: LookupTrace | None = None
-    """Of an explained look-up."""
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether a query message has nothing but keys and the kind of read."""
-        return not (
-            self.namespace
-            or self.allow_incomplete
-            or self.at_version is not None
-            or self.trace is not None
-            or self.operation.of_entries
-            or self.consistency != Consistency.COMMITTED
-        )
+The last argument is the deadline on the loop's clock; None: now plus the batcher's timeout.
+"""
 
 
 class KeyBatcher:
-    """Gathers the keys asked for in one turn of the loop; sends them at its end.
+    """Collects the keys of one turn of the event loop and submits them at its end.
 
-    `encode` makes the wire key of a key, `encode_all` those of many; they are None while the
-    state is not located, and keys are then gathered as they are. `refusal` is why no key can
-    be asked for: the state is not what the caller takes it for.
+    `encode` returns the wire key of a key, `encode_all` those of many. Both are None until the
+    state is located; keys are then collected as the caller gave them. `refusal` is the error of
+    every key if the state does not match the caller's expectation.
     """
 
     __slots__ = (
         "__weakref__",
-        "_dispatcher",
+        "_loop",
+        "_submit",
         "answer_type",
         "encode",
         "encode_all",
@@ -83,28 +56,35 @@ class KeyBatcher:
         "trace",
     )
 
-    def __init__(self, dispatcher: Dispatcher, handle: StateHandle, options: QueryOptions) -> None:
-        self._dispatcher = dispatcher
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        submit: Submit,
+        handle: StateHandle,
+        options: QueryOptions,
+    ) -> None:
+        self._loop = loop
+        self._submit = submit
         self.handle = handle
         self.options = options
         self.is_plain = options.is_plain
         self.trace = options.trace
         self.may_wait = options.consistency.may_wait or options.at_version is not None
-        """Whether its answers may take their time: a commit, or a look into an older batch."""
+        """True if an answer may wait for a commit, or reads an older batch."""
         self.keys: list[Any] = []
         self.futures: list[asyncio.Future[Any]] = []
         self.groups: list[tuple[list[Any], PendingResults]] = []
-        """The keys of calls for many, with who waits for them."""
+        """The keys of each multi-key call, with its results."""
         self.scheduled = False
         self.encode: Callable[[Any], bytes] | None = None
         self.encode_all: Callable[[Sequence[Any]], list[bytes]] | None = None
         self.answer_type: Callable[[bytes, DecodeContext], Any] = KvState
         self.read_kind: query_pb2.ReadKind.ValueType = query_pb2.POINT
         self.refusal: QueryableStateError | None = None
-        self.adopt(cached=True)
+        self.adopt_placement(cached=True)
 
-    def adopt(self, *, cached: bool = False) -> None:
-        """Takes over where and of what types the handle's state is; `cached`: it was known."""
+    def adopt_placement(self, *, cached: bool = False) -> None:
+        """Takes over placement and types of the handle; `cached`: known before this lookup."""
         located, codecs = self.handle.located, self.handle.codecs
         if located is None or codecs is None:
             return
@@ -123,34 +103,34 @@ class KeyBatcher:
             self.refusal = refusal
             self.encode = self.encode_all = self._refuse
 
-    def gather(self, key: Any, future: asyncio.Future[Any]) -> None:
-        """Takes a key, as `encode` makes it, that is sent at the end of this turn of the loop."""
+    def add(self, key: Any, future: asyncio.Future[Any]) -> None:
+        """Adds an encoded key, submitted at the end of this turn of the loop."""
         self.keys.append(key)
         self.futures.append(future)
         self.flush_soon()
 
-    def gather_all(
+    def add_all(
         self, keys: list[Any], results: PendingResults, deadline: float | None = None
     ) -> None:
-        """Takes the keys of one call, sent at the end of this turn too; at once with a deadline."""
+        """Adds the encoded keys of one call; submits them at once if there is a deadline."""
         if deadline is not None:
-            self._dispatcher.submit(self, keys, results, deadline)
+            self._submit(self, keys, results, deadline)
             return
         self.groups.append((keys, results))
         self.flush_soon()
 
     def flush_soon(self) -> None:
-        """Sends what is gathered by all who are to run in this turn of the loop before it.
+        """Schedules `flush` behind the callbacks that are already scheduled.
 
-        Also called where answers were just handed out: who waited for them runs first and asks
-        again, and that goes out before the loop looks at what else has come.
+        Also called after answers were delivered: callers that continue with another lookup run
+        first, and their keys are sent before the loop reads more input.
         """
         if not self.scheduled:
             self.scheduled = True
-            self._dispatcher.call_soon(self.flush)
+            self._loop.call_soon(self.flush)
 
     def flush(self) -> None:
-        """Sends what was gathered."""
+        """Submits the collected keys."""
         self.scheduled = False
         keys = self.keys
         if self.groups:
@@ -159,12 +139,12 @@ class KeyBatcher:
             results = self.options.operation.results(self.futures)
             self.keys = []
             self.futures = []
-            self._dispatcher.submit(self, keys, results)
+            self._submit(self, keys, results, None)
 
     def _flush_groups(self) -> None:
         groups, self.groups = self.groups, []
         if self.keys:
-            # In front: who waits for one key does not wait for the many of others.
+            # Single keys go first, so that they do not wait for multi-key calls.
             groups.insert(0, (self.keys, self.options.operation.results(self.futures)))
             self.keys = []
             self.futures = []
@@ -172,56 +152,47 @@ class KeyBatcher:
         if len(groups) > 1:
             keys = [key for each, _ in groups for key in each]
             results = JoinedResults(each for _, each in groups)
-        self._dispatcher.submit(self, keys, results)
+        self._submit(self, keys, results, None)
 
-    def at(self, version: int) -> KeyBatcher:
-        """The lane that asks the same as of one committed batch."""
-        options = replace(self.options, consistency=Consistency.COMMITTED, at_version=version)
-        return self.handle.batcher(self._dispatcher, options)
-
-    def traced(self, trace: LookupTrace) -> KeyBatcher:
-        """The lane that asks the same and notes what is done for it."""
-        return self.handle.batcher(self._dispatcher, replace(self.options, trace=trace))
-
-    def ask(self, key: Any) -> asyncio.Future[Any]:
-        """A future of the answer to one key; every refusal comes through it."""
+    def look_up(self, key: Any) -> asyncio.Future[Any]:
+        """Returns a future of the result for one key; it also carries every error."""
         future = self.new_future()
         try:
-            self.gather(key if self.encode is None else self.encode(key), future)
+            self.add(key if self.encode is None else self.encode(key), future)
         except QueryableStateError as error:
             future.set_exception(self.key_error(error))
         return future
 
     def new_future(self) -> asyncio.Future[Any]:
-        """A future of the lane's loop."""
-        return self._dispatcher.new_future()
+        """Returns a future of the client's event loop."""
+        return self._loop.create_future()
 
     def check(self) -> None:
-        """Raises where the state is not what the caller takes it for."""
+        """Raises `refusal` if the state does not match the caller's expectation."""
         if self.refusal is not None:
             raise self.refusal.copy()
 
     def describe(self) -> str:
-        """The state for error texts."""
+        """Names the state for error texts."""
         return self.handle.describe()
 
     def key_error(self, error: QueryableStateError) -> QueryableStateError:
-        """What a query for a key that cannot be encoded raises."""
+        """Returns the error of a lookup whose key cannot be encoded."""
         if self.refusal is not None:
             return self.refusal.copy()
         return type(error)(f"key of {self.describe()}: {error.message}", reason=error.reason)
 
-    def missing_text(self, asked: Any) -> str:
-        """The error text of one key, or entry, without a value."""
+    def missing_text(self, key: Any) -> str:
+        """Returns the error text of one key, or map entry, without a value."""
         namespace = self.options.namespace
         where = "" if namespace in (b"", VOID_NAMESPACE) else f" in namespace {namespace.hex()}"
         return (
-            f"nothing is stored under {self.options.operation.describe(asked)}{where} of "
+            f"nothing is stored under {self.options.operation.describe(key)}{where} of "
             f"{self.describe()}"
         )
 
     def missing_text_of(self, key: bytes, codecs: StateCodecs) -> str:
-        """The same for a wire key that `codecs` made."""
+        """Returns the same text for a wire key encoded by `codecs`."""
         return self.missing_text(self.options.operation.decoded(key, codecs))
 
     def _refuse(self, key: object) -> NoReturn:

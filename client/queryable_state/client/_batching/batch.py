@@ -1,9 +1,9 @@
-"""Keys asked for together, until each has its answer."""
+"""A batch of lookups, until every key has its result."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from queryable_state.client._reading.decode_context import DecodeContext
 from queryable_state.client._reading.operation import EntryKey
@@ -19,22 +19,35 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Iterable, Sequence
 
-    from queryable_state.client._connection.server_connection import ServerConnection
+    from queryable_state.client._batching.key_batcher import KeyBatcher
+    from queryable_state.client._reading.connection_info import ConnectionInfo
     from queryable_state.client._reading.pending_results import PendingResults
-    from queryable_state.client._routing.key_batcher import KeyBatcher
     from queryable_state.wire.state_codecs import StateCodecs
 
 Failure = tuple[list[int], QueryableStateError]
 
-# Batches that wait are joined when their deadlines are this near.
+# Waiting batches are joined if their deadlines are closer than this.
 _JOIN_S = 0.02
 
 
-class Batch:
-    """Keys of one lane with one deadline.
+class BatchServer(Protocol):
+    """The server connection that a batch was given to."""
 
-    `keys` are wire keys once `codecs` is set, else keys as the caller gave them,
-    of a state not located yet. Positions count within the batch.
+    address: str
+
+    @property
+    def info(self) -> ConnectionInfo:
+        """The current transport to the server."""
+
+    def forget(self, batch: Batch) -> None:
+        """Drops a batch that timed out."""
+
+
+class Batch:
+    """Keys of one `KeyBatcher` with one deadline.
+
+    `keys` are wire keys encoded by `codecs`; if `codecs` is None, the state is not located yet
+    and they are keys as the caller gave them. A position is an index into `keys`.
     """
 
     __slots__ = (
@@ -69,22 +82,22 @@ class Batch:
         self.deadline = deadline
         """On the loop's clock."""
         self.attempts = 0
-        """How often these keys were refused."""
+        """How many attempts with these keys have failed."""
         self.failure: QueryableStateError | None = None
-        """Why they were refused last."""
+        """Error of the last attempt."""
         self.pending: set[int] | None = None
-        """Positions without an answer, where some have one already."""
-        self.server: ServerConnection | None = None
+        """Positions without a result; None: all of them."""
+        self.server: BatchServer | None = None
         self.query_id = 0
-        """Its query in flight at `server`; 0: none."""
+        """Id of its query in flight at `server`; 0: none is in flight."""
         self.sent_at = 0.0
         self.widens = False
-        """Whether it makes room for one more batch in flight at `server`."""
+        """True while it widens the window of its connection by one batch."""
         self.timer: asyncio.TimerHandle | None = None
         self.done = False
 
-    def takes(self, other: Batch, most_keys: int) -> bool:
-        """Takes the keys of another batch that waits behind this one, if they are alike."""
+    def join(self, other: Batch, most_keys: int) -> bool:
+        """Appends the keys of a batch behind this one if both may be joined; True if it did."""
         if (
             self.batcher is not other.batcher
             or self.codecs is not other.codecs
@@ -101,7 +114,7 @@ class Batch:
         return True
 
     def request(self, query_id: int, placement_version: int, state_id: int, now: float) -> bytes:
-        """The frame that asks for the keys."""
+        """Returns the request frame."""
         batcher = self.batcher
         request = query_pb2.ClientFrame()
         query = request.query
@@ -112,42 +125,46 @@ class Batch:
         query.deadline_ms = max(1, int((self.deadline - now) * 1000))
         query.keys.extend(self.keys)
         if not batcher.is_plain:
-            self._specify(query)
+            self._add_options(query)
         return request.SerializeToString()
 
-    def settle(self, answer: query_pb2.Answer) -> Sequence[Failure]:
-        """Hands out what an answer, or a part of one, holds; returns what it could not read.
+    def complete(self, answer: query_pb2.Answer) -> Sequence[Failure]:
+        """Delivers the results of an answer, or of one part; returns the positions that failed.
 
-        Raises `CorruptDataError` for an answer that contradicts itself.
+        Raises `CorruptDataError` if the answer contradicts itself.
         """
         values = answer.values
         if self.pending is None and len(values) == len(self.keys) and not answer.indexes:
             context = self._context(answer)
             self.results.found_all(states_of(self.batcher.answer_type, list(values), context))
             return ()
-        return self._settle_part(answer)
+        return self._complete_part(answer)
 
-    def left(self) -> list[int]:
-        """Positions without an answer, ascending."""
+    def unanswered(self) -> list[int]:
+        """Returns the positions without a result, ascending."""
         return list(range(len(self.keys))) if self.pending is None else sorted(self.pending)
 
     def fail(self, positions: Iterable[int], error: QueryableStateError) -> None:
-        """Ends the wait for some keys."""
+        """Fails the keys at some positions."""
         self.results.fail(positions, error)
 
     def timeout_error(self) -> QueryableStateError:
-        """Why time ran out: the last refusal, where there was one."""
+        """Returns the error of the last attempt; a `QueryTimeoutError` if none has failed."""
         if self.failure is not None:
             return self.failure.after(self.attempts)
-        where = "" if self.server is None else f", asked of {self.server.address}"
+        where = "" if self.server is None else f" from {self.server.address}"
         return QueryTimeoutError(
             f"no answer for {self.batcher.describe()} within "
             f"{self.batcher.options.timeout_s:g} s{where}: increase timeout_s, or find out "
             "why the server is slow"
         )
 
-    def _specify(self, query: query_pb2.Query) -> None:
-        """Says what goes beyond keys and the kind of read."""
+    def way(self) -> str:
+        """Names the server and the transport to it, for traces."""
+        return "no server" if self.server is None else self.server.info.way
+
+    def _add_options(self, query: query_pb2.Query) -> None:
+        """Adds every option beyond the keys and the kind of read."""
         options = self.batcher.options
         consistency = options.consistency
         query.consistency = consistency.wire
@@ -161,7 +178,7 @@ class Batch:
         if options.operation.of_entries:
             query.elements.extend([key.element for key in self.keys if isinstance(key, EntryKey)])
 
-    def _settle_part(self, answer: query_pb2.Answer) -> Sequence[Failure]:
+    def _complete_part(self, answer: query_pb2.Answer) -> Sequence[Failure]:
         if self.pending is None:
             self.pending = set(range(len(self.keys)))
         pending = self.pending
@@ -180,15 +197,15 @@ class Batch:
             for positions, _ in failures:
                 others.update(positions)
             indexes = [position for position in range(len(self.keys)) if position not in others]
-        settled = [*indexes, *missing]
+        done_now = [*indexes, *missing]
         for positions, _ in failures:
-            settled.extend(positions)
-        if len(indexes) != len(answer.values) or not pending.issuperset(settled):
+            done_now.extend(positions)
+        if len(indexes) != len(answer.values) or not pending.issuperset(done_now):
             raise CorruptDataError(
                 f"an answer for {self.batcher.describe()} contradicts itself: {len(answer.values)} "
                 f"values for {len(indexes)} positions of {len(self.keys)} keys"
             )
-        pending.difference_update(settled)
+        pending.difference_update(done_now)
         context = self._context(answer)
         answer_type = self.batcher.answer_type
         for position, value in zip(indexes, answer.values, strict=True):

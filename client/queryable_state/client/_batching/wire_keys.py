@@ -1,4 +1,4 @@
-"""The keys of a batch as the server takes them that it goes to now."""
+"""Conversion of the keys of a batch to wire keys of the current codecs."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 from queryable_state.wire.errors import QueryableStateError
 
 if TYPE_CHECKING:
-    from queryable_state.client._connection.batch import Batch
+    from queryable_state.client._batching.batch import Batch
     from queryable_state.client._reading.pending_results import PendingResults
     from queryable_state.wire.state_codecs import StateCodecs
 
 
 def wire_keys(batch: Batch, codecs: StateCodecs) -> tuple[list[bytes], PendingResults]:
-    """The keys, and who waits for them; fails those that are not of the type there is now.
+    """Returns the wire keys and their results; fails keys that `codecs` cannot encode.
 
-    A batch has its keys as the caller gave them while its state is not located, and encoded for
-    another type where the state was registered anew since.
+    The keys of the batch are as the caller gave them if its state was not located, or encoded by
+    other codecs if the state was registered again since.
     """
     encoded, results = batch.codecs, batch.results
     if encoded is codecs:

@@ -1,0 +1,43 @@
+"""Options of every call that reads state."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypedDict
+
+if TYPE_CHECKING:
+    from queryable_state.client._consistency import Consistency
+
+
+class ReadOptions(TypedDict, total=False):
+    """Keyword arguments common to all calls that read state."""
+
+    key_type: object
+    """Expected key type: a type, Spark DDL or a pyspark `DataType`. The call raises
+    `KeyTypeError` if the state has another one."""
+
+    descriptor: object
+    """Expected state: any object with `kind`, `value_type` and, for a map, `map_key_type`. The
+    call raises `DescriptorMismatchError` if the registered state differs."""
+
+    namespace: bytes | None
+    """Encoded namespace; None: the state outside windows."""
+
+    consistency: Consistency
+    """Which batches the answer may come from; `Consistency.COMMITTED` unless given."""
+
+    allow_incomplete: bool
+    """Accept an answer from key groups that lost older state; `info.complete_since_batch` is the
+    first complete batch."""
+
+    timeout_s: float | None
+    """Seconds until the call fails; None: the client's timeout."""
+
+
+def check_options(options: ReadOptions) -> None:
+    """Raises `TypeError` for an unknown keyword argument, as Python itself does."""
+    unknown = options.keys() - ReadOptions.__optional_keys__
+    if unknown:
+        raise TypeError(
+            f"unexpected argument {', '.join(sorted(map(repr, unknown)))}: there are "
+            + ", ".join(sorted(ReadOptions.__optional_keys__))
+        )
