@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import grpc.aio
 import pytest
-from tests.state_server import owner as owners
 from tests.state_server.gated_files import GATE, Gate
+from tests.state_server.owner import ManualClock, Owner
 from tests.state_server.queries import scans
 
 from queryable_state.internal.v1 import backend_pb2, backend_pb2_grpc
@@ -410,15 +410,15 @@ def gate() -> Iterator[Gate]:
 
 
 @pytest.fixture(params=["heap", "rocksdb"])
-async def owner(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[owners.Owner]:
+async def owner(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Owner]:
     """The parts behind an engine, on either backend, without sockets."""
-    running = owners.Owner(request.param, tmp_path / "owned", owners.Clock())
+    running = Owner(request.param, tmp_path / "owned", ManualClock())
     yield running
     await running.aclose()
 
 
 @pytest.fixture
-def filled(owner: owners.Owner) -> owners.Owner:
+def filled(owner: Owner) -> Owner:
     """An owner of all keys, with one batch of `scans.ALL`."""
     owner.own_all()
     owner.seal(0, scans.ALL)

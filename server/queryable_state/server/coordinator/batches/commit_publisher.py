@@ -53,7 +53,7 @@ class CommitPublisher:
         self,
         batches: Batches,
         manifests: Manifests,
-        links: StateServerClients,
+        clients: StateServerClients,
         engine: Engine,
         completeness: Completeness,
         fencing: Fencing,
@@ -67,7 +67,7 @@ class CommitPublisher:
         self._manifests = manifests
         self._manifest_timeout_s = manifest_timeout_s
         self._stopping = threading.Event()
-        self._links = links
+        self._clients = clients
         self._engine = engine
         self._completeness = completeness
         self._fencing = fencing
@@ -88,7 +88,7 @@ class CommitPublisher:
 
     def sealed(self, query_id: bytes, batch_id: int) -> dict[str, list[backend_pb2.SealedSubtask]]:
         """What each server that answers has sealed of the uncommitted batches up to one."""
-        return self._links.sealed(query_id, batch_id, self._batches.holders(query_id))
+        return self._clients.sealed(query_id, batch_id, self._batches.holders(query_id))
 
     def missed(self, query_id: bytes, run_id: bytes, error: IncompleteBatchError) -> None:
         """An operator missed a batch: refuses it, or logs that where the settings allow it."""
@@ -122,7 +122,7 @@ class CommitPublisher:
                 over = False
                 try:
                     try:
-                        seals = self._links.commit(commit_round)
+                        seals = self._clients.commit(commit_round)
                     finally:
                         # What was reported is told once: whatever happened, it is written now.
                         over = self._write(commit_round, seals)
@@ -171,7 +171,7 @@ class CommitPublisher:
         """As `Completeness.first_error`, tried again while root or offsets cannot be read."""
         query_id = commit_round.query_id
         version = commit_round.commit.version
-        seals = self._links.sealed(query_id, version, commit_round.addresses)
+        seals = self._clients.sealed(query_id, version, commit_round.addresses)
 
         def check() -> IncompleteBatchError | None:
             # The commit may be of another driver, which has the job now: nothing is refused.
@@ -238,7 +238,7 @@ class CommitPublisher:
         if not behind:
             return
         _log.warning("servers %s lack changelogs of a batch, and load them", ", ".join(behind))
-        told = self._links.drop_query(query_id, behind.values())
+        told = self._clients.drop_query(query_id, behind.values())
         gone = {server_id for server_id, address in behind.items() if address in told}
         self._batches.close_stores(query_id, gone)
         if len(told) < len(behind):

@@ -30,10 +30,10 @@ _Response = TypeVar("_Response")
 _log = logging.getLogger(__name__)
 
 
-def shutdown_servers(leases: Leases, links: StateServerClients, timeout_s: float) -> None:
+def shutdown_servers(leases: Leases, clients: StateServerClients, timeout_s: float) -> None:
     """Tells all state servers to drain and exit, and waits until they have left."""
     # Who does not hear it is gone, or ends by itself when its lease does.
-    told = links.shutdown(leases.backend_addresses())
+    told = clients.shutdown(leases.backend_addresses())
     staying = leases.wait_until_left(told, timeout_s)
     if staying:
         _log.warning("state servers have not left within %g s: %s", timeout_s, ", ".join(staying))
@@ -55,11 +55,11 @@ class StateServerClients:
         self._metadata = secret_metadata(secret)
         self._timeout_s = timeout_ms / 1000
         self._loop = LoopThread(
-            "queryable-state-links", cleanup=self._close_links, stopped_error=_closed_error
+            "queryable-state-clients", cleanup=self._close_channels, stopped_error=_closed_error
         )
         self._lock = threading.Lock()
         # A stub is dear to make, and kept with its channel.
-        self._links: dict[str, tuple[grpc.aio.Channel, backend_pb2_grpc.StateBackendAsyncStub]] = {}
+        self._stubs: dict[str, tuple[grpc.aio.Channel, backend_pb2_grpc.StateBackendAsyncStub]] = {}
 
     def sealed(
         self, query_id: bytes, version: int, addresses: Mapping[str, str]
@@ -143,7 +143,7 @@ class StateServerClients:
     def keep(self, addresses: AbstractSet[str]) -> None:
         """Closes the channels to all other addresses."""
         with self._lock:
-            gone = [self._links.pop(address)[0] for address in self._links.keys() - addresses]
+            gone = [self._stubs.pop(address)[0] for address in self._stubs.keys() - addresses]
         if gone:
             self._loop.call(lambda: _close(gone))
 
@@ -189,10 +189,10 @@ class StateServerClients:
 
         return dict(zip(wanted, self._loop.call(all_of_them), strict=True))
 
-    async def _close_links(self) -> None:
+    async def _close_channels(self) -> None:
         with self._lock:
-            channels = [channel for channel, _ in self._links.values()]
-            self._links.clear()
+            channels = [channel for channel, _ in self._stubs.values()]
+            self._stubs.clear()
         await _close(channels)
         # Every call has ended with its channel; its caller is to learn that.
         callers = asyncio.all_tasks() - {asyncio.current_task()}
@@ -201,14 +201,14 @@ class StateServerClients:
     def _stub(self, address: str) -> backend_pb2_grpc.StateBackendAsyncStub:
         """On the loop alone."""
         with self._lock:
-            link = self._links.get(address)
-            if link is None:
+            opened = self._stubs.get(address)
+            if opened is None:
                 channel = grpc.aio.insecure_channel(address, options=channel_options())
                 stub: backend_pb2_grpc.StateBackendAsyncStub = backend_pb2_grpc.StateBackendStub(
                     channel
                 )
-                link = self._links[address] = channel, stub
-            return link[1]
+                opened = self._stubs[address] = channel, stub
+            return opened[1]
 
 
 class SnapshotCall:
