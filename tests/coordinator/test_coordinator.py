@@ -1,4 +1,4 @@
-"""The coordinator's port, secret and end; the link of those who call it."""
+"""The coordinator's port, secret and end; its clients."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ LIST = query_pb2.ListJobsRequest()
 
 
 async def test_a_call_with_another_secret_is_refused(running: InProcessCoordinator) -> None:
-    async with CoordinatorClient(running.address, "wrong") as link:
+    async with CoordinatorClient(running.address, "wrong") as client:
         with pytest.raises(AuthenticationError, match="authorization: Bearer"):
-            await link.list_jobs(LIST)
+            await client.list_jobs(LIST)
 
 
 def test_a_call_without_a_secret_is_refused(running: InProcessCoordinator) -> None:
@@ -60,8 +60,8 @@ async def test_the_secret_is_made_and_offered_in_a_file_of_its_owner(
 ) -> None:
     path = running.coordinator.secret_file
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    async with CoordinatorClient(running.address, path.read_text()) as link:
-        assert not (await link.list_jobs(LIST)).jobs
+    async with CoordinatorClient(running.address, path.read_text()) as client:
+        assert not (await client.list_jobs(LIST)).jobs
     running.coordinator.close()
     assert not path.exists()
 
@@ -83,44 +83,44 @@ def test_the_secret_of_a_killed_driver_goes_with_the_next_one(
 
 
 async def test_a_refusal_arrives_as_it_was_raised(running: InProcessCoordinator) -> None:
-    async with CoordinatorClient(running.address, running.secret) as link:
+    async with CoordinatorClient(running.address, running.secret) as client:
         with pytest.raises(PlacementError) as refusal:
-            await link.heartbeat(coordinator_pb2.HeartbeatRequest(server_id="nobody"))
+            await client.heartbeat(coordinator_pb2.HeartbeatRequest(server_id="nobody"))
         assert refusal.value.reason == Reason.LEASE_EXPIRED
         subtask = backend_pb2.Subtask(query_id=b"short", operator_uid="op", parallelism=1)
         with pytest.raises(InvalidRequestError, match="16 bytes"):
-            await link.assign_subtask(coordinator_pb2.AssignSubtaskRequest(subtask=subtask))
+            await client.assign_subtask(coordinator_pb2.AssignSubtaskRequest(subtask=subtask))
 
 
 async def test_a_coordinator_that_is_not_there_is_told() -> None:
-    async with CoordinatorClient("127.0.0.1:1", "secret") as link:
+    async with CoordinatorClient("127.0.0.1:1", "secret") as client:
         with pytest.raises(
             RetryLaterError, match=r"no coordinator answers at 127\.0\.0\.1:1"
         ) as no:
-            await link.list_jobs(LIST)
+            await client.list_jobs(LIST)
     assert no.value.retry_after_ms > 0
 
 
 async def test_a_coordinator_that_does_not_answer_is_told() -> None:
     server = await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", 0)
     address = "{}:{}".format(*server.sockets[0].getsockname())
-    async with CoordinatorClient(address, "secret", timeout_s=0.05) as link:
+    async with CoordinatorClient(address, "secret", timeout_s=0.05) as client:
         with pytest.raises((QueryTimeoutError, RetryLaterError)):
-            await link.list_jobs(LIST)
-        pending = asyncio.ensure_future(link.list_jobs(LIST, timeout_s=30))
+            await client.list_jobs(LIST)
+        pending = asyncio.ensure_future(client.list_jobs(LIST, timeout_s=30))
         await asyncio.sleep(0)
-        await link.aclose()
-        await link.aclose()
+        await client.aclose()
+        await client.aclose()
         with pytest.raises(RetryLaterError, match="is closed"):
             await pending
         with pytest.raises(RetryLaterError, match="is closed"):
-            await link.list_jobs(LIST)
+            await client.list_jobs(LIST)
     server.close()
 
 
 async def test_a_cancelled_caller_stays_cancelled(running: InProcessCoordinator) -> None:
-    async with CoordinatorClient(running.address, running.secret) as link:
-        pending = asyncio.ensure_future(link.list_jobs(LIST))
+    async with CoordinatorClient(running.address, running.secret) as client:
+        pending = asyncio.ensure_future(client.list_jobs(LIST))
         await asyncio.sleep(0)
         pending.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -128,10 +128,10 @@ async def test_a_cancelled_caller_stays_cancelled(running: InProcessCoordinator)
 
 
 async def test_a_link_left_open_warns() -> None:
-    link = CoordinatorClient("127.0.0.1:1", "secret")
-    channel = link._channel
-    with pytest.warns(ResourceWarning, match="unclosed link"):  # noqa: PT031 - both make it warn
-        del link
+    client = CoordinatorClient("127.0.0.1:1", "secret")
+    channel = client._channel
+    with pytest.warns(ResourceWarning, match="unclosed client"):  # noqa: PT031 - both make it warn
+        del client
         gc.collect()
     await channel.close()
 

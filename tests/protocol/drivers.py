@@ -53,7 +53,7 @@ class Driver:
             push_timeout_ms=1_000,
             manifest_timeout_ms=5_000,
         )
-        links: Any = _Links(servers)
+        clients: Any = _Clients(servers)
         self._clock = clock
         self.state = CoordinatorState(
             settings, clock_ms=lambda: clock.now_ms, wall_ms=lambda: clock.now_ms
@@ -66,11 +66,11 @@ class Driver:
         self.objects = MemoryObjectStore()
         batches, operators = Batches(self.state), RunOperators(self.state)
         settled = threading.Event()
-        fencing = Fencing(engine, self.state, self.roots, links, look_s=LEASE_MS / 1000)
+        fencing = Fencing(engine, self.state, self.roots, clients, look_s=LEASE_MS / 1000)
         self.publisher = CommitPublisher(
             batches,
             Manifests(engine, batches, operators, self.roots, fencing),
-            links,
+            clients,
             engine,
             Completeness(engine, operators, self.roots),
             fencing,
@@ -97,7 +97,7 @@ class Driver:
             settle_timeout_s=1.0,
         )
         self.checkpointing = Checkpointing(
-            engine, self.state, self.roots, links, self.commits, settled
+            engine, self.state, self.roots, clients, self.commits, settled
         )
 
     def advance(self, ms: int) -> None:
@@ -112,7 +112,7 @@ class Driver:
         self.publisher.close()
 
 
-class _Links:
+class _Clients:
     """A coordinator's way to its servers: the calls of `StateServerClients`."""
 
     def __init__(self, servers: Servers) -> None:

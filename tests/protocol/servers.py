@@ -58,10 +58,10 @@ class Server:
         settings = StateServerSettings(
             coordinator_address="-", secret="-", executor_id=executor, directory=str(folder)
         )
-        link: Any = _Link(self)
+        coordinator: Any = _Coordinator(self)
         parts = self._parts = BackendParts(
             settings,
-            link,
+            coordinator,
             self.table,
             self.lease,
             self._threads,
@@ -82,7 +82,7 @@ class Server:
             stop=self._stop,
             orphan_timeout_s=1e9,
         )
-        self._folding = asyncio.get_running_loop().create_task(parts.folder.run())
+        self._compacting = asyncio.get_running_loop().create_task(parts.compactor.run())
         world.by_address[name] = self
 
     @property
@@ -107,7 +107,7 @@ class Server:
         """Ends without a word to anybody."""
         self._world.by_address.pop(self.name, None)
         self._stop.set()
-        self._folding.cancel()
+        self._compacting.cancel()
         await self._parts.aclose()
         await self._threads.aclose()
 
@@ -122,7 +122,7 @@ def _context() -> Any:
     return _Context()
 
 
-class _Link:
+class _Coordinator:
     """A server's way to its coordinator: the calls of `CoordinatorClient`."""
 
     address = "-"

@@ -6,10 +6,10 @@ import itertools
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.state_server import owner as owners
 from tests.state_server.attempt import KEYS, MAX_PARALLELISM, PARALLELISM
 from tests.state_server.cluster import Clock, Cluster, running_cluster, until
 from tests.state_server.gated_files import GATE, Gate
+from tests.state_server.owner import ManualClock, Owner
 from tests.state_server.queries import scans
 
 from queryable_state.wire.keys.key_groups import subtask_of
@@ -58,15 +58,15 @@ def gate() -> Iterator[Gate]:
 
 
 @pytest.fixture(params=["heap", "rocksdb"])
-async def owner(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[owners.Owner]:
+async def owner(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Owner]:
     """The parts behind an engine, on either backend, without sockets."""
-    running = owners.Owner(request.param, tmp_path / "owned", owners.Clock())
+    running = Owner(request.param, tmp_path / "owned", ManualClock())
     yield running
     await running.aclose()
 
 
 @pytest.fixture
-def filled(owner: owners.Owner) -> owners.Owner:
+def filled(owner: Owner) -> Owner:
     """An owner of all keys, with one batch of `scans.ALL`."""
     owner.own_all()
     owner.seal(0, scans.ALL)

@@ -37,7 +37,7 @@ VALUES = ValueCodec.of(Types.LONG())
 SMALL_LIMITS = Limits(batch_keys=100, answer_bytes=200, prefix_records=5)
 
 
-class Clock:
+class ManualClock:
     """Time that moves when told to."""
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class Owner:
     """The parts of a server behind its engine, with a job of one state on some subtasks."""
 
     def __init__(
-        self, backend: str, directory: Path, clock: Clock, limits: Limits = SMALL_LIMITS
+        self, backend: str, directory: Path, clock: ManualClock, limits: Limits = SMALL_LIMITS
     ) -> None:
         self.clock = clock
         self.lease = Lease(clock=lambda: clock.monotonic_s)

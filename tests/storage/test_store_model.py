@@ -16,9 +16,8 @@ from tests.storage.model import STATES, Batch, Contents
 from tests.storage.store_machine import ALL_STATES, StoreMachine
 from tests.storage.stored import BACKENDS, Stored, restore_whole, store_snapshot
 
-from queryable_state.server.storage.layered import compaction as compaction
-from queryable_state.server.storage.layered import layers
-from queryable_state.server.storage.rocksdb import files as rocksdb_files
+from queryable_state.server.storage.layered import compaction, layer_stack
+from queryable_state.server.storage.rocksdb import files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -143,8 +142,8 @@ def test_a_store_behaves_as_its_model(
 ) -> None:
     """Chunks are a few records here, so that every call can fall between two of them."""
     monkeypatch.setattr(compaction, "COMPACT_CHUNK_RECORDS", 2)
-    monkeypatch.setattr(layers, "CHUNK_RECORDS", 3)
-    monkeypatch.setattr(rocksdb_files, "_READ_RECORDS", 2)
+    monkeypatch.setattr(layer_stack, "CHUNK_RECORDS", 3)
+    monkeypatch.setattr(files, "_READ_RECORDS", 2)
 
     def machine() -> Any:
         return DurableStoreMachine(backend, Path(tempfile.mkdtemp(dir=tmp_path)))

@@ -1,7 +1,7 @@
-"""The way of a state server or proxy to the coordinator.
+"""Client of state servers and proxies for the coordinator.
 
-`CoordinatorClient` adds the secret and a deadline to every call and turns what
-comes back into messages and errors of ours; it neither caches nor retries.
+`CoordinatorClient` adds the secret and a deadline to every call, and translates gRPC errors; it
+neither caches nor retries.
 """
 
 from __future__ import annotations
@@ -48,21 +48,20 @@ class _Rpc(Protocol[_Request, _Response]):
 
 
 class CoordinatorUnreachableError(RetryLaterError):
-    """Nobody answers at the coordinator's address, which the text names: for operators."""
+    """The coordinator cannot be reached; the text has its address, and is for operators only."""
 
 
 class CoordinatorSlowError(QueryTimeoutError):
-    """The coordinator did not answer in time; the text names its address: for operators."""
+    """The coordinator did not answer in time; the text has its address, for operators only."""
 
 
 class CoordinatorClient:
-    """An asyncio client of the `Coordinator` service, one channel.
+    """Asyncio client of the `Coordinator` service on one channel.
 
-    Each method is one RPC and raises the coordinator's own refusal, or
-    `RetryLaterError` (UNAVAILABLE) where there is no coordinator at the
-    address, or `QueryTimeoutError` after `timeout_s`. A refusal for a wrong
-    secret is an `AuthenticationError`. Used on the loop that made it;
-    `aclose` is idempotent, and calls pending then end with `RetryLaterError`.
+    Each method is one RPC. It raises the coordinator's refusal (`AuthenticationError` for a wrong
+    secret), `RetryLaterError` (UNAVAILABLE) if no coordinator answers at the address, or
+    `QueryTimeoutError` after `timeout_s`. Used on the loop that created it. `aclose` is
+    idempotent; pending calls then end with `RetryLaterError`.
     """
 
     def __init__(self, address: str, secret: str, *, timeout_s: float = 5.0) -> None:
@@ -81,13 +80,13 @@ class CoordinatorClient:
         return self._address
 
     def is_closed(self) -> bool:
-        """Whether `aclose` was called."""
+        """True once `aclose` was called."""
         return self._closed
 
     async def register_server(
         self, request: coordinator_pb2.RegisterServerRequest, *, timeout_s: float | None = None
     ) -> coordinator_pb2.Lease:
-        """Announces a server; answers its first lease."""
+        """Registers a server; returns its first lease."""
         return await self._call(self._stub.RegisterServer, request, timeout_s)
 
     async def heartbeat(
@@ -99,37 +98,37 @@ class CoordinatorClient:
     async def deregister_server(
         self, request: coordinator_pb2.DeregisterServerRequest, *, timeout_s: float | None = None
     ) -> coordinator_pb2.DeregisterServerResponse:
-        """Frees the ranges of a drained server."""
+        """Releases the subtasks of a drained server."""
         return await self._call(self._stub.DeregisterServer, request, timeout_s)
 
     async def assign_subtask(
         self, request: coordinator_pb2.AssignSubtaskRequest, *, timeout_s: float | None = None
     ) -> backend_pb2.LocateSubtaskResponse:
-        """The owner of a subtask, assigned where there is none."""
+        """The owner of a subtask; assigns one if there is none."""
         return await self._call(self._stub.AssignSubtask, request, timeout_s)
 
     async def plan_restore(
         self, request: coordinator_pb2.PlanRestoreRequest, *, timeout_s: float | None = None
     ) -> checkpoint_pb2.RestorePlan:
-        """What the owner of a subtask loads before it opens its store."""
+        """The files that the owner of a subtask loads before it opens the store."""
         return await self._call(self._stub.PlanRestore, request, timeout_s)
 
     async def open_subtask(
         self, request: coordinator_pb2.OpenSubtaskRequest, *, timeout_s: float | None = None
     ) -> coordinator_pb2.OpenSubtaskResponse:
-        """Tells that the owner opens its store."""
+        """Records that the owner opens the store of a subtask."""
         return await self._call(self._stub.OpenSubtask, request, timeout_s)
 
     async def begin_batch(
         self, request: coordinator_pb2.BeginBatchRequest, *, timeout_s: float | None = None
     ) -> coordinator_pb2.BeginBatchResponse:
-        """Clocks, epoch and newest commit of a batch."""
+        """Begins a batch; returns its clocks, epoch and the newest commit."""
         return await self._call(self._stub.BeginBatch, request, timeout_s)
 
     async def register_states(
         self, request: coordinator_pb2.RegisterStatesRequest, *, timeout_s: float | None = None
     ) -> coordinator_pb2.RegisterStatesResponse:
-        """State ids of an operator's states."""
+        """Registers the states of an operator; returns their ids."""
         return await self._call(self._stub.RegisterStates, request, timeout_s)
 
     async def locate_state(
@@ -171,13 +170,13 @@ class CoordinatorClient:
     async def list_jobs(
         self, request: query_pb2.ListJobsRequest, *, timeout_s: float | None = None
     ) -> query_pb2.ListJobsResponse:
-        """The jobs known."""
+        """The jobs that the coordinator knows."""
         return await self._call(self._stub.ListJobs, request, timeout_s)
 
     async def list_states(
         self, request: query_pb2.ListStatesRequest, *, timeout_s: float | None = None
     ) -> query_pb2.ListStatesResponse:
-        """The queryable states known."""
+        """The queryable states that the coordinator knows."""
         return await self._call(self._stub.ListStates, request, timeout_s)
 
     async def aclose(self) -> None:
@@ -194,7 +193,7 @@ class CoordinatorClient:
 
     def __del__(self, _warn: Any = warnings.warn) -> None:
         if not getattr(self, "_closed", True):
-            _warn(f"unclosed link to coordinator {self._address}", ResourceWarning, source=self)
+            _warn(f"unclosed client of coordinator {self._address}", ResourceWarning, source=self)
 
     async def _call(
         self, rpc: _Rpc[_Request, _Response], request: _Request, timeout_s: float | None
@@ -219,18 +218,18 @@ class CoordinatorClient:
         )
 
     def _closed_error(self) -> RetryLaterError:
-        return RetryLaterError(f"the link to coordinator {self._address} is closed")
+        return RetryLaterError(f"the client of coordinator {self._address} is closed")
 
 
 def translated(failure: grpc.RpcError, address: str, timeout_s: float) -> QueryableStateError:
-    """The error of a failed call to the coordinator at HOST:PORT."""
+    """Returns the error of a failed call to the coordinator at HOST:PORT."""
     error = error_from_call(failure, "the coordinator")
     if is_refusal(failure):
         return error
     call: Any = failure
     if error.reason == Reason.UNAVAILABLE:
         return CoordinatorUnreachableError(
-            f"no coordinator answers at {address} ({call.details()}); it lives in the "
+            f"no coordinator answers at {address} ({call.details()}); it runs in the "
             f"driver of the job: check that the driver runs and that this address is reachable",
             retry_after_ms=_RETRY_AFTER_MS,
         )

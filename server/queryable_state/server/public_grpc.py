@@ -1,4 +1,4 @@
-"""The choice of the gRPC server behind a public port: gRPC's core, or `grpc.aio`."""
+"""Factory of the gRPC server behind a public port, on gRPC's core or on `grpc.aio`."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def public_grpc_server(
     read_timeout_s: float,
     endless: Collection[str],
 ) -> PublicGrpcServer:
-    """A server on gRPC's core; on `grpc.aio` if `plain`, or if the installed grpcio needs that."""
+    """Returns a server on gRPC's core; on `grpc.aio` if `plain`, or if grpcio lacks the core."""
     lacking = missing()
     if lacking:
         _warn(lacking)
     if plain or lacking:
         return AioServer(options, endless=endless)
-    # Imported here: it cannot be with another grpcio.
+    # Imported here: the import fails with another grpcio.
     from queryable_state.server.grpc_core import GrpcServer
 
     return GrpcServer(options, budgets=budgets, read_timeout_s=read_timeout_s, endless=endless)
@@ -44,11 +44,11 @@ def public_grpc_server(
 
 @functools.cache
 def _warn(lacking: str) -> None:
-    """Once a process."""
+    """Logs the missing part, once a process."""
     _log.warning(
         "public gRPC servers run on grpc.aio, because the core of grpcio %s is not the one this "
         "server knows (%s): unary calls cost four times the CPU time, and clients that send "
-        "slowly or do not read their answers are not given up. The frame port is not affected. "
+        "slowly or do not read their answers are not disconnected. The frame port is not affected. "
         "Install a grpcio that tests/grpc_core pass with",
         grpc.__version__,
         lacking,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class BlockingSecretInterceptor(grpc.ServerInterceptor):
-    """The interceptor of a server on threads."""
+    """Interceptor of a server on threads."""
 
     def __init__(self, secret: str) -> None:
         self._secret = secret
@@ -39,11 +39,11 @@ class BlockingSecretInterceptor(grpc.ServerInterceptor):
             context.set_trailing_metadata(trailing_metadata(refusal))
             context.abort(status_of(refusal), refusal.message)
 
-        return _receiving_nothing(refuse)
+        return _without_request(refuse)
 
 
 class SecretInterceptor(grpc.aio.ServerInterceptor):
-    """The interceptor of a server on an event loop."""
+    """Interceptor of a server on an event loop."""
 
     def __init__(self, secret: str) -> None:
         self._secret = secret
@@ -60,18 +60,17 @@ class SecretInterceptor(grpc.aio.ServerInterceptor):
         async def refuse(_requests: object, context: Context) -> None:
             await end_with_status(context, refusal)
 
-        return _receiving_nothing(refuse)
+        return _without_request(refuse)
 
 
 def _refusal(method: str) -> AuthenticationError:
     return AuthenticationError(
         f"{shown(method)} needs the job's secret in its metadata, `authorization: Bearer "
-        "<secret>`, and got none or another one: use the secret of the job's driver, which "
+        "<secret>`, and had none or a wrong one: use the secret of the job's driver, which "
         "offers it in the coordinator's secret_file"
     )
 
 
-def _receiving_nothing(refuse: Callable[..., Any]) -> Handler:
-    # A handler of a request stream, whatever the method: gRPC receives the one request of other
-    # methods before it calls them.
+def _without_request(refuse: Callable[..., Any]) -> Handler:
+    # A stream handler for every method: gRPC would receive the request of a unary method first.
     return grpc.stream_unary_rpc_method_handler(refuse)

@@ -10,7 +10,7 @@ import pytest
 from tests.query.streams import VALUES, wire_keys
 
 from queryable_state.server.query.reads.answer_positions import value_positions
-from queryable_state.server.query.reads.snapshot_read import answers_of_one_cut
+from queryable_state.server.query.reads.snapshot_read import snapshot_answers
 from queryable_state.server.query.router import Router
 from queryable_state.v1 import query_pb2, query_pb2_grpc
 from queryable_state.wire.errors import InvalidRequestError, PlacementError, VersionGoneError
@@ -83,7 +83,7 @@ def _values(answers: list[query_pb2.Answer], keys: int) -> dict[int, bytes]:
 
 async def test_owners_that_are_ahead_are_queried_at_the_batch_of_the_others() -> None:
     owners = Owners(5, 4, 5)
-    answers = await answers_of_one_cut(owners, _query(owners, elements=[b"x", b"y", b"z"]))
+    answers = await snapshot_answers(owners, _query(owners, elements=[b"x", b"y", b"z"]))
     assert _values(answers, 3) == {0: b"4", 1: b"4"}
     assert {part.info.version for part in answers} == {4}
     assert owners.asked[1:] == [([b"\x00", b"\x02"], 4)]
@@ -91,7 +91,7 @@ async def test_owners_that_are_ahead_are_queried_at_the_batch_of_the_others() ->
 
 async def test_owners_of_one_batch_are_queried_once() -> None:
     owners = Owners(4, 4, 4)
-    answers = await answers_of_one_cut(owners, _query(owners))
+    answers = await snapshot_answers(owners, _query(owners))
     assert {part.info.version for part in answers} == {4}
     assert len(owners.asked) == 1
 
@@ -102,7 +102,7 @@ async def test_the_read_starts_over_if_its_snapshot_is_gone() -> None:
             owners.newest = [7, 6]
 
     owners = Owners(5, 4, commits=commit_two)
-    answers = await answers_of_one_cut(owners, _query(owners))
+    answers = await snapshot_answers(owners, _query(owners))
     assert _values(answers, 2) == {0: b"6", 1: b"6"}
     assert [at for _, at in owners.asked] == [None, 4, None, 6]
 
@@ -115,7 +115,7 @@ async def test_without_a_snapshot_the_keys_fail_in_time() -> None:
 
     owners = Owners(5, 4, commits=go_on)
     async with asyncio.timeout(10):
-        answers = await answers_of_one_cut(owners, _query(owners, deadline_ms=300))
+        answers = await snapshot_answers(owners, _query(owners, deadline_ms=300))
     assert _values(answers, 2) == {1: b"4"}
     [failed] = [failed for part in answers for failed in part.failed]
     assert list(failed.indexes) == [0]
@@ -131,7 +131,7 @@ async def test_keys_whose_owner_refuses_take_no_part() -> None:
             return super()._answer(position, owner, at)
 
     owners = OneRefuses(5, 4)
-    answers = await answers_of_one_cut(owners, _query(owners))
+    answers = await snapshot_answers(owners, _query(owners))
     assert [value for part in answers for value in part.values] == [b"5"]
     assert len(owners.asked) == 1
 

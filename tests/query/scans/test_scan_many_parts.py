@@ -118,7 +118,7 @@ async def test_a_scan_that_is_not_taken_lets_its_batch_go_everywhere(
                 await asyncio.sleep(0.005)
             while under_way():  # noqa: ASYNC110 - of many calls
                 await asyncio.sleep(0.005)
-        with pytest.raises(RetryLaterError, match="nothing was taken"):
+        with pytest.raises(RetryLaterError, match="read nothing"):
             async for _ in messages:
                 pass
         while under_way():  # noqa: ASYNC110 - of many calls

@@ -13,7 +13,7 @@ from tests.state_server.owner import (
     MAX_PARALLELISM,
     SMALL_LIMITS,
     VALUES,
-    Clock,
+    ManualClock,
     Owner,
     key_of,
 )
@@ -227,7 +227,7 @@ def test_any_scan_is_what_a_sorted_map_says(
     compacted = data.draw(st.integers(-1, 2))
 
     async def run() -> None:
-        owner = Owner(backend, tmp_path / str(data.draw(st.uuids())), Clock(), SMALL_LIMITS)
+        owner = Owner(backend, tmp_path / str(data.draw(st.uuids())), ManualClock(), SMALL_LIMITS)
         try:
             owner.own_all()
             held: dict[str, int] = {}

@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any
 from queryable_state.wire.errors import SerializationError
 from queryable_state.wire.rows import row_class, row_values
 from queryable_state.wire.schema.type_model import Kind, TypeInfo, given
-from queryable_state.wire.values import scalar_codecs as value_scalars
-from queryable_state.wire.values import scalars
+from queryable_state.wire.values import scalar_codecs, scalars
 from queryable_state.wire.values.collections import (
     list_decoder,
     list_encoder,
@@ -127,7 +126,7 @@ def row_decoder(info: TypeInfo, decoders: Sequence[Decode]) -> Decode:
 def top_encoder(info: TypeInfo, path: str, pickles: PickleMode) -> Encode:
     """An encoder of whole payloads."""
     if info.kind in _RAW:
-        return value_scalars.bytes_encoder(info, path, pickles)
+        return scalar_codecs.bytes_encoder(info, path, pickles)
     return encoder(info, path, pickles)
 
 
@@ -137,7 +136,7 @@ def top_decoder(info: TypeInfo, pickles: PickleMode) -> Callable[[bytes, int], A
     It raises ValueError (PayloadError, UnicodeDecodeError) or struct.error for damaged bytes.
     """
     if info.kind in _RAW:
-        of_bytes = value_scalars.bytes_decoder(info, pickles)
+        of_bytes = scalar_codecs.bytes_decoder(info, pickles)
         return lambda data, offset: of_bytes(data[offset:])
     decode = decoder(info, pickles)
 
@@ -157,7 +156,7 @@ def whole_decoder(info: TypeInfo) -> Callable[[Sequence[bytes], int], list[Any]]
     """
     if info.kind == Kind.STRING:
         return lambda values, offset: [data[offset:].decode() for data in values]
-    if info.kind not in value_scalars.NUMBERS:
+    if info.kind not in scalar_codecs.NUMBERS:
         return None
     native = struct.Struct("<" + NATIVE_FORMATS[info.kind])
 
@@ -173,9 +172,9 @@ def encoder(info: TypeInfo, path: str, pickles: PickleMode) -> Encode:
     """Encodes a value within another one; `path` names it in errors."""
     match info.kind:
         case Kind.DECIMAL:
-            return value_scalars.decimal_encoder(info, path)
+            return scalar_codecs.decimal_encoder(info, path)
         case Kind.STRING | Kind.BINARY | Kind.PICKLED:
-            return _prefixed(value_scalars.bytes_encoder(info, path, pickles), info, path)
+            return _prefixed(scalar_codecs.bytes_encoder(info, path, pickles), info, path)
         case Kind.ROW | Kind.TUPLE:
             names = [f".{f.name}" if f.name else f"[{i}]" for i, f in enumerate(info.fields)]
             fields = [
@@ -190,7 +189,7 @@ def encoder(info: TypeInfo, path: str, pickles: PickleMode) -> Encode:
             encode_value = encoder(given(info.element), f"{path}[]", pickles)
             return map_encoder(info, path, encode_key, encode_value)
         case _:
-            return value_scalars.fixed_encoder(info, path)
+            return scalar_codecs.fixed_encoder(info, path)
 
 
 def decoder(info: TypeInfo, pickles: PickleMode) -> Decode:
@@ -220,7 +219,7 @@ def _prefixed(encode: Encode, info: TypeInfo, path: str) -> Encode:
 
 
 def _raw_decoder(info: TypeInfo, pickles: PickleMode) -> Decode:
-    of_bytes = value_scalars.bytes_decoder(info, pickles)
+    of_bytes = scalar_codecs.bytes_decoder(info, pickles)
 
     def decode(data: bytes, offset: int) -> tuple[Any, int]:
         start = offset + 4
@@ -250,7 +249,7 @@ def _decimal_decoder(info: TypeInfo) -> Decode:
 def _fixed_decoder(info: TypeInfo) -> Decode:
     native = struct.Struct("<" + NATIVE_FORMATS[info.kind])
     unpack_from, width = native.unpack_from, native.size
-    convert = value_scalars.FROM_INTEGER.get(info.kind)
+    convert = scalar_codecs.FROM_INTEGER.get(info.kind)
 
     def decode(data: bytes, offset: int) -> tuple[Any, int]:
         return unpack_from(data, offset)[0], offset + width

@@ -1,5 +1,5 @@
-"""The query side of a server: the public RPCs, and the ways to an answer.
+"""Query side of a server: the public RPCs and the routers behind them.
 
-`QueryableStateService` translates, a `Router` answers: `LocalRouter` from the
-state of its own process, `ProxyRouter` from whoever owns it.
+`QueryableStateService` translates requests; a `Router` answers them: `LocalRouter` reads the state
+of its own process, `ProxyRouter` calls the owners.
 """

@@ -1,4 +1,4 @@
-"""The steps of a proxy session for one query with `explain`."""
+"""Trace of a proxy for one query with `explain`."""
 
 from __future__ import annotations
 
@@ -17,39 +17,42 @@ if TYPE_CHECKING:
 
 
 class ProxyTrace(QueryTrace):
-    """Locating, and a step for each time an owner was asked, with the steps of that owner."""
+    """Steps for locating and for each call of an owner, with the steps of that owner."""
 
     def __init__(self, server_id: str, keys: Sequence[bytes]) -> None:
         super().__init__(server_id, query_pb2.PROXY, keys)
-        self._asked: dict[SubQuery, tuple[Owner, int]] = {}
+        self._calls: dict[SubQuery, tuple[Owner, int]] = {}
 
     def located(self, located: LocatedState, took_s: float, *, cached: bool) -> None:
-        """Notes a placement that was cached, or that it took so long to ask for."""
+        """Adds the look-up of a placement; `took_s` is 0 if it was cached."""
         detail = f"{located.describe()}, placement {located.placement_version}"
         self.proto.placement_version = located.placement_version
-        # The clocks differ by what the loop's is behind.
+        # The loop's clock may be behind, so the start can be before the arrival.
         self.add("locate", max(0, self.now_us - int(took_s * 1e6)), detail, cache_hit=cached)
 
     def asks(self, part: SubQuery, owner: Owner) -> None:
-        """Notes that an owner is asked for a part."""
-        self._asked[part] = (owner, self.now_us)
+        """Starts the step of a call of an owner."""
+        self._calls[part] = (owner, self.now_us)
         self.proto.owner_id, self.proto.owner_address = owner.server_id, owner.address
 
     def answered(self, part: SubQuery, answer: query_pb2.Answer, how: str) -> None:
-        """Takes over the steps of the owner from the last part of its answer."""
+        """Ends the step of a call; adds the owner's steps from the last frame of its answer."""
         self._end(part, how, refusal_in(answer))
-        theirs = answer.trace
-        self.proto.steps.extend(theirs.steps)
-        if theirs.operator_uid:
-            self.proto.subtask, self.proto.operator_uid = theirs.subtask, theirs.operator_uid
+        owner_trace = answer.trace
+        self.proto.steps.extend(owner_trace.steps)
+        if owner_trace.operator_uid:
+            self.proto.subtask, self.proto.operator_uid = (
+                owner_trace.subtask,
+                owner_trace.operator_uid,
+            )
         answer.ClearField("trace")
 
     def refused(self, part: SubQuery, error: errors_pb2.Error) -> None:
-        """Notes that the owner of a part is gone, or that there is none."""
+        """Ends the step of a part whose owner is gone, or that has no owner."""
         self._end(part, "", error)
 
     def _end(self, part: SubQuery, how: str, refusal: errors_pb2.Error | None) -> None:
-        owner, begun_us = self._asked.pop(part, (None, self.now_us))
+        owner, begun_us = self._calls.pop(part, (None, self.now_us))
         detail = "nobody" if owner is None else f"{owner.server_id} at {owner.address}{how}"
         if refusal is None:
             self.add("ask owner", begun_us, detail)

@@ -1,4 +1,4 @@
-"""The steps that one server takes for a query with `explain`."""
+"""Trace of one server for a query with `explain`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class QueryTrace:
-    """A `Trace` in the making; time counts from its creation, the arrival of the query."""
+    """A `Trace` under construction; its clock starts on creation, at the arrival of the query."""
 
     def __init__(
         self, server_id: str, role: query_pb2.Role.ValueType, keys: Sequence[bytes]
@@ -53,13 +53,13 @@ class QueryTrace:
         )
 
     def put_into(self, answer: query_pb2.Answer) -> None:
-        """Completes the last part of the answer."""
+        """Puts the trace into the last frame of an answer."""
         self.proto.total_us = self.now_us
         answer.trace.CopyFrom(self.proto)
 
 
 def refusal_in(answer: query_pb2.Answer) -> errors_pb2.Error | None:
-    """The first refusal in an answer."""
+    """The first refusal in an answer; None if there is none."""
     if answer.HasField("error"):
         return answer.error
     return answer.failed[0].error if answer.failed else None

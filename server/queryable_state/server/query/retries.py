@@ -1,4 +1,4 @@
-"""The retry policy of a proxy towards the owners of state."""
+"""Retry policy of a proxy for calls of owners."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from queryable_state.wire.located_state import LocatedState
 
 OWNERS = RetryPolicy(
-    # Another owner may have the answer. A refusal that needs only a delay is for the client.
+    # Another owner may have the answer. The client retries a refusal that only needs a delay.
     steps=frozenset({NextStep.LOCATE_AGAIN, NextStep.ASK_ANOTHER}),
     first_delay_s=0.005,
     longest_delay_s=0.4,
@@ -23,15 +23,15 @@ OWNERS = RetryPolicy(
 is_retried = OWNERS.retries
 
 
-def is_settled(answer: query_pb2.Answer) -> bool:
-    """Whether nothing of an answer is asked for again."""
+def is_final(answer: query_pb2.Answer) -> bool:
+    """True if no key of an answer is retried."""
     if answer.HasField("error"):
         return not is_retried(answer.error)
     return not any(is_retried(failed.error) for failed in answer.failed)
 
 
 def no_owner(located: LocatedState) -> errors_pb2.Error:
-    """The refusal of keys whose key groups nobody owns."""
+    """Returns the refusal of keys whose key groups have no owner."""
     return PlacementError(
         f"nobody owns these key groups of {located.describe()} at the moment: ask again when a "
         "server has taken them over",

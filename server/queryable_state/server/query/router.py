@@ -1,4 +1,4 @@
-"""What the query service asks of whoever knows the answers."""
+"""Interfaces behind the query service: routers, sessions, and readers of local state."""
 
 from __future__ import annotations
 
@@ -18,66 +18,62 @@ if TYPE_CHECKING:
 
 
 class Engine(Protocol):
-    """The state of one process, read on its event loop; `StateReader` is one.
+    """Reader of the state of one process, on its event loop; `StateReader` is one.
 
-    An answer carries the query's id, part 0 and `last`. What a query can cause
-    is never raised: a refusal stands in the answer, as `error` for all keys or
-    as `failed` for some.
+    An answer has the query's id, part 0 and `last`. Refusals are part of the answer, never
+    raised: `error` for all keys, `failed` for some.
     """
 
     def answer(self, query: query_pb2.Query) -> query_pb2.Answer | None:
-        """Reads what the query asks, at once.
+        """Answers a query at once, or returns None if that takes longer.
 
-        None where that takes longer: it waits for a commit (`min_version`,
-        `max_staleness_ms`, an `at_version` ahead), reads an older version, or is to be explained.
-        Nothing is kept of the query then: whoever wants the answer awaits
-        `answer_later`, in the same turn of the loop or later.
+        That is the case if the query waits for a commit (`min_version`, `max_staleness_ms`, an
+        `at_version` ahead), reads an older version, or has `explain`. The engine then keeps
+        nothing of the query: the caller awaits `answer_later`, in the same turn of the loop or
+        later.
         """
         ...
 
     async def answer_later(self, query: query_pb2.Query) -> query_pb2.Answer:
-        """The answer to any query, when it is there.
+        """Answers any query; waits for commits if necessary.
 
-        Waits for commits until 90 % of the query's `deadline_ms`, counted from
-        here, then refuses with BEHIND; nobody needs to ask again for that.
-        Cancelling it leaves nothing behind.
+        Refuses with BEHIND after 90 % of the query's `deadline_ms`, counted from the call; the
+        refusal needs no retry by the caller. Cancelling leaves nothing behind.
         """
         ...
 
     def scan(self, query: ScanQuery) -> AsyncGenerator[query_pb2.ScanKvStateResponse, None]:
-        """The keys of a range, as of one version, a bounded message at a time.
+        """The keys of a range, as of one version, in messages of bounded size.
 
-        The version is pinned from the first message on until the generator is
-        closed (`contextlib.aclosing`), and read one message ahead of the taker.
+        The version is pinned from the first message until the generator is closed
+        (`contextlib.aclosing`). The engine reads one message ahead of the caller.
 
-        Each message has encoded keys, all records of a key in one, and the same
-        `info`. Exactly one, which may have no keys, is `last`; it is `complete`
-        where every key group asked for was read to its end and none lost state.
-        `page_token` is the bare wire key that the rest stands behind, empty where
-        nothing follows; with `last` it is set where `limit` cut the answer off.
-        JSON and sealed tokens are the service's.
+        Each message has encoded keys and the same `info`; all records of a key are in one
+        message. Exactly one message, which may have no keys, is `last`; it is `complete` if every
+        requested key group was read to its end and none has lost state. `page_token` is the plain
+        wire key after which the scan continues, empty at the end of the range; on the last
+        message it is set if `limit` ended the scan. The service does JSON and sealed tokens.
 
-        Raises refusals of the whole before the first message: NOT_OWNER unless
-        every key group asked for is here, VERSION_GONE, STATE_LOST, BEHIND once
-        the query has waited for its version. Later ones end the scan; a lease
-        that is lost, or state that is moved, is one.
+        Raises refusals of the whole scan before the first message: NOT_OWNER unless this process
+        owns every requested key group, VERSION_GONE, STATE_LOST, BEHIND after waiting for the
+        version. Later refusals, such as a lost lease or moved state, end the scan.
         """
         ...
 
     async def measure(self, state_id: int) -> list[query_pb2.StatePart]:
-        """About how much there is of a state here, a part each subtask, by key group."""
+        """Estimates the size of a state in this process: a part for each subtask, by key group."""
         ...
 
 
 class Locations(Protocol):
-    """What is known of jobs and of where their states are; `LocationTable` is one."""
+    """Source of jobs, states and their locations; `LocationTable` is one."""
 
     async def locate(self, request: query_pb2.LocateStateRequest) -> LocatedState:
         """A state's registration and the owners of its key groups."""
         ...
 
     async def list_jobs(self, request: query_pb2.ListJobsRequest) -> query_pb2.ListJobsResponse:
-        """The jobs there are."""
+        """All jobs."""
         ...
 
     async def list_states(
@@ -89,98 +85,95 @@ class Locations(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceInfo:
-    """What a query service says of itself in hello."""
+    """Description of a query service, for its hello."""
 
     server_id: str
     """Unique to the process."""
 
     role: query_pb2.Role.ValueType
-    """OWNER or CHECKPOINT where a `LocalRouter` answers, PROXY where a `ProxyRouter` does."""
+    """OWNER or CHECKPOINT with a `LocalRouter`, PROXY with a `ProxyRouter`."""
 
     limits: Limits
-    """What the service refuses to exceed."""
+    """Limits of requests and answers."""
 
     default_deadline_ms: int = 10_000
-    """For queries that name no deadline."""
+    """Deadline of queries without one."""
 
     plain_grpc: bool = False
     """Serve gRPC with `grpc.aio` even if gRPC's core can be used."""
 
 
 class QuerySession(ABC):
-    """The queries of one stream. Lives on the event loop; `aclose` is idempotent."""
+    """The queries of one stream. Event loop only; `aclose` is idempotent."""
 
     @abstractmethod
     def ask(self, query: query_pb2.Query, frame: bytes) -> bytes | None:
         """Answers a query, whose `ClientFrame` is `frame`.
 
-        Returns a serialized `ServerFrame` where the whole answer is
-        known at once, else None, and each part is delivered later. Never raises
-        for what a query can cause.
+        Returns a serialized `ServerFrame` if the whole answer is available at once. Otherwise
+        returns None, and delivers each part later. Refusals are answers, never raised.
         """
 
     @abstractmethod
     async def aclose(self) -> None:
-        """Forgets what is pending; nothing is delivered any more."""
+        """Drops pending queries; delivers nothing any more."""
 
 
 class Router(ABC):
-    """Where the answers of a `QueryableStateService` come from.
+    """Source of the answers of a `QueryableStateService`.
 
-    The one who makes a router closes it, after the service's server stopped.
+    The creator of a router closes it after the server of the service has stopped.
     """
 
     @abstractmethod
     def session(self, deliver: Deliver) -> QuerySession:
         """Opens the session of one stream.
 
-        `deliver(query_id, frame, last)` takes a serialized `ServerFrame` and
-        whether it ends the answer to its query; it does not block.
+        `deliver(query_id, frame, last)` takes a serialized `ServerFrame`, with `last` if it ends
+        the answer; it must not block.
         """
 
     @abstractmethod
     async def answers(self, query: query_pb2.Query) -> list[query_pb2.Answer]:
-        """All parts of the answer to one query outside any stream, when they are there."""
+        """Returns all parts of the answer to one query outside of streams."""
 
     @abstractmethod
     def scan(
         self, query: ScanQuery, located: LocatedState
     ) -> AsyncGenerator[query_pb2.ScanKvStateResponse, None]:
-        """The keys of a range, as of one version; messages and refusals as `Engine.scan` has them.
+        """The keys of a range, as of one version; same messages and refusals as `Engine.scan`.
 
-        `located` is where the state was when the query was made. Owners are asked in the order
-        of their key groups. To be closed by the taker.
+        `located` is the state's location at the time of the query. Keys arrive in the order of
+        their key groups. The caller closes the generator.
         """
 
     @abstractmethod
     async def measure(
         self, located: LocatedState, timeout_ms: int, *, placement_version: int = 0
     ) -> query_pb2.MeasureStateResponse:
-        """About how much a state holds, and where.
+        """Estimates the size of a state, by owner; an owner that fails is a part with its error.
 
-        `timeout_ms`: how long the caller waits.
-
-        `placement_version`: as a proxy sent it; not 0: only what is in this process is asked for.
-        An owner that fails is a part with its error.
+        `timeout_ms` is the time that the caller waits. `placement_version` is that of a proxy's
+        request; if not 0, only state of this process is measured.
         """
 
     @abstractmethod
     async def locate(self, request: query_pb2.LocateStateRequest) -> LocatedState:
         """A state's registration and the owners of its key groups.
 
-        Raises the coordinator's refusal, or `RetryLaterError` without one.
+        Raises the coordinator's refusal, or `RetryLaterError` if the coordinator does not answer.
         """
 
     @abstractmethod
     async def list_jobs(self, request: query_pb2.ListJobsRequest) -> query_pb2.ListJobsResponse:
-        """The jobs the coordinator knows."""
+        """The jobs that the coordinator knows."""
 
     @abstractmethod
     async def list_states(
         self, request: query_pb2.ListStatesRequest
     ) -> query_pb2.ListStatesResponse:
-        """The queryable states the coordinator knows."""
+        """The queryable states that the coordinator knows."""
 
     @abstractmethod
     async def aclose(self) -> None:
-        """Ends what the router holds open; idempotent."""
+        """Closes sessions and connections; idempotent."""

@@ -1,7 +1,6 @@
-"""The public query RPCs, the same on server and proxy.
+"""Public query RPCs, the same on state servers and proxies.
 
-`QueryableStateService` only translates: requests into queries of its router,
-errors into statuses. Who owns a key, and what it holds, is the router's business.
+`QueryableStateService` only translates: requests into queries of its router, errors into statuses.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from queryable_state.server.query.checks import check_query
 from queryable_state.server.query.reads.batch_read import BatchRead
 from queryable_state.server.query.reads.point_read import PointRead
 from queryable_state.server.query.reads.scan_read import ScanRead
-from queryable_state.server.query.reads.snapshot_read import answers_of_one_cut
+from queryable_state.server.query.reads.snapshot_read import snapshot_answers
 from queryable_state.server.query.request_limits import (
     check_name,
     check_size,
@@ -43,15 +42,15 @@ _SERVICE = "queryable_state.v1.QueryableState"
 
 _QUERY_FIELD = query_pb2.BatchGetKvStateRequest.QUERY_FIELD_NUMBER
 
-# A taker of a scan that stands still for so long lets its version go.
+# A scan releases its version if the client reads nothing for so long.
 _IDLE_S = 60.0
 
 
 class QueryableStateService:
     """Serves `QueryableState` from one router.
 
-    `add_to(server)` before the server starts; before it stops, the
-    `streams` are drained. The router stays the caller's to close.
+    Call `add_to` before the server starts. The caller drains `streams` before the server stops,
+    and closes the router.
     """
 
     def __init__(self, router: Router, info: ServiceInfo, streams: OpenStreams) -> None:
@@ -62,7 +61,7 @@ class QueryableStateService:
         self.description = query_pb2.ServerDescription(
             server_id=info.server_id, role=info.role, limits=info.limits.to_proto()
         )
-        """The server as `DescribeServer` and `LocateState` tell it."""
+        """The answer of `DescribeServer`, which `LocateState` has too."""
 
     def add_to(self, server: PublicGrpcServer) -> None:
         """Registers the RPCs."""
@@ -105,14 +104,14 @@ class QueryableStateService:
         async with ErrorBoundary(context, self._answering):
             limits = self._info.limits
             if request.HasField("query"):
-                self._check_asked(request.server_id)
+                self._check_server_id(request.server_id)
                 check_query(request.query, limits, request.query.ByteSize())
                 answers = await self._router.answers(request.query)
                 return query_pb2.BatchGetKvStateResponse(answers=answers)
             read = await BatchRead.of(request, await self._locate(request), limits)
             self._admit(read.query, context)
             if request.one_cut:
-                return await read.response(await answers_of_one_cut(self._router, read.query))
+                return await read.response(await snapshot_answers(self._router, read.query))
             return await read.response(await self._router.answers(read.query))
 
     async def ScanKvState(self, request: query_pb2.ScanKvStateRequest, context: Context) -> None:
@@ -121,13 +120,13 @@ class QueryableStateService:
             most_ms = request.page_timeout_ms or self._info.default_deadline_ms
             page_timeout_ms = _time_ms(context, most_ms)
             read = ScanRead.of(request, located, self._info.limits, page_timeout_ms)
-            # An owner's part waits for its turn: the proxy knows how long its taker stands still.
+            # An owner's part may wait while the proxy reads other parts; the proxy has the timeout.
             idle_s = None if request.placement_version else _IDLE_S
-            # Not with the first message: a call whose headers are under way cannot be refused.
+            # Sent before the first message: a call cannot be refused while headers are in flight.
             await context.send_initial_metadata(())
             async with aclosing(read.messages(self._router)) as messages:
                 async for message in messages:
-                    async with _taking(idle_s):
+                    async with _while_client_reads(idle_s):
                         await context.write(message)
 
     async def MeasureState(
@@ -180,7 +179,7 @@ class QueryableStateService:
             query_pb2.LocateStateRequest(job=request.job, state_name=request.state_name)
         )
 
-    def _check_asked(self, server_id: str) -> None:
+    def _check_server_id(self, server_id: str) -> None:
         """Raises if the caller expects another server at this address."""
         if server_id not in ("", self._info.server_id):
             raise RetryLaterError(
@@ -190,30 +189,30 @@ class QueryableStateService:
             )
 
     def _admit(self, query: query_pb2.Query, context: Context) -> None:
-        """Checks a query and gives it the time its caller has left."""
+        """Checks a query and sets its deadline to the time that the client has left."""
         query_bytes = query.ByteSize()
         check_query(query, self._info.limits, query_bytes)
-        # Keys in JSON may have been shorter than they are encoded.
+        # Encoded keys may be longer than the JSON of the request.
         check_size(query_bytes, self._info.limits)
         query.deadline_ms = _time_ms(context, self._info.default_deadline_ms)
 
 
 def _time_ms(context: Context, most_ms: int) -> int:
-    """What its caller allows for an answer, and at most so much."""
+    """The time that the client has left, at most `most_ms`."""
     remaining_s: float | None = context.time_remaining()
-    # None where the caller set no deadline, as grpcurl does.
+    # None if the client set no deadline, as grpcurl does.
     return most_ms if remaining_s is None else max(1, min(most_ms, int(remaining_s * 1000)))
 
 
 @asynccontextmanager
-async def _taking(idle_s: float | None) -> AsyncIterator[None]:
-    """Gives up a taker that takes nothing for so long."""
+async def _while_client_reads(idle_s: float | None) -> AsyncIterator[None]:
+    """Raises if the client reads nothing for `idle_s`; None: no limit."""
     try:
         async with asyncio.timeout(idle_s):
             yield
     except TimeoutError:
         raise RetryLaterError(
-            f"the scan has let its batch go, because for {idle_s:g} s nothing was taken: go on "
-            "with its page token",
+            f"the scan has released its batch, because the client read nothing for {idle_s:g} s: "
+            "continue with its page token",
             retry_after_ms=1,
         ) from None

@@ -49,7 +49,7 @@ class BackendParts:
     def __init__(
         self,
         settings: StateServerSettings,
-        link: CoordinatorClient,
+        coordinator: CoordinatorClient,
         table: StoreTable,
         lease: Lease,
         threads: ServerThreads,
@@ -61,25 +61,27 @@ class BackendParts:
     ) -> None:
         factory, copies, background = stores.factory, stores.copies, threads.background
         file_systems = FileSystems(
-            threads.storing, threads.transfers, DriverObjects(link, asyncio.get_running_loop())
+            threads.storing,
+            threads.transfers,
+            DriverObjects(coordinator, asyncio.get_running_loop()),
         )
-        self.folder = Compactor(table, background, chunk_records=settings.compact_chunk_records)
+        self.compactor = Compactor(table, background, chunk_records=settings.compact_chunk_records)
         self._owners = OwnerTable(
-            link, table, lease, server_id=server_id, backend_address=backend_address
+            coordinator, table, lease, server_id=server_id, backend_address=backend_address
         )
         self._opener = AttemptStarter(
-            link,
+            coordinator,
             table,
             lease,
             background,
             factory,
             Restorer(factory, file_systems, copies, threads.loading, stores.scratch),
             file_systems,
-            self.folder,
+            self.compactor,
             server_id=server_id,
         )
         self.owned_stores = OwnedStores(
-            table, background, self.folder, self._opener, self._owners, copies
+            table, background, self.compactor, self._opener, self._owners, copies
         )
         self.staging = Staging(
             table,
@@ -94,7 +96,7 @@ class BackendParts:
             table,
             lease,
             background,
-            self.folder,
+            self.compactor,
             factory,
             file_systems,
             copies,

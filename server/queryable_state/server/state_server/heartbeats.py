@@ -1,4 +1,4 @@
-"""Keeps the lease, and learns with it what the coordinator knows."""
+"""Heartbeats of a state server: registration with the coordinator and renewal of the lease."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _REGISTRATIONS = RetryPolicy(
     first_delay_s=_RETRY_S,
     longest_delay_s=_RETRY_S,
 )
-# How long the event loop is waited for: a heartbeat without its news is better than none.
+# Longest wait for the event loop: a heartbeat with the previous report is better than none.
 _LOOP_S = 0.1
 
 _T = TypeVar("_T")
@@ -43,14 +43,14 @@ _T = TypeVar("_T")
 class Heartbeats:
     """Registers this server and renews its lease until cancelled or superseded.
 
-    A thread of its own asks, so that the lease does not depend on the event loop that answers
-    everybody. The loop is told each answer, which it takes in one turn: it drops what is lost and
-    renews the lease. Where no owner has changed since the answer that it took last, nothing can be
-    lost, and the thread renews the lease by itself.
+    A thread of its own calls the coordinator, so that the lease does not depend on the busy event
+    loop. The loop applies each answer in one turn: it drops lost subtasks and renews the lease. If
+    the placement has not changed since the last applied answer, no subtask can be lost, and the
+    thread renews the lease itself.
 
-    A coordinator that does not know the server (any more) is registered with anew, and what
-    it does not list as owned is dropped. Sets `stop` when another server has taken its place, or
-    no coordinator is reached for `orphan_timeout_s`. Made on the loop.
+    If the coordinator does not know the server (any more), the server registers again, and drops
+    the subtasks that the coordinator does not list as owned. Sets `stop` if another server has
+    replaced this one, or no coordinator answers for `orphan_timeout_s`. Created on the loop.
     """
 
     def __init__(
@@ -72,22 +72,22 @@ class Heartbeats:
         self._stop = stop
         self._orphan_timeout_s = orphan_timeout_s
         self._loop = asyncio.get_running_loop()
-        self._asking = threading.Lock()
+        self._renewing = threading.Lock()
         self._ended = threading.Event()
         self._report = coordinator_pb2.HeartbeatRequest(server_id=registration.server_id)
-        self._taken_version: int | None = None
-        """Placement version of the answer that the loop took last."""
+        self._applied_version: int | None = None
+        """Placement version of the last answer that the loop applied."""
         self._failing_since_s: float | None = None
-        """When the first of the renewals failed that have failed since one succeeded."""
+        """Time of the first failed renewal since the last success; None: none has failed."""
 
     async def register(self) -> None:
-        """Announces the server and takes its lease; raises the coordinator's refusal."""
+        """Registers the server and applies its lease; raises the coordinator's refusal."""
         await asyncio.to_thread(self._register)
 
     async def register_within(self, timeout_s: float) -> None:
-        """Registers, trying again while there is no coordinator, at most for `timeout_s`.
+        """Registers; retries for at most `timeout_s` while no coordinator answers.
 
-        Returns at once when the server is to stop.
+        Returns at once if `stop` is set.
         """
 
         async def attempt() -> None:
@@ -102,8 +102,8 @@ class Heartbeats:
         )
 
     async def run(self) -> None:
-        """Renews in good time, until cancelled; once."""
-        thread = threading.Thread(target=self._renew_for_ever, name="heartbeats", daemon=True)
+        """Renews the lease until cancelled; called once."""
+        thread = threading.Thread(target=self._renew_until_ended, name="heartbeats", daemon=True)
         thread.start()
         try:
             await self._loop.create_future()
@@ -113,15 +113,16 @@ class Heartbeats:
             await asyncio.to_thread(thread.join)
 
     async def renew(self) -> None:
-        """Renews once; registers where the coordinator does not know this server.
+        """Renews once; registers if the coordinator does not know this server.
 
-        Raises the refusal where neither succeeds, after `stop` is set if there is no way back.
+        Raises the refusal if both fail; sets `stop` before that if the server is superseded or
+        orphaned.
         """
         await asyncio.to_thread(self._renew)
 
-    # From here on: any thread but the loop's.
+    # The methods below run on any thread but the loop's.
 
-    def _renew_for_ever(self) -> None:
+    def _renew_until_ended(self) -> None:
         while not self._ended.is_set():
             pause_s = self._lease.duration_s / LEASE_RENEWALS
             held = self._lease.holds()
@@ -138,9 +139,9 @@ class Heartbeats:
             self._ended.wait(pause_s)
 
     def _register(self) -> None:
-        asked_at_s = self._lease.now_s()
+        sent_at_s = self._lease.now_s()
         lease = self._calls.register_server(self._registration)
-        self._on_loop(lambda: self._take(asked_at_s, lease, anew=True)).result()
+        self._on_loop(lambda: self._apply(sent_at_s, lease, anew=True)).result()
         _log.info(
             "registered as %s with coordinator %s, lease %d ms",
             self._registration.server_id,
@@ -150,8 +151,8 @@ class Heartbeats:
 
     def _renew(self) -> None:
         try:
-            with self._asking:
-                # At once again after a loss: the coordinator may wait to hear that it is dropped.
+            with self._renewing:
+                # Renews again after a drop: the coordinator may wait for the confirmation.
                 while self._renew_once():
                     pass
             self._failing_since_s = None
@@ -160,8 +161,8 @@ class Heartbeats:
             self._on_loop(self._stop.set)
             raise
         except QueryableStateError:
-            # A coordinator that is gone for good can tell nobody to stop. A pause of this process
-            # does not count: it asked nobody meanwhile.
+            # A coordinator that is gone cannot tell this server to stop. Counted from the first
+            # failure, so that a pause of this process does not count.
             now_s = self._lease.now_s()
             if self._failing_since_s is None:
                 self._failing_since_s = now_s
@@ -175,37 +176,37 @@ class Heartbeats:
             raise
 
     def _renew_once(self) -> bool:
-        """Asks once; whether something was dropped by the answer."""
+        """Sends one heartbeat; True if its answer dropped a subtask."""
         self._report = _within(self._on_loop(self._make_report), self._report)
-        asked_at_s = self._lease.now_s()
+        sent_at_s = self._lease.now_s()
         try:
             lease = self._calls.heartbeat(
                 self._report, max(_RETRY_S, self._lease.duration_s / LEASE_RENEWALS)
             )
         except PlacementError as unknown:
-            _log.warning("registering anew: %s", unknown)
-            # From here on the coordinator may give away what this server holds.
+            _log.warning("registering again: %s", unknown)
+            # The coordinator may now assign the subtasks of this server to others.
             self._lease.end()
             self._register()
             return False
-        if lease.placement_version == self._taken_version:
-            self._lease.renew(asked_at_s, lease.duration_ms, lease.placement_version)
-        return _within(self._on_loop(lambda: self._take(asked_at_s, lease, anew=False)), False)
+        if lease.placement_version == self._applied_version:
+            self._lease.renew(sent_at_s, lease.duration_ms, lease.placement_version)
+        return _within(self._on_loop(lambda: self._apply(sent_at_s, lease, anew=False)), False)
 
     def _on_loop(self, act: Callable[[], _T]) -> concurrent.futures.Future[_T]:
-        """Has the loop do something, after what it was given before."""
+        """Schedules a call on the loop, in order."""
         done: concurrent.futures.Future[_T] = concurrent.futures.Future()
 
         def run() -> None:
             try:
                 done.set_result(act())
-            except Exception as problem:  # noqa: BLE001 - raised to whoever waits
+            except Exception as problem:  # noqa: BLE001 - raised to the waiting thread
                 done.set_exception(problem)
 
         self._loop.call_soon_threadsafe(run)
         return done
 
-    # From here on: the loop.
+    # The methods below run on the loop.
 
     def _make_report(self) -> coordinator_pb2.HeartbeatRequest:
         return coordinator_pb2.HeartbeatRequest(
@@ -223,17 +224,17 @@ class Heartbeats:
             placement_version=self._lease.placement_version,
         )
 
-    def _take(self, asked_at_s: float, lease: coordinator_pb2.Lease, *, anew: bool) -> bool:
-        # What is lost leaves the table in the turn that renews the lease: nothing is answered
-        # from it any more.
+    def _apply(self, sent_at_s: float, lease: coordinator_pb2.Lease, *, anew: bool) -> bool:
+        # Lost subtasks leave the table in the same turn, so that the renewed lease does not cover
+        # reads of them.
         dropped = self._owned_stores.take_lease(lease, anew=anew)
-        self._lease.renew(asked_at_s, lease.duration_ms, lease.placement_version)
-        self._taken_version = lease.placement_version
+        self._lease.renew(sent_at_s, lease.duration_ms, lease.placement_version)
+        self._applied_version = lease.placement_version
         return dropped
 
 
 def _within(outcome: concurrent.futures.Future[_T], otherwise: _T) -> _T:
-    """What the loop gives, where it does so in time."""
+    """The result of a call on the loop; `otherwise` if it takes too long."""
     try:
         return outcome.result(_LOOP_S)
     except concurrent.futures.TimeoutError:

@@ -1,4 +1,4 @@
-"""The calls by which a state server keeps its lease, on a channel and thread of their own."""
+"""Blocking lease calls of a state server to the coordinator, on a channel of their own."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _REGISTER_TIMEOUT_S = 5.0
 
 
 class LeaseCalls(Protocol):
-    """Blocking calls to the coordinator; each raises its refusal, or that it does not answer."""
+    """Blocking calls; each raises the coordinator's refusal, or an error if it does not answer."""
 
     @property
     def address(self) -> str:
@@ -30,7 +30,7 @@ class LeaseCalls(Protocol):
     def register_server(
         self, request: coordinator_pb2.RegisterServerRequest
     ) -> coordinator_pb2.Lease:
-        """Announces the server; answers its first lease."""
+        """Registers the server; returns its first lease."""
         ...
 
     def heartbeat(
@@ -40,12 +40,12 @@ class LeaseCalls(Protocol):
         ...
 
     def close(self) -> None:
-        """Ends a call under way, on whichever thread; idempotent."""
+        """Cancels a running call; from any thread, idempotent."""
         ...
 
 
 class CoordinatorLeaseCalls:
-    """`LeaseCalls` over gRPC. From any thread but that of an event loop, which it would hold up."""
+    """`LeaseCalls` over gRPC; not for the thread of an event loop, which they would block."""
 
     def __init__(self, address: str, secret: str) -> None:
         self.address = address
@@ -80,4 +80,4 @@ class CoordinatorLeaseCalls:
                     raise translated(failure, self.address, timeout_s) from failure
             else:
                 return lease
-        raise RetryLaterError(f"the link to coordinator {self.address} is closed")
+        raise RetryLaterError(f"the client of coordinator {self.address} is closed")

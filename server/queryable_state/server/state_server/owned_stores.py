@@ -30,14 +30,14 @@ class OwnedStores:
         self,
         table: StoreTable,
         background: BackgroundThread,
-        folder: Compactor,
+        compactor: Compactor,
         opener: AttemptStarter,
         owners: OwnerTable,
         copies: LocalCopies,
     ) -> None:
         self._table = table
         self._background = background
-        self._folder = folder
+        self._compactor = compactor
         self._opener = opener
         self._owners = owners
         self._copies = copies
@@ -63,7 +63,7 @@ class OwnedStores:
         job.commit(committed.version, committed.commit_time_ms, committed.watermark_ms)
         if committed.stable_version > job.stable_version:
             job.stable_version = committed.stable_version
-        self._folder.wake()
+        self._compactor.wake()
         return job
 
     async def drop_job(self, query_id: bytes) -> None:

@@ -1,4 +1,4 @@
-"""The steps of an owner for one query with `explain`."""
+"""Trace of an owner for one query with `explain`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ReadTrace(QueryTrace):
-    """Where the query's first key is, waiting for a commit, and the read."""
+    """The subtask of the first key, and steps for waiting and reading."""
 
     def __init__(
         self, query: query_pb2.Query, table: StoreTable, lease: Lease, *, server_id: str
@@ -40,10 +40,10 @@ class ReadTrace(QueryTrace):
     def answered(self, answer: query_pb2.Answer) -> None:
         """Adds the read, or the refusal, and puts the trace into the answer."""
         name = "refuse" if answer.HasField("error") else "read"
-        self.add(name, self._begun_us, self._found(answer))
+        self.add(name, self._begun_us, self._outcome(answer))
         self.put_into(answer)
 
-    def _found(self, answer: query_pb2.Answer) -> str:
+    def _outcome(self, answer: query_pb2.Answer) -> str:
         refusal = refusal_in(answer)
         if answer.HasField("error"):
             return answer.error.message

@@ -142,18 +142,18 @@ class StateServer:
             stores = StoreFolders(settings)
             stack.callback(stores.factory.remove_all)
             stack.push_async_callback(self._threads.aclose)
-            link = CoordinatorClient(settings.coordinator_address, settings.secret)
-            stack.push_async_callback(link.aclose)
+            coordinator = CoordinatorClient(settings.coordinator_address, settings.secret)
+            stack.push_async_callback(coordinator.aclose)
 
             backend = grpc.aio.server(
                 interceptors=(SecretInterceptor(settings.secret),),
                 options=server_options(settings.limits.message_bytes),
             )
-            addresses, public = self._bind(stack, link, backend)
+            addresses, public = self._bind(stack, coordinator, backend)
 
             parts = BackendParts(
                 settings,
-                link,
+                coordinator,
                 self.table,
                 self.lease,
                 self._threads,
@@ -193,14 +193,14 @@ class StateServer:
             duck = asyncio.create_task(be_lame_duck(self.shutdown, public, settings.lame_duck_s))
             stack.callback(duck.cancel)
             await heartbeats.register_within(settings.coordinator_timeout_s)
-            stack.push_async_callback(self._leave, link)
+            stack.push_async_callback(self._leave, coordinator)
             self._addresses = addresses
             self._set_health(public)
             listening.set_result(None)
             async with asyncio.TaskGroup() as loops:
                 running = [
                     loops.create_task(heartbeats.run()),
-                    loops.create_task(parts.folder.run()),
+                    loops.create_task(parts.compactor.run()),
                     loops.create_task(self._follow_lease(public)),
                 ]
                 await self.shutdown.stopping.wait()
@@ -212,11 +212,14 @@ class StateServer:
         _log.info("stopped")
 
     def _bind(
-        self, stack: contextlib.AsyncExitStack, link: CoordinatorClient, backend: grpc.aio.Server
+        self,
+        stack: contextlib.AsyncExitStack,
+        coordinator: CoordinatorClient,
+        backend: grpc.aio.Server,
     ) -> tuple[ServerAddresses, list[QueryServer]]:
         """Binds the ports; returns the addresses and the two public servers."""
         settings = self.settings
-        locations = LocationTable(link)
+        locations = LocationTable(coordinator)
         stack.push_async_callback(locations.aclose)
         local = LocalRouter(self.engine, locations)
         proxy = ProxyRouter(
@@ -282,14 +285,14 @@ class StateServer:
             await backend.stop(drain_timeout_s)
         await backend.stop(None)
 
-    async def _leave(self, link: CoordinatorClient) -> None:
+    async def _leave(self, coordinator: CoordinatorClient) -> None:
         """Deregisters from the coordinator, which otherwise waits for the end of the lease."""
         self.lease.end()
         self.table.wake_waiting()
         if self._killed:
             return
         try:
-            await link.deregister_server(
+            await coordinator.deregister_server(
                 coordinator_pb2.DeregisterServerRequest(server_id=self.server_id), timeout_s=2.0
             )
         except QueryableStateError as failure:

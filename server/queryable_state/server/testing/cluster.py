@@ -21,6 +21,7 @@ from queryable_state.server.testing.job import InProcessJob, declare
 from queryable_state.wire.calls.job_secret import secret_metadata
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from queryable_state.server.coordinator import JobConfig
@@ -78,7 +79,7 @@ class InProcessCluster:
         self._coordinator: InProcessCoordinator | None = None
         self.servers: list[StateServer] = []
         """The running servers; a task of subtask i calls server i modulo their number first."""
-        self.attempts = itertools.count(1)
+        self.attempts: Iterator[int] = itertools.count(1)
 
     @property
     def coordinator(self) -> InProcessCoordinator:

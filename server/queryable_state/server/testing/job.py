@@ -1,11 +1,11 @@
-"""Queries whose batches a test writes, over the sockets of an in-process cluster."""
+"""Test jobs: queries whose batches the test writes to a `JobCluster`."""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import grpc.aio
 
@@ -22,9 +22,10 @@ from queryable_state.wire.state_codecs import StateCodecs
 from queryable_state.wire.status import error_from_call
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from queryable_state.server.testing.cluster import InProcessCluster
+    from queryable_state.server.state_server.server import StateServer
+    from queryable_state.server.testing.coordinator import InProcessCoordinator
 
     States = Mapping[str, Mapping[Any, Any]]
 
@@ -72,12 +73,36 @@ class ReplaceList:
     elements: list[Any]
 
 
+class JobCluster(Protocol):
+    """The cluster of a job; `InProcessCluster` is one."""
+
+    servers: list[StateServer]
+    """The running servers."""
+
+    attempts: Iterator[int]
+    """Task attempt ids."""
+
+    @property
+    def coordinator(self) -> InProcessCoordinator:
+        """The coordinator and its engine."""
+        ...
+
+    @property
+    def call_options(self) -> dict[str, Any]:
+        """Options of every internal call."""
+        ...
+
+    def backend(self, address: str) -> Any:
+        """A stub of the `StateBackend` service at an address."""
+        ...
+
+
 class InProcessJob:
     """A query of one operator whose batches the test writes."""
 
     def __init__(
         self,
-        cluster: InProcessCluster,
+        cluster: JobCluster,
         name: str,
         states: Sequence[registration_pb2.StateRegistration],
         parallelism: int,

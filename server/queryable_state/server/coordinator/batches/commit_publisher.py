@@ -1,4 +1,4 @@
-"""Publication of commits: checks each committed batch and tells the state servers of it."""
+"""Publication of commits: checks each committed batch and publishes it to the state servers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 _THREADS = 8
 _ROOT_RETRIES = RetryPolicy(
-    # Whatever is wrong with the root may be repaired; a newer run ends this one.
+    # Any problem of the root may be repaired; only a newer run ends this one.
     steps=frozenset(NextStep) - {NextStep.STOP},
     first_delay_s=0.1,
     longest_delay_s=2.0,
@@ -47,17 +47,17 @@ _ROOT_RETRIES = RetryPolicy(
 
 
 class CommitPublisher:
-    """Pushes commits, one round a query at a time, on threads of its own."""
+    """Publishes commits on threads of its own, one round at a time for each query."""
 
     def __init__(
         self,
         batches: Batches,
         manifests: Manifests,
-        links: StateServerClients,
+        clients: StateServerClients,
         engine: Engine,
         completeness: Completeness,
         fencing: Fencing,
-        settled: threading.Event,
+        published: threading.Event,
         *,
         strict: bool,
         strict_determinism: bool,
@@ -67,13 +67,13 @@ class CommitPublisher:
         self._manifests = manifests
         self._manifest_timeout_s = manifest_timeout_s
         self._stopping = threading.Event()
-        self._links = links
+        self._clients = clients
         self._engine = engine
         self._completeness = completeness
         self._fencing = fencing
         self._refusals = Refusals(engine, batches, fencing, self._stopping)
-        # Set whenever a push is over.
-        self._settled = settled
+        # Set after each round.
+        self._published = published
         self._strict = strict
         self._strict_determinism = strict_determinism
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="queryable-state-commit")
@@ -81,17 +81,17 @@ class CommitPublisher:
         self._closed = False
 
     def announce(self, query_id: bytes) -> None:
-        """Starts the push that is due, if any, and returns at once; once closed, does nothing."""
+        """Starts a due publication and returns at once; does nothing once closed."""
         with self._lock:
             if not self._closed and not self._batches.is_published(query_id):
-                self._threads.submit(self._push, query_id)
+                self._threads.submit(self._publish, query_id)
 
     def sealed(self, query_id: bytes, batch_id: int) -> dict[str, list[backend_pb2.SealedSubtask]]:
-        """What each server that answers has sealed of the uncommitted batches up to one."""
-        return self._links.sealed(query_id, batch_id, self._batches.holders(query_id))
+        """The seals of uncommitted batches up to a batch, by server that answers."""
+        return self._clients.sealed(query_id, batch_id, self._batches.holders(query_id))
 
     def missed(self, query_id: bytes, run_id: bytes, error: IncompleteBatchError) -> None:
-        """An operator missed a batch: refuses it, or logs that where the settings allow it."""
+        """Refuses a batch that an operator missed; only logs it unless `strict`."""
         if self._strict:
             self.refuse(query_id, run_id, error)
         else:
@@ -105,13 +105,13 @@ class CommitPublisher:
                 self._threads.submit(self._refuse, query_id, run_id, error)
 
     def close(self) -> None:
-        """Waits for what is under way; may be repeated."""
+        """Waits for running publications; idempotent."""
         with self._lock:
             self._closed = True
         self._stopping.set()
         self._threads.shutdown()
 
-    def _push(self, query_id: bytes) -> None:
+    def _publish(self, query_id: bytes) -> None:
         try:
             while commit_round := self._batches.next_round(query_id):
                 checked = self._checked(commit_round)
@@ -122,32 +122,32 @@ class CommitPublisher:
                 over = False
                 try:
                     try:
-                        seals = self._links.commit(commit_round)
+                        seals = self._clients.commit(commit_round)
                     finally:
-                        # What was reported is told once: whatever happened, it is written now.
+                        # Servers report seals once, so they are written whatever happened.
                         over = self._write(commit_round, seals)
                 finally:
-                    # Also after a defect: a round that never ends would hold every batch to come.
+                    # Also after a defect: a round that never ends would block all later batches.
                     if not over:
                         self._batches.abandon_round(commit_round)
                 if not over:
                     return
                 anomalies = self._batches.end_round(commit_round, seals)
-                self._settled.set()
+                self._published.set()
                 for anomaly in anomalies:
-                    self._tell(query_id, anomaly)
+                    self._report(query_id, anomaly)
         except Exception:  # noqa: BLE001 - nobody waits for the outcome of this thread
             _log.exception("commits of query %s are not pushed", query_id.hex())
 
     def _checked(self, commit_round: CommitRound) -> CommitRound | None:
-        """The round as far as its batches are complete; None where it must not go on."""
+        """The round up to its last complete batch; None if nothing may be published."""
         checked: CommitRound | None = None
         try:
             checked = self._complete_part(commit_round)
         except SupersededError as fenced:
             _log.info("a commit is not pushed: %s", fenced)
         finally:
-            # Also after a defect: a round that never ends would hold every batch to come.
+            # Also after a defect: a round that never ends would block all later batches.
             if checked is None:
                 self._batches.abandon_round(commit_round)
         return checked
@@ -168,13 +168,13 @@ class CommitPublisher:
         return None
 
     def _first_error(self, commit_round: CommitRound) -> IncompleteBatchError | None:
-        """As `Completeness.first_error`, tried again while root or offsets cannot be read."""
+        """Same as `Completeness.first_error`; retries while root or offsets cannot be read."""
         query_id = commit_round.query_id
         version = commit_round.commit.version
-        seals = self._links.sealed(query_id, version, commit_round.addresses)
+        seals = self._clients.sealed(query_id, version, commit_round.addresses)
 
         def check() -> IncompleteBatchError | None:
-            # The commit may be of another driver, which has the job now: nothing is refused.
+            # Raises if another driver has taken over the job: its commit must not be refused.
             self._fencing.check_query(query_id)
             return self._completeness.first_error(commit_round, seals)
 
@@ -197,7 +197,7 @@ class CommitPublisher:
     def _write(
         self, commit_round: CommitRound, seals: dict[str, list[backend_pb2.SealedSubtask]]
     ) -> bool:
-        """Writes the manifests due, however often it takes; False where the job is given up."""
+        """Writes due manifests, with retries; False if the run is fenced or was stopped."""
         query_id = commit_round.query_id
         version = commit_round.commit.version
         unreported: list[ChangelogFile] = []
@@ -217,7 +217,7 @@ class CommitPublisher:
                 ),
             )
         except SupersededError:
-            # The run is fenced: what it would still write counts for nothing.
+            # The run is fenced: its manifests do not count.
             return False
         except QueryableStateError as failure:
             if not self._stopping.is_set():
@@ -233,19 +233,19 @@ class CommitPublisher:
     def _catch_up(
         self, query_id: bytes, answered: Collection[str], unreported: Sequence[ChangelogFile]
     ) -> None:
-        """Has servers load anew what a batch has and their stores lack."""
+        """Makes servers reload stores that lack changelogs of a batch."""
         behind = self._batches.behind(query_id, answered, unreported)
         if not behind:
             return
         _log.warning("servers %s lack changelogs of a batch, and load them", ", ".join(behind))
-        told = self._links.drop_query(query_id, behind.values())
-        gone = {server_id for server_id, address in behind.items() if address in told}
+        dropped = self._clients.drop_query(query_id, behind.values())
+        gone = {server_id for server_id, address in behind.items() if address in dropped}
         self._batches.close_stores(query_id, gone)
-        if len(told) < len(behind):
+        if len(dropped) < len(behind):
             raise RetryLaterError("a server that must load its state anew does not answer")
 
-    def _tell(self, query_id: bytes, anomaly: BatchAnomaly) -> None:
-        # What is only lost does not get better by an end.
+    def _report(self, query_id: bytes, anomaly: BatchAnomaly) -> None:
+        # Stopping the job does not bring lost records back.
         if self._strict_determinism and isinstance(anomaly.error, JobError):
             self._stop(query_id, anomaly.error)
         else:

@@ -33,12 +33,12 @@ class Checkpointing:
         engine: Engine,
         state: CoordinatorState,
         roots: JobRoots,
-        links: StateServerClients,
+        clients: StateServerClients,
         commits: BatchCommits,
         published: threading.Event,
     ) -> None:
         snapshots = Snapshots(state, roots)
-        writer = SnapshotWriter(engine, snapshots, links)
+        writer = SnapshotWriter(engine, snapshots, clients)
         self.history = CheckpointHistory()
         self.checkpointer = Checkpointer(
             engine, roots, snapshots, writer, self.history, published, wall_ms=state.wall_ms

@@ -63,12 +63,12 @@ class SnapshotRound:
 
     def __init__(
         self,
-        links: StateServerClients,
+        clients: StateServerClients,
         snapshots: Snapshots,
         plan: SnapshotPlan,
         target: SnapshotTarget,
     ) -> None:
-        self._links = links
+        self._clients = clients
         self._snapshots = snapshots
         self._plan = plan
         self._target = target
@@ -92,7 +92,7 @@ class SnapshotRound:
         threads: list[threading.Thread] = []
         try:
             for server_id, planned in self._plan.servers.items():
-                call = self._links.snapshot(planned.address, self._request(server_id), timeout_s)
+                call = self._clients.snapshot(planned.address, self._request(server_id), timeout_s)
                 calls.append(call)
                 threads.append(
                     threading.Thread(

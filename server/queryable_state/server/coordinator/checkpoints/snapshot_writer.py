@@ -51,10 +51,10 @@ class _Slot:
 class SnapshotWriter:
     """Makes the servers write snapshots. Blocks the caller's thread; thread-safe."""
 
-    def __init__(self, engine: Engine, snapshots: Snapshots, links: StateServerClients) -> None:
+    def __init__(self, engine: Engine, snapshots: Snapshots, clients: StateServerClients) -> None:
         self._engine = engine
         self._snapshots = snapshots
-        self._links = links
+        self._clients = clients
         self._lock = threading.Lock()
         self._slots: dict[bytes, _Slot] = {}
         self._closed = ""
@@ -89,7 +89,7 @@ class SnapshotWriter:
         with self._snapshots.planned(query_id) as plan:
             self._snapshots.await_min_acked(plan, min(_STABLE_S, timeout_s))
             clocks = self._clocks(plan)
-            snapshot = SnapshotRound(self._links, self._snapshots, plan, target(plan))
+            snapshot = SnapshotRound(self._clients, self._snapshots, plan, target(plan))
             with self._lock:
                 refused = self._closed or slot.refused
                 if not refused:

@@ -55,7 +55,7 @@ class IdleRestorer:
         run_binder: RunBinder,
         plans: RestorePlans,
         commits: BatchCommits,
-        links: StateServerClients,
+        clients: StateServerClients,
         *,
         look_s: float,
     ) -> None:
@@ -67,7 +67,7 @@ class IdleRestorer:
         self._plans = plans
         self._placement = IdlePlacement(state)
         self._commits = commits
-        self._links = links
+        self._clients = clients
         self._look_s = look_s
         self._stopping = threading.Event()
         self._lock = threading.Lock()
@@ -216,7 +216,7 @@ class IdleRestorer:
         self._ask_for_servers(run, executors)
         requests = self._placement.requests(run, info, root, version, executors)
         run.confirmed = False
-        failures = self._links.open_subtasks(requests, _OPEN_S)
+        failures = self._clients.open_subtasks(requests, _OPEN_S)
         if failures:
             raise failures[0]
         run.confirmed = bool(requests)

@@ -52,14 +52,14 @@ class RunBinder:
         roots: JobRoots,
         epochs: Epochs,
         objects: ObjectStore,
-        links: StateServerClients | None = None,
+        clients: StateServerClients | None = None,
         *,
         strict: bool = True,
     ) -> None:
-        """Without `links`, servers learn from their leases which stores to drop. Unless `strict`,
+        """Without `clients`, servers learn from their leases which stores to drop. Unless `strict`,
         batches that an operator missed are accepted."""
         self._engine = engine
-        self._links = links
+        self._clients = clients
         self._state = state
         self._configs = configs
         self._roots = roots
@@ -200,9 +200,9 @@ class RunBinder:
         """Drops all stores of a query: they differ from the root, and no task may read them."""
         with self._state.transaction():
             addresses = set(self._state.holders(query_id).values())
-        if not addresses or self._links is None:
+        if not addresses or self._clients is None:
             return
-        staying = addresses - self._links.drop_query(query_id, addresses)
+        staying = addresses - self._clients.drop_query(query_id, addresses)
         if staying:
             raise RetryLaterError(
                 f"state servers at {', '.join(sorted(staying))} hold what query {query_id.hex()} "

@@ -44,7 +44,7 @@ class Watcher:
         batches: Batches,
         catalog: Catalog,
         publisher: CommitPublisher,
-        links: StateServerClients,
+        clients: StateServerClients,
         *,
         forget: Callable[[bytes], None],
         retained_finished_jobs: int,
@@ -54,7 +54,7 @@ class Watcher:
         self._batches = batches
         self._catalog = catalog
         self._publisher = publisher
-        self._links = links
+        self._clients = clients
         self._forget = forget
         self._retained = retained_finished_jobs
         self._wake = threading.Event()
@@ -104,7 +104,7 @@ class Watcher:
         self._catalog.observe(observed)
         for query_id, addresses in self._catalog.drop_beyond(self._retained).items():
             _log.info("the state of ended job %s is dropped", query_id.hex())
-            self._links.drop_query(query_id, addresses)
+            self._clients.drop_query(query_id, addresses)
             self._forget(query_id)
 
     def _tick(self) -> None:
@@ -117,7 +117,7 @@ class Watcher:
             # Cleared before looking: a begin during the look is looked at right after.
             self._wake.clear()
             try:
-                self._links.keep(self._leases.backend_addresses())
+                self._clients.keep(self._leases.backend_addresses())
                 pause_s = min(map(self._look, self._batches.in_flight()), default=_IDLE_S)
                 if time.monotonic() >= next_ends_s:
                     next_ends_s = time.monotonic() + _ENDS_S

@@ -34,7 +34,7 @@ class Fencing:
         engine: Engine,
         state: CoordinatorState,
         roots: JobRoots,
-        links: StateServerClients,
+        clients: StateServerClients,
         *,
         look_s: float,
     ) -> None:
@@ -42,7 +42,7 @@ class Fencing:
         self._engine = engine
         self._state = state
         self._roots = roots
-        self._links = links
+        self._clients = clients
         self._look_s = look_s
         # By run: a query may take long to stop, and is stopped only once.
         self._stopped: weakref.WeakSet[JobRoot] = weakref.WeakSet()
@@ -117,7 +117,7 @@ class Fencing:
                 self._stopped.add(root)
         finally:
             # A server that misses this call drops the stores with its next lease.
-            self._links.drop_query(root.query_id, addresses.values())
+            self._clients.drop_query(root.query_id, addresses.values())
         raise error
 
     def _run(self) -> None:

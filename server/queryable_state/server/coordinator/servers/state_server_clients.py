@@ -30,41 +30,41 @@ _Response = TypeVar("_Response")
 _log = logging.getLogger(__name__)
 
 
-def shutdown_servers(leases: Leases, links: StateServerClients, timeout_s: float) -> None:
+def shutdown_servers(leases: Leases, clients: StateServerClients, timeout_s: float) -> None:
     """Tells all state servers to drain and exit, and waits until they have left."""
-    # Who does not hear it is gone, or ends by itself when its lease does.
-    told = links.shutdown(leases.backend_addresses())
-    staying = leases.wait_until_left(told, timeout_s)
+    # A server that cannot be reached is gone, or ends by itself when its lease expires.
+    reached = clients.shutdown(leases.backend_addresses())
+    staying = leases.wait_until_left(reached, timeout_s)
     if staying:
         _log.warning("state servers have not left within %g s: %s", timeout_s, ", ".join(staying))
 
 
 class UnreachableError(RetryLaterError):
-    """The call ended without a word of the server: it is gone, or the call was cancelled."""
+    """The call ended without an answer: the server is gone, or the call was cancelled."""
 
 
 class StateServerClients:
-    """Channels to the `StateBackend` of each state server, one an address. Thread-safe.
+    """Clients of the `StateBackend` of each state server, by address. Thread-safe.
 
-    Every method calls all servers at once and waits for them, at most for the
-    deadline; a server that fails is logged and left out of the answer. All calls run
-    on one event loop: a channel of the blocking kind would take a thread a server.
+    Every method calls all servers at once and waits for them until the deadline; a server that
+    fails is logged and left out of the result. All calls run on one event loop: blocking channels
+    would need a thread for each server.
     """
 
     def __init__(self, secret: str, *, timeout_ms: int) -> None:
         self._metadata = secret_metadata(secret)
         self._timeout_s = timeout_ms / 1000
         self._loop = LoopThread(
-            "queryable-state-links", cleanup=self._close_links, stopped_error=_closed_error
+            "queryable-state-clients", cleanup=self._close_channels, stopped_error=_closed_error
         )
         self._lock = threading.Lock()
-        # A stub is dear to make, and kept with its channel.
-        self._links: dict[str, tuple[grpc.aio.Channel, backend_pb2_grpc.StateBackendAsyncStub]] = {}
+        # Kept with its channel, because creating a stub is expensive.
+        self._stubs: dict[str, tuple[grpc.aio.Channel, backend_pb2_grpc.StateBackendAsyncStub]] = {}
 
     def sealed(
         self, query_id: bytes, version: int, addresses: Mapping[str, str]
     ) -> dict[str, list[backend_pb2.SealedSubtask]]:
-        """What each server that answers has sealed of uncommitted batches up to a version.
+        """The seals of uncommitted batches up to a version, by server that answers.
 
         `addresses` by server id.
         """
@@ -79,7 +79,7 @@ class StateServerClients:
         return _by_server(addresses, answers)
 
     def commit(self, commit_round: CommitRound) -> dict[str, list[backend_pb2.SealedSubtask]]:
-        """Tells servers of a commit; answers what each that confirmed had sealed."""
+        """Publishes a commit to servers; returns the seals of each server that has acked it."""
         commit = commit_round.commit
         request = backend_pb2.CommitRequest(
             query_id=commit_round.query_id,
@@ -98,7 +98,7 @@ class StateServerClients:
     def open_subtasks(
         self, requests: Mapping[str, backend_pb2.OpenSubtasksRequest], timeout_s: float
     ) -> list[QueryableStateError]:
-        """Has servers, by address, open subtasks; answers what each that failed has said."""
+        """Opens subtasks on servers, by address; returns the errors of those that failed."""
         outcomes = self._outcomes(
             requests,
             lambda address, stub: stub.OpenSubtasks(
@@ -118,7 +118,7 @@ class StateServerClients:
         return SnapshotCall(self._loop, self._loop.call(started), f"state server {address}")
 
     def drop_query(self, query_id: bytes, addresses: Iterable[str]) -> set[str]:
-        """Tells servers to forget a query; answers which of them have."""
+        """Drops a query on servers; returns the addresses of those that have dropped it."""
         request = backend_pb2.DropQueryRequest(query_id=query_id)
         answers = self._ask(
             addresses,
@@ -130,7 +130,7 @@ class StateServerClients:
         return set(answers)
 
     def shutdown(self, addresses: Iterable[str]) -> set[str]:
-        """Tells servers to drain and exit; answers which of them heard it."""
+        """Tells servers to drain and exit; returns the addresses of those that answered."""
         answers = self._ask(
             addresses,
             lambda _, stub: stub.Shutdown(
@@ -143,12 +143,12 @@ class StateServerClients:
     def keep(self, addresses: AbstractSet[str]) -> None:
         """Closes the channels to all other addresses."""
         with self._lock:
-            gone = [self._links.pop(address)[0] for address in self._links.keys() - addresses]
+            gone = [self._stubs.pop(address)[0] for address in self._stubs.keys() - addresses]
         if gone:
             self._loop.call(lambda: _close(gone))
 
     def close(self) -> None:
-        """Closes every channel; what is still called ends. May be repeated."""
+        """Closes every channel, which ends running calls; idempotent."""
         self._loop.stop()
 
     def _ask(
@@ -157,7 +157,7 @@ class StateServerClients:
         call: Callable[[str, backend_pb2_grpc.StateBackendAsyncStub], Awaitable[_Response]],
         what: str,
     ) -> dict[str, _Response]:
-        """The answers by address; who fails is logged and left out."""
+        """The answers by address; servers that fail are logged and left out."""
         answers: dict[str, _Response] = {}
         for address, outcome in self._outcomes(addresses, call).items():
             if isinstance(outcome, QueryableStateError):
@@ -181,7 +181,7 @@ class StateServerClients:
             except grpc.aio.AioRpcError as failure:
                 return error_from_call(failure, f"state server {address}")
             except asyncio.CancelledError:
-                # By a channel that was closed: nobody cancels the task.
+                # A closed channel cancels its calls; no caller cancels the task.
                 return UnreachableError(f"state server {address}: the call was cancelled")
 
         async def all_of_them() -> list[_Response | QueryableStateError]:
@@ -189,30 +189,30 @@ class StateServerClients:
 
         return dict(zip(wanted, self._loop.call(all_of_them), strict=True))
 
-    async def _close_links(self) -> None:
+    async def _close_channels(self) -> None:
         with self._lock:
-            channels = [channel for channel, _ in self._links.values()]
-            self._links.clear()
+            channels = [channel for channel, _ in self._stubs.values()]
+            self._stubs.clear()
         await _close(channels)
-        # Every call has ended with its channel; its caller is to learn that.
+        # Every call has ended with its channel; its caller must receive the error.
         callers = asyncio.all_tasks() - {asyncio.current_task()}
         await asyncio.gather(*callers, return_exceptions=True)
 
     def _stub(self, address: str) -> backend_pb2_grpc.StateBackendAsyncStub:
-        """On the loop alone."""
+        """Returns the stub for an address; only on the loop."""
         with self._lock:
-            link = self._links.get(address)
-            if link is None:
+            opened = self._stubs.get(address)
+            if opened is None:
                 channel = grpc.aio.insecure_channel(address, options=channel_options())
                 stub: backend_pb2_grpc.StateBackendAsyncStub = backend_pb2_grpc.StateBackendStub(
                     channel
                 )
-                link = self._links[address] = channel, stub
-            return link[1]
+                opened = self._stubs[address] = channel, stub
+            return opened[1]
 
 
 class SnapshotCall:
-    """What one server says of a snapshot it writes, in the order it says it."""
+    """The events of a snapshot that one server writes, in order."""
 
     def __init__(self, loop: LoopThread, call: Any, server: str) -> None:
         self._loop = loop
@@ -220,12 +220,12 @@ class SnapshotCall:
         self._server = server
 
     def __iter__(self) -> Iterator[backend_pb2.SnapshotEvent]:
-        """The events; raises the server's refusal, or UnreachableError where it said nothing."""
+        """The events; raises the server's refusal, or UnreachableError if it does not answer."""
         while (event := self._loop.call(self._read)) is not None:
             yield event
 
     def cancel(self) -> None:
-        """Ends the call; the server gives the snapshot up."""
+        """Cancels the call; the server abandons the snapshot."""
         self._loop.call_soon(self._call.cancel)
 
     async def _read(self) -> backend_pb2.SnapshotEvent | None:

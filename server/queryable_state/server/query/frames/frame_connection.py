@@ -6,7 +6,7 @@ import asyncio
 import socket
 from typing import TYPE_CHECKING, Any
 
-from queryable_state.server.query.frames import connection_refusals as refusals
+from queryable_state.server.query.frames import connection_refusals
 from queryable_state.server.query.frames.answer_frames import frame_of, refusal_of
 from queryable_state.server.query.frames.client_timer import ClientTimer
 from queryable_state.server.query.frames.closed_transport import ClosedTransport
@@ -56,12 +56,12 @@ class FrameConnection(asyncio.Protocol):
         self._memory = ConnectionMemory(budgets)
         self._connections = connections
         self._stream_session = StreamSession(router, info, self._deliver)
-        self._frames = FrameReader(refusals.HELLO_BYTES)
+        self._frames = FrameReader(connection_refusals.HELLO_BYTES)
         self._preamble = b""
         self._greeted = False
         self._loop = asyncio.get_running_loop()
         self._timer = ClientTimer()
-        self._timer.set(refusals.HELLO_TIMEOUT_S, self._end_silent)
+        self._timer.set(connection_refusals.HELLO_TIMEOUT_S, self._end_silent)
         self._progress = (0, 0)
         self._taken_frames = 0
         self._sent_bytes = 0
@@ -82,7 +82,9 @@ class FrameConnection(asyncio.Protocol):
         connection = transport.get_extra_info("socket")
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if len(self._connections) > self._info.limits.connections:
-            self._refuse(refusals.too_many(self._info.server_id, len(self._connections) - 1))
+            self._refuse(
+                connection_refusals.too_many(self._info.server_id, len(self._connections) - 1)
+            )
 
     def data_received(self, data: bytes) -> None:
         if self._transport.is_closing():
@@ -195,7 +197,7 @@ class FrameConnection(asyncio.Protocol):
         try:
             return self._frames.take()
         except CorruptDataError as problem:
-            raise refusals.too_long(problem) from None
+            raise connection_refusals.too_long(problem) from None
 
     def _greet(self, frame: bytes) -> bytes:
         hello = self._stream_session.greet(frame)
@@ -215,7 +217,7 @@ class FrameConnection(asyncio.Protocol):
             return
         much = len(frame) > LARGE_ANSWER_BYTES
         if not self._takes_answers(len(frame)):
-            frame = frame_of(refusal_of(query_id, refusals.takes_too_little()))
+            frame = frame_of(refusal_of(query_id, connection_refusals.takes_too_little()))
         self._write(frame)
         # Also set if the large answer was refused.
         self._asks_for_much = much
@@ -278,22 +280,22 @@ class FrameConnection(asyncio.Protocol):
             return
         seconds = self._info.limits.read_timeout_s
         if self._writable.is_set():
-            self._refuse(refusals.unfinished(seconds))
+            self._refuse(connection_refusals.unfinished(seconds))
             return
-        refusals.log_unread(seconds)
+        connection_refusals.log_unread(seconds)
         self._transport.abort()
 
     def _end_silent(self) -> None:
-        self._refuse(refusals.silent())
+        self._refuse(connection_refusals.silent())
 
     def _refuse(self, error: QueryableStateError) -> None:
         """Sends a refusal, and closes the connection once it is sent."""
         if self._transport.is_closing():
             return
-        refusals.log_refusal(error)
+        connection_refusals.log_refusal(error)
         refusal = query_pb2.ServerFrame(error=error.to_proto())
         self._transport.write(framed(refusal.SerializeToString()))
         self._frames.clear()
         self._transport.close()
         # A client that reads nothing cannot keep the connection open, either.
-        self._timer.set(refusals.HELLO_TIMEOUT_S, self._transport.abort)
+        self._timer.set(connection_refusals.HELLO_TIMEOUT_S, self._transport.abort)

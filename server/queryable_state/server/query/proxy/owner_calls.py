@@ -1,4 +1,4 @@
-"""What a proxy asks owners outside of streams."""
+"""Calls of a proxy to owners outside of query streams: scans and size estimates."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ _SERVICE = "/queryable_state.v1.QueryableState"
 
 
 class OwnerCalls:
-    """Calls owners at the addresses a placement names; their refusals are raised as errors."""
+    """Calls owners at the addresses of a placement; raises their refusals."""
 
     def __init__(self, channels: Channels) -> None:
         self._channels = channels
 
     def keep(self, owner: Owner) -> None:
-        """Keeps the connection between calls, until `let_go`."""
+        """Keeps the connection open between calls until `release`."""
         self._channels.take(owner.address)
 
-    async def let_go(self, owner: Owner) -> None:
+    async def release(self, owner: Owner) -> None:
         """Ends one `keep`."""
         await self._channels.give_back(owner.address)
 
     async def scan(
         self, owner: Owner, located: LocatedState, query: ScanQuery
     ) -> AsyncGenerator[query_pb2.ScanKvStateResponse, None]:
-        """The owner's part of a scan. `page_token` of its messages is the bare wire key."""
+        """The owner's part of a scan; `page_token` of its messages is the plain wire key."""
         channel = self._channels.take(owner.address)
         try:
             call: Any = channel.unary_stream(
@@ -61,7 +61,7 @@ class OwnerCalls:
     async def measure(
         self, owner: Owner, located: LocatedState, timeout_s: float
     ) -> query_pb2.MeasureStateResponse:
-        """What the owner has itself."""
+        """The size of the owner's own part of a state."""
         registration = located.registration
         request = query_pb2.MeasureStateRequest(
             job=registration.job_id.hex(),
@@ -95,7 +95,7 @@ class OwnerCalls:
 def _scan_request(
     registration: registration_pb2.StateRegistration, query: ScanQuery
 ) -> query_pb2.ScanKvStateRequest:
-    """The request that an owner reads as this query."""
+    """Returns the request for an owner's part of a scan."""
     request = query_pb2.ScanKvStateRequest(
         job=registration.job_id.hex(),
         state_name=registration.queryable_name,
@@ -118,6 +118,6 @@ def _scan_request(
     if query.end is not None:
         request.end_key = query.end
     if query.after:
-        # The batch is said apart.
+        # `at_version` carries the batch, so the token has none.
         request.page_token = PageToken(query.state_id, -1, scan_hash_of(query), query.after).seal()
     return request

@@ -1,4 +1,4 @@
-"""The streams of a proxy to owners: gRPC channels that are shared, one stream per asker."""
+"""Query streams of a proxy to owners, one for each client session, over shared gRPC channels."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _CONNECT_TIMEOUT_S = 2.0
 
 
 class Channels:
-    """One channel an address, open while somebody uses it.
+    """gRPC channels by address, reference-counted.
 
-    gRPC closes a connection with the last reference to its channel, so nobody
-    keeps one that was given back.
+    gRPC closes a connection with the last reference to its channel, so callers must not keep a
+    channel that they have given back.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Channels:
         self._users: dict[str, int] = {}
 
     def take(self, address: str) -> grpc.aio.Channel:
-        """The channel to an address; `give_back` it."""
+        """Returns the channel to an address; the caller must `give_back` it."""
         channel = self._channels.get(address)
         if channel is None:
             channel = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
@@ -45,7 +45,7 @@ class Channels:
         return channel
 
     async def give_back(self, address: str) -> None:
-        """Closes the channel with its last user."""
+        """Ends one `take`; the last one closes the channel."""
         self._users[address] -= 1
         if not self._users[address]:
             del self._users[address]
@@ -53,12 +53,12 @@ class Channels:
 
 
 class OwnerStream:
-    """The stream to one owner for the queries of one asker.
+    """The stream to one owner for the queries of one client session.
 
-    Opened with the first query. `on_answer` gets each answer to a part with its
-    frame; `on_leave` is called when the owner wants to be asked no more, and after each answer from
-    then on; `on_end` once with the reason when the stream broke or could not be opened, and
-    `asked` then holds the parts without an answer.
+    It opens on creation, and buffers queries until it is open. `on_answer` gets each answer to a
+    part with its frame. `on_leave` is called when the owner sends go-away, and after each later
+    answer. `on_end` is called once, with the reason, when the stream breaks or cannot be opened;
+    `pending` then has the parts without an answer.
     """
 
     def __init__(
@@ -73,14 +73,14 @@ class OwnerStream:
     ) -> None:
         self._owner = owner
         self.address, self.owner_id = owner.address, owner.server_id
-        self.asked: dict[int, SubQuery] = {}
+        self.pending: dict[int, SubQuery] = {}
         self._channels = channels
         self._client = f"proxy {server_id}"
         self._on_answer = on_answer
         self._on_leave = on_leave
         self._on_end = on_end
         self.left = False
-        """It gets no more queries; what was asked is answered."""
+        """True after go-away: the stream gets no more queries; pending ones are answered."""
         self._stream: QueryStream | None = None
         self._backlog: list[bytes] = []
         self._closed = False
@@ -89,23 +89,23 @@ class OwnerStream:
         )
 
     def ask(self, query_id: int, frame: bytes, part: SubQuery) -> None:
-        """Sends a query whose answers are to `part`."""
-        part.asked_of(self._owner)
-        self.asked[query_id] = part
+        """Sends a query; its answers belong to `part`."""
+        part.started(self._owner)
+        self.pending[query_id] = part
         if self._stream is not None:
             self._stream.send(frame)
         else:
             self._backlog.append(frame)
 
     @property
-    def _way(self) -> str:
-        """How queries go to the owner now, and why not as frames."""
+    def _route_text(self) -> str:
+        """The transport of the stream for a trace, and the reason if it is not frames."""
         problem = self._channels.frame_ports.problem(self.address)
         over = self._stream.transport if self._stream is not None else "a connection that has ended"
         return f" over {over}" + (f" ({problem})" if problem else "")
 
     async def aclose(self) -> None:
-        """Ends the stream and gives back the channel; idempotent."""
+        """Closes the stream and gives back the channel; idempotent."""
         if self._closed:
             return
         self._closed = True
@@ -139,12 +139,12 @@ class OwnerStream:
     def _on_frame(self, frame: bytes) -> None:
         response = response_of(frame, self.address)
         answer = response.answer
-        part = self.asked.get(answer.id)
+        part = self.pending.get(answer.id)
         if part is not None:
             if answer.last:
-                del self.asked[answer.id]
+                del self.pending[answer.id]
             if part.query.trace is not None:
-                part.answered(answer, self._way)
+                part.answered(answer, self._route_text)
             self._on_answer(part, answer, frame)
         if self.left or response.HasField("go_away"):
             self.left = True
@@ -156,7 +156,7 @@ class OwnerStream:
 
 
 class OwnerStreams:
-    """The streams of one asker, one an address, opened when they are needed."""
+    """The streams of one client session, one for each address, opened on demand."""
 
     def __init__(
         self,
@@ -175,7 +175,7 @@ class OwnerStreams:
         self._closing: set[asyncio.Task[None]] = set()
 
     def to(self, owner: Owner) -> OwnerStream:
-        """The stream to an owner."""
+        """Returns the stream to an owner; opens it if there is none."""
         owner_stream = self._by_address.get(owner.address)
         if owner_stream is not None and owner_stream.owner_id != owner.server_id:
             owner_stream.left = True
@@ -193,13 +193,13 @@ class OwnerStreams:
         return owner_stream
 
     def forget(self, owner_stream: OwnerStream) -> None:
-        """The next query to its address opens another one; closing it is the caller's."""
+        """Removes a stream, so that the next query opens another one; the caller closes it."""
         self._left.discard(owner_stream)
         if self._by_address.get(owner_stream.address) is owner_stream:
             del self._by_address[owner_stream.address]
 
     async def aclose(self) -> None:
-        """Closes them all; nothing of the asker is kept."""
+        """Closes all streams and drops the callbacks."""
         owner_streams = (*self._by_address.values(), *self._left)
         self._by_address.clear()
         self._left.clear()
@@ -209,9 +209,9 @@ class OwnerStreams:
         await asyncio.gather(*self._closing)
 
     def _leave(self, owner_stream: OwnerStream) -> None:
-        """Asks others from here on, and closes it with the last answer."""
+        """Sends no more queries over a stream, and closes it after its last answer."""
         self.forget(owner_stream)
-        if owner_stream.asked:
+        if owner_stream.pending:
             self._left.add(owner_stream)
             return
         closing = asyncio.get_running_loop().create_task(owner_stream.aclose())
@@ -220,8 +220,8 @@ class OwnerStreams:
 
 
 def _ignore_answer(_part: SubQuery, _answer: query_pb2.Answer, _frame: bytes) -> None:
-    """Takes what an asker that is gone would have."""
+    """Drops an event of a session that is closed."""
 
 
 def _ignore_end(_owner_stream: OwnerStream, _error: QueryableStateError) -> None:
-    """Takes what an asker that is gone would have."""
+    """Drops an event of a session that is closed."""

@@ -20,44 +20,44 @@ Refused = tuple[list[int], errors_pb2.Error]
 
 
 class SubQuery:
-    """Keys of one query that are asked of one owner, or wait to be asked again."""
+    """Keys of one query that are pending at one owner, or wait for a retry."""
 
     __slots__ = ("positions", "query")
 
     def __init__(self, query: ProxiedQuery, positions: Sequence[int] | None) -> None:
         self.query = query
         self.positions = positions
-        """Where the keys stand in the query; None: it is all of them, relayed as they came."""
+        """Indexes of the keys in the query; None: all keys, relayed in the original frame."""
 
     def keys(self) -> Sequence[bytes]:
-        """The keys."""
+        """The keys of this part."""
         keys = self.query.keys
         return keys if self.positions is None else [keys[at] for at in self.positions]
 
-    def asked_of(self, owner: Owner) -> None:
-        """Notes in the query's trace that an owner is asked."""
+    def started(self, owner: Owner) -> None:
+        """Traces the call of an owner."""
         if self.query.trace is not None:
             self.query.trace.asks(self, owner)
 
     def answered(self, answer: query_pb2.Answer, how: str) -> None:
-        """Moves what an answer tells into the query's trace; `how`: by which way it came."""
+        """Moves the trace of an answer into that of the query; `how` names the transport."""
         if self.query.trace is not None and answer.last:
             self.query.trace.answered(self, answer, how)
 
     def refused(self, error: errors_pb2.Error) -> None:
-        """Notes in the query's trace that no owner answers."""
+        """Traces that no owner answers."""
         if self.query.trace is not None:
             self.query.trace.refused(self, error)
 
-    def places(self) -> Sequence[int]:
-        """Where the keys stand in the query, all of them too."""
+    def indexes(self) -> Sequence[int]:
+        """Indexes of the keys in the query, also if it is all of them."""
         return range(len(self.query.keys)) if self.positions is None else self.positions
 
 
 class ProxiedQuery:
-    """What is known of a query between its arrival and the end of its answer.
+    """A query from its arrival until the end of its answer.
 
-    `parts` are those without an answer; with the last of them the answer ends.
+    `parts` are the parts without an answer; the answer ends with the last of them.
     """
 
     __slots__ = (
@@ -75,34 +75,34 @@ class ProxiedQuery:
     def __init__(
         self, query: query_pb2.Query, frame: bytes, deadline: float, *, server_id: str
     ) -> None:
-        """`server_id`: of the proxy."""
+        """`server_id` is that of the proxy."""
         self.query = query
         self.frame = frame
         self.keys: Sequence[bytes] = query.keys
         self.deadline = deadline
-        """On the loop's clock; a little before the asker gives up, who thus learns why."""
+        """On the loop's clock; before the client's, so that the client receives the reason."""
         self.parts: set[SubQuery] = set()
         self.sent = 0
-        """Parts of the answer delivered."""
+        """Number of answer frames delivered."""
         self.attempts = 0
         self.failure: errors_pb2.Error | None = None
-        """Why keys were refused last."""
+        """The newest refusal of keys."""
         self.trace = ProxyTrace(server_id, query.keys) if query.explain else None
-        """The steps taken for a query with `explain`."""
+        """None without `explain`."""
 
     def located(self, located: LocatedState, took_s: float = 0.0, *, cached: bool = False) -> None:
-        """Notes by which placement the query is routed."""
+        """Traces the placement that routes the query."""
         if self.trace is not None:
             self.trace.located(located, took_s, cached=cached)
 
     def part(self, positions: Sequence[int] | None) -> SubQuery:
-        """Opens a part."""
+        """Opens a part; None: of all keys."""
         part = SubQuery(self, positions)
         self.parts.add(part)
         return part
 
     def sub_query(self, query_id: int, positions: Sequence[int], now: float) -> query_pb2.Query:
-        """The query for some keys, under an id of its own."""
+        """Returns a query for some of the keys, with an id of its own."""
         whole = self.query
         keys = self.keys
         query = query_pb2.Query(
@@ -127,12 +127,12 @@ class ProxiedQuery:
         return query
 
     def take(self, part: SubQuery, answer: query_pb2.Answer) -> list[Refused]:
-        """Makes an answer to a part one to the query, in place.
+        """Rewrites an answer to a part as an answer to the query, in place.
 
-        Keys that are to be asked for again are taken out of it and returned.
-        Raises `CorruptDataError` for an answer that contradicts itself.
+        Removes retryable refusals from the answer and returns them.
+        Raises `CorruptDataError` for a contradictory answer.
         """
-        positions = part.places()
+        positions = part.indexes()
         if answer.HasField("error"):
             error = errors_pb2.Error()
             error.CopyFrom(answer.error)
@@ -156,7 +156,7 @@ class ProxiedQuery:
                 raise CorruptDataError(
                     f"an owner answered {len(answer.values)} values for {len(values_at)} keys"
                 )
-        again = [(refused, error) for refused, error in failed if is_retried(error)]
+        retried = [(refused, error) for refused, error in failed if is_retried(error)]
         final = [
             query_pb2.KeyFailure(indexes=refused, error=error)
             for refused, error in failed
@@ -169,10 +169,10 @@ class ProxiedQuery:
         answer.missing.extend(missing)
         del answer.failed[:]
         answer.failed.extend(final)
-        return again
+        return retried
 
     def frame_of_part(self, answer: query_pb2.Answer, *, last: bool) -> bytes | None:
-        """The next frame of the answer; None where it would say nothing."""
+        """The next frame of the answer; None if it would be empty."""
         if not last and not (answer.indexes or answer.missing or answer.failed):
             return None
         return self._frame(answer, last)
@@ -180,7 +180,7 @@ class ProxiedQuery:
     def frame_of_failure(
         self, positions: Sequence[int] | None, error: errors_pb2.Error, *, last: bool
     ) -> bytes:
-        """The frame that gives up keys; None: all of them."""
+        """The frame that fails keys; None: all keys."""
         answer = query_pb2.Answer(id=self.query.id)
         if last and not self.sent and (positions is None or len(positions) == len(self.keys)):
             answer.error.CopyFrom(error)
@@ -198,14 +198,14 @@ class ProxiedQuery:
         return frame_of(answer)
 
     def open_positions(self) -> list[int]:
-        """Keys without an answer, ascending."""
+        """Indexes of the keys without an answer, ascending."""
         positions: set[int] = set()
         for part in self.parts:
-            positions.update(part.places())
+            positions.update(part.indexes())
         return sorted(positions)
 
     def timeout_error(self, server_id: str) -> errors_pb2.Error:
-        """Why time ran out: the last refusal, where there was one."""
+        """The error at the deadline: the last refusal if there was one."""
         if self.failure is not None:
             return self.failure
         error: QueryableStateError = QueryTimeoutError(

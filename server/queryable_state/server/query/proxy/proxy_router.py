@@ -1,4 +1,4 @@
-"""Answers for every key, from whoever owns it."""
+"""Router of a proxy: routes queries to the owners of their keys."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from queryable_state.wire.located_state import LocatedState
 
 
-# Of large queries that calls outside of streams ask owners for. An owner answers what it was asked
-# also when nobody waits for it any more: the others wait here, and cost nothing once given up.
+# Large queries outside of streams that may be pending at owners at once. An owner completes a query
+# even after its client has given up; a query that waits here costs nothing once given up.
 _LARGE_AT_ONCE = 8
 
 
 class ProxyRouter(Router):
-    """Brings each query to the owners of its keys, and keeps no value.
+    """Routes each query to the owners of its keys; stores no values.
 
-    `engine` answers the keys that `server_id` owns without a hop; a stand-alone
-    proxy has none. `locations` stays the caller's to close.
+    `engine` reads the keys that `server_id` owns, in this process; a standalone proxy has none.
+    The caller closes `locations`.
     """
 
     def __init__(
@@ -53,10 +53,10 @@ class ProxyRouter(Router):
         self._calls = OwnerCalls(self._channels)
         self._sessions: set[ProxySession] = set()
         self._unary: dict[bool, ProxySession] = {}
-        """Of calls outside of streams; those that may wait for a commit stand in no others' way."""
+        """Sessions of calls outside of streams, by whether their queries may wait for a commit."""
         self._turns = LargeRequestQueue()
         self._large = {may_wait: asyncio.Semaphore(_LARGE_AT_ONCE) for may_wait in (False, True)}
-        self._waiting: dict[int, tuple[list[query_pb2.Answer], asyncio.Future[None]]] = {}
+        self._pending: dict[int, tuple[list[query_pb2.Answer], asyncio.Future[None]]] = {}
         self._last_id = 0
 
     def session(self, deliver: Deliver) -> ProxySession:
@@ -77,13 +77,13 @@ class ProxyRouter(Router):
         if query.ByteSize() <= LARGE_BYTES:
             return await self._answers(query, may_wait)
         loop = asyncio.get_running_loop()
-        asked_s = loop.time()
+        begun_s = loop.time()
         async with self._large[may_wait]:
             deadline_ms = query.deadline_ms or self._default_deadline_ms
-            waited_ms = int((loop.time() - asked_s) * 1000)
+            waited_ms = int((loop.time() - begun_s) * 1000)
             query.deadline_ms = max(1, deadline_ms - waited_ms)
             answers = await self._answers(query, may_wait)
-            # Several may have come at once, and each becomes a large response.
+            # Several answers may arrive together, and each becomes a large response.
             await self._turns.next()
             return answers
 
@@ -96,21 +96,21 @@ class ProxyRouter(Router):
         request = query_pb2.ClientFrame(query=query)
         parts: list[query_pb2.Answer] = []
         ended = asyncio.get_running_loop().create_future()
-        # Before it is asked: what is answered here is delivered in the same turn.
-        self._waiting[query.id] = (parts, ended)
+        # Registered before the call: an answer of this process is delivered within it.
+        self._pending[query.id] = (parts, ended)
         try:
             answer = session.answer(query, request.SerializeToString())
             if answer is not None:
                 return [answer]
             await ended
         finally:
-            del self._waiting[query.id]
+            del self._pending[query.id]
         return parts
 
     def scan(
         self, query: ScanQuery, located: LocatedState
     ) -> AsyncGenerator[query_pb2.ScanKvStateResponse, None]:
-        self._check_asks_all(query.placement_version)
+        self._check_whole_state(query.placement_version)
         owners = ScanOwners(
             self._locations, self._calls, server_id=self._server_id, engine=self._engine
         )
@@ -121,7 +121,7 @@ class ProxyRouter(Router):
     async def measure(
         self, located: LocatedState, timeout_ms: int, *, placement_version: int = 0
     ) -> query_pb2.MeasureStateResponse:
-        self._check_asks_all(placement_version)
+        self._check_whole_state(placement_version)
         return await measured_by_owners(
             located,
             self._locations,
@@ -148,17 +148,17 @@ class ProxyRouter(Router):
         for session in tuple(self._sessions):
             await session.aclose()
 
-    def _check_asks_all(self, placement_version: int) -> None:
+    def _check_whole_state(self, placement_version: int) -> None:
         if placement_version:
             raise InvalidRequestError(
-                f"proxy {self._server_id} has no state of its own: ask its owners, which "
+                f"proxy {self._server_id} has no state of its own: call the owners, which "
                 "LocateState names, or leave placement_version out"
             )
 
     def _collect(self, query_id: int, frame: bytes, last: bool) -> None:
-        waiting = self._waiting.get(query_id)
-        if waiting is not None:
-            parts, ended = waiting
+        pending = self._pending.get(query_id)
+        if pending is not None:
+            parts, ended = pending
             parts.append(query_pb2.ServerFrame.FromString(frame).answer)
             if last and not ended.done():
                 ended.set_result(None)

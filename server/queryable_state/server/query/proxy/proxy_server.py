@@ -1,4 +1,4 @@
-"""A proxy of its own: no state, every answer."""
+"""Standalone proxy: a server without state that answers queries for every key."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# How often a proxy looks whether its coordinator answers, and within what time that has to.
-_LOOK_S = 0.5
-_LOOK_TIMEOUT_S = 2.0
+# Interval and timeout of health checks of the coordinator.
+_HEALTH_CHECK_S = 0.5
+_HEALTH_TIMEOUT_S = 2.0
 
 
 class ProxyServer:
     """Answers every key of every job of one coordinator while `async with` lasts.
 
-    Entered once the coordinator has answered and the port is taken: a wrong
-    secret or address shows at once. Its health is SERVING while the coordinator answers. The
-    caller may pass a `shutdown` to end it.
+    Entering calls the coordinator and binds the port, so a wrong secret or address is raised at
+    once. The health status is SERVING while the coordinator answers. The caller may pass a
+    `shutdown` to end the proxy.
     """
 
     def __init__(
@@ -49,27 +49,27 @@ class ProxyServer:
 
     @property
     def address(self) -> str:
-        """HOST:PORT others reach the proxy by, once entered."""
+        """HOST:PORT at which others reach the proxy, once entered."""
         if self._address is None:
             raise InvalidRequestError("this proxy has no address: it has not started")
         return self._address
 
     async def wait_stopped(self) -> None:
-        """Waits until it is told to stop, or has been a lame duck for its time."""
+        """Waits until the proxy is told to stop, or its lame-duck period is over."""
         await self.shutdown.stopping.wait()
 
     async def aclose(self) -> None:
-        """Answers what it has read, then ends; idempotent."""
+        """Answers the received queries, then ends; idempotent."""
         self.shutdown.stop()
         await self._stack.aclose()
 
     async def __aenter__(self) -> Self:
         settings = self.settings
         async with contextlib.AsyncExitStack() as stack:
-            link = CoordinatorClient(settings.coordinator_address, settings.secret)
-            stack.push_async_callback(link.aclose)
-            await link.list_jobs(query_pb2.ListJobsRequest())
-            locations = LocationTable(link)
+            coordinator = CoordinatorClient(settings.coordinator_address, settings.secret)
+            stack.push_async_callback(coordinator.aclose)
+            await coordinator.list_jobs(query_pb2.ListJobsRequest())
+            locations = LocationTable(coordinator)
             stack.push_async_callback(locations.aclose)
             router = ProxyRouter(
                 locations,
@@ -99,7 +99,7 @@ class ProxyServer:
             server.set_serving(True)
             for background in (
                 be_lame_duck(self.shutdown, [server], settings.lame_duck_s),
-                _follow_coordinator(link, server),
+                _follow_coordinator(coordinator, server),
             ):
                 task = asyncio.create_task(background)
                 stack.push_async_callback(asyncio.wait, [task])
@@ -111,18 +111,18 @@ class ProxyServer:
         await self.aclose()
 
 
-async def _follow_coordinator(link: CoordinatorClient, server: QueryServer) -> None:
-    """Keeps the health of a proxy that of its way to the coordinator."""
-    said = ""
+async def _follow_coordinator(coordinator: CoordinatorClient, server: QueryServer) -> None:
+    """Sets the health status by whether the coordinator answers."""
+    reported = ""
     while True:
-        await asyncio.sleep(_LOOK_S)
+        await asyncio.sleep(_HEALTH_CHECK_S)
         try:
-            await link.list_jobs(query_pb2.ListJobsRequest(), timeout_s=_LOOK_TIMEOUT_S)
+            await coordinator.list_jobs(query_pb2.ListJobsRequest(), timeout_s=_HEALTH_TIMEOUT_S)
         except QueryableStateError as failure:
-            if failure.message != said:
+            if failure.message != reported:
                 _log.warning("the coordinator does not answer: %s", failure)
-            said = failure.message
+            reported = failure.message
             server.set_serving(False)
         else:
-            said = ""
+            reported = ""
             server.set_serving(True)

@@ -1,4 +1,4 @@
-"""The queries of one asker, brought to the owners of their keys."""
+"""Proxy session: the queries of one client, routed to the owners of their keys."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from queryable_state.server.query.frames.answer_frames import frame_of, refusal_of
 from queryable_state.server.query.proxy.owner_streams import OwnerStreams
 from queryable_state.server.query.proxy.proxied_query import ProxiedQuery, SubQuery
-from queryable_state.server.query.retries import OWNERS, is_retried, is_settled, no_owner
+from queryable_state.server.query.retries import OWNERS, is_final, is_retried, no_owner
 from queryable_state.server.query.router import QuerySession
 from queryable_state.v1 import errors_pb2, query_pb2
 from queryable_state.wire.errors import (
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
     from queryable_state.server.query.router import Deliver, Engine
     from queryable_state.wire.located_state import LocatedState, Owner
 
-# Askers number their queries below it, the session the parts it makes of them above.
+# Clients use query ids below it; the session numbers its sub-queries from it.
 _PART_IDS = 1 << 63
 _SWEEP_S = 0.02
 
 
 class ProxySession(QuerySession):
-    """Relays a query as it came where one server owns all its keys, else asks each for its part.
+    """Relays a query unchanged if one server owns all its keys, else sends each owner a sub-query.
 
-    An owner that refuses because state moved, or is gone, costs a refresh of the
-    placement and another attempt, backed off, until the query's deadline; then
-    its keys fail with the last refusal. Parts of an answer go out as they come.
+    If an owner refuses because state has moved, or the owner is gone, the session refreshes the
+    placement and retries with backoff until the query's deadline; then the keys fail with the
+    last refusal. Parts of an answer are delivered as they arrive.
     """
 
     def __init__(
@@ -72,12 +72,12 @@ class ProxySession(QuerySession):
         return None if answer is None else frame_of(answer)
 
     def answer(self, query: query_pb2.Query, frame: bytes) -> query_pb2.Answer | None:
-        """What `ask` returns, not made a frame yet."""
+        """Same as `ask`, but returns the answer before it is framed."""
         if query.id >= _PART_IDS or query.id in self._queries:
             return refusal_of(
                 query.id,
                 InvalidRequestError(
-                    f"query id {query.id} waits for its answer already, or is not below 2**63"
+                    f"query id {query.id} is pending already, or is not below 2**63: use a new id"
                 ),
             )
         located = self._locations.cached(query.state_id)
@@ -88,7 +88,7 @@ class ProxySession(QuerySession):
             except InvalidRequestError as refusal:
                 return refusal_of(query.id, refusal)
             if len(by_owner) == 1:
-                answer = self._own_answer(query, next(iter(by_owner)))
+                answer = self._local_answer(query, next(iter(by_owner)))
                 if answer is not None:
                     return answer
         query.deadline_ms = deadline_ms = query.deadline_ms or self._default_deadline_ms
@@ -99,14 +99,14 @@ class ProxySession(QuerySession):
             self._sweep = self._loop.call_later(_SWEEP_S, self._expire)
         whole = proxied.part(None)
         if located is None:
-            self._run(self._ask_again(whole, 0, None))
+            self._run(self._retry_later(whole, 0, None))
         else:
             proxied.located(located, cached=True)
             self._ask_owners(whole, located, by_owner)
         return None
 
     async def aclose(self) -> None:
-        # In a task of its own: a stream's end may cancel whoever closes the session.
+        # In a task of its own: the end of a stream may cancel the task that closes the session.
         if self._closing is None:
             self._closing = self._loop.create_task(self._close())
         await asyncio.shield(self._closing)
@@ -114,7 +114,7 @@ class ProxySession(QuerySession):
     async def _close(self) -> None:
         self._closed = True
         for query in self._queries.values():
-            # A part names its query: what stands in a cycle waits for the garbage collector.
+            # Part and query reference each other; only the garbage collector would free the cycle.
             query.parts.clear()
         self._queries.clear()
         if self._sweep is not None:
@@ -126,14 +126,14 @@ class ProxySession(QuerySession):
         await self._owner_streams.aclose()
         self._on_closed(self)
 
-    def _own_answer(self, query: query_pb2.Query, owner: Owner) -> query_pb2.Answer | None:
-        """The whole answer where this process owns the keys and has nothing to ask again."""
+    def _local_answer(self, query: query_pb2.Query, owner: Owner) -> query_pb2.Answer | None:
+        """The whole answer; None if this process does not own the keys or must retry some."""
         if self._engine is None or owner.server_id != self._server_id:
             return None
         answer = self._engine.answer(query)
-        return answer if answer is not None and is_settled(answer) else None
+        return answer if answer is not None and is_final(answer) else None
 
-    async def _own_answer_later(
+    async def _local_answer_later(
         self, engine: Engine, part: SubQuery, query: query_pb2.Query
     ) -> None:
         answer = await engine.answer_later(query)
@@ -141,7 +141,7 @@ class ProxySession(QuerySession):
         self._on_answer(part, answer, None)
 
     def _route(self, part: SubQuery, located: LocatedState) -> None:
-        """Asks the owners of a part's keys, as they are known now."""
+        """Sends a part to the owners of its keys by this placement."""
         try:
             by_owner = located.split(part.keys())
         except InvalidRequestError as error:
@@ -158,7 +158,7 @@ class ProxySession(QuerySession):
             if owner.server_id != self._server_id and owner.address:
                 self._owner_streams.to(owner).ask(query.query.id, query.frame, part)
                 return
-        # Every part is open before the first is answered: with the last one the answer ends.
+        # All parts are opened first: the answer ends with the last open part.
         parts: list[tuple[Owner, SubQuery]] = []
         for owner, within in by_owner.items():
             positions = within if part.positions is None else [part.positions[at] for at in within]
@@ -172,10 +172,10 @@ class ProxySession(QuerySession):
         self._last_part_id += 1
         query = part.query.sub_query(self._last_part_id, part.positions, self._loop.time())
         if self._engine is not None and owner.server_id == self._server_id:
-            part.asked_of(owner)
+            part.started(owner)
             answer = self._engine.answer(query)
             if answer is None:
-                self._run(self._own_answer_later(self._engine, part, query))
+                self._run(self._local_answer_later(self._engine, part, query))
             else:
                 self._on_answer(part, answer, None)
         elif not owner.address:
@@ -187,7 +187,7 @@ class ProxySession(QuerySession):
     def _on_answer(self, part: SubQuery, answer: query_pb2.Answer, frame: bytes | None) -> None:
         query = part.query
         if self._closed or part not in query.parts:
-            # Its time ran out before the answer came.
+            # The answer arrived after the deadline.
             return
         if (
             frame is not None
@@ -203,12 +203,12 @@ class ProxySession(QuerySession):
             self._deliver(query.query.id, frame, answer.last)
             return
         try:
-            again = query.take(part, answer)
+            retried = query.take(part, answer)
         except CorruptDataError as error:
             self._give_up(part, error.to_proto())
             return
         ends = answer.last
-        for positions, refusal in again:
+        for positions, refusal in retried:
             self._refused(query, positions, refusal)
         if ends:
             query.parts.discard(part)
@@ -220,38 +220,38 @@ class ProxySession(QuerySession):
             self._deliver(query.query.id, rewritten, last)
 
     def _on_end(self, owner_stream: OwnerStream, error: QueryableStateError) -> None:
-        """An owner is gone: what it was asked is asked anew, of whoever owns the keys then."""
+        """Retries the pending parts of an owner that is gone."""
         self._owner_streams.forget(owner_stream)
         self._run(owner_stream.aclose())
         refusal = error.to_proto()
-        for part in owner_stream.asked.values():
+        for part in owner_stream.pending.values():
             if part in part.query.parts:
                 (self._retry if is_retried(refusal) else self._give_up)(part, refusal)
 
     def _retry(self, part: SubQuery, error: errors_pb2.Error) -> None:
-        """Asks again for all keys of a part."""
+        """Retries all keys of a part."""
         part.refused(error)
-        self._refused(part.query, part.places(), error)
+        self._refused(part.query, part.indexes(), error)
         part.query.parts.discard(part)
 
     def _refused(
         self, query: ProxiedQuery, positions: Sequence[int], error: errors_pb2.Error
     ) -> None:
-        """Asks again for keys after a while, or gives them up."""
+        """Retries keys after a delay, or fails them at the deadline."""
         query.failure = error
         part = query.part(positions)
         delay = OWNERS.delay_s(error, query.attempts)
         query.attempts += 1
         if self._closed or self._loop.time() + delay >= query.deadline:
-            # Not at once: the caller may still be about to end the part these keys came from.
+            # Deferred: the caller may be about to end the part that had these keys.
             self._loop.call_soon(self._give_up, part, error)
             return
         located = self._locations.cached(query.query.state_id)
         known = located.placement_version if located is not None else 0
-        self._run(self._ask_again(part, delay, known))
+        self._run(self._retry_later(part, delay, known))
 
-    async def _ask_again(self, part: SubQuery, delay: float, known: int | None) -> None:
-        """Asks with a placement newer than `known`, if there is one by then."""
+    async def _retry_later(self, part: SubQuery, delay: float, known: int | None) -> None:
+        """Routes a part after a delay, with a placement newer than `known` if there is one."""
         query = part.query
         state_id = query.query.state_id
         begun = self._loop.time()
@@ -261,9 +261,9 @@ class ProxySession(QuerySession):
             located = await self._locations.locate_id(state_id, newer_than=known or 0)
         except QueryableStateError as error:
             refusal = error.to_proto()
-            again = is_retried(refusal) or error.reason == Reason.DEADLINE_EXCEEDED
+            retried = is_retried(refusal) or error.reason == Reason.DEADLINE_EXCEEDED
             if part in query.parts:
-                (self._retry if again else self._give_up)(part, refusal)
+                (self._retry if retried else self._give_up)(part, refusal)
             return
         if part in query.parts:
             query.located(located, self._loop.time() - begun)

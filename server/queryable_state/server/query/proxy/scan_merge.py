@@ -1,4 +1,4 @@
-"""A scan over all owners of a state, as one."""
+"""Scan of a proxy: the parts of all owners, merged in the order of key groups."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MESSAGES = replace(OWNERS, steps=OWNERS.steps | {NextStep.START_OVER, NextStep.
 
 @dataclass
 class _Turn:
-    """A run of key groups, and the part it is taken from; None: its owner is not asked yet."""
+    """A run of key groups and its part; None: the part has not been started."""
 
     run: KeyGroupRun
     owner: Owner
@@ -41,15 +41,15 @@ class _Turn:
 
 
 class MergedScan:
-    """Asks every owner once, and takes from each in the order of the key groups.
+    """Starts one part at each owner, and reads the parts in the order of the key groups.
 
-    All is as of the batch the first one answers. Where that one has not all the keys, nothing is
-    handed out before the others have pinned the batch, too; what is refused until then has the
-    scan begin anew. What is refused later is asked of the new owners of the key groups, as of the
-    same batch, behind the last key handed out; where these have it no more, the scan ends with
-    `VersionGoneError`.
+    All keys are as of the batch that the first owner pins. If the first owner does not have all
+    keys, the scan yields nothing before the other owners have pinned the batch. A refusal before
+    that restarts the scan. After a later refusal the scan continues behind the last yielded key,
+    at the new owners of the key groups and as of the same batch; if they do not have that batch
+    any more, the scan ends with `VersionGoneError`.
 
-    Uncommitted state is of no one batch: each owner answers what is sealed there.
+    A read of uncommitted state pins no common batch: each owner returns what is sealed there.
     """
 
     def __init__(
@@ -63,29 +63,29 @@ class MergedScan:
         self._query = query
         self._located = located
         self._owners = owners
-        # A little less than the taker has, who is to learn why.
-        self._patience_s = (query.page_timeout_ms or default_timeout_ms) * 0.9 / 1000
+        # Less than the client waits, so that the client receives the reason.
+        self._message_timeout_s = (query.page_timeout_ms or default_timeout_ms) * 0.9 / 1000
         self._loop = asyncio.get_running_loop()
         self._turns: deque[_Turn] = deque()
-        self._handed_out = False
+        self._yielded = False
         self._await_message()
         self._start_over()
 
     async def messages(self) -> AsyncGenerator[query_pb2.ScanKvStateResponse, None]:
-        """The messages of the whole, once; closing the generator ends the scan at every owner."""
+        """The messages of the scan, once; closing the generator ends the scan at every owner."""
         try:
             while True:
                 try:
                     if self._version is None:
                         await self._pin_first()
                     message = await self._next()
-                    if not self._handed_out and (message is None or not message.last):
+                    if not self._yielded and (message is None or not message.last):
                         await self._pin_others()
                 except QueryableStateError as refusal:
                     await self._recover(refusal)
                     continue
                 if message is not None:
-                    self._handed_out = True
+                    self._yielded = True
                     yield message
                     if message.last:
                         return
@@ -95,11 +95,11 @@ class MergedScan:
             await self._owners.aclose()
 
     def _await_message(self) -> None:
-        """Gives the next message its time and its attempts."""
-        self._until_s = self._loop.time() + self._patience_s
+        """Sets deadline and attempts of the next message."""
+        self._until_s = self._loop.time() + self._message_timeout_s
         self._attempts = Attempts(_MESSAGES, self._until_s, self._loop.time)
         self._refusal: QueryableStateError | None = None
-        """Of the attempt before, since the last message."""
+        """The refusal of the previous attempt since the last message."""
 
     def _start_over(self) -> None:
         query = self._query
@@ -108,7 +108,7 @@ class MergedScan:
         self._left = query.limit
         self._complete = True
         self._group = query.first_open_group
-        """The first key group that is not answered to its end."""
+        """The first key group that is not read completely."""
         self._turns = deque(self._turns_of(KeyGroupRun(self._group, query.last_key_group)))
 
     def _turns_of(self, run: KeyGroupRun) -> Iterator[_Turn]:
@@ -120,19 +120,19 @@ class MergedScan:
                 first = group + 1
 
     async def _pin_first(self) -> None:
-        """Has the first owner say what the version is."""
+        """Waits until the first owner has pinned a version, which becomes that of the scan."""
         first = await self._part_of(self._turns[0]).pinned(self._until_s)
         if self._query.consistency != query_pb2.UNCOMMITTED:
             self._version = first
 
     async def _pin_others(self) -> None:
-        """Has all owners pin the version."""
+        """Waits until all owners have pinned the version."""
         parts = [self._part_of(turn) for turn in self._turns]
         for part in parts:
             await part.pinned(self._until_s)
 
     def _part_of(self, turn: _Turn) -> ScanPart:
-        """Its part; where it has none, its owner is asked for this run and the others it has."""
+        """The part of a run; starts one for all runs of the owner if there is none."""
         if turn.part is None:
             query, located = self._query, self._located
             same = [each for each in self._turns if each.part is None and each.owner == turn.owner]
@@ -157,61 +157,61 @@ class MergedScan:
         return turn.part
 
     async def _next(self) -> query_pb2.ScanKvStateResponse | None:
-        """The next message as one of the whole; None: it says nothing of its own."""
+        """The next message; None if it would be empty and not the last."""
         query, turn = self._query, self._turns[0]
         piece = await self._part_of(turn).take(turn.run.last, self._until_s)
-        message, ends, cut_off, complete = piece
+        message, ends, truncated, complete = piece
         if query.limit:
-            cut_off |= len(message.keys) > self._left
+            truncated |= len(message.keys) > self._left
             del message.keys[self._left :]
             self._left -= len(message.keys)
         if message.keys:
             self._after = message.keys[-1].key
             self._group = _key_group(self._after)
         self._complete &= complete
-        if ends and not cut_off:
+        if ends and not truncated:
             self._group = turn.run.last + 1
             self._turns.popleft()
             if all(each.part is not turn.part for each in self._turns):
                 await self._close({turn.part})
-        # What follows may be nothing; who asks for it is told.
-        cut_off |= bool(query.limit and not self._left and self._turns)
-        message.last = cut_off or not self._turns
-        message.complete = message.last and self._complete and not cut_off
-        more = self._turns and (message.keys or cut_off)
+        # The next page may be empty.
+        truncated |= bool(query.limit and not self._left and self._turns)
+        message.last = truncated or not self._turns
+        message.complete = message.last and self._complete and not truncated
+        more = self._turns and (message.keys or truncated)
         message.page_token = self._after if more else b""
         return message if message.keys or message.last else None
 
     async def _recover(self, refusal: QueryableStateError) -> None:
-        """Asks again, of whom it may concern now; raises what that does not help."""
+        """Retries with the current owners; re-raises non-retryable errors."""
         gone = refusal.reason == Reason.VERSION_GONE
-        if gone and self._handed_out:
+        if gone and self._yielded:
             raise VersionGoneError(
                 f"batch {self._version} of {self._located.describe()} was gone from an owner "
                 "before its keys were read: scan again from the start, at once or in smaller "
                 f"parts ({refusal.message})"
             ) from refusal
         if isinstance(refusal, QueryTimeoutError) and self._refusal is not None:
-            # The time of the last attempt was short: why there was one says more.
+            # The last attempt had little time: the refusal before it is the cause.
             raise self._refusal
         self._refusal = refusal
-        overloaded = self._handed_out and refusal.reason == Reason.OVERLOADED
-        begins_anew = gone and self._query.at_version is None
-        if not (begins_anew or overloaded or OWNERS.retries(refusal)):
+        overloaded = self._yielded and refusal.reason == Reason.OVERLOADED
+        restarts = gone and self._query.at_version is None
+        if not (restarts or overloaded or OWNERS.retries(refusal)):
             raise refusal
         failed = self._turns[0].part
         parts = {turn.part for turn in self._turns}
-        await self._close({failed} if self._handed_out else parts)
+        await self._close({failed} if self._yielded else parts)
         delay_s = self._attempts.delay_s(refusal)
         if delay_s is None:
             raise self._attempts.final(refusal)
         await asyncio.sleep(delay_s)
         if not (gone or overloaded):
-            await self._locate_anew()
-        if not self._handed_out:
+            await self._refresh_location()
+        if not self._yielded:
             self._start_over()
             return
-        # The others have their version pinned, wherever the failed one's key groups are now.
+        # The other parts have pinned the version and stay; only the failed one is replaced.
         turns, self._turns = self._turns, deque()
         for turn in turns:
             if turn.part is failed:
@@ -222,11 +222,11 @@ class MergedScan:
         for turn in self._turns:
             self._part_of(turn)
 
-    async def _locate_anew(self) -> None:
+    async def _refresh_location(self) -> None:
         try:
-            self._located = await self._owners.located_anew(self._located)
+            self._located = await self._owners.refreshed(self._located)
         except QueryableStateError as problem:
-            # Without the coordinator the owners known are asked again, while there is time.
+            # Without the coordinator the scan retries the known owners until the deadline.
             if not isinstance(problem, (RetryLaterError, QueryTimeoutError)):
                 raise
 

@@ -1,4 +1,4 @@
-"""The owners that one scan asks."""
+"""Owners of one scan: remote servers, and this process if it owns key groups."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 class ScanOwners:
-    """Brings a scan's parts to their owners, the own process among them where it is one.
+    """Starts the parts of a scan on their owners; one of them may be this process.
 
-    Connections are kept until `aclose`: an owner is asked for every run of its key groups.
+    Connections stay open until `aclose`, because an owner may serve several parts.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class ScanOwners:
     async def scan(
         self, owner: Owner, located: LocatedState, query: ScanQuery
     ) -> AsyncGenerator[query_pb2.ScanKvStateResponse, None]:
-        """An owner's part; `page_token` of its messages is the bare wire key."""
+        """An owner's part; `page_token` of its messages is the plain wire key."""
         if self._engine is not None and owner.server_id == self._server_id:
             part = self._engine.scan(query)
         elif not owner.address:
@@ -56,13 +56,13 @@ class ScanOwners:
             async for message in messages:
                 yield message
 
-    async def located_anew(self, located: LocatedState) -> LocatedState:
-        """The state with a newer placement, if there is one."""
+    async def refreshed(self, located: LocatedState) -> LocatedState:
+        """Locates the state again, with a newer placement if the coordinator has one."""
         return await self._locations.locate_id(
             located.state_id, newer_than=located.placement_version
         )
 
     async def aclose(self) -> None:
-        """Lets the connections go; idempotent."""
+        """Releases the connections; idempotent."""
         while self._kept:
-            await self._calls.let_go(self._kept.pop())
+            await self._calls.release(self._kept.pop())

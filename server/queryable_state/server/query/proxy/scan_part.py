@@ -1,4 +1,4 @@
-"""One owner's part of a scan."""
+"""One owner's part of a scan, read one run of key groups at a time."""
 
 from __future__ import annotations
 
@@ -21,21 +21,20 @@ class Piece(NamedTuple):
     """Keys of one run of key groups."""
 
     message: query_pb2.ScanKvStateResponse
-    """`keys` and `info` of it."""
+    """The keys, and `info` of the read."""
     ends: bool
-    """There are no more in the run."""
-    cut_off: bool
-    """There are more, beyond the limit."""
+    """True if the run has no more keys."""
+    truncated: bool
+    """True if the run has more keys beyond the limit."""
     complete: bool = True
-    """Where it ends the part: nothing of it had been lost, and no key lacks its records."""
+    """False if the part ends and has lost state, or a key lacks its records."""
 
 
 class ScanPart:
-    """Asks one owner for all its key groups of a scan, and hands out a run of them at a time.
+    """Reads all key groups of a scan from one owner, and returns them one run at a time.
 
-    It asks at once. With its first message, which has no keys, the owner has pinned the version:
-    what is committed meanwhile does not matter, however late the others are taken. `aclose` lets
-    go of it.
+    The call starts at once. The owner's first message, which has no keys, confirms that it has
+    pinned the version; later commits do not affect the scan. `aclose` releases the version.
     """
 
     def __init__(
@@ -55,13 +54,19 @@ class ScanPart:
         self._version: int | None = None
 
     async def pinned(self, until_s: float) -> int:
-        """The version, once it is pinned. Raises what the owner refuses, or that time is over."""
+        """Waits until the version is pinned, and returns it.
+
+        Raises the owner's refusal, or `QueryTimeoutError`.
+        """
         if self._version is None:
             self._version = (await self._read(until_s)).info.version
         return self._version
 
     async def take(self, last_group: int, until_s: float) -> Piece:
-        """The next keys up to a key group. Raises what the owner refuses, or that time is over."""
+        """The next keys up to a key group.
+
+        Raises the owner's refusal, or `QueryTimeoutError`.
+        """
         await self.pinned(until_s)
         while not self._message.keys and not self._message.last:
             self._message = await self._read(until_s)
@@ -70,17 +75,17 @@ class ScanPart:
         if count < len(message.keys):
             piece = query_pb2.ScanKvStateResponse(keys=message.keys[:count], info=message.info)
             del message.keys[:count]
-            return Piece(piece, ends=True, cut_off=False)
-        cut_off = message.last and bool(message.page_token)
-        # What it says of its end holds for the runs that follow, too.
+            return Piece(piece, ends=True, truncated=False)
+        truncated = message.last and bool(message.page_token)
+        # The end of the part also applies to the runs that follow.
         self._message = query_pb2.ScanKvStateResponse(
             info=message.info,
             page_token=message.page_token,
             last=message.last,
             complete=message.complete,
         )
-        ends = message.last and not cut_off
-        return Piece(message, ends, cut_off, complete=message.complete or not ends)
+        ends = message.last and not truncated
+        return Piece(message, ends, truncated, complete=message.complete or not ends)
 
     async def aclose(self) -> None:
         """Ends the owner's scan; idempotent."""
@@ -96,7 +101,7 @@ class ScanPart:
     async def _read(self, until_s: float) -> query_pb2.ScanKvStateResponse:
         if self._reading is None:
             self._reading = self._loop.create_task(self._next())
-        # Not awaited itself: who is cancelled while waiting takes nothing along.
+        # Waited for, not awaited: cancelling the caller must not cancel the read.
         await asyncio.wait([self._reading], timeout=max(0.0, until_s - self._loop.time()))
         if not self._reading.done():
             query = self._query

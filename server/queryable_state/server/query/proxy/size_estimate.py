@@ -1,4 +1,4 @@
-"""How much a state holds, put together from its owners."""
+"""Size estimate of a state, summed over its owners."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from queryable_state.wire.located_state import LocatedState, Owner
 
 
-# The caller is to get what there is before it gives up.
+# Share of the timeout, so that the caller receives partial results before it gives up.
 _PART_OF_TIME = 0.7
 
 
@@ -34,9 +34,9 @@ async def measured_by_owners(
     engine: Engine | None,
     timeout_s: float,
 ) -> query_pb2.MeasureStateResponse:
-    """The parts of all owners; what did not answer is a part with its error.
+    """The parts of all owners; an owner that fails is a part with its error.
 
-    Where key groups have moved, all are asked again by the newer placement, while there is time.
+    Measures again with a newer placement while key groups move, until the deadline.
     """
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + timeout_s * _PART_OF_TIME
@@ -57,7 +57,7 @@ async def measured_by_owners(
             if OWNERS.retries(part.error):
                 raise QueryableStateError.from_proto(part.error)
 
-    # Without a newer placement in time the last answers are better than none.
+    # Without a newer placement in time the last answers count.
     with suppress(TimeoutError, QueryableStateError):
         await retrying(attempt, OWNERS, deadline_s=deadline_s)
     assert measured is not None
@@ -88,14 +88,14 @@ async def _measured(
 
 
 def summed(parts: Sequence[query_pb2.StatePart], key_groups: int) -> query_pb2.MeasureStateResponse:
-    """The whole of parts, each key group in one of them.
+    """Sums parts, and counts each key group once.
 
-    Key groups that moved while they were asked for may be in none, which makes a part of its own,
-    or in two, of which one is left out.
+    A key group that moved during the measurement may be in no part, which adds a part with an
+    error, or in two parts, one of which is ignored.
     """
     response = query_pb2.MeasureStateResponse()
     group = 0
-    # Of parts that begin alike the one without an error first.
+    # Of two parts with the same first key group, the one without an error is first.
     for part in sorted(parts, key=lambda part: (part.first_key_group, part.HasField("error"))):
         if part.first_key_group < group:
             continue
@@ -125,7 +125,7 @@ def _failed(
 
 def _moved(first: int, last: int) -> query_pb2.StatePart:
     error = PlacementError(
-        f"key groups {first} to {last} moved while they were asked for: measure again",
+        f"key groups {first} to {last} moved during the measurement: measure again",
         retry_after_ms=100,
     )
     return query_pb2.StatePart(first_key_group=first, last_key_group=last, error=error.to_proto())

@@ -1,4 +1,4 @@
-"""The consistent read of many keys by a proxy."""
+"""Snapshot read: values of many keys of one batch, also over several owners."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from queryable_state.v1 import errors_pb2
     from queryable_state.wire.consistent_snapshot import Snapshot
 
-# Of the query's time: the caller is to learn why before it gives up.
+# Share of the query's time, so that the caller receives the reason before it gives up.
 _PART_OF_DEADLINE = 0.9
 
 
-async def answers_of_one_cut(router: Router, query: query_pb2.Query) -> list[query_pb2.Answer]:
-    """All parts of the answer; all values and missing keys are of one batch.
+async def snapshot_answers(router: Router, query: query_pb2.Query) -> list[query_pb2.Answer]:
+    """Returns all parts of the answer; all values and missing keys are of one batch.
 
-    Keys whose owners refuse have failed; with VERSION_GONE if until the deadline no batch could
-    be read from all of them.
+    Keys fail if their owners refuse them, and with VERSION_GONE if no batch could be read from all
+    owners before the deadline.
     """
     check_snapshot(query.consistency)
     loop = asyncio.get_running_loop()
@@ -38,7 +38,7 @@ async def answers_of_one_cut(router: Router, query: query_pb2.Query) -> list[que
 
 
 class _AnswersRead:
-    """The answers of one read; a part is an answer, by its number."""
+    """The answers of one read; a part is an index into `answers`."""
 
     def __init__(
         self,
@@ -60,11 +60,11 @@ class _AnswersRead:
         positions = sorted(at for part in snapshot.again for at in _read_at(answers[part], query))
         older = _query_at(query, positions, snapshot.version)
         older.deadline_ms = _ms_until(self._deadline_s)
-        again = await self._router.answers(older)
+        reread = await self._router.answers(older)
         newer = [_failures_of(answers[part]) for part in snapshot.again]
         kept = [part for at, part in enumerate(answers) if at not in snapshot.again]
-        gone = next(filter(starts_over, _refusals(again)), None)
-        found = [placed_at(positions, part) for part in again]
+        gone = next(filter(starts_over, _refusals(reread)), None)
+        found = [placed_at(positions, part) for part in reread]
         self.answers = _renumbered(query.id, [*kept, *newer, *found])
         return gone
 
@@ -83,13 +83,13 @@ def _read_at(answer: query_pb2.Answer, query: query_pb2.Query) -> Iterable[int]:
 
 
 def _query_at(query: query_pb2.Query, positions: Sequence[int], version: int) -> query_pb2.Query:
-    """The query for some of its keys as of an exact batch."""
+    """Returns the query for some of its keys, as of one batch."""
     part = query_pb2.Query()
     part.CopyFrom(query)
     part.keys[:] = [query.keys[at] for at in positions]
     if len(query.elements) == len(query.keys):
         part.elements[:] = [query.elements[at] for at in positions]
-    # The cut satisfies both already, and may be too old by now.
+    # The first read has satisfied both; by now the batch may be older than they allow.
     part.ClearField("min_version")
     part.ClearField("max_staleness_ms")
     part.at_version = version
@@ -105,19 +105,19 @@ def _refusals(answers: Sequence[query_pb2.Answer]) -> Iterable[errors_pb2.Error]
 
 
 def _failures_of(answer: query_pb2.Answer) -> query_pb2.Answer:
-    """What stays of a part that was read again."""
+    """The failures of a part whose keys were read again."""
     return query_pb2.Answer(failed=answer.failed, info=answer.info)
 
 
 def _renumbered(query_id: int, parts: Sequence[query_pb2.Answer]) -> list[query_pb2.Answer]:
-    """The parts that say anything, as one answer."""
-    told = [
+    """The parts that are not empty, numbered as one answer."""
+    filled = [
         part
         for part in parts
         if part.values or part.missing or part.failed or part.HasField("error")
     ]
-    for number, part in enumerate(told):
+    for number, part in enumerate(filled):
         part.id = query_id
         part.part = number
-        part.last = number == len(told) - 1
-    return told
+        part.last = number == len(filled) - 1
+    return filled

@@ -39,31 +39,31 @@ class DriverObjects:
     Its methods block: call them on any thread except the event loop's, which sends the RPCs.
     """
 
-    def __init__(self, link: CoordinatorClient, loop: asyncio.AbstractEventLoop) -> None:
-        self._link = link
+    def __init__(self, coordinator: CoordinatorClient, loop: asyncio.AbstractEventLoop) -> None:
+        self._coordinator = coordinator
         self._loop = loop
 
     def put(self, path: str, data: bytes, exclusive: bool) -> bool:
         """Stores a file; returns False and stores nothing if `exclusive` and the path exists."""
         request = coordinator_pb2.PutObjectRequest(path=path, data=data, exclusive=exclusive)
-        return self._wait(self._link.put_object(request, timeout_s=_TIMEOUT_S)).written
+        return self._wait(self._coordinator.put_object(request, timeout_s=_TIMEOUT_S)).written
 
     def get(self, path: str) -> bytes | None:
         """Returns the content of a file; None if there is no such file."""
         request = coordinator_pb2.GetObjectRequest(path=path)
-        found = self._wait(self._link.get_object(request, timeout_s=_TIMEOUT_S))
+        found = self._wait(self._coordinator.get_object(request, timeout_s=_TIMEOUT_S))
         return found.data if found.found else None
 
     def list(self, prefix: str) -> list[tuple[str, int]]:
         """Returns the paths that start with `prefix`, with their sizes in bytes."""
         request = coordinator_pb2.ListObjectsRequest(prefix=prefix)
-        found = self._wait(self._link.list_objects(request, timeout_s=_TIMEOUT_S))
+        found = self._wait(self._coordinator.list_objects(request, timeout_s=_TIMEOUT_S))
         return list(zip(found.paths, found.sizes, strict=True))
 
     def delete(self, path: str) -> None:
         """Removes a file; does nothing if it does not exist."""
         request = coordinator_pb2.DeleteObjectRequest(path=path)
-        self._wait(self._link.delete_object(request, timeout_s=_TIMEOUT_S))
+        self._wait(self._coordinator.delete_object(request, timeout_s=_TIMEOUT_S))
 
     def _wait(self, call: Coroutine[None, None, _T]) -> _T:
         return asyncio.run_coroutine_threadsafe(call, self._loop).result()

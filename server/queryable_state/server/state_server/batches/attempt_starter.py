@@ -37,28 +37,28 @@ class AttemptStarter:
 
     def __init__(
         self,
-        link: CoordinatorClient,
+        coordinator: CoordinatorClient,
         table: StoreTable,
         lease: Lease,
         background: BackgroundThread,
         stores: StoreFactory,
         restorer: Restorer,
         file_systems: FileSystems,
-        folder: Compactor,
+        compactor: Compactor,
         *,
         server_id: str,
     ) -> None:
-        self._link = link
+        self._coordinator = coordinator
         self._table = table
         self._lease = lease
         self._background = background
         self._file_systems = file_systems
-        self._folder = folder
+        self._compactor = compactor
         self._server_id = server_id
         self._batches: dict[bytes, _Batch] = {}
         self._newest: dict[bytes, int] = {}
         self._opener = StoreOpener(
-            link,
+            coordinator,
             table,
             lease,
             background,
@@ -183,7 +183,7 @@ class AttemptStarter:
         job.check_epoch(clocks.run_epoch)
         committed = clocks.committed
         if job.commit(committed.version, committed.commit_time_ms, committed.watermark_ms):
-            self._folder.wake()
+            self._compactor.wake()
         job.check_uncommitted(batch_id)
 
     async def _batch(self, request: backend_pb2.BeginRequest) -> _Batch:
@@ -200,7 +200,7 @@ class AttemptStarter:
         return batch
 
     async def _asked(self, query_id: bytes, key: tuple[bytes, int], config_id: str) -> _Batch:
-        clocks = await self._link.begin_batch(
+        clocks = await self._coordinator.begin_batch(
             coordinator_pb2.BeginBatchRequest(
                 query_id=query_id,
                 run_id=key[0],
@@ -251,7 +251,7 @@ class AttemptStarter:
     async def _register(
         self, request: backend_pb2.BeginRequest
     ) -> Sequence[registration_pb2.StateRegistration]:
-        response = await self._link.register_states(
+        response = await self._coordinator.register_states(
             coordinator_pb2.RegisterStatesRequest(
                 subtask=request.subtask,
                 operator_name=request.operator_name,

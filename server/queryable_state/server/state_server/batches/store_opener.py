@@ -49,7 +49,7 @@ class StoreOpener:
 
     def __init__(
         self,
-        link: CoordinatorClient,
+        coordinator: CoordinatorClient,
         table: StoreTable,
         lease: Lease,
         background: BackgroundThread,
@@ -60,7 +60,7 @@ class StoreOpener:
         newest_batch: Callable[[bytes], int],
     ) -> None:
         """`newest_batch` returns the newest batch that stores of a query were opened for."""
-        self._link = link
+        self._coordinator = coordinator
         self._table = table
         self._lease = lease
         self._background = background
@@ -146,14 +146,14 @@ class StoreOpener:
         )
         while True:
             known = self._lease.placement_version
-            opened = await self._link.open_subtask(request)
+            opened = await self._coordinator.open_subtask(request)
             # A newer lease received meanwhile could not remove a subtask that is not here yet.
             if self._lease.placement_version <= max(known, opened.placement_version):
                 return opened
 
     async def _store(self, subtask_id: SubtaskId, opening: Opening) -> Restored:
         if opening.files is not None:
-            plan = await self._link.plan_restore(
+            plan = await self._coordinator.plan_restore(
                 coordinator_pb2.PlanRestoreRequest(
                     subtask=subtask_id.to_proto(),
                     server_id=self._server_id,

@@ -1,4 +1,4 @@
-"""Answers queries from the state this server owns."""
+"""Reader of the state that this server owns."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ if TYPE_CHECKING:
 _defects = RateLimitedLog(logging.getLogger(__name__))
 
 
-# Read in some milliseconds; more would hold up everybody else.
+# Records that a query reads on the event loop, which takes some milliseconds; longer reads run on
+# the bulk thread.
 _RECORDS_AT_ONCE = 2048
 
 
 class StateReader:
     """Reads committed (or staged) state on the event loop, older versions on the bulk thread.
 
-    The service in front has checked the number and the length of the keys.
-
-    Only on the thread of the event loop that also commits: an answer sees one version of
-    all stores of a job. Expiry is judged by this server's clock.
+    The query service has checked number and length of the keys. Used only on the event loop that
+    also commits, so an answer sees one version of all stores of a job. This server's clock decides
+    about expiry.
     """
 
     def __init__(
@@ -87,13 +87,13 @@ class StateReader:
         self._scans = OpenScans()
 
     def registration(self, state_id: int) -> registration_pb2.StateRegistration | None:
-        """The registration of a state this server has a part of; None: it has none."""
+        """The registration of a state; None if this server owns no part of it."""
         return self._table.registration(state_id)
 
     def answer(self, query: query_pb2.Query) -> query_pb2.Answer | None:
-        """The whole answer, in one part; None: later. Never raises, refusals stand in it."""
+        """The whole answer in one part; None if it takes longer. Never raises."""
         if query.explain:
-            # Told step by step, which takes longer.
+            # A trace takes longer.
             return None
         try:
             return self._answer(query)
@@ -101,7 +101,7 @@ class StateReader:
             return self._failure(query, problem)
 
     async def answer_later(self, query: query_pb2.Query) -> query_pb2.Answer:
-        """The whole answer once its version is there. Never raises, as `answer`."""
+        """The whole answer, after waiting for its version. Never raises."""
         if not query.explain:
             return await self._answer_later(query, None)
         trace = ReadTrace(query, self._table, self._lease, server_id=self.server_id)
@@ -124,7 +124,7 @@ class StateReader:
         ).messages()
 
     async def measure(self, state_id: int) -> list[query_pb2.StatePart]:
-        """About how much there is of a state here."""
+        """Estimates the size of a state on this server."""
         return await measured(self._versions.route(state_id), state_id, self._background)
 
     async def _answer_later(
@@ -135,11 +135,14 @@ class StateReader:
             while True:
                 answer = self._answer(query)
                 if answer is None:
-                    route, asked = self._versions.route(query.state_id), RequestedVersion.of(query)
-                    behind = self._versions.behind(route, asked)
+                    route, requested = (
+                        self._versions.route(query.state_id),
+                        RequestedVersion.of(query),
+                    )
+                    behind = self._versions.behind(route, requested)
                     if behind is not None:
                         try:
-                            await self._versions.wait(route, asked, behind, deadline_s)
+                            await self._versions.wait(route, requested, behind, deadline_s)
                         finally:
                             if trace is not None:
                                 trace.waited(behind)
@@ -149,14 +152,14 @@ class StateReader:
                     except VersionGoneError:
                         if query.HasField("at_version"):
                             raise
-                        # Newer batches were committed before the bulk thread came to it.
+                        # Newer batches were committed before the read began.
                         continue
                 return answer
-        except Exception as problem:  # noqa: BLE001 - the answer says it
+        except Exception as problem:  # noqa: BLE001 - the answer has the error
             return self._failure(query, problem)
 
     def _failure(self, query: query_pb2.Query, problem: Exception) -> query_pb2.Answer:
-        """The answer that says why there is none."""
+        """The answer that refuses a query; logs defects."""
         if not isinstance(problem, QueryableStateError):
             _defects.write(
                 logging.ERROR,
@@ -168,18 +171,19 @@ class StateReader:
             )
             problem = InternalError(
                 f"server {self.server_id} failed to read state {query.state_id} "
-                f"({type(problem).__name__}); its log has the trace"
+                f"({type(problem).__name__}); see the stack trace in its log"
             )
         return query_pb2.Answer(id=query.id, last=True, error=problem.to_proto())
 
     def _answer(self, query: query_pb2.Query) -> query_pb2.Answer | None:
         self._lease.check()
-        # Where there is none, the second look-up says so.
+        # The second look-up raises if there is no route.
         route = self._table.route(query.state_id) or self._versions.route(query.state_id)
         if query.min_version or query.max_staleness_ms or query.HasField("at_version"):
-            asked = RequestedVersion.of(query)
-            if self._versions.behind(route, asked) is not None or (
-                asked.at_version is not None and asked.at_version < route.job.committed_version
+            requested = RequestedVersion.of(query)
+            if self._versions.behind(route, requested) is not None or (
+                requested.at_version is not None
+                and requested.at_version < route.job.committed_version
             ):
                 return None
         info = route.job.info
@@ -198,10 +202,7 @@ class StateReader:
             return None
 
     async def _answer_pinned(self, route: StateRoute, query: query_pb2.Query) -> query_pb2.Answer:
-        """Reads what is older than the newest batch, or long, on the bulk thread.
-
-        Checks that this server still may answer then.
-        """
+        """Reads an older batch, or many records, on the bulk thread; then checks the lease."""
         held = held_still(route)
         if query.HasField("at_version"):
             info, versions = route.job.info_at(query.at_version), [query.at_version]
@@ -209,7 +210,8 @@ class StateReader:
         else:
             info = copy_of(self._versions.info(route, query.consistency))
             versions = [_newest(each.store, query.consistency) for each in held.subtasks]
-        # Handed over in the turn in which the stores were found: they are closed behind it.
+        # Submitted in the loop turn that found the stores: a store is closed by a later job of
+        # the same thread.
         answer = await self._background.run(
             self._read_views, held, versions, query, info, self._now_ms()
         )
@@ -266,6 +268,6 @@ class StateReader:
 
 
 def _newest(store: StateStore, consistency: query_pb2.Consistency.ValueType) -> int:
-    """The version that a query without one of its own reads."""
+    """The version that a query without `at_version` reads."""
     staged = store.staged_version if consistency == query_pb2.UNCOMMITTED else None
     return store.committed_version if staged is None else staged

@@ -1,4 +1,4 @@
-"""Snapshots of what this server holds of a job."""
+"""Snapshots of the subtasks of a job that this server owns."""
 
 from __future__ import annotations
 
@@ -49,11 +49,12 @@ _BEHIND_RETRY_MS = 200
 
 
 class Snapshots:
-    """Answers `Snapshot`: folds and cuts on the bulk thread, writes on the transfer threads.
+    """Serves `Snapshot`: compacts and takes store snapshots on the bulk thread, and uploads them on
+    the transfer threads.
 
-    Batches and queries go on meanwhile: folding takes its turns, a cut is short, and what is
-    written after it is not what others wait for. However a snapshot ends, nothing of it stays
-    on this disk but the copies that a restore may use.
+    Batches and queries continue meanwhile: compaction runs in steps, a store snapshot is short, and
+    nothing waits for the upload. However a snapshot ends, only the copies that a restore may use
+    stay on the local disk.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class Snapshots:
         table: StoreTable,
         lease: Lease,
         background: BackgroundThread,
-        folder: Compactor,
+        compactor: Compactor,
         stores: StoreFactory,
         file_systems: FileSystems,
         copies: LocalCopies,
@@ -73,31 +74,31 @@ class Snapshots:
         self._table = table
         self._lease = lease
         self._background = background
-        self._folder = folder
+        self._compactor = compactor
         self._stores = stores
         self._file_systems = file_systems
         self._copies = copies
         self._threads = threads
         self._scratch = scratch
         self._server_id = server_id
-        self._known: WeakKeyDictionary[StateStore, dict[str, Content]] = WeakKeyDictionary()
+        self._checksums: WeakKeyDictionary[StateStore, dict[str, Content]] = WeakKeyDictionary()
 
     async def write(
         self, request: backend_pb2.SnapshotRequest
     ) -> AsyncGenerator[backend_pb2.SnapshotEvent]:
-        """Says when all is cut, then each subtask that is written.
+        """Yields an event when all store snapshots are taken, then one for each written subtask.
 
         Raises `PlacementError` for a subtask this server does not own, `RetryLaterError`
         (BEHIND) for a batch it has not committed, `LimitExceededError` for a state that is too
-        large, and what the storage refuses.
+        large, and the errors of the storage.
         """
-        job, subtasks = self._asked(request)
+        job, subtasks = self._subtasks(request)
         async with aclosing(self._write(request, job, subtasks)) as events:
             try:
                 async for event in events:
                     yield event
             except QueryableStateError as failure:
-                # A store that has left the table meanwhile is closed under whatever reads it.
+                # A store that has left the table is closed, which fails its readers.
                 for subtask in subtasks:
                     if self._table.subtask(subtask.id) is not subtask:
                         raise self._not_owned(subtask.id) from failure
@@ -116,20 +117,24 @@ class Snapshots:
         async with AsyncExitStack() as stack:
             await self._threads.run(scratch.mkdir, parents=True)
             stack.push_async_callback(self._remove, scratch)
-            with _held(job, request.version):
-                cuts = [await self._cut(stack, request, subtask, scratch) for subtask in subtasks]
-            for cut in cuts:
-                _check_sizes(request, cut, settings.max_state_bytes)
+            with _hold_version(job, request.version):
+                snapshots = [
+                    await self._snapshot(stack, request, subtask, scratch) for subtask in subtasks
+                ]
+            for snapshot in snapshots:
+                _check_sizes(request, snapshot, settings.max_state_bytes)
             yield backend_pb2.SnapshotEvent(
                 cut=backend_pb2.SnapshotCut(
                     duration_us=round((time.monotonic() - begun_s) * 1_000_000)
                 )
             )
-            # A savepoint is nothing a restore of this server starts from.
+            # A restore of this server never starts from a savepoint.
             copies = self._copies if request.checkpoint_id else None
-            upload = SnapshotUpload(request, files, await self._shared(request, files), copies)
+            upload = SnapshotUpload(
+                request, files, await self._shared_files(request, files), copies
+            )
             stack.push_async_callback(upload.aclose)
-            writing = [asyncio.create_task(upload.write(cut)) for cut in cuts]
+            writing = [asyncio.create_task(upload.write(snapshot)) for snapshot in snapshots]
             try:
                 for written in asyncio.as_completed(writing):
                     yield backend_pb2.SnapshotEvent(range=await written)
@@ -140,13 +145,15 @@ class Snapshots:
             if copies is not None:
                 await self._threads.run(copies.completed, request.query_id, upload.kept)
 
-    def _asked(self, request: backend_pb2.SnapshotRequest) -> tuple[JobStores, list[OwnedSubtask]]:
-        """The subtasks to write, all of which this server owns and has at the version."""
+    def _subtasks(
+        self, request: backend_pb2.SnapshotRequest
+    ) -> tuple[JobStores, list[OwnedSubtask]]:
+        """The subtasks to write; raises unless this server owns all of them at the version."""
         self._lease.check()
         job = self._table.job(request.query_id)
         subtasks = []
-        for asked in request.subtasks:
-            subtask_id = SubtaskId.of(asked)
+        for requested in request.subtasks:
+            subtask_id = SubtaskId.of(requested)
             subtask = self._table.subtask(subtask_id)
             if job is None or subtask is None:
                 raise self._not_owned(subtask_id)
@@ -154,13 +161,13 @@ class Snapshots:
         if job is None or job.committed_version < request.version:
             raise RetryLaterError(
                 f"server {self._server_id} has not committed batch {request.version} of job "
-                f"{request.query_id.hex()}, which it is to write: ask again once it has",
+                f"{request.query_id.hex()}, which the snapshot needs: retry after the commit",
                 reason=Reason.BEHIND,
                 retry_after_ms=_BEHIND_RETRY_MS,
             )
         return job, subtasks
 
-    async def _cut(
+    async def _snapshot(
         self,
         stack: AsyncExitStack,
         request: backend_pb2.SnapshotRequest,
@@ -168,28 +175,30 @@ class Snapshots:
         scratch: Path,
     ) -> SubtaskSnapshot:
         native = request.format != checkpoint_pb2.CANONICAL
-        await self._folder.compact_to(subtask, request.version)
+        await self._compactor.compact_to(subtask, request.version)
         if native:
-            # Not on the bulk thread: most of a cut is writing memory out.
+            # Not on the bulk thread: most of the time goes into flushing memory to disk.
             await self._threads.run(subtask.store.flush)
         self._lease.check()
-        # In the turn of the loop that hands the cut over: a store that left the table is
+        # Checked in the loop turn that submits the job: a store that leaves the table later is
         # closed by a later job of the same thread.
         if self._table.subtask(subtask.id) is not subtask:
             raise self._not_owned(subtask.id)
-        path = self._stores.cut_path(subtask.store) if native else None
+        path = self._stores.snapshot_path(subtask.store) if native else None
         if path is not None:
             stack.push_async_callback(self._remove, path)
-        cut: StoreSnapshot = await self._background.run(
+        store_snapshot: StoreSnapshot = await self._background.run(
             subtask.store.snapshot, request.version, path
         )
-        stack.push_async_callback(self._close, cut)
+        stack.push_async_callback(self._close, store_snapshot)
         folder = scratch / uuid.uuid4().hex
         await self._threads.run(folder.mkdir)
-        known = self._known.setdefault(subtask.store, {})
-        return SubtaskSnapshot(subtask=subtask, cut=cut, folder=folder, known=known)
+        known = self._checksums.setdefault(subtask.store, {})
+        return SubtaskSnapshot(
+            subtask=subtask, store=store_snapshot, folder=folder, checksums=known
+        )
 
-    async def _shared(
+    async def _shared_files(
         self, request: backend_pb2.SnapshotRequest, files: JobFiles
     ) -> dict[str, int]:
         """Sizes of the files that checkpoints share already, by name."""
@@ -200,22 +209,22 @@ class Snapshots:
         )
         return {entry.path: entry.size_bytes for entry in entries}
 
-    async def _close(self, cut: StoreSnapshot) -> None:
-        await self._background.run(cut.close)
+    async def _close(self, snapshot: StoreSnapshot) -> None:
+        await self._background.run(snapshot.close)
 
     async def _remove(self, folder: Path) -> None:
         await self._threads.run(shutil.rmtree, folder, ignore_errors=True)
 
     def _not_owned(self, subtask_id: SubtaskId) -> PlacementError:
         return PlacementError(
-            f"{subtask_id} is not owned by server {self._server_id}, which is to write it",
+            f"{subtask_id} is not owned by server {self._server_id}, which was asked to write it",
             placement_version=self._lease.placement_version,
         )
 
 
 @contextmanager
-def _held(job: JobStores, version: int) -> Iterator[None]:
-    """Has nothing folded above a version."""
+def _hold_version(job: JobStores, version: int) -> Iterator[None]:
+    """Prevents compaction above a version."""
     job.held_versions.append(version)
     try:
         yield
@@ -224,17 +233,17 @@ def _held(job: JobStores, version: int) -> Iterator[None]:
 
 
 def _check_sizes(
-    request: backend_pb2.SnapshotRequest, cut: SubtaskSnapshot, max_state_bytes: int
+    request: backend_pb2.SnapshotRequest, snapshot: SubtaskSnapshot, max_state_bytes: int
 ) -> None:
     if not (max_state_bytes and request.checkpoint_id):
         return
-    for size in cut.cut.sizes():
+    for size in snapshot.store.sizes():
         if size.size_bytes <= max_state_bytes:
             continue
-        registration = cut.subtask.states.get(size.state_id)
+        registration = snapshot.subtask.states.get(size.state_id)
         name = registration.state_name if registration else str(size.state_id)
         raise LimitExceededError(
-            f"state {name!r} of {cut.subtask.id} has {size.size_bytes} bytes, and a checkpoint in "
-            f"{request.root} takes {max_state_bytes} of one (max_state_size): keep checkpoints in "
+            f"state {name!r} of {snapshot.subtask.id} has {size.size_bytes} bytes, and checkpoints "
+            f"in {request.root} allow {max_state_bytes} (max_state_size): keep checkpoints in "
             "files (FsStateBackend, RocksDBStateBackend), raise the parallelism, or the limit"
         )

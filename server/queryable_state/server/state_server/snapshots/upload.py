@@ -1,4 +1,4 @@
-"""Writes what was cut to a root, one subtask after and beside the other."""
+"""Upload of the store snapshots of one job to a state root."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ Content = tuple[bytes, int]
 
 @dataclass(eq=False, kw_only=True)
 class SubtaskSnapshot:
-    """A subtask whose store is held still."""
+    """A subtask and the snapshot of its store."""
 
     subtask: OwnedSubtask
-    cut: StoreSnapshot
+    store: StoreSnapshot
     folder: Path
-    """For files that are written of the cut; exists."""
+    """Existing folder for files that the upload writes."""
 
-    known: dict[str, Content] = field(default_factory=dict)
-    """Files of the store that never change, by name: what earlier cuts have found."""
+    checksums: dict[str, Content] = field(default_factory=dict)
+    """Contents of immutable files of the store, by name; kept between snapshots."""
 
 
 class _Written(NamedTuple):
@@ -47,9 +47,9 @@ class _Written(NamedTuple):
 
 
 class SnapshotUpload:
-    """One snapshot's way to its root, on the transfer threads.
+    """Uploads one snapshot on the transfer threads.
 
-    A file that checkpoints share is written only where the root has none of its content.
+    A file that checkpoints share is written only if the root does not have its content.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class SnapshotUpload:
         shared: Mapping[str, int],
         copies: LocalCopies | None,
     ) -> None:
-        """`shared`: sizes of the files the root shares already; `copies`: None keeps none."""
+        """`shared` has the sizes of the shared files in the root; `copies` may be None."""
         self._request = request
         self._files = files
         self._shared = shared
@@ -67,16 +67,16 @@ class SnapshotUpload:
         self._running: set[asyncio.Future[Any]] = set()
         self._ended = False
         self.kept: list[Content] = []
-        """The files that stand in the root, of all subtasks written."""
+        """Contents of the uploaded and reused files of all written subtasks."""
 
-    async def write(self, cut: SubtaskSnapshot) -> checkpoint_pb2.RangeSnapshot:
-        """Writes one subtask; returns when all of it is there."""
-        subtask, held = cut.subtask, cut.cut
-        named = held.files()
-        if held.format != checkpoint_pb2.ROCKSDB:
-            named = [await self._transfer(_write_canonical, held, cut.folder)]
+    async def write(self, snapshot: SubtaskSnapshot) -> checkpoint_pb2.RangeSnapshot:
+        """Writes one subtask; returns when all its files are in the root."""
+        subtask, store = snapshot.subtask, snapshot.store
+        files = store.files()
+        if store.format != checkpoint_pb2.ROCKSDB:
+            files = [await self._transfer(_write_canonical, store, snapshot.folder)]
         written = await asyncio.gather(
-            *(self._transfer(self._write_file, cut, file) for file in named)
+            *(self._transfer(self._write_file, snapshot, file) for file in files)
         )
         return checkpoint_pb2.RangeSnapshot(
             operator_uid=subtask.id.operator_uid,
@@ -85,50 +85,50 @@ class SnapshotUpload:
             max_parallelism=subtask.id.max_parallelism,
             first_key_group=subtask.first_key_group,
             last_key_group=subtask.last_key_group,
-            format=held.format,
+            format=store.format,
             files=[each.stored for each in written],
             operator_states=[
                 checkpoint_pb2.OperatorState(state_id=state_id, elements=elements)
-                for state_id, elements in sorted(held.operator_states().items())
+                for state_id, elements in sorted(store.operator_states().items())
             ],
             sizes=[
                 checkpoint_pb2.StateSize(
                     state_id=size.state_id, records=size.records, bytes=size.size_bytes
                 )
-                for size in held.sizes()
+                for size in store.sizes()
             ],
             new_bytes=sum(each.new_bytes for each in written),
         )
 
     async def aclose(self) -> None:
-        """Starts nothing more, and waits for what moves: its local files may go then."""
+        """Starts no more transfers and waits for running ones; local files may be removed then."""
         self._ended = True
         if self._running:
             await asyncio.wait(set(self._running))
 
     async def _transfer(self, job: Callable[..., _T], *args: Any) -> _T:
-        moving = asyncio.ensure_future(self._files.transfer(self._unless_ended, job, *args))
-        self._running.add(moving)
-        moving.add_done_callback(self._moved)
-        return await asyncio.shield(moving)
+        transfer = asyncio.ensure_future(self._files.transfer(self._unless_ended, job, *args))
+        self._running.add(transfer)
+        transfer.add_done_callback(self._transferred)
+        return await asyncio.shield(transfer)
 
-    def _moved(self, moving: asyncio.Future[Any]) -> None:
-        self._running.discard(moving)
-        if not moving.cancelled():
-            moving.exception()
+    def _transferred(self, transfer: asyncio.Future[Any]) -> None:
+        self._running.discard(transfer)
+        if not transfer.cancelled():
+            transfer.exception()
 
     def _unless_ended(self, job: Callable[..., _T], *args: Any) -> _T:
         if self._ended:
-            raise RetryLaterError("the snapshot was given up")
+            raise RetryLaterError("the snapshot was cancelled")
         return job(*args)
 
-    def _write_file(self, cut: SubtaskSnapshot, file: LocalFile) -> _Written:
+    def _write_file(self, snapshot: SubtaskSnapshot, file: LocalFile) -> _Written:
         request, storage = self._request, self._files.storage
-        content = cut.known.get(file.name) if file.shared else None
+        content = snapshot.checksums.get(file.name) if file.shared else None
         if content is None:
             content = file_checksum(file.path), file.path.stat().st_size
             if file.shared:
-                cut.known[file.name] = content
+                snapshot.checksums[file.name] = content
         checksum, size_bytes = content
         stored = checkpoint_pb2.StoredFile(name=file.name, size_bytes=size_bytes, checksum=checksum)
         if size_bytes <= self._files.settings.inline_bytes:
@@ -141,7 +141,7 @@ class SnapshotUpload:
             if self._shared.get(name) == size_bytes:
                 new_bytes = 0
         else:
-            subtask = cut.subtask
+            subtask = snapshot.subtask
             folder = range_folder(
                 request.directory,
                 subtask.id.operator_uid,
@@ -153,17 +153,17 @@ class SnapshotUpload:
             storage.upload(file.path, join(request.root, stored.path))
         self.kept.append(content)
         if self._copies is not None:
-            self._copies.add(cut.subtask.id.query_id, checksum, size_bytes, file.path)
+            self._copies.add(snapshot.subtask.id.query_id, checksum, size_bytes, file.path)
         return _Written(stored, new_bytes)
 
 
-def _write_canonical(cut: StoreSnapshot, folder: Path) -> LocalFile:
+def _write_canonical(snapshot: StoreSnapshot, folder: Path) -> LocalFile:
     from queryable_state.server.storage.snapshot import LocalFile
 
     path = folder / FILE_NAME
     try:
         with CanonicalWriter(path) as writer:
-            cut.write_canonical(writer)
+            snapshot.write_canonical(writer)
     except OSError as problem:
         raise CheckpointError(
             f"a snapshot cannot be written to this executor's disk before it is stored: {path}: "

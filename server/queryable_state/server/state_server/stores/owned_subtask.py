@@ -1,4 +1,4 @@
-"""One subtask this server owns: its store, and the attempts at its open batches."""
+"""A subtask that this server owns: its store, and the task attempts at uncommitted batches."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class SubtaskId(NamedTuple):
 
     @classmethod
     def of(cls, subtask: backend_pb2.Subtask) -> SubtaskId:
-        """The subtask of a request; raises where it cannot be one."""
+        """The subtask of a request; raises `InvalidRequestError` if it is malformed."""
         if len(subtask.query_id) != 16 or not (
             0 <= subtask.index < subtask.parallelism <= subtask.max_parallelism < 1 << 15
         ):
@@ -44,7 +44,7 @@ class SubtaskId(NamedTuple):
         )
 
     def to_proto(self) -> backend_pb2.Subtask:
-        """The subtask as it crosses the wire."""
+        """The protobuf message of the subtask."""
         return backend_pb2.Subtask(
             query_id=self.query_id,
             operator_uid=self.operator_uid,
@@ -62,7 +62,7 @@ class SubtaskId(NamedTuple):
 
 @dataclass(frozen=True)
 class SealMark:
-    """One seal of a batch. Equal marks are the same prepare, sent again."""
+    """A seal of a batch. Equal marks are retries of one prepare."""
 
     token: Token
     fingerprint: int
@@ -70,13 +70,13 @@ class SealMark:
     record_count: int
     checksum: int
     changelog: checkpoint_pb2.ChangelogFile | None = field(default=None, compare=False)
-    """Where the seal is durable; None: the job has no durable copy."""
+    """The durable changelog of the seal; None if the job is not durable."""
 
     @classmethod
     def of(
         cls, seal: changes_pb2.Seal, changelog: checkpoint_pb2.ChangelogFile | None = None
     ) -> SealMark:
-        """The mark of a seal."""
+        """Returns the mark of a seal."""
         return cls(
             (seal.token.run_epoch, seal.token.task_attempt),
             seal.fingerprint,
@@ -95,39 +95,39 @@ class SealMark:
 
 @dataclass(eq=False)
 class BegunAttempt:
-    """A task attempt begun here."""
+    """A task attempt that has begun on this server."""
 
     offsets_digest: bytes
     """Digest of the offsets of its batch."""
     execution: int
-    """Number of the one execution of the operator that the attempt may be."""
+    """Number of the only execution of the operator that the attempt may have."""
     seal: SealMark | None = None
-    """The first seal it sent; every later one must be equal."""
+    """The first seal of the attempt; later seals must be equal."""
 
 
 @dataclass(eq=False)
 class OwnedSubtask:
-    """The store of a subtask and what is known of its batches. Event loop only."""
+    """The store of a subtask and the state of its uncommitted batches. Event loop only."""
 
     id: SubtaskId
     store: StateStore
     placement_version: int
-    """Placement at which the store was opened: an older list of subtasks does not know it."""
+    """Placement at which the store was opened; owner lists of older placements lack it."""
 
     complete_since_batch: int
-    """First batch since which the state is complete; 0: all."""
+    """First batch from which the state is complete; 0: complete from the start."""
 
     states: dict[int, registration_pb2.StateRegistration] = field(default_factory=dict)
     """The operator's states, by state id."""
 
     begun: dict[int, dict[Token, BegunAttempt]] = field(default_factory=dict)
-    """Attempts begun here, by batch not yet committed and token."""
+    """Attempts that have begun, by uncommitted batch and token."""
 
     seals: dict[int, list[SealMark]] = field(default_factory=dict)
-    """Every acknowledged seal, by batch not yet committed, in order: the last one holds."""
+    """Acknowledged seals in order, by uncommitted batch; the last one counts."""
 
     offsets: dict[int, bytes] = field(default_factory=dict)
-    """Digest of the offsets that what is sealed was made of, by batch not yet committed."""
+    """Digest of the offsets of the sealed data, by uncommitted batch."""
 
     def __post_init__(self) -> None:
         self.first_key_group, self.last_key_group = key_group_range(
@@ -137,7 +137,7 @@ class OwnedSubtask:
     def begin_attempt(
         self, batch_id: int, token: Token, offsets_digest: bytes, execution: int
     ) -> None:
-        """Takes an attempt as begun; JobError if it began another execution before."""
+        """Records an attempt; raises JobError if it began another execution before."""
         attempts = self.begun.setdefault(batch_id, {})
         known = attempts.get(token)
         if known is None or known.offsets_digest != offsets_digest:
@@ -148,8 +148,10 @@ class OwnedSubtask:
             )
 
     def claim_seal(self, batch_id: int, mark: SealMark) -> None:
-        """Ties a begun attempt to its first seal, whatever becomes of that; JobError for another
-        one. A prepare whose answer was lost has the same seal again."""
+        """Binds an attempt to its first seal, even if that seal fails; JobError for another seal.
+
+        A retried prepare has the same seal.
+        """
         attempt = self.begun[batch_id][mark.token]
         if attempt.seal is None:
             sealed = self.seals.get(batch_id, ())
@@ -169,7 +171,7 @@ class OwnedSubtask:
         )
 
     def sealed_up_to(self, version: int) -> list[backend_pb2.SealedSubtask]:
-        """What is sealed of uncommitted batches up to a version, by batch."""
+        """The seals of uncommitted batches up to a version, by batch."""
         return [
             self._sealed(batch_id, self.seals[batch_id])
             for batch_id in sorted(self.seals)
@@ -177,7 +179,7 @@ class OwnedSubtask:
         ]
 
     def forget_up_to(self, version: int) -> list[backend_pb2.SealedSubtask]:
-        """Forgets the attempts at committed batches; returns what was sealed in them."""
+        """Removes the attempts at committed batches; returns the seals of these batches."""
         sealed = self.sealed_up_to(version)
         for known in (self.begun, self.offsets, self.seals):
             for batch_id in [batch_id for batch_id in known if batch_id <= version]:
@@ -185,7 +187,7 @@ class OwnedSubtask:
         return sealed
 
     def discard_other_offsets(self, batch_id: int, digest: bytes) -> None:
-        """Discards what was sealed of a batch whose offsets have been planned anew since."""
+        """Discards the seals of a batch if Spark has planned it again with other offsets."""
         if self.offsets.setdefault(batch_id, digest) == digest:
             return
         self.offsets[batch_id] = digest

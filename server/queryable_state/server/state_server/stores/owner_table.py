@@ -22,14 +22,14 @@ class OwnerTable:
 
     def __init__(
         self,
-        link: CoordinatorClient,
+        coordinator: CoordinatorClient,
         table: StoreTable,
         lease: Lease,
         *,
         server_id: str,
         backend_address: str,
     ) -> None:
-        self._link = link
+        self._coordinator = coordinator
         self._table = table
         self._lease = lease
         self._server_id = server_id
@@ -64,7 +64,7 @@ class OwnerTable:
             return known
         owner = await self._calls.run(
             (subtask_id, not_server_id),
-            lambda: self._link.assign_subtask(
+            lambda: self._coordinator.assign_subtask(
                 coordinator_pb2.AssignSubtaskRequest(
                     subtask=request.subtask,
                     server_id=self._server_id,

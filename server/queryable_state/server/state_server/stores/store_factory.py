@@ -81,7 +81,7 @@ class StoreFactory:
         settings: JobStorage,
         files: Mapping[str, Path],
     ) -> StateStore:
-        """A RocksDB store that starts with the files of a native cut."""
+        """A RocksDB store that starts with the files of a native snapshot."""
         from queryable_state.server.storage.rocksdb.store import RocksDBStateStore
 
         path = self._path(subtask_id, settings)
@@ -89,10 +89,12 @@ class StoreFactory:
         self._paths[store] = path
         return store
 
-    def cut_path(self, store: StateStore) -> Path | None:
-        """A free path for a native cut, on the store's disk; None: it has no files."""
+    def snapshot_path(self, store: StateStore) -> Path | None:
+        """A free path for a native snapshot, on the store's disk; None: it has no files."""
         path = self._paths.get(store)
-        return None if path is None else path.with_name(f"{path.name}-cut-{next(self._numbers)}")
+        return (
+            None if path is None else path.with_name(f"{path.name}-snapshot-{next(self._numbers)}")
+        )
 
     def remove_all(self) -> None:
         """Removes all files on disk. Call it after every store is closed."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from queryable_state.server.storage.layered import layers as stack
+from queryable_state.server.storage.layered import layer_stack
 from queryable_state.server.storage.refusals import store_closed, unknown_state
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Readers(dict[int, "Callable[[bytes], bytes | None]"]):
             source = self._base.source(state_id)
         except KeyError:
             raise unknown_state(state_id) from None
-        reader = self[state_id] = stack.point_reader(self.layers(state_id), source.reader())
+        reader = self[state_id] = layer_stack.point_reader(self.layers(state_id), source.reader())
         return reader
 
 

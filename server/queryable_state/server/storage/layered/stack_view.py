@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from queryable_state.server.storage.layered import layers as stack
+from queryable_state.server.storage.layered import layer_stack
 from queryable_state.server.storage.refusals import unknown_state
 from queryable_state.server.storage.store import StateView
 from queryable_state.wire.errors import RetryLaterError
@@ -51,17 +51,17 @@ class StackView(StateView):
     def get(self, state_id: int, key: bytes) -> bytes | None:
         with self._bulk_lock:
             layers, source = self._resolve(state_id)
-            return stack.point_reader(layers, source.reader())(key)
+            return layer_stack.point_reader(layers, source.reader())(key)
 
     def multi_get(self, state_id: int, keys: Sequence[bytes]) -> list[bytes | None]:
         with self._bulk_lock:
             layers, source = self._resolve(state_id)
-            return stack.multi_get(layers, source, keys)
+            return layer_stack.multi_get(layers, source, keys)
 
     def prefix(self, state_id: int, prefix: bytes, limit: int = 0) -> list[tuple[bytes, bytes]]:
         with self._bulk_lock:
             layers, source = self._resolve(state_id)
-            return stack.prefix(layers, source, prefix, limit)
+            return layer_stack.prefix(layers, source, prefix, limit)
 
     def scan(self, state_id: int, start: bytes, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         place: bytes | None = start
@@ -92,7 +92,7 @@ class StackView(StateView):
         """Reads one step of a scan. A suspended scan must not keep overlays or sources alive."""
         with self._bulk_lock:
             layers, source = self._resolve(state_id)
-            return stack.chunk(layers, source, start, end, stack.CHUNK_RECORDS)
+            return layer_stack.chunk(layers, source, start, end, layer_stack.CHUNK_RECORDS)
 
     def _resolve(self, state_id: int) -> tuple[list[StateOverlay], RecordSource]:
         if self._generation is None:

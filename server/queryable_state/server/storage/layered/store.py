@@ -6,7 +6,7 @@ from threading import Lock, RLock
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-from queryable_state.server.storage.layered import layers as stack
+from queryable_state.server.storage.layered import layer_stack
 from queryable_state.server.storage.layered.canonical_snapshot import CanonicalSnapshot
 from queryable_state.server.storage.layered.compaction import Compaction
 from queryable_state.server.storage.layered.compaction_generation import CompactionGeneration
@@ -132,7 +132,7 @@ class LayeredStore(StateStore):
             source = self._base.source(state_id)
         except KeyError:
             raise unknown_state(state_id) from None
-        return stack.prefix(layers, source, prefix, limit)
+        return layer_stack.prefix(layers, source, prefix, limit)
 
     def operator_state(self, state_id: int, uncommitted: bool = False) -> list[bytes]:
         versions = self._versions
