@@ -1,4 +1,4 @@
-"""What a caller does after a refusal: a property of its `Reason`."""
+"""Next step of a caller after a refusal, by its `Reason`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from queryable_state.v1.errors_pb2 import Reason
 
 
 class NextStep(enum.Enum):
-    """The step that may turn a refusal into an answer. A retry policy lists the steps it takes."""
+    """Step that may turn a refusal into an answer. A retry policy lists the steps it takes."""
 
     RETRY_SAME = "retry the same server after a delay: it has no room, or a transfer was damaged"
     LOCATE_AGAIN = "refresh the placement, then ask the owner it names"
@@ -37,5 +37,5 @@ _NEXT_STEPS: dict[Reason.ValueType, NextStep] = {
 
 
 def next_step(reason: Reason.ValueType) -> NextStep:
-    """What a caller does after a refusal with this reason."""
+    """Returns the next step of a caller after a refusal with this reason."""
     return _NEXT_STEPS.get(reason, NextStep.FAIL)

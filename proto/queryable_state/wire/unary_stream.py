@@ -1,4 +1,4 @@
-"""A stream of queries as unary calls, for a server whose frame port cannot be reached."""
+"""Query stream as unary gRPC calls, for a server whose frame port is unreachable."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _LONGEST_PAUSE_S = 30.0
 
 
 class UnaryStream:
-    """A `QueryStream` of one `BatchGetKvState` call a query, until the frame port is reached.
+    """A `QueryStream` with one `BatchGetKvState` call for each query, until frames work.
 
     `connect` opens the frame connection and raises `OSError` or `QueryableStateError` if it
-    cannot; None: the server has no frame port. It is called in the background, with pauses that
-    double. Once it succeeds new queries go over frames, and calls under way still answer theirs.
-    Until then a call that finds no server ends the stream.
+    fails; None: the server has no frame port. The stream calls it in the background, with pauses
+    that double. Once it succeeds, new queries use frames, and running calls are completed. Until
+    then, a call that finds no server ends the stream.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class UnaryStream:
         on_frame: Callable[[bytes], None],
         on_end: Callable[[QueryableStateError], None],
     ) -> None:
-        """`server_id`: the only server that may answer; empty: any may."""
+        """`server_id`: the only server accepted; empty: any server."""
         self.server_id = described.server_id
         self.limits = described.limits
         self._address = address
@@ -65,11 +65,11 @@ class UnaryStream:
         )
         self._tasks: set[asyncio.Task[None]] = set()
         if connect is not None:
-            self._run(self._move(connect))
+            self._run(self._switch_to_frames(connect))
 
     @property
     def transport(self) -> str:
-        """How queries are sent now: "unary" or "frames"."""
+        """The current transport: "unary" or "frames"."""
         return "unary" if self._frames is None else self._frames.transport
 
     def send(self, frame: bytes) -> None:
@@ -80,7 +80,7 @@ class UnaryStream:
             self._frames.send(frame)
 
     def end(self, error: QueryableStateError) -> None:
-        """Ends the stream: `on_end` is called once, and nothing is received any more."""
+        """Ends the stream: calls `on_end` once; `on_frame` is not called any more."""
         if not self._ended:
             self._ended = True
             self._cancel()
@@ -115,11 +115,11 @@ class UnaryStream:
             if is_broken and not is_refusal(failure):
                 error = gone(self._address, f"broke a call ({failure.details()})")
             elif error.reason == Reason.LIMIT_EXCEEDED and not is_refusal(failure):
-                # gRPC's own status for answers that have no room until others are read.
+                # gRPC's own status if answers have no room until others are read.
                 error = RetryLaterError(
                     error.message, reason=Reason.OVERLOADED, retry_after_ms=_NO_ROOM_MS
                 )
-            # Refused with this reason: another server listens at the address now.
+            # A refusal with this reason: another server has the address now.
             if error.reason == Reason.UNAVAILABLE and self._frames is None:
                 self.end(error)
                 return
@@ -129,14 +129,14 @@ class UnaryStream:
             if not self._ended:
                 self._on_frame(query_pb2.ServerFrame(answer=answer).SerializeToString())
 
-    async def _move(self, connect: Callable[[], Awaitable[FramedStream]]) -> None:
+    async def _switch_to_frames(self, connect: Callable[[], Awaitable[FramedStream]]) -> None:
         pause_s = _FIRST_PAUSE_S
         while self._frames is None:
-            # Clients must not all come at once after a server was away.
+            # Jitter: not all clients reconnect at once after a server was down.
             await asyncio.sleep(pause_s * random.uniform(0.8, 1.2))
             pause_s = min(_LONGEST_PAUSE_S, 2 * pause_s)
             try:
                 self._frames = await connect()
             except (OSError, QueryableStateError):
-                # Logged where it was tried.
+                # `connect` has logged it.
                 continue

@@ -1,4 +1,4 @@
-"""An event loop on a thread of its own, called from other threads."""
+"""Event loop on a background thread, called from other threads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _STOP_TIMEOUT_S = 5.0
 
 
 class _Call:
-    """One call from another thread: its outcome, and the lock its caller waits at."""
+    """Call from another thread: its outcome, and the lock on which its caller waits."""
 
     __slots__ = ("error", "lock", "on_cancelled", "outcome", "start")
 
@@ -52,7 +52,7 @@ class _Call:
 
 
 class LoopThread:
-    """Runs calls of other threads on one event loop. Thread-safe.
+    """Executor of calls from other threads on one event loop. Thread-safe.
 
     The first call starts the thread, a daemon; `stop` ends it. Calls made while the loop is busy
     reach it together, with one wake-up.
@@ -65,9 +65,9 @@ class LoopThread:
         cleanup: Callable[[], Coroutine[Any, Any, None]] | None = None,
         stopped_error: Callable[[], Exception] = lambda: RuntimeError("the loop has stopped"),
     ) -> None:
-        """`cleanup` runs on the loop, last; not if nothing was called.
+        """`cleanup` runs last on the loop; it does not run if no call was made.
 
-        `stopped_error` makes what a call raises that is pending at `stop`, or made after it.
+        `stopped_error` returns the error of calls that are pending at `stop` or made after it.
         """
         self._name = name
         self._cleanup = cleanup
@@ -111,7 +111,7 @@ class LoopThread:
                 self._loop.call_soon_threadsafe(act)
 
     def stop(self) -> None:
-        """Fails what is pending, runs the cleanup and ends the thread. Idempotent."""
+        """Fails pending calls, runs the cleanup and ends the thread. Idempotent."""
         with self._lock:
             first, self._stopped = not self._stopped, True
             loop, thread = self._loop, self._thread
@@ -150,7 +150,7 @@ class LoopThread:
             for task in tasks:
                 task.cancel()
             loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-            # A caller learns of the end by a callback of the last turn.
+            # The last turn runs the callbacks that notify callers.
             loop.run_until_complete(asyncio.sleep(0))
         finally:
             asyncio.set_event_loop(None)

@@ -1,4 +1,4 @@
-"""Frame ports that this process cannot use, and why."""
+"""Registry of frame ports that this process cannot reach."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass
-class _Missed:
+class _Unreachable:
     problem: str
     warned: set[str] = field(default_factory=set)
 
 
 class FramePorts:
-    """The outcome of the last attempt at each frame port, by the HOST:PORT of the gRPC port.
+    """Outcome of the last attempt to reach each frame port, by HOST:PORT of the gRPC port.
 
-    Logs one WARNING per server and cause until the port is reached again, which it logs, too. One
-    object for all streams of a client or proxy, on one event loop.
+    Logs one WARNING for each server and cause, and one INFO when the port is reached again. All
+    streams of a client or proxy share one object, on one event loop.
     """
 
     def __init__(self) -> None:
-        self._missed: dict[str, _Missed] = {}
+        self._unreachable: dict[str, _Unreachable] = {}
 
     def problem(self, address: str) -> str:
-        """Why look-ups of the server do not go over frames; empty: nothing is known against it."""
-        missed = self._missed.get(address)
+        """Why the server is not queried over frames; empty: no problem is known."""
+        missed = self._unreachable.get(address)
         return "" if missed is None else missed.problem
 
     def absent(self, address: str) -> None:
-        """Notes that the server has no frame port, which its operator decided: no WARNING."""
-        self._missed[address] = _Missed(
+        """Records that the server is configured without a frame port; logs no WARNING."""
+        self._unreachable[address] = _Unreachable(
             "the server has no frame port: its spark.queryable_state.frame_ports (--frame-port) "
             "is empty"
         )
 
     def missed(self, address: str, frame_address: str, failure: Exception) -> None:
-        """Notes a failed attempt."""
+        """Records a failed attempt."""
         cause = _cause(failure)
-        missed = self._missed.setdefault(address, _Missed(""))
+        missed = self._unreachable.setdefault(address, _Unreachable(""))
         missed.problem = f"its frame port {frame_address} is not reached: {cause}"
         if cause in missed.warned:
             return
@@ -57,13 +57,13 @@ class FramePorts:
         )
 
     def reached(self, address: str, frame_address: str) -> None:
-        """Notes a successful attempt."""
-        if self._missed.pop(address, None) is not None:
+        """Records a successful attempt."""
+        if self._unreachable.pop(address, None) is not None:
             _log.info("look-ups of server %s go over its frame port %s now", address, frame_address)
 
     def forget(self, address: str) -> None:
-        """Drops what is known: this process asks the server no more."""
-        self._missed.pop(address, None)
+        """Drops the entry of a server that this process no longer queries."""
+        self._unreachable.pop(address, None)
 
 
 def _cause(failure: Exception) -> str:

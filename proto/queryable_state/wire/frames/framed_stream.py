@@ -1,4 +1,4 @@
-"""A stream of queries as frames on a TCP connection of its own."""
+"""Query stream as frames over its own TCP connection."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-# Answers are bounded by the server's limits; this is what no server is set to.
-_MOST_FRAME_BYTES = 1 << 30
+# The server's limits bound its answers; no server is configured with a larger one.
+_MAX_FRAME_BYTES = 1 << 30
 
-# The first byte of a `ServerFrame` that is an error: of its field, length-delimited.
+# The first byte of a `ServerFrame` with an error: the tag of that length-delimited field.
 _ERROR_TAG = (query_pb2.ServerFrame.ERROR_FIELD_NUMBER << 3 | 2).to_bytes(1, "big")
 
 PREAMBLE = b"QKVS\x00\x00\x00\x01"
@@ -28,56 +28,56 @@ _LENGTH_BYTES = 4
 
 
 def framed(frame: bytes) -> bytes:
-    """A frame as it is sent."""
+    """Returns the frame with its length prefix."""
     return len(frame).to_bytes(_LENGTH_BYTES, "big") + frame
 
 
 class FrameReader:
-    """Frames out of bytes as they arrive.
+    """Splitter of a byte stream into frames.
 
-    `feed` takes what arrived, `take` gives the next whole frame. A length over
-    `most_bytes` raises `CorruptDataError`: no peer of ours sends one.
+    `feed` adds received bytes, `take` returns the next whole frame. A length above `most_bytes`
+    raises `CorruptDataError`.
     """
 
     __slots__ = ("_at", "_held", "_need", "_pieces", "most_bytes")
 
     def __init__(self, most_bytes: int) -> None:
         self.most_bytes = most_bytes
-        """Of one frame; may be changed between frames."""
+        """Maximum length of a frame; may be changed between frames."""
         self._pieces: list[bytes] = []
         self._at = 0
-        # Bytes not taken yet; how many there have to be before another look is worth it.
+        # Bytes not taken yet, and how many are needed before `take` looks again.
         self._held = 0
         self._need = _LENGTH_BYTES
 
     @property
     def held_bytes(self) -> int:
-        """Bytes that arrived and were not taken."""
+        """Received bytes that were not taken."""
         return self._held
 
     @property
     def is_partial(self) -> bool:
-        """Whether a frame has begun and not ended, as far as `take` has looked."""
+        """True if `take` has seen the beginning of a frame but not its end."""
         return 0 < self._held < self._need
 
     def clear(self) -> None:
-        """Lets go of what was not taken."""
+        """Drops the bytes that were not taken."""
         self._pieces.clear()
         self._at = self._held = 0
         self._need = _LENGTH_BYTES
 
     def feed(self, data: bytes) -> None:
-        """Takes what arrived."""
+        """Adds received bytes."""
         self._pieces.append(data)
         self._held += len(data)
 
     def take(self) -> bytes | None:
-        """The next frame, or None before its last byte arrived."""
+        """Returns the next frame; None if its last byte has not arrived."""
         if self._held < self._need:
             return None
         pieces = self._pieces
         if len(pieces) > 1:
-            # At most twice a frame, however many pieces it comes in.
+            # Bytes are joined at most twice for each frame, however many pieces it has.
             pieces[0] = pieces[0][self._at :]
             self._at = 0
             pieces[:] = (b"".join(pieces),)
@@ -86,8 +86,8 @@ class FrameReader:
         length = int.from_bytes(data[self._at : begin], "big")
         if length > self.most_bytes:
             raise CorruptDataError(
-                f"a frame of {length:,} bytes is announced, and at most {self.most_bytes:,} are "
-                "taken: the other side speaks another protocol, or sends too much at once"
+                f"a frame announces {length:,} bytes, and at most {self.most_bytes:,} are "
+                "accepted: the other side speaks another protocol, or sends too much at once"
             )
         whole = _LENGTH_BYTES + length
         if self._held < whole:
@@ -120,7 +120,7 @@ class FramedStream(asyncio.Protocol):
         self._address = address
         self._on_frame = on_frame
         self._on_end = on_end
-        self._reader = FrameReader(_MOST_FRAME_BYTES)
+        self._reader = FrameReader(_MAX_FRAME_BYTES)
         self._ended = False
         self._transport: Any = None
         loop = asyncio.get_running_loop()
@@ -139,10 +139,10 @@ class FramedStream(asyncio.Protocol):
         on_end: Callable[[QueryableStateError], None],
         timeout_s: float,
     ) -> FramedStream:
-        """Connects, says hello, and returns once the server did.
+        """Connects, sends the hello, and returns once the server's hello has arrived.
 
-        Raises `OSError` where nobody answers within `timeout_s` and
-        `QueryableStateError` where the server refuses, or is not `server_id`.
+        Raises `OSError` if no server answers within `timeout_s`, and `QueryableStateError` if
+        the server refuses or is not `server_id`.
         """
         loop = asyncio.get_running_loop()
         stream = cls(f"{host}:{port}", on_frame=on_frame, on_end=on_end)
@@ -154,7 +154,7 @@ class FramedStream(asyncio.Protocol):
                 stream._transport.write(PREAMBLE + framed(client_hello(client)))
                 hello = await greeting
             if hello.server_id != server_id:
-                # An address translated on the way, and another server behind the same port.
+                # Another server has the port, for example behind address translation.
                 raise RetryLaterError(f"{stream._address} is another server, {hello.server_id}")
         except BaseException:
             stream._ended = True
@@ -175,14 +175,14 @@ class FramedStream(asyncio.Protocol):
         await asyncio.shield(self._closed)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """asyncio's: the connection stands."""
+        """Implements `asyncio.Protocol`: the connection is open."""
         self._transport = transport
         connection = transport.get_extra_info("socket")
-        # A host that vanished is noticed even when nothing is asked.
+        # Detects a vanished host even if no query is in flight.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
     def data_received(self, data: bytes) -> None:
-        """asyncio's: bytes arrived."""
+        """Implements `asyncio.Protocol`: bytes have arrived."""
         reader = self._reader
         reader.feed(data)
         try:
@@ -197,7 +197,7 @@ class FramedStream(asyncio.Protocol):
             self._end(error)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """asyncio's: the connection is no more."""
+        """Implements `asyncio.Protocol`: the connection is closed."""
         self._end(gone(self._address, "broke the connection" if exc else "closed the connection"))
         if not self._closed.done():
             self._closed.set_result(None)

@@ -1,7 +1,7 @@
-"""A stream of queries from a client or a proxy to one server.
+"""Query stream from a client or a proxy to one server.
 
-Queries go as frames over a TCP connection of their own (docs/frame-protocol.md). If the frame
-port cannot be reached, as behind a firewall, they go as unary gRPC calls until it can.
+The stream sends queries as frames over its own TCP connection (docs/frame-protocol.md). While
+the frame port is unreachable, for example behind a firewall, it uses unary gRPC calls.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ CHANNEL_OPTIONS = channel_options(longest_reconnect_ms=500, own_connections=True
 
 _DESCRIBE = "/queryable_state.v1.QueryableState/DescribeServer"
 
-# A firewall may swallow the attempt. Queries wait for the first one; later ones are made in the
-# background.
+# A firewall may drop the packets of an attempt. Queries wait for the first attempt; later ones
+# run in the background.
 _FIRST_ATTEMPT_S = 0.25
 _LATER_ATTEMPTS_S = 3.0
 
-# The server speaks, and takes no connection now: unary calls would only hide that.
+# The server answers but accepts no connection now: it would refuse unary calls, too.
 _REFUSED_FOR_NOW = (Reason.OVERLOADED, Reason.STOPPING)
 
 
@@ -52,7 +52,7 @@ class QueryStream(Protocol):
 
     @property
     def transport(self) -> str:
-        """How queries are sent now: "frames" or "unary"."""
+        """The current transport: "frames" or "unary"."""
         ...
 
     def send(self, frame: bytes) -> None:
@@ -60,12 +60,12 @@ class QueryStream(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Ends the stream and waits until nothing of it runs. Idempotent."""
+        """Ends the stream and waits for its tasks. Idempotent."""
         ...
 
 
 class StreamOpener:
-    """Opens streams to the server at HOST:PORT.
+    """Opener of streams to the server at HOST:PORT.
 
     `on_frame` gets each serialized `ServerFrame` after the hello, on the loop. `on_end` is called
     once, with the reason, if the stream ended by itself; nothing is received or sent from then on.
@@ -84,7 +84,7 @@ class StreamOpener:
         on_frame: Callable[[bytes], None],
         on_end: Callable[[QueryableStateError], None],
     ) -> None:
-        """`server_id`: the only server that may answer at the address; empty: any may."""
+        """`server_id`: the only server accepted at the address; empty: any server."""
         self._channel = channel
         self._address = address
         self._host = host_and_port(address)[0]
@@ -97,13 +97,13 @@ class StreamOpener:
     async def open(
         self, known: query_pb2.ServerDescription | None, timeout_s: float
     ) -> QueryStream:
-        """Returns once the server has answered.
+        """Opens a stream; returns once the server has answered.
 
-        `known`: the server as LocateState described it, which saves the call that asks it; None:
-        it is not known. Raises the server's refusal, or `RetryLaterError` if no server, or another
+        `known`: the server's description from LocateState, which saves a DescribeServer call;
+        None: fetch it. Raises the server's refusal, or `RetryLaterError` if no server, or another
         one than expected, answers within `timeout_s`.
         """
-        # A port that was missed just now is left to the background.
+        # The background task retries a frame port that was unreachable at the last attempt.
         tries_frames = not self._frame_ports.problem(self._address)
         attempt: FramedStream | Exception | None = None
         if known is not None and self._server_id not in ("", known.server_id):
@@ -122,7 +122,7 @@ class StreamOpener:
         return self._unary(described)
 
     async def _attempt(self, server: query_pb2.ServerDescription) -> FramedStream | Exception:
-        """The frame connection, or why there is none; raises a refusal by the server itself."""
+        """Returns the frame connection, or its failure; raises a refusal by the server."""
         try:
             return await self._over_frames(server, self._on_end, _FIRST_ATTEMPT_S)
         except (OSError, QueryableStateError) as failure:
@@ -135,7 +135,7 @@ class StreamOpener:
             self._frame_ports.absent(self._address)
 
         async def connect() -> FramedStream:
-            # Another server may have come to the address, with another frame port.
+            # Another server, with another frame port, may have the address now.
             now = await self._describe(_LATER_ATTEMPTS_S)
             try:
                 return await self._over_frames(now, stream.end, _LATER_ATTEMPTS_S)
@@ -194,7 +194,7 @@ class StreamOpener:
                 ) from None
             raise error_from_call(failure, self._address) from failure
         if self._server_id not in ("", described.server_id):
-            # A port that was free again, or an address that was translated on the way.
+            # A new server reuses the port, or the address is translated on the way.
             raise RetryLaterError(
                 f"server {self._server_id} is expected at {self._address}, and "
                 f"{described.server_id} answers there: one has taken the port of the other",

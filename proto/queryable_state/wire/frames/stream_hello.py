@@ -1,4 +1,4 @@
-"""The hello of the frame protocol: its versions, and the first frame of each side."""
+"""Hello of the frame protocol: version negotiation and the first frame of each side."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def common_version(min_version: int, max_version: int) -> int:
 def no_common_version(
     mine: str, other: str, min_version: int, max_version: int
 ) -> InvalidRequestError:
-    """The refusal where the range of `other` has no version of this side."""
+    """Returns the refusal if `other` supports no version of this side."""
     return InvalidRequestError(
         f"{mine} speaks {_versions(MIN_VERSION, MAX_VERSION)} of the frame protocol, {other} "
         f"speaks {_versions(min_version, max_version or min_version)}: upgrade the older side",
@@ -52,11 +52,11 @@ def client_hello(client: str) -> bytes:
 
 
 def response_of(frame: bytes, address: str) -> query_pb2.ServerFrame:
-    """A parsed frame of the server at HOST:PORT."""
+    """Parses a frame of the server at HOST:PORT; raises `CorruptDataError` if it is invalid."""
     try:
         return query_pb2.ServerFrame.FromString(frame)
     except DecodeError as problem:
-        raise CorruptDataError(f"{address} sent what is no answer: {problem}") from problem
+        raise CorruptDataError(f"{address} sent an invalid frame: {problem}") from problem
 
 
 def server_hello(frame: bytes, address: str) -> query_pb2.ServerHello:
@@ -65,7 +65,7 @@ def server_hello(frame: bytes, address: str) -> query_pb2.ServerHello:
     if response.WhichOneof("frame") == "error":
         raise QueryableStateError.from_proto(response.error)
     if response.WhichOneof("frame") != "hello":
-        raise CorruptDataError(f"{address} did not begin its frames with a hello")
+        raise CorruptDataError(f"the first frame of {address} is not a hello")
     version = response.hello.protocol_version
     if not MIN_VERSION <= version <= MAX_VERSION:
         raise no_common_version("this client", address, version, version)
