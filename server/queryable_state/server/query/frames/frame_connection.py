@@ -297,5 +297,4 @@ class FrameConnection(asyncio.Protocol):
         self._transport.write(framed(refusal.SerializeToString()))
         self._frames.clear()
         self._transport.close()
-        # A client that reads nothing cannot keep the connection open, either.
         self._timer.set(connection_refusals.HELLO_TIMEOUT_S, self._transport.abort)

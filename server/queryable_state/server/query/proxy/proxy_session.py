@@ -34,9 +34,8 @@ _SWEEP_S = 0.02
 class ProxySession(QuerySession):
     """Relays a query unchanged if one server owns all its keys, else sends each owner a sub-query.
 
-    If an owner refuses because state has moved, or the owner is gone, the session refreshes the
-    placement and retries with backoff until the query's deadline; then the keys fail with the
-    last refusal. Parts of an answer are delivered as they arrive.
+    If state has moved or its owner is gone, the session refreshes the placement and retries until
+    the query's deadline; then the keys fail with the last refusal.
     """
 
     def __init__(
@@ -114,7 +113,6 @@ class ProxySession(QuerySession):
     async def _close(self) -> None:
         self._closed = True
         for query in self._queries.values():
-            # Part and query reference each other; only the garbage collector would free the cycle.
             query.parts.clear()
         self._queries.clear()
         if self._sweep is not None:
