@@ -1,4 +1,4 @@
-"""What gRPC's core has done, brought to the event loop."""
+"""Completion queue of gRPC's core, connected to the event loop."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-# A bunch is done before the thread looks for the next: it bounds what others wait for the loop.
+# Events passed to the loop at once: bounds the time that other callbacks wait.
 _MOST_HANDED = 64
 
 
 class Completions:
-    """A completion queue of the core, and the thread that waits for it.
+    """A completion queue of the core and the thread that polls it.
 
-    The tag of whatever is begun on `queue` is a function: the thread calls it with the event,
-    and it must not block. `hand` takes what is the loop's to do.
+    The tag of an operation on `queue` is a function: the thread calls it with the event, and it
+    must not block. `hand` passes work to the loop.
 
-    Thread and loop take turns: the thread gathers all that has happened, the loop does it, and
-    only then the thread looks again. They need the same interpreter lock, and passing that to
-    and fro for every event costs more than the events.
+    Thread and loop take turns: the thread collects all pending events, the loop processes them,
+    and then the thread polls again. Both need the interpreter lock, and switching it for every
+    event would cost more than processing the events.
     """
 
     def __init__(self) -> None:
@@ -39,22 +39,22 @@ class Completions:
         self._turn.acquire()
 
     def start(self) -> None:
-        """Waits for events from here on, until `aclose`."""
+        """Starts the thread, which runs until `aclose`."""
         self._loop = asyncio.get_running_loop()
         self._ended = self._loop.create_future()
         self._thread.start()
 
     def hand(self, act: Callable[[Any], None], argument: Any) -> None:
-        """Has the loop call `act(argument)`, which must not raise, after what was handed before.
+        """Makes the loop call `act(argument)`, which must not raise; calls keep their order.
 
-        From the thread only.
+        For the thread only.
         """
         self._handed.append((act, argument))
 
     async def aclose(self) -> None:
-        """Returns once all that is begun has completed.
+        """Returns once every operation has completed.
 
-        Nothing may be begun any more: the core ends the process over it.
+        Start no operation afterwards: the core would abort the process.
         """
         self.queue.shutdown()
         await self._ended
@@ -88,5 +88,5 @@ class Completions:
         while handed:
             act, argument = handed.popleft()
             act(argument)
-        # Behind the first steps of the tasks that this has begun or woken.
+        # Scheduled after the first steps of the tasks that these events started or woke.
         self._loop.call_soon(self._turn.release)

@@ -1,4 +1,4 @@
-"""What grpcio writes its own servers in: neither documented nor typed, so named in one place."""
+"""The undocumented and untyped base of grpcio's own servers, imported in one place."""
 
 from __future__ import annotations
 

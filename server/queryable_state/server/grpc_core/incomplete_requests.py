@@ -1,4 +1,4 @@
-"""The calls whose only request has not arrived as a whole."""
+"""Calls whose request is not complete yet."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any
 
 import grpc
 
-# So many are let be; of more, those that are late by the time below are given up.
-_LET_BE = 64
+# Tolerated incomplete requests. Above it, requests older than the time below are cancelled.
+_TOLERATED = 64
 _LATE_S = 0.25
 
 
 class IncompleteRequests:
-    """Gives up requests that are not sent in time. Thread-safe.
+    """Cancels requests that are not sent in time. Thread-safe.
 
-    The core keeps what has arrived of each. Where there are many, the oldest have to go, and soon:
-    a client that sends its request at once is never among them.
+    The core buffers incomplete requests. If there are many, the oldest are cancelled early; a
+    client that sends its request at once is never affected.
     """
 
     def __init__(self, timeout_s: float) -> None:
@@ -26,20 +26,20 @@ class IncompleteRequests:
         self._since_s: dict[Any, float] = {}
 
     def add(self, call: Any) -> None:
-        """Waits for the request of one of the core's calls."""
+        """Registers a call whose request is incomplete."""
         with self._lock:
             self._since_s[call] = time.monotonic()
-            crowded = len(self._since_s) > _LET_BE
+            crowded = len(self._since_s) > _TOLERATED
         if crowded:
             self._give_up(_LATE_S)
 
     def discard(self, call: Any) -> None:
-        """The request is there, or will never be."""
+        """Unregisters a call: its request is complete, or the call has ended."""
         with self._lock:
             self._since_s.pop(call, None)
 
     def cancel_old(self) -> int:
-        """Gives up the requests that were not sent in time; returns how many."""
+        """Cancels the requests that were not sent in time; returns how many."""
         return self._give_up(self._timeout_s)
 
     def _give_up(self, age_s: float) -> int:

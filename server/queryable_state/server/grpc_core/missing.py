@@ -1,4 +1,4 @@
-"""The check that this grpcio has the undocumented parts that `grpc_core` is written in."""
+"""Check that the installed grpcio has the undocumented parts that `grpc_core` uses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MEMBERS = {
     "CompletionType": ("queue_shutdown", "queue_timeout"),
 }
 
-# What is constructed for each call, with the arguments it is given.
+# The operations of a call, with their arguments.
 _OPERATIONS = {
     "ReceiveCloseOnServerOperation": (0,),
     "ReceiveMessageOperation": (0,),
@@ -31,7 +31,7 @@ _OPERATIONS = {
 
 @functools.cache
 def missing(module: str = "grpc._cython.cygrpc") -> str:
-    """What the installed grpcio lacks, for the log; empty: nothing."""
+    """Names what the installed grpcio lacks; empty if nothing."""
     try:
         core = importlib.import_module(module)
         for name, members in _MEMBERS.items():

@@ -1,4 +1,4 @@
-"""The server: its ports, and the calls it takes."""
+"""gRPC server: its ports and calls."""
 
 from __future__ import annotations
 
@@ -35,17 +35,16 @@ _ANSWER_BYTES = 64 * 1024 * 1024
 
 
 class _Details(NamedTuple):
-    """What a generic handler looks a method up by."""
+    """The details by which a generic handler finds a method."""
 
     method: str
     invocation_metadata: Metadata
 
 
 class GrpcServer:
-    """Answers calls on the running loop with the asyncio servicers that `grpc.aio` has, too.
+    """Serves asyncio servicers of `grpc.aio` on the running loop: unary and streaming calls.
 
-    Unary calls, and streams either way that end with the servicer. Handlers and ports first,
-    then `start`; `stop` may be called without it and more than once.
+    Add handlers and ports, then call `start`. `stop` is idempotent and needs no `start`.
     """
 
     def __init__(
@@ -56,8 +55,8 @@ class GrpcServer:
         read_timeout_s: float = 10.0,
         endless: Collection[str] = (),
     ) -> None:
-        """`budgets`: of the process; None: some of its own. `endless`: full names of methods whose
-        calls nobody waits for when the server stops."""
+        """`budgets`: those of the process; None: budgets of its own. `endless`: full names of
+        methods whose calls are not awaited when the server stops."""
         budgets = budgets or ClientBudgets(_ANSWER_BYTES)
         self._large_requests = budgets.large_requests
         self._server: Any = cygrpc.Server(tuple(options), False)
@@ -65,7 +64,7 @@ class GrpcServer:
         self._server.register_completion_queue(self._completions.queue)
         self._generic_handlers: list[grpc.GenericRpcHandler] = []
         self._handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
-        """By full name, of methods that were called."""
+        """Handlers of methods that were called, by full name."""
         self._incomplete = IncompleteRequests(read_timeout_s)
         self._unsent = UnsentAnswers(budgets.answers)
         self._sweep: asyncio.TimerHandle | None = None
@@ -77,23 +76,23 @@ class GrpcServer:
         self._ended = False
 
     def add_generic_rpc_handlers(self, handlers: Iterable[grpc.GenericRpcHandler]) -> None:
-        """As generated code calls it."""
+        """Adds handlers; generated code calls it."""
         self._generic_handlers.extend(handlers)
 
     def add_registered_method_handlers(
         self, service: str, handlers: Mapping[str, grpc.RpcMethodHandler[Any, Any]]
     ) -> None:
-        """As generated code calls it, after it has told the same as generic handlers."""
+        """Does nothing: generated code adds the same handlers as generic ones before."""
 
     def add_insecure_port(self, address: str) -> int:
-        """Listens at HOST:PORT; returns the port. `RuntimeError` where it is taken."""
+        """Binds HOST:PORT and returns the port; raises `RuntimeError` if it is in use."""
         port: int = self._server.add_http2_port(address.encode())
         if not port:
             raise RuntimeError(f"cannot listen on {address}")
         return port
 
     async def start(self) -> None:
-        """Answers from here on."""
+        """Starts to serve."""
         self._loop = asyncio.get_running_loop()
         self._shut_down, self._expects_none = self._loop.create_future(), self._loop.create_future()
         self._completions.start()
@@ -103,7 +102,7 @@ class GrpcServer:
         self._sweep_calls()
 
     def shut_down(self) -> None:
-        """Gives up its ports and takes no more calls; those there are go on. Idempotent."""
+        """Closes the ports and accepts no more calls; running calls continue. Idempotent."""
         if not self._serving:
             return
         self._serving = False
@@ -116,12 +115,12 @@ class GrpcServer:
         )
 
     async def idle(self) -> None:
-        """Returns once every call has ended, but for the endless ones."""
+        """Returns once every call has ended, except the endless ones."""
         while ending := self._calls - self._endless_calls:
             await asyncio.wait(ending)
 
     async def stop(self, grace_s: float) -> None:
-        """Takes no more calls, waits so long for those there are, cancels the rest. Idempotent."""
+        """Accepts no more calls, waits `grace_s` for running ones, cancels the rest. Idempotent."""
         self.shut_down()
         if not self._shutting_down:
             return
@@ -130,7 +129,7 @@ class GrpcServer:
             async with asyncio.timeout(grace_s):
                 await self.idle()
         self._server.cancel_all_calls()
-        # The core shuts down when its connections are gone; calls may still be on their way here.
+        # The core shuts down after its connections close; calls may still be pending here.
         await self._shut_down
         await self._expects_none
         while self._calls:
@@ -144,7 +143,7 @@ class GrpcServer:
         self._server.request_call(queue, queue, self._on_call)
 
     def _on_call(self, event: Any) -> None:
-        """On the thread of the completions."""
+        """Takes a new call. Runs on the thread of the completions."""
         if not self._expects_next():
             self._completions.hand(self._expects_none.set_result, None)
         if not event.success:
@@ -158,7 +157,7 @@ class GrpcServer:
 
     def _expects_next(self) -> bool:
         if self._serving:
-            # Refused where the server shuts down at this moment.
+            # Fails if the server is shutting down at this moment.
             with contextlib.suppress(ValueError):
                 self._expect_call()
                 return True
@@ -177,13 +176,13 @@ class GrpcServer:
         return None
 
     def _sweep_calls(self) -> None:
-        """Gives up what clients neither send nor take."""
+        """Cancels calls whose clients do not send their request or do not read their answer."""
         given_up = self._incomplete.cancel_old() + self._unsent.cancel_old()
         if given_up:
             _refusals.write(
                 logging.WARNING,
                 "slow clients",
-                "%d calls were given up: their clients did not send a request, or did not read an "
+                "cancelled %d calls: their clients did not send a request, or did not read an "
                 "answer, in time",
                 given_up,
             )
@@ -196,7 +195,7 @@ class GrpcServer:
             _refusals.write(
                 logging.WARNING,
                 "unread answers",
-                "%s is refused calls: it does not read its answers",
+                "refusing calls of %s: it does not read its answers",
                 call.peer,
             )
             call.end(*TAKES_TOO_LITTLE)
@@ -207,12 +206,12 @@ class GrpcServer:
         if call.method in self._endless:
             self._endless_calls.add(task)
             task.add_done_callback(self._endless_calls.discard)
-        # After the task's first step, with which most calls are answered and need no watching.
+        # Runs after the task's first step, which answers most calls, so these need no watch.
         self._loop.call_soon(call.watch)
 
 
 async def _answer(call: ServerCall, large_requests: LargeRequestQueue) -> None:
-    """Never raises but for cancellation: what goes wrong is the call's status."""
+    """Answers a call; every error except cancellation becomes the status of the call."""
     handler = call.handler
     if handler is None:
         call.end(grpc.StatusCode.UNIMPLEMENTED, f"there is no method {shown(call.method)}")
@@ -221,7 +220,7 @@ async def _answer(call: ServerCall, large_requests: LargeRequestQueue) -> None:
     try:
         if len(call.request) > LARGE_BYTES:
             await large_requests.next()
-            # Other answers to its client may have been made meanwhile, and not been read.
+            # Other answers to the same client may be unread by now.
             if not call.may_be_answered():
                 call.end(*TAKES_TOO_LITTLE)
                 return
@@ -244,15 +243,15 @@ async def _answer(call: ServerCall, large_requests: LargeRequestQueue) -> None:
         call.end(grpc.StatusCode.UNKNOWN, f"{call.method} was not answered")
     except QueryableStateError as refusal:
         _refusals.write(
-            logging.WARNING, refusal.reason_name, "a request is refused: %s", refusal.message
+            logging.WARNING, refusal.reason_name, "refusing a request: %s", refusal.message
         )
         call.end(status_of(refusal), refusal.message, trailing_metadata(refusal))
     except Exception as defect:  # noqa: BLE001 - the boundary: a defect becomes a status
         _refusals.write(logging.ERROR, call.method, "%s failed", call.method, problem=defect)
         call.end(grpc.StatusCode.UNKNOWN, f"{call.method} failed: {type(defect).__name__}")
     finally:
-        # A cancelled task keeps the frames it was in, and with them the call: a cycle would wait
-        # for the garbage collector, which hardly ever comes.
+        # A cancelled task keeps its frames and with them the call: the cycle is broken here,
+        # because the garbage collector hardly ever runs.
         call.task, call.request = None, b""
 
 

@@ -1,4 +1,4 @@
-"""One call of a client."""
+"""Server side of one call."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ TAKES_TOO_LITTLE = (
     grpc.StatusCode.RESOURCE_EXHAUSTED,
     "answers wait that the clients of this server have not read: read them before asking for more",
 )
-# The core's "never" is 2**63 seconds; the longest time a client can state is 2**39.
+# The core represents "no deadline" by 2**63 seconds; the longest timeout of a client is 2**39.
 _NEVER_S = 2.0**62
 
 
 class ServerCall:
-    """What a servicer is given as its context: the part of `grpc.aio`'s that servicers here use.
+    """The context of a servicer: the part of `grpc.aio`'s context that our servicers use.
 
-    On the event loop only. Whoever ends the call drops the core's: a server is not down before
-    every one of them is gone.
+    For the event loop only. Ending the call drops the core's call, because the core shuts down
+    only after all of them are freed.
     """
 
     def __init__(
@@ -48,10 +48,10 @@ class ServerCall:
         details = event.call_details
         self.method: str = details.method.decode()
         self.request: bytes = b""
-        """The first message; of a stream of them none is read yet."""
+        """The request; None for a client stream, whose messages are read later."""
         self.handler: grpc.RpcMethodHandler[Any, Any] | None = None
         self.task: asyncio.Task[None] | None = None
-        """What answers it, cancelled when the client gives up or its deadline has passed."""
+        """The task that answers the call; cancelled if the client cancels or its deadline ends."""
         self._metadata: Metadata = event.invocation_metadata
         self._deadline: float = details.deadline
         self._call: Any = event.call
@@ -63,30 +63,30 @@ class ServerCall:
 
     @property
     def peer(self) -> str:
-        """The client's connection, as the core names it; only until the call has ended."""
+        """The core's name of the client's connection; valid until the call has ended."""
         if self._peer is None:
             self._peer = self._call.peer()
         return self._peer
 
     def may_be_answered(self, size_bytes: int = 0) -> bool:
-        """Whether its client takes its answers, so that there is room for one of this size."""
+        """True if the client reads its answers, so that one of this size may be sent."""
         return self._call is None or self._unsent.may_add(self.peer, size_bytes)
 
     def invocation_metadata(self) -> Metadata:
-        """What the client sent before its request."""
+        """Returns the metadata of the request."""
         return self._metadata
 
     def time_remaining(self) -> float | None:
-        """Seconds until the client gives up; None: it never does."""
+        """Returns the seconds until the deadline; None if there is none."""
         return None if self._deadline > _NEVER_S else max(0.0, self._deadline - time.time())
 
     async def send_initial_metadata(self, metadata: Metadata) -> None:
-        """Sends what comes before the first message."""
+        """Sends the initial metadata."""
         self._metadata_sent = True
         await self._done(cygrpc.SendInitialMetadataOperation(tuple(metadata), _NO_FLAGS))
 
     async def read(self) -> Any:
-        """The next request, or `grpc.aio.EOF`; one read at a time."""
+        """Returns the next request, or `grpc.aio.EOF`; one read at a time."""
         operation = cygrpc.ReceiveMessageOperation(_NO_FLAGS)
         await self._done(operation)
         message = operation.message()
@@ -95,14 +95,14 @@ class ServerCall:
         return self.deserialized(message)
 
     async def requests(self) -> AsyncIterator[Any]:
-        """Every request until the client ends its side."""
+        """Yields every request until the client ends its side."""
         while (request := await self.read()) is not grpc.aio.EOF:
             yield request
 
     async def write(self, message: Any) -> None:
-        """Sends a message as far as the client takes it; one write at a time.
+        """Sends a message with flow control; one write at a time.
 
-        Raises `grpc.aio.UsageError` where the call has ended.
+        Raises `grpc.aio.UsageError` if the call has ended.
         """
         data = self.serialized(message)
         if self._call is None:
@@ -133,7 +133,7 @@ class ServerCall:
         *,
         response: bytes | None = None,
     ) -> None:
-        """Sends the status, after the only response where there is one; nothing once ended."""
+        """Sends the response, if any, and the status; does nothing once the call has ended."""
         if self._call is None:
             return
         if response is not None and not self.may_be_answered(len(response)):
@@ -156,19 +156,19 @@ class ServerCall:
         self._call = None
 
     def watch(self) -> None:
-        """Cancels the task once the client is gone; nothing where the call has ended already."""
+        """Cancels the task once the client is gone; does nothing once the call has ended."""
         if self._call is not None:
             self._begin([cygrpc.ReceiveCloseOnServerOperation(_NO_FLAGS)], self._on_closed)
 
     def receive_request(self, begin: Callable[[ServerCall], None]) -> None:
-        """Has `begin` called on the loop once the only request is there; from the thread."""
+        """Makes the loop call `begin` once the request is complete. For the thread only."""
 
         waiting, incomplete = self._call, self._incomplete
 
         def received(event: Any) -> None:
             incomplete.discard(waiting)
             message = event.batch_operations[0].message()
-            # None: the client gave up first.
+            # None if the client cancelled before.
             if message is not None:
                 self.request = message
                 self._completions.hand(begin, self)
@@ -177,16 +177,16 @@ class ServerCall:
         self._begin([cygrpc.ReceiveMessageOperation(_NO_FLAGS)], received)
 
     def deserialized(self, message: bytes) -> Any:
-        """A request as its servicer takes it; `InvalidRequestError` where it cannot be read."""
+        """Deserializes a request; raises `InvalidRequestError` if it is malformed."""
         return parsed(self.handler, self.method, message)
 
     def serialized(self, message: Any) -> bytes:
-        """A response as it is sent."""
+        """Serializes a response."""
         serialize = self.handler and self.handler.response_serializer
         return serialize(message) if serialize else message
 
     def _counted(self, size_bytes: int) -> Callable[[Any], None]:
-        """Counts the answer in; returns what counts it out, on any thread."""
+        """Counts an unsent answer; returns the function that uncounts it, on any thread."""
         unsent, peer = self._unsent, self.peer
         entry = unsent.add(peer, self._call, size_bytes)
 
@@ -202,12 +202,12 @@ class ServerCall:
         return (cygrpc.SendInitialMetadataOperation((), _NO_FLAGS),)
 
     def _begin(self, operations: Sequence[Any], tag: Callable[[Any], None]) -> None:
-        """Raises `grpc.aio.UsageError` where it is too late."""
+        """Starts operations; raises `grpc.aio.UsageError` if the call has ended."""
         if self._call is None or self._call.start_server_batch(tuple(operations), tag):
             raise grpc.aio.UsageError(f"the call of {self.method} has ended")
 
     async def _done(self, *operations: Any) -> None:
-        """Returns when the operations are done."""
+        """Starts operations and waits for them."""
         done = asyncio.get_running_loop().create_future()
 
         def settle(success: bool) -> None:
@@ -229,4 +229,4 @@ class ServerCall:
 
 
 def _ignore(_event: Any) -> None:
-    """Of what nobody waits for."""
+    """Ignores the completion of an operation."""

@@ -1,4 +1,4 @@
-"""The answers that were handed to gRPC's core and not taken by their clients yet."""
+"""Answers that gRPC's core buffers because their clients have not read them yet."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import grpc
 if TYPE_CHECKING:
     from queryable_state.server.serving.byte_budget import ByteBudget
 
-# The core does not say how far it is with a large answer on a slow connection.
+# Generous, because the core does not report the progress of a large answer.
 _TIMEOUT_S = 60.0
 
-# Of one connection; its client reads nothing, or asks for more than it can take.
+# Limit of one connection, whose client reads nothing or requests more than it reads.
 _MOST_OF_ONE_BYTES = 8 * 1024 * 1024
 
 
@@ -23,13 +23,13 @@ _MOST_OF_ONE_BYTES = 8 * 1024 * 1024
 class _Connection:
     held_bytes: int = 0
     calls: dict[object, tuple[Any, float]] = field(default_factory=dict)
-    """The core's call of each answer, and when it was handed over."""
+    """The unsent answers of one connection: their calls, and when they were sent."""
 
 
 class UnsentAnswers:
-    """Counts answers by connection. Thread-safe: they are begun on the loop, and sent by the core.
+    """Counts unread answers by connection. Thread-safe: the core sends on threads of its own.
 
-    The core buffers what a client does not read, for as long as its connection lasts.
+    The core buffers unread answers as long as their connection lasts.
     """
 
     def __init__(self, budget: ByteBudget) -> None:
@@ -38,9 +38,9 @@ class UnsentAnswers:
         self._connections: dict[str, _Connection] = {}
 
     def may_add(self, peer: str, size_bytes: int) -> bool:
-        """Whether a connection may be sent so many bytes more.
+        """True if a connection may be sent so many more bytes.
 
-        One answer may be larger than what several together may be.
+        A single answer may exceed the limit.
         """
         connection = self._connections.get(peer)
         held_bytes = 0 if connection is None else connection.held_bytes
@@ -49,7 +49,7 @@ class UnsentAnswers:
         return self._budget.may_hold(held_bytes + size_bytes)
 
     def add(self, peer: str, call: Any, size_bytes: int) -> object:
-        """Counts an answer in; returns what `discard` takes."""
+        """Counts an answer; returns the entry that `discard` needs."""
         entry = object()
         with self._lock:
             connection = self._connections.setdefault(peer, _Connection())
@@ -59,7 +59,7 @@ class UnsentAnswers:
         return entry
 
     def discard(self, peer: str, entry: object, size_bytes: int) -> None:
-        """Counts an answer out: it is sent, or will never be."""
+        """Uncounts an answer that is sent or cancelled."""
         with self._lock:
             connection = self._connections[peer]
             del connection.calls[entry]
@@ -69,7 +69,7 @@ class UnsentAnswers:
         self._budget.give(size_bytes)
 
     def cancel_old(self) -> int:
-        """Cancels the calls whose answers were not taken in time; returns how many."""
+        """Cancels the calls whose answers were not read in time; returns how many."""
         oldest_s = time.monotonic() - _TIMEOUT_S
         with self._lock:
             old = [

@@ -1,8 +1,7 @@
-"""Completeness of committed batches: every operator has sealed every subtask of a batch that had
-input for it.
+"""Completeness of committed batches: every operator with input has sealed all its subtasks.
 
-A batch can be committed without an operator: a `foreachBatch` function ran no action on it, or
-Spark's optimizer took it out of the plan. Its records are in no state then.
+Spark can commit a batch that an operator missed: a `foreachBatch` function ran no action, or
+the optimizer removed the operator from the plan. No state then has the records of the batch.
 """
 
 from __future__ import annotations
@@ -41,12 +40,11 @@ class Completeness:
         commit_round: CommitRound,
         seals: Mapping[str, Sequence[backend_pb2.SealedSubtask]],
     ) -> IncompleteBatchError | None:
-        """The error of the first incomplete batch of a round; None: all are complete.
+        """Returns the error of the first incomplete batch of a round; None if all are complete.
 
-        `seals` has an entry for each server that answered. With a durable root the files of the
-        batch decide about subtasks nobody reported; without one a subtask whose owner did not
-        answer is given the benefit of the doubt. Raises where the root or the offsets cannot be
-        read now.
+        `seals` has an entry for each server that answered. With a durable root, the files of
+        the batch decide about unreported subtasks; without one, a subtask whose owner did not
+        answer counts as sealed. Raises if the root or the offsets cannot be read now.
         """
         for batch_id in range(commit_round.after + 1, commit_round.commit.version + 1):
             for missed in self._operators.missed(commit_round.query_id, batch_id, seals):
@@ -71,7 +69,7 @@ class Completeness:
 
 
 def uncovered(files: Iterable[ChangelogFile], layout: OperatorLayout) -> list[int]:
-    """The subtasks of an operator whose key groups are not all in these changelogs."""
+    """Returns the subtasks of an operator that these changelogs do not cover completely."""
     sealed: set[int] = set()
     for file in files:
         if file.operator_uid == layout.uid:

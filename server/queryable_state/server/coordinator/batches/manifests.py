@@ -26,10 +26,10 @@ FORMAT_VERSION = 1
 
 
 class Manifests:
-    """Writes the manifest of every batch a commit round is about. Blocking.
+    """Writes the manifest of every batch of a commit round. Blocking.
 
-    What a server reports of a batch counts first: it is what the server holds. Key groups of
-    which nobody reports are looked for in the batch's folder, where the highest token wins.
+    A changelog that a server reports takes precedence: it is the state that the server holds.
+    Unreported key groups are looked up in the batch's folder, where the highest token wins.
     """
 
     def __init__(
@@ -52,11 +52,10 @@ class Manifests:
         seals: Mapping[str, Sequence[backend_pb2.SealedSubtask]],
         unreported: list[ChangelogFile],
     ) -> None:
-        """Writes what is due; adds to `unreported` what counts though nobody reported it.
+        """Writes the missing manifests; adds changelogs to `unreported` that no server reported.
 
-        Raises where the root cannot be written or listed; nothing is lost then, and it may be
-        called again. A batch that has its manifest keeps it. SupersededError (FENCED) where
-        another driver has taken over the job.
+        Keeps existing manifests. Raises if the root cannot be written or listed: call it again
+        later. Raises SupersededError (FENCED) if another driver has taken over the job.
         """
         query_id = commit_round.query_id
         root = self._roots.of(query_id)
@@ -105,7 +104,7 @@ class Manifests:
 
 
 def batch_operators(layouts: Iterable[OperatorLayout]) -> list[BatchOperator]:
-    """Operators as a manifest names them."""
+    """Returns the entries of a manifest for operators."""
     return [
         BatchOperator(
             uid=layout.uid,
@@ -117,7 +116,7 @@ def batch_operators(layouts: Iterable[OperatorLayout]) -> list[BatchOperator]:
 
 
 def list_committed(root: JobRoot, batch_id: int, offsets_digest: bytes) -> list[ChangelogFile]:
-    """The changelogs in the root that make up a committed batch. Blocking."""
+    """Returns the changelogs in the root that make up a committed batch. Blocking."""
     return choose_committed(
         root.storage,
         root.uri,
@@ -135,7 +134,7 @@ def _listed(root: JobRoot, facts: BatchFacts) -> list[ChangelogFile]:
 
 
 def clipped(files: Iterable[ChangelogFile], first: int, last: int) -> Iterator[ChangelogFile]:
-    """The entries that overlap key groups `first` to `last`, clipped to them."""
+    """Yields the entries that overlap key groups `first` to `last`, clipped to these."""
     for file in files:
         if file.first_key_group <= last and file.last_key_group >= first:
             yield _clip(file, max(file.first_key_group, first), min(file.last_key_group, last))
@@ -144,7 +143,7 @@ def clipped(files: Iterable[ChangelogFile], first: int, last: int) -> Iterator[C
 def _without(
     files: Iterable[ChangelogFile], claimed: Iterable[ChangelogFile]
 ) -> Iterator[ChangelogFile]:
-    """The files, clipped to key groups that no claimed file covers."""
+    """Returns the files, clipped to key groups that no claimed file covers."""
     taken: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
     for file in claimed:
         taken[file.operator_uid].append((file.first_key_group, file.last_key_group))

@@ -35,9 +35,9 @@ _FORMATS = {
     "rocksdb": checkpoint_pb2.ROCKSDB,
     "": checkpoint_pb2.SNAPSHOT_FORMAT_UNSPECIFIED,
 }
-# Makes the folder, and with it the id, one attempt's alone: what servers write of an attempt that
-# was given up, or of a run that was taken over, is never among the files of a later one. It stays
-# until a newer checkpoint is complete, whose id is greater.
+# Claims the folder, and so the id, for one attempt: files that servers still write for a failed
+# attempt or a superseded run never mix with those of a later one. The claim stays until a newer
+# checkpoint, with a greater id, is complete.
 _CLAIM = "_claim"
 
 
@@ -100,8 +100,8 @@ class CheckpointAttempt:
             keep = max(1, root.config.retained_checkpoints)
             known = sorted(root.checkpoints(), key=lambda each: each.checkpoint_id, reverse=True)
             kept = known[:keep]
-            # From here on no plan names what goes. A server that was given one before may still
-            # be reading: it is heard of when it opens the subtask.
+            # From here on no restore plan names these files. A server with an older plan may
+            # still read them; it is known as reading until it opens the subtask.
             root.keep_checkpoints(kept)
             if self._snapshots.is_restoring(root.query_id):
                 _log.info("older checkpoints of %s stay while one may be read", root.uri)
@@ -111,7 +111,7 @@ class CheckpointAttempt:
             if sweep:
                 self._sweep(shared_files(kept, layout.SHARED))
         except QueryableStateError as problem:
-            _log.warning("older checkpoints of %s are not removed: %s", root.uri, problem)
+            _log.warning("cannot remove older checkpoints of %s: %s", root.uri, problem)
             return False
         return True
 
@@ -119,7 +119,7 @@ class CheckpointAttempt:
         root = self._root
         folder = root.root.path(layout.SHARED)
         left = [name for name in root.storage.list(folder) if name not in named]
-        # Whoever takes the root over writes files of its own from then on: none is listed.
+        # A driver that takes over the root writes files of its own, which are not listed here.
         root.root.check_epoch(root.epoch)
         for name in left:
             root.storage.delete(join(folder, name))
@@ -147,7 +147,7 @@ class CheckpointAttempt:
         root = self._root
         self.version = plan.version
         root.root.check_epoch(root.epoch)
-        # No operator has to have run: what was taken over from a savepoint may have new ids.
+        # Needed even if no operator has run: state from a savepoint may have new ids.
         self._snapshots.keep_states(root)
         checkpoint_id = root.root.next_checkpoint_id()
         while not root.storage.create(self._claim_file(checkpoint_id), root.run_id.hex().encode()):
@@ -169,23 +169,23 @@ class CheckpointAttempt:
         return "" if self._target is None else self._root.root.path(self._target.directory)
 
     def _remove_leftovers(self) -> None:
-        """Of a failed attempt: what is in its folder but the claim, also while servers still write.
+        """Removes the files of a failed attempt, except the claim.
 
-        What they write there later, and the claim, go when the next checkpoint is complete. A run
-        that was taken over removes nothing: the one after it may have found the checkpoint whole.
+        Files that servers write later, and the claim, are removed once the next checkpoint is
+        complete. A superseded run removes nothing: the next run may use the checkpoint.
         """
         if self._target is None:
             return
         storage, folder = self._root.storage, self._folder()
         try:
             self._root.root.check_epoch(self._root.epoch)
-            # An answer that was lost may have been that of a metadata file that is written.
+            # The metadata file may be written even though the answer of the storage was lost.
             storage.delete(layout.metadata_file(folder))
             for name in storage.list(folder):
                 if name != _CLAIM:
                     storage.delete_tree(join(folder, name))
         except QueryableStateError as problem:
-            _log.warning("the failed checkpoint %s is not removed: %s", folder, problem)
+            _log.warning("cannot remove the failed checkpoint %s: %s", folder, problem)
 
     def _report(self, triggered_at_ms: int, begun_s: float, failure: QueryableStateError) -> None:
         declined = isinstance(failure, DeclinedError)

@@ -1,4 +1,4 @@
-"""Checkpoints of every durable job: triggered, written, completed, retired."""
+"""Checkpointing of every durable job: trigger, write, complete, retire."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ _log = logging.getLogger(__name__)
 _THREADS = 4
 _IDLE_S = 1.0
 _RETRY_S = 0.05
-# Changelogs grow meanwhile, so somebody should know; but not at every batch.
+# Every so many skipped checkpoints one WARNING, because changelogs grow meanwhile.
 _TOLD = (10, 100, 1_000, 10_000)
-# Nothing is wrong with the storage, and the next one may well succeed.
+# Failures that say nothing about the storage: the next checkpoint may succeed.
 _NOT_COUNTED = (DeclinedError, InterruptedSnapshotError, SupersededError)
 
 
 class Checkpointer:
     """Triggers the checkpoints of all jobs, on threads of its own.
 
-    `wake` is set after a commit, when all servers were told of it. `start` once; `close`, which
-    may be repeated, gives up what is under way.
+    Set `wake` after a commit is published to all servers. Call `start` once; `close` is
+    idempotent and cancels checkpoints in progress.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Checkpointer:
         self._lock = threading.Lock()
         self._schedules: dict[bytes, tuple[JobRoot, CheckpointSchedule]] = {}
         self._busy: set[bytes] = set()
-        # Roots in which no failed checkpoint has left anything: of a run before, that is unknown.
+        # Roots without leftovers of failed checkpoints; unknown for those of earlier runs.
         self._swept: weakref.WeakSet[JobRoot] = weakref.WeakSet()
         self._wake = wake
         self._stopping = threading.Event()
@@ -94,9 +94,9 @@ class Checkpointer:
         self._threads.shutdown()
 
     def trigger(self, query_id: bytes, timeout_s: float) -> CheckpointMetadata:
-        """Takes a checkpoint now, or as soon as the job can be written as a whole.
+        """Takes a checkpoint now, or as soon as all subtasks can be written.
 
-        CheckpointError where the job has no durable root, or it fails.
+        Raises CheckpointError if the job has no durable root or the checkpoint fails.
         """
         deadline_s = time.monotonic() + timeout_s
         while True:
@@ -126,7 +126,7 @@ class Checkpointer:
             try:
                 pause_s = self._look()
             except Exception:  # noqa: BLE001 - one defect must not end all checkpoints
-                _log.exception("checkpoints are not looked after, which goes on")
+                _log.exception("the check for due checkpoints failed; it is repeated")
                 pause_s = _IDLE_S
             self._wake.wait(pause_s)
 
@@ -242,8 +242,7 @@ class Checkpointer:
     def _stop(
         self, root: JobRoot, error: QueryableStateError, schedule: CheckpointSchedule
     ) -> bool:
-        """Ends the run that holds the root; False: a newer one of this driver has begun, which
-        has nothing to do with it."""
+        """Stops the run that holds the root; returns False if a newer run has begun."""
         try:
             info = self._engine.query(root.query_id)
             if info is None:
@@ -253,7 +252,7 @@ class Checkpointer:
             _log.error("%s", error)
             self._engine.stop_query(root.query_id, error)
         except QueryableStateError as problem:
-            _log.error("query %s is not stopped: %s", root.query_id.hex(), problem)
+            _log.error("cannot stop query %s: %s", root.query_id.hex(), problem)
             return True
         with self._lock:
             schedule.end()

@@ -31,7 +31,7 @@ _OPERATOR_KINDS = (
 
 
 def has_operator_state(states: Iterable[registration_pb2.StateRegistration]) -> bool:
-    """Whether a subtask may get what other subtasks had: their files are for it too, whole."""
+    """True if a subtask may take over elements of other subtasks, and so needs their files."""
     return any(state.kind in _OPERATOR_KINDS for state in states)
 
 
@@ -44,9 +44,9 @@ def plan_of(
     *,
     whole: bool,
 ) -> RestorePlan:
-    """The plan of a subtask before a batch begins, `staged` being sealed of that.
+    """Returns the restore plan of a subtask; `staged` are sealed changelogs of the next batch.
 
-    `whole`: the operator has operator state. CheckpointError where the state would not be whole.
+    `whole`: the operator has operator state. Raises CheckpointError if files are missing.
     """
     uid, version = subtask.operator_uid, batch_id - 1
     # Read manifests before checkpoints: retention may delete either concurrently, oldest first.
@@ -56,7 +56,7 @@ def plan_of(
     sources = [
         _source(root, metadata, subtask, whole=whole)
         for metadata in root.checkpoints()
-        # One whose later changelogs are not all there leads to another state.
+        # A checkpoint without all later changelogs would give another state.
         if reach <= metadata.version <= version
     ]
     made = None if root.config.prefer_checkpoint else root.newest_savepoint()
@@ -73,8 +73,8 @@ def plan_of(
     from_first_batch = not root.registrations.restored_from and reach < first_batch
     if not sources and not from_first_batch:
         raise CheckpointError(
-            f"operator {uid!r} cannot go on at batch {batch_id}: {root.uri} has no complete "
-            "checkpoint with all changelogs after it; bring the files back from a copy of the "
+            f"operator {uid!r} cannot continue at batch {batch_id}: {root.uri} has no complete "
+            "checkpoint with all changelogs after it; restore the files from a backup of the "
             "root, or start the job from a savepoint"
         )
     after = min((source.version for source in sources), default=version)
@@ -99,7 +99,7 @@ def plan_of(
 
 
 def _reach(manifests: Sequence[Manifest], version: int) -> int:
-    """The version after which every batch up to another has its manifest; they are by batch."""
+    """Returns the version from which on every batch up to `version` has a manifest."""
     for manifest in reversed(manifests):
         if manifest.batch_id != version:
             break
@@ -110,10 +110,10 @@ def _reach(manifests: Sequence[Manifest], version: int) -> int:
 def changelogs_of(
     files: Iterable[ChangelogFile], uid: str, subtask: backend_pb2.Subtask, *, whole: bool
 ) -> Iterable[ChangelogFile]:
-    """Changelogs of an operator, clipped to a subtask's key groups.
+    """Returns the changelogs of an operator, clipped to a subtask's key groups.
 
-    With operator state those of other key groups too, whole: what they have of keys is not this
-    subtask's, what they have of operator state may be.
+    With operator state, it adds the whole changelogs of other key groups: the subtask may take
+    over operator state from them, but no keys.
     """
     mine = [file for file in files if file.operator_uid == uid]
     first, last = _key_groups(subtask)

@@ -2,8 +2,8 @@
 
 A run that claims only some of them would start the others empty, often under the same queryable
 name: a renamed uid, a shifted graph position, a renamed descriptor. That is refused, as Flink
-refuses a checkpoint with unclaimed state, unless the job allows state that is not restored. What
-was left behind by such a run is given up: the root says so, and later runs are not asked again.
+refuses a checkpoint with unclaimed state, unless the job allows non-restored state. State that
+such a run leaves behind is recorded as given up, so later runs are not refused because of it.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ def stored_uids(
     manifests: Iterable[Manifest],
     savepoint: CheckpointMetadata | None,
 ) -> set[str]:
-    """The operators that have files a restore would read: of the newest checkpoint, else of the
-    savepoint the root started from, and of the batches committed since.
+    """Returns the operators whose files a restore would read: those of the newest checkpoint
+    (or of the savepoint that the root started from) and of the batches committed since.
 
-    `checkpoints` are by age, newest first.
+    `checkpoints` are ordered newest first.
     """
     newest = checkpoints[0] if checkpoints else savepoint
     found = set() if newest is None else {operator.uid for operator in newest.operators}
@@ -57,7 +57,7 @@ def stored_uids(
 
 
 class StoredStates:
-    """What a root has at the start of a run, by operator. Thread-safe, no I/O."""
+    """The stored states of a root at the start of a run, by operator. Thread-safe, no I/O."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class StoredStates:
         given_up: Iterable[GivenUpState],
         uids: Collection[str],
     ) -> None:
-        """`states`: all the root knows; `uids`: the operators it has files of."""
+        """`states`: all registrations of the root; `uids`: the operators that have files."""
         self._uri = uri
         self._known = {
             (state.operator_uid, state.state_name): state
