@@ -71,8 +71,8 @@ class Completions:
                     return
                 try:
                     event.tag(event)
-                except Exception:  # noqa: BLE001 - no other call may suffer for one
-                    _log.exception("a call is lost")
+                except Exception:  # noqa: BLE001 - a defect in one call must not end others
+                    _log.exception("the event of a call failed")
                 if len(self._handed) >= _MOST_HANDED:
                     break
                 # The server is not down while an event, and with it a call, is kept.

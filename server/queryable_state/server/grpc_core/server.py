@@ -239,7 +239,7 @@ async def _answer(call: ServerCall, large_requests: LargeRequestQueue) -> None:
         call.end(grpc.StatusCode.CANCELLED, "the server has cancelled the call")
         raise
     except grpc.aio.BaseError:
-        # It was aborted, or the client is gone; a call that goes on has been used wrongly.
+        # Aborted, or the client is gone; if the call is still open, the servicer misused it.
         call.end(grpc.StatusCode.UNKNOWN, f"{call.method} was not answered")
     except QueryableStateError as refusal:
         _refusals.write(

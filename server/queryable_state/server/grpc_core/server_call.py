@@ -48,7 +48,7 @@ class ServerCall:
         details = event.call_details
         self.method: str = details.method.decode()
         self.request: bytes = b""
-        """The request; None for a client stream, whose messages are read later."""
+        """The request; empty for a client stream, whose messages are read later."""
         self.handler: grpc.RpcMethodHandler[Any, Any] | None = None
         self.task: asyncio.Task[None] | None = None
         """The task that answers the call; cancelled if the client cancels or its deadline ends."""
