@@ -184,7 +184,7 @@ class QueryableStateService:
         if server_id not in ("", self._info.server_id):
             raise RetryLaterError(
                 f"server {server_id} was asked, and {self._info.server_id} answers at its address: "
-                "locate the state anew",
+                "locate the state again",
                 retry_after_ms=100,
             )
 

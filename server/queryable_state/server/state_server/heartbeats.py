@@ -141,7 +141,7 @@ class Heartbeats:
     def _register(self) -> None:
         sent_at_s = self._lease.now_s()
         lease = self._calls.register_server(self._registration)
-        self._on_loop(lambda: self._apply(sent_at_s, lease, anew=True)).result()
+        self._on_loop(lambda: self._apply(sent_at_s, lease, newly_registered=True)).result()
         _log.info(
             "registered as %s with coordinator %s, lease %d ms",
             self._registration.server_id,
@@ -191,7 +191,9 @@ class Heartbeats:
             return False
         if lease.placement_version == self._applied_version:
             self._lease.renew(sent_at_s, lease.duration_ms, lease.placement_version)
-        return _within(self._on_loop(lambda: self._apply(sent_at_s, lease, anew=False)), False)
+        return _within(
+            self._on_loop(lambda: self._apply(sent_at_s, lease, newly_registered=False)), False
+        )
 
     def _on_loop(self, act: Callable[[], _T]) -> concurrent.futures.Future[_T]:
         """Schedules a call on the loop, in order."""
@@ -224,10 +226,12 @@ class Heartbeats:
             placement_version=self._lease.placement_version,
         )
 
-    def _apply(self, sent_at_s: float, lease: coordinator_pb2.Lease, *, anew: bool) -> bool:
+    def _apply(
+        self, sent_at_s: float, lease: coordinator_pb2.Lease, *, newly_registered: bool
+    ) -> bool:
         # Lost subtasks leave the table in the same turn, so that the renewed lease does not cover
         # reads of them.
-        dropped = self._owned_stores.take_lease(lease, anew=anew)
+        dropped = self._owned_stores.take_lease(lease, newly_registered=newly_registered)
         self._lease.renew(sent_at_s, lease.duration_ms, lease.placement_version)
         self._applied_version = lease.placement_version
         return dropped

@@ -77,11 +77,11 @@ class OwnedStores:
             await closing
         await self._background.run(self._copies.forget_job, query_id)
 
-    def take_lease(self, lease: coordinator_pb2.Lease, *, anew: bool) -> bool:
+    def take_lease(self, lease: coordinator_pb2.Lease, *, newly_registered: bool) -> bool:
         """Applies a lease: commits what it says is committed, drops what it no longer grants.
 
-        Returns True if a subtask was dropped. With `anew` the coordinator did not know this
-        server before, so it owns only what the lease grants; otherwise subtasks that were
+        Returns True if a subtask was dropped. With `newly_registered` the coordinator did not know
+        this server before, so it owns only what the lease grants; otherwise subtasks that were
         opened after the lease was granted are kept.
         """
         for committed in lease.committed:
@@ -91,12 +91,12 @@ class OwnedStores:
             subtask
             for subtask in self._table.subtasks()
             if subtask.id not in owned
-            and (anew or subtask.placement_version <= lease.placement_version)
+            and (newly_registered or subtask.placement_version <= lease.placement_version)
         ]
         for subtask in lost:
             _log.warning("dropping the store of %s: this server no longer owns it", subtask.id)
             self._table.remove(subtask)
-        if anew:
+        if newly_registered:
             self._opener.forget_all()
             self._owners.forget_all()
         for job in self._table.jobs():

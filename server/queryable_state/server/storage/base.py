@@ -34,7 +34,7 @@ class BaseImage(ABC):
 class StateBase(ABC):
     """The compacted records of one store.
 
-    `apply` runs on the bulk thread. The event loop may read sources at the same
+    `apply` runs on the background thread. The event loop may read sources at the same
     time and sees each record as it was before or after the write.
     """
 

@@ -40,7 +40,7 @@ class RecordWriter(Protocol):
 class StoreSnapshot(ABC):
     """All state of one committed version; later seals, commits and compactions do not change it.
 
-    The bulk thread makes it; any one other thread may use it. An ordered read takes a
+    The background thread makes it; any one other thread may use it. An ordered read takes a
     few hundred records at a time, so that fetches and compactions of the store run in
     between. Closing the store closes its canonical snapshots, and reading one then raises
     `RetryLaterError`. A native snapshot outlives its store.

@@ -5,7 +5,7 @@ pointer; compaction moves the oldest overlays into the base afterwards.
 
 Threads: `seal`, `commit`, `discard_staged`, `get`, `reader` and `prefix` belong
 to the event loop's thread. `view`, all calls on a view, `compact`, `snapshot`,
-`approximate_size` and `add_state` belong to one bulk thread; `add_state` may
+`approximate_size` and `add_state` belong to one background thread; `add_state` may
 also be called before the store is shared. Either thread may call `close`, which
 waits for the running bulk call. A read sees whole versions, whatever compaction
 or commit runs at the same time.

@@ -169,7 +169,7 @@ class Catalog:
         having = set(self._state.states.jobs_with(state_name))
         found = [job for job in jobs if job.query_id in having]
         running = [job for job in found if job.status == RUNNING]
-        # What has ended stays readable under its id; whoever names no job means the one that runs.
+        # Ended jobs stay readable by id; a request without a job means the running one.
         chosen = running or found
         if not chosen:
             _check_known(jobs)

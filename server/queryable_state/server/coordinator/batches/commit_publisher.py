@@ -242,7 +242,7 @@ class CommitPublisher:
         gone = {server_id for server_id, address in behind.items() if address in dropped}
         self._batches.close_stores(query_id, gone)
         if len(dropped) < len(behind):
-            raise RetryLaterError("a server that must load its state anew does not answer")
+            raise RetryLaterError("a server that must reload its state does not answer")
 
     def _report(self, query_id: bytes, anomaly: BatchAnomaly) -> None:
         # Stopping the job does not bring lost records back.

@@ -40,7 +40,7 @@ class PlannedServer:
 class SnapshotPlan:
     """All subtasks of a job, and the committed batch to write them as of.
 
-    As long as its cap is held no server folds what is newer.
+    While its cap is held, no server compacts newer versions.
     """
 
     query_id: bytes

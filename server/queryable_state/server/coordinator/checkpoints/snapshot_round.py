@@ -189,7 +189,7 @@ class SnapshotRound:
         if failure.reason == Reason.DEADLINE_EXCEEDED:
             return self._too_late(timeout_s)
         where = f"state server {said.server_id}, writing {self._target.root}: {failure}"
-        # Superseded: the store was opened anew since the plan was made, at a later batch.
+        # Superseded: the store was reopened after the plan was made, at a later batch.
         gone = isinstance(failure, UnreachableError | PlacementError | SupersededError)
         if gone or failure.reason == Reason.BEHIND:
             return InterruptedSnapshotError(where)

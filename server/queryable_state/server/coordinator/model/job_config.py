@@ -22,7 +22,7 @@ class JobConfig:
     state_root: str = ""
     """URI of the job's state root; empty: beside the query's checkpoint location."""
     changelog: bool = True
-    """Whether state is durable, where there is a lasting root; False: it never is."""
+    """True makes state durable if the job has a lasting root; False never does."""
     storage_options: Mapping[str, Any] = field(default_factory=dict)
     """Options of the file system of the root."""
     fsync: bool = False

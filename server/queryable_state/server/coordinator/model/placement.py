@@ -116,23 +116,23 @@ class Placement:
         )
 
     def assign(
-        self, operator: Operator, index: int, asker: Server, executors: int, now_ms: int
+        self, operator: Operator, index: int, requester: Server, executors: int, now_ms: int
     ) -> Server:
         """Gives a subtask without an owner to a server.
 
         If `executors` exceed the servers, a subtask above all quotas waits for more servers for a
         grace period (NO_OWNER), before the least loaded server gets it.
         """
-        if now_ms >= asker.expires_ms:
+        if now_ms >= requester.expires_ms:
             raise PlacementError(
-                f"server {asker.server_id} asks for a subtask with an expired lease; renew it",
+                f"server {requester.server_id} asks for a subtask with an expired lease; renew it",
                 reason=Reason.LEASE_EXPIRED,
             )
         holding = self._servers.holding(now_ms)
         live = max(len(holding), executors)
         quota = -(-operator.parallelism // live)
-        chosen = asker
-        if _load(operator, asker) >= quota:
+        chosen = requester
+        if _load(operator, requester) >= quota:
             chosen = min(holding, key=lambda server: _load(operator, server))
             if _load(operator, chosen) >= quota and len(holding) < live:
                 self._await_executors(operator, index, live - len(holding), now_ms)

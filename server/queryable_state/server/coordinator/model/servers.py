@@ -132,7 +132,7 @@ class ServerTable:
         if server is None:
             raise PlacementError(
                 f"server {server_id!r} is not registered with this coordinator; "
-                "register it, and open anew what it owned",
+                "register it, and reopen what it owned",
                 reason=Reason.LEASE_EXPIRED,
             )
         return server

@@ -108,5 +108,5 @@ class IdlePlacement:
         holding = state.servers.holding(now_ms)
         if not holding:
             raise RetryLaterError("no state server holds a lease")
-        asker = min(holding, key=lambda server: len(operator.owned_by(server.server_id)))
-        return state.placement.assign(operator, index, asker, executors, now_ms)
+        requester = min(holding, key=lambda server: len(operator.owned_by(server.server_id)))
+        return state.placement.assign(operator, index, requester, executors, now_ms)

@@ -233,7 +233,7 @@ def _new_record(job_root: JobRoot, job_name: str, batch_id: int) -> RootRegistra
         )
         if not job_root.config.allow_missing_state:
             raise CheckpointError(
-                f"{missing}: bring the folder back, start the query anew with an empty checkpoint "
+                f"{missing}: bring the folder back, start the query again with an empty checkpoint "
                 "location, or allow missing state to go on without what was stored"
             )
         _log.error("%s: it goes on without what was stored, as it is allowed to", missing)

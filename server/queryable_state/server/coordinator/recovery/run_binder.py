@@ -107,8 +107,8 @@ class RunBinder:
                 # If a newer run started meanwhile, this epoch must stay unused: it may be larger
                 # than that of the newer run.
                 still_newest()
-                anew = self._roots.of(query_id) is not None
-                self._take(request, info, config, None, anew=anew)
+                fresh = self._roots.of(query_id) is not None
+                self._take(request, info, config, None, fresh=fresh)
                 return
             self._check_not_set_back(request, info)
             self._check_alone(request, uri)
@@ -122,9 +122,9 @@ class RunBinder:
             before = self._roots.of(query_id)
             # Another driver may have run the job in between, and have ended. The epochs show that
             # until the run is bound, however often binding fails.
-            anew = before is None or before.uri != root.uri or epoch != before.epoch + 1
+            fresh = before is None or before.uri != root.uri or epoch != before.epoch + 1
             # Batches of an earlier run of this driver get their manifests from its commit rounds.
-            complete_to = request.batch_id - 1 if anew else self._committed(query_id)
+            complete_to = request.batch_id - 1 if fresh else self._committed(query_id)
             loaded = self._loader.load(
                 JobRoot(query_id, run_id, config, root, epoch=epoch),
                 info.name,
@@ -133,7 +133,7 @@ class RunBinder:
                 operators=self._operators(query_id),
             )
             self._check_claims(loaded, info)
-            self._take(request, info, config, loaded, anew=anew, complete_to=complete_to)
+            self._take(request, info, config, loaded, fresh=fresh, complete_to=complete_to)
             _log.info(
                 "job %r begins at batch %d with epoch %d; its state is kept in %s "
                 "(%d checkpoints, first batch %d)",
@@ -159,22 +159,22 @@ class RunBinder:
         config: JobConfig,
         root: JobRoot | None,
         *,
-        anew: bool,
+        fresh: bool,
         complete_to: int = -1,
     ) -> None:
         state, query_id = self._state, request.query_id
-        if anew:
+        if fresh:
             self._empty_servers(query_id)
         with state.transaction():
             job = state.enter(query_id, info)
-            if root is not None and not anew and state.commits.version(query_id) != complete_to:
+            if root is not None and not fresh and state.commits.version(query_id) != complete_to:
                 # Its manifest may be written to the root as the run before holds it.
                 raise RetryLaterError(
                     f"a batch after {complete_to} of query {query_id.hex()} was found to be "
                     f"committed while {root.uri} was read, which is read again",
                     retry_after_ms=_RETRY_MS,
                 )
-            if anew and job.first_batch is not None:
+            if fresh and job.first_batch is not None:
                 state.restart(job)
             if root is not None:
                 # States without a file can be replaced; only ids of other jobs can collide.

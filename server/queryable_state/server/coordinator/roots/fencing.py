@@ -143,7 +143,7 @@ class Fencing:
             if newer:
                 self._fence(root)
         except SupersededError:
-            # Whoever found it first has logged it.
+            # Logged already, by the first check that found it.
             return True
         except QueryableStateError as failure:
             what = "its run is not stopped yet" if newer else "epochs cannot be read now"

@@ -44,7 +44,7 @@ class Subtasks:
         state = self._state
         subtask = request.subtask
         with state.transaction() as now:
-            asker = state.servers.get(request.server_id)
+            requester = state.servers.get(request.server_id)
             job = state.enter(subtask.query_id, info)
             operator = state.placement.declare(
                 subtask.query_id,
@@ -57,7 +57,7 @@ class Subtasks:
                 operator, subtask.index, request.not_server_id, now
             )
             if server is None:
-                server = state.placement.assign(operator, subtask.index, asker, executors, now)
+                server = state.placement.assign(operator, subtask.index, requester, executors, now)
             return self._located(server)
 
     def open(

@@ -93,7 +93,7 @@ class PointRead:
         return query_pb2.GetKvStateResponse(records=records, info=info)
 
     def _nothing(self, info: query_pb2.ReadInfo) -> query_pb2.GetKvStateResponse:
-        """What EXISTS answers where there is nothing."""
+        """Returns the answer of EXISTS for an absent key."""
         if self.key_json is not None:
             return query_pb2.GetKvStateResponse(value_json="false", info=info)
         return query_pb2.GetKvStateResponse(records=query_pb2.Records(), info=info)

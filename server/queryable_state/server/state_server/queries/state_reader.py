@@ -48,12 +48,12 @@ _defects = RateLimitedLog(logging.getLogger(__name__))
 
 
 # Records that a query reads on the event loop, which takes some milliseconds; longer reads run on
-# the bulk thread.
+# the background thread.
 _RECORDS_AT_ONCE = 2048
 
 
 class StateReader:
-    """Reads committed (or staged) state on the event loop, older versions on the bulk thread.
+    """Reads committed (or staged) state on the event loop, older versions on the background thread.
 
     The query service has checked number and length of the keys. Used only on the event loop that
     also commits, so an answer sees one version of all stores of a job. This server's clock decides
@@ -202,7 +202,7 @@ class StateReader:
             return None
 
     async def _answer_pinned(self, route: StateRoute, query: query_pb2.Query) -> query_pb2.Answer:
-        """Reads an older batch, or many records, on the bulk thread; then checks the lease."""
+        """Reads an older batch or many records in the background; then checks the lease."""
         held = held_still(route)
         if query.HasField("at_version"):
             info, versions = route.job.info_at(query.at_version), [query.at_version]

@@ -49,7 +49,7 @@ _BEHIND_RETRY_MS = 200
 
 
 class Snapshots:
-    """Serves `Snapshot`: compacts and takes store snapshots on the bulk thread, and uploads them on
+    """Serves `Snapshot`: compacts and snapshots stores on the background thread, and uploads on
     the transfer threads.
 
     Batches and queries continue meanwhile: compaction runs in steps, a store snapshot is short, and
@@ -177,7 +177,7 @@ class Snapshots:
         native = request.format != checkpoint_pb2.CANONICAL
         await self._compactor.compact_to(subtask, request.version)
         if native:
-            # Not on the bulk thread: most of the time goes into flushing memory to disk.
+            # Not on the background thread: most of the time goes into flushing memory to disk.
             await self._threads.run(subtask.store.flush)
         self._lease.check()
         # Checked in the loop turn that submits the job: a store that leaves the table later is

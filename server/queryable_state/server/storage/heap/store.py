@@ -150,7 +150,7 @@ class HeapImage(BaseImage):
 
 
 class UndoOverlay(StateOverlay):
-    """An overlay that undoes the writes of a running compaction; for the bulk thread only."""
+    """An overlay that undoes the writes of a running compaction; for the background thread only."""
 
     __slots__ = ("_before", "_keys")
 
