@@ -97,7 +97,7 @@ async def test_a_scan_waits_for_the_batch_it_wants(
     await job.run(1, {"last": {"sensor_0": 100.0}})
     assert values_of(await waiting) == ALL | {"sensor_0": 100.0}
     with pytest.raises(RetryLaterError, match="batch 9") as refused:
-        await scan(channel, min_version=9, timeout=0.8)
+        await scan(channel, min_version=9, timeout=2.0)
     assert refused.value.reason == Reason.BEHIND
 
 

@@ -220,7 +220,7 @@ async def test_a_state_that_is_too_large_is_named_with_what_to_do(
 ) -> None:
     server, job = await cluster.server(), cluster.job(config=config(max_state_bytes=1000))
     await job.run(server, 0, MANY)
-    with pytest.raises(LimitExceededError, match=r"'last'.* takes 1000 of one") as refused:
+    with pytest.raises(LimitExceededError, match=r"'last'.* allow 1000 ") as refused:
         await Snapshot(job, server, 0).next()
     assert "FsStateBackend" in refused.value.message
     assert left_behind(tmp_path) == []
