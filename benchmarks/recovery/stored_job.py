@@ -28,8 +28,9 @@ from queryable_state.streaming import Types, ValueStateDescriptor
 from queryable_state.streaming.runtime.columns.row_check import row_check
 from queryable_state.streaming.runtime.operators.operators import LatestValueSink
 from queryable_state.streaming.runtime.operators.spec import OperatorSpec
+from queryable_state.streaming.runtime.stage import StageSpec, StageTask
+from queryable_state.streaming.runtime.states.input_spec import InputSpec
 from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
-from queryable_state.streaming.runtime.task import OperatorTask
 from queryable_state.wire.keys.key_groups import KeyGroups
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ class StoredJob:
             self._server = self.start_server()
             stack.callback(self._wait_for_server)
             self._query_id, self._run_id = self._engine.start(NAME)
-            self._spec = self._operator()
+            self._task = StageTask(StageSpec(operators=(self._operator(),)))
             self._stack = stack.pop_all()
         return self
 
@@ -199,7 +200,7 @@ class StoredJob:
         self._engine.end(self._query_id)
         _, self._run_id = self._engine.start(NAME, query_id=self._query_id)
         self.parallelism = parallelism
-        self._spec = self._operator()
+        self._task = StageTask(StageSpec(operators=(self._operator(),)))
 
     def start_from(self, savepoint: str) -> None:
         """Ends the query and starts a new one, with an id and root of its own, from a savepoint."""
@@ -212,7 +213,9 @@ class StoredJob:
         )
         config = replace(self._config, state_root=root)
         self._coordinator.configure("second", config)
-        self._spec = replace(self._operator(), config_id="second")
+        self._task = StageTask(
+            StageSpec(operators=(replace(self._operator(), config_id="second"),))
+        )
 
     def check(self) -> None:
         """Looks up some keys; raises `WrongStateError` if a value is not the written one."""
@@ -243,7 +246,7 @@ class StoredJob:
             task_attempt=next(self._attempts),
         )
         rows = self._rows(np.asarray(numbers, dtype=np.int64))
-        for _ in OperatorTask(self._spec)(iter([rows]), identity, self._server.backend):
+        for _ in self._task(iter([rows]), identity, self._server.backend):
             raise AssertionError("a sink has no output rows")
 
     def _rows(self, numbers: npt.NDArray[np.int64]) -> pa.RecordBatch:
@@ -268,8 +271,7 @@ class StoredJob:
         )
 
     def _operator(self) -> OperatorSpec:
-        descriptor = ValueStateDescriptor(NAME, Types.STRING())
-        descriptor.set_queryable(NAME)
+        (descriptor := ValueStateDescriptor(NAME, Types.STRING())).set_queryable(NAME)
         return OperatorSpec(
             uid="sink",
             name="sink",
@@ -277,11 +279,15 @@ class StoredJob:
             parallelism=self.parallelism,
             max_parallelism=MAX_PARALLELISM,
             job_name=NAME,
-            key_columns=("key",),
+            inputs=(
+                InputSpec(
+                    key_columns=("key",),
+                    value_columns=("value",),
+                    value_type=Types.STRING(),
+                    check_column="check",
+                ),
+            ),
             key_type=Types.STRING(),
-            check_column="check",
-            value_columns=("value",),
-            value_type=Types.STRING(),
             operator=LatestValueSink(descriptor),
             output_type=None,
             secret=self._coordinator.secret,
