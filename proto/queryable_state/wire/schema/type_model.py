@@ -78,6 +78,9 @@ class TypeInfo:
     """MAP: the type of the keys."""
     element: TypeInfo | None = None
     """LIST: the type of the elements; MAP: the type of the values."""
+    python_class: type | None = field(default=None, compare=False, repr=False)
+    """ROW: the dataclass, NamedTuple or TypedDict that its values are delivered as in the process
+    that declared the type; None: `Row`. It is not part of the type and never leaves its program."""
     depth: int = field(init=False, repr=False, compare=False, default=1)
     """Levels of nesting, at most `MAX_DEPTH`."""
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.schema import ddl
+from queryable_state.wire.schema.python_types import is_python_type, type_of_class
 from queryable_state.wire.schema.type_model import MAX_DEPTH, Field, Kind, TypeInfo
 
 if TYPE_CHECKING:
@@ -155,13 +156,18 @@ class Types:
 
 
 def type_info(spec: Any) -> TypeInfo:
-    """Converts a `TypeInfo`, a Spark DDL string ("bigint", "a INT, b STRING") or a PySpark type.
+    """Converts a type specification.
 
-    Raises InvalidRequestError for strings with a collation other than UTF8_BINARY, because
-    equal keys would hash to different key groups.
+    It is a `TypeInfo`, a Spark DDL string ("bigint", "a INT, b STRING"), a PySpark `DataType`, or
+    a Python class or annotation (`int`, `list[str]`, a dataclass): `python_types` has the mapping.
+    The string "int" is Spark's 32-bit INT, the class `int` is LONG. Raises InvalidRequestError for
+    strings with a collation other than UTF8_BINARY, because equal keys would hash to different key
+    groups.
     """
     if isinstance(spec, TypeInfo):
         return spec
     if isinstance(spec, str):
         return ddl.parse(spec)
+    if is_python_type(spec) and not hasattr(spec, "simpleString"):
+        return type_of_class(spec)
     return ddl.from_data_type(spec)
