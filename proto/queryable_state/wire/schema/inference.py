@@ -2,7 +2,7 @@
 
 A part whose type is unknown is PICKLED, as in PyFlink; one WARNING names the part and the reason.
 A value gives its type by its class, as `python_types` maps classes. A time with a zone is
-TIMESTAMP, one without TIMESTAMP_NTZ. An integer of more than 64 bits is a decimal. Integers among
+TIMESTAMP, one without TIMESTAMP_NTZ. An integer of more than 64 bits is BIG_INT. Integers among
 floats are DOUBLE. An instance of a dataclass has the types of its annotations, and a `Row` without
 names has the names f0, f1, ...
 """
@@ -15,11 +15,12 @@ import inspect
 import logging
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from datetime import date, datetime
+from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
 
 from queryable_state.wire.errors import InvalidRequestError
+from queryable_state.wire.schema.instant import Instant
 from queryable_state.wire.schema.python_types import is_named_tuple, is_row_class, type_of_class
 from queryable_state.wire.schema.type_model import Field, Kind, TypeInfo
 
@@ -148,10 +149,8 @@ def _of_scalars(values: list[Any]) -> TypeInfo | None:
         return None
     if kinds == {Kind.LONG, Kind.DOUBLE}:
         return TypeInfo(Kind.DOUBLE)
-    if kinds <= {Kind.LONG, Kind.DECIMAL} and all(isinstance(value, int) for value in values):
-        if Kind.DECIMAL not in kinds:
-            return TypeInfo(Kind.LONG)
-        return TypeInfo(Kind.DECIMAL, precision=_MAX_DIGITS)
+    if kinds == {Kind.LONG, Kind.BIG_INT}:
+        return TypeInfo(Kind.BIG_INT)
     if len(kinds) > 1:
         return None
     kind = next(iter(kinds))
@@ -169,7 +168,7 @@ def _scalar(value: Any) -> Kind | None:
         case int():
             if -_LONG_BOUND <= value < _LONG_BOUND:
                 return Kind.LONG
-            return Kind.DECIMAL if abs(value) < 10**_MAX_DIGITS else None
+            return Kind.BIG_INT if abs(value) < 10**_MAX_DIGITS else None
         case float():
             return Kind.DOUBLE
         case str():
@@ -182,6 +181,10 @@ def _scalar(value: Any) -> Kind | None:
             return Kind.TIMESTAMP_NTZ if value.tzinfo is None else Kind.TIMESTAMP
         case date():
             return Kind.DATE
+        case time():
+            return Kind.TIME
+        case Instant():
+            return Kind.INSTANT
     return None
 
 

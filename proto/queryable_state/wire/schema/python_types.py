@@ -1,10 +1,11 @@
 """Types of Python classes and annotations.
 
 `int` is LONG, `float` DOUBLE, `str` STRING, `bool` BOOLEAN, `bytes` BINARY, `Decimal` BIG_DEC,
-`date` DATE, `datetime` TIMESTAMP (an instant), `list[T]` LIST, `dict[K, V]` MAP, `tuple[A, B]`
-TUPLE, and `T | None` is T. Dataclasses, named tuples and typed dictionaries are a ROW of their
-fields; the type keeps the class, and rows of it are delivered as its instances. `NewType` is its
-supertype, and `Annotated[T, Types.X()]` is X. Every other class is refused.
+`date` DATE, `time` TIME, `datetime` TIMESTAMP (with a time zone), `Instant` INSTANT, `list[T]`
+LIST, `dict[K, V]` MAP, `tuple[A, B]` TUPLE, and `T | None` is T. Dataclasses, named tuples and
+typed dictionaries are a ROW of their fields; the type keeps the class, and rows of it are
+delivered as its instances. `NewType` is its supertype, and `Annotated[T, Types.X()]` is X. Every
+other class is refused.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ import collections.abc
 import dataclasses
 import types
 import typing
-from datetime import date, datetime
+from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
 
 from queryable_state.wire.errors import InvalidRequestError
+from queryable_state.wire.schema.instant import Instant
 from queryable_state.wire.schema.type_model import MAX_DEPTH, Field, Kind, TypeInfo
 
 _SCALARS = {
@@ -29,7 +31,9 @@ _SCALARS = {
     bytearray: TypeInfo(Kind.BINARY),
     Decimal: TypeInfo(Kind.DECIMAL, precision=38, scale=18),
     date: TypeInfo(Kind.DATE),
+    time: TypeInfo(Kind.TIME),
     datetime: TypeInfo(Kind.TIMESTAMP),
+    Instant: TypeInfo(Kind.INSTANT),
 }
 _LISTS = (list, collections.abc.Sequence, collections.abc.MutableSequence)
 _MAPS = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
@@ -180,9 +184,9 @@ def _refusal(annotation: Any, path: str) -> InvalidRequestError:
         )
     return InvalidRequestError(
         f"{_at(path)}{_shown(annotation)} is not a type of keys or values: give Types.X(), a Spark "
-        "DDL string, or one of bool, int, float, str, bytes, Decimal, date, datetime, list[T], "
-        "dict[K, V], tuple[A, B], a dataclass, a NamedTuple or a TypedDict of these; "
-        "Types.PICKLED_BYTE_ARRAY() takes any object"
+        "DDL string, or one of bool, int, float, str, bytes, Decimal, date, time, datetime, "
+        "Instant, list[T], dict[K, V], tuple[A, B], a dataclass, a NamedTuple or a TypedDict of "
+        "these; Types.PICKLED_BYTE_ARRAY() takes any object"
     )
 
 

@@ -15,6 +15,20 @@ if TYPE_CHECKING:
 __all__ = ["MAX_DEPTH", "Field", "Kind", "TypeInfo", "Types", "type_info"]
 
 
+_PRIMITIVES = frozenset(
+    (
+        Kind.BOOLEAN,
+        Kind.BYTE,
+        Kind.SHORT,
+        Kind.INT,
+        Kind.LONG,
+        Kind.FLOAT,
+        Kind.DOUBLE,
+        Kind.STRING,
+    )
+)
+
+
 class Types:
     """PyFlink's type vocabulary. Nested types may be given as `type_info` accepts them."""
 
@@ -60,7 +74,7 @@ class Types:
 
     @staticmethod
     def CHAR() -> TypeInfo:  # noqa: N802
-        """`str`."""
+        """`str`; the same as `STRING`."""
         return TypeInfo(Kind.STRING)
 
     @staticmethod
@@ -74,19 +88,36 @@ class Types:
         return TypeInfo(Kind.DATE)
 
     @staticmethod
+    def SQL_TIME() -> TypeInfo:  # noqa: N802
+        """`datetime.time` without a time zone."""
+        return TypeInfo(Kind.TIME)
+
+    @staticmethod
     def SQL_TIMESTAMP() -> TypeInfo:  # noqa: N802
-        """An instant: an aware `datetime.datetime`, read back in UTC."""
+        """Wall-clock time: `datetime.datetime` without a time zone; the same as `TIMESTAMP_NTZ`.
+
+        Flink maps it to a TIMESTAMP without time zone, too. PyFlink reads and writes such a
+        datetime in the time zone of the process; here it does not depend on a time zone.
+        """
+        return TypeInfo(Kind.TIMESTAMP_NTZ)
+
+    @staticmethod
+    def TIMESTAMP_NTZ() -> TypeInfo:  # noqa: N802
+        """Wall-clock time: `datetime.datetime` without a time zone."""
+        return TypeInfo(Kind.TIMESTAMP_NTZ)
+
+    @staticmethod
+    def TIMESTAMP_LTZ() -> TypeInfo:  # noqa: N802
+        """A point in time: `datetime.datetime` with a time zone, read back in UTC.
+
+        It is the type of Spark's `timestamp` columns.
+        """
         return TypeInfo(Kind.TIMESTAMP)
 
     @staticmethod
     def INSTANT() -> TypeInfo:  # noqa: N802
-        """The same as `SQL_TIMESTAMP`."""
-        return TypeInfo(Kind.TIMESTAMP)
-
-    @staticmethod
-    def TIMESTAMP_NTZ() -> TypeInfo:  # noqa: N802
-        """Wall-clock time: a naive `datetime.datetime`."""
-        return TypeInfo(Kind.TIMESTAMP_NTZ)
+        """A point in time: PyFlink's `Instant`. A `datetime` with a time zone is accepted, too."""
+        return TypeInfo(Kind.INSTANT)
 
     @staticmethod
     def PICKLED_BYTE_ARRAY() -> TypeInfo:  # noqa: N802
@@ -105,19 +136,19 @@ class Types:
 
     @staticmethod
     def BIG_INT() -> TypeInfo:  # noqa: N802
-        """`decimal.Decimal` of 38 digits, none after the decimal point."""
-        return TypeInfo(Kind.DECIMAL, precision=38, scale=0)
+        """`int` of at most 38 digits."""
+        return TypeInfo(Kind.BIG_INT)
 
     @staticmethod
     def PRIMITIVE_ARRAY(element_type: Any) -> TypeInfo:  # noqa: N802
-        """BINARY for BYTE, else a LIST."""
-        element = type_info(element_type)
+        """Numbers, booleans or CHAR in a `list`; `bytes` for BYTE."""
+        element = _element_of(element_type, _PRIMITIVES, "primitive array")
         return TypeInfo(Kind.BINARY) if element.kind == Kind.BYTE else Types.LIST(element)
 
     @staticmethod
     def BASIC_ARRAY(element_type: Any) -> TypeInfo:  # noqa: N802
-        """The same as `LIST`."""
-        return Types.LIST(element_type)
+        """Numbers, booleans or strings in a `list`."""
+        return Types.LIST(_element_of(element_type, _PRIMITIVES, "basic array"))
 
     @staticmethod
     def OBJECT_ARRAY(element_type: Any) -> TypeInfo:  # noqa: N802
@@ -153,6 +184,16 @@ class Types:
     def MAP(key_type: Any, value_type: Any) -> TypeInfo:  # noqa: N802
         """`dict`."""
         return TypeInfo(Kind.MAP, key=type_info(key_type), element=type_info(value_type))
+
+
+def _element_of(spec: Any, allowed: frozenset[Kind], what: str) -> TypeInfo:
+    element = type_info(spec)
+    if element.kind not in allowed:
+        raise InvalidRequestError(
+            f"{element.simple_string()} is an invalid element type for a {what}: use "
+            "OBJECT_ARRAY or LIST"
+        )
+    return element
 
 
 def type_info(spec: Any) -> TypeInfo:
