@@ -88,6 +88,10 @@ class DataStream:
         order = order_columns(order_by, columns, "order_by")
         return KeyedStream(self._environment, self._node, selector, order)
 
+    def get_type(self) -> TypeInfo:
+        """The type of the elements: a row of the columns, or the type of the only column."""
+        return self._node.columns.element_type(self._node.columns.names, "get_type")
+
     def to_dataframe(self) -> DataFrame:
         """The stream as an ordinary streaming DataFrame.
 

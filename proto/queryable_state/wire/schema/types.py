@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.schema import ddl
 from queryable_state.wire.schema.python_types import is_python_type, type_of_class
+from queryable_state.wire.schema.serializer_formats import custom_type
 from queryable_state.wire.schema.type_model import MAX_DEPTH, Field, Kind, TypeInfo
+from queryable_state.wire.schema.type_serializer import TypeSerializer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -185,6 +187,11 @@ class Types:
         """`dict`."""
         return TypeInfo(Kind.MAP, key=type_info(key_type), element=type_info(value_type))
 
+    @staticmethod
+    def CUSTOM(serializer: TypeSerializer[Any]) -> TypeInfo:  # noqa: N802
+        """What a serializer of the job writes and reads; servers and queries see bytes."""
+        return custom_type(serializer)
+
 
 def _element_of(spec: Any, allowed: frozenset[Kind], what: str) -> TypeInfo:
     element = type_info(spec)
@@ -199,14 +206,17 @@ def _element_of(spec: Any, allowed: frozenset[Kind], what: str) -> TypeInfo:
 def type_info(spec: Any) -> TypeInfo:
     """Converts a type specification.
 
-    It is a `TypeInfo`, a Spark DDL string ("bigint", "a INT, b STRING"), a PySpark `DataType`, or
-    a Python class or annotation (`int`, `list[str]`, a dataclass): `python_types` has the mapping.
-    The string "int" is Spark's 32-bit INT, the class `int` is LONG. Raises InvalidRequestError for
-    strings with a collation other than UTF8_BINARY, because equal keys would hash to different key
-    groups.
+    It is a `TypeInfo`, a `TypeSerializer`, a Spark DDL string ("bigint", "a INT, b STRING"), a
+    PySpark `DataType`, or a Python class or annotation (`int`, `list[str]`, a dataclass), which
+    `python_types` maps. The string "int" is Spark's 32-bit INT, the class `int` is LONG.
+
+    Raises InvalidRequestError for strings with a collation other than UTF8_BINARY, because equal
+    keys would hash to different key groups.
     """
     if isinstance(spec, TypeInfo):
         return spec
+    if isinstance(spec, TypeSerializer):
+        return custom_type(spec)
     if isinstance(spec, str):
         return ddl.parse(spec)
     if is_python_type(spec) and not hasattr(spec, "simpleString"):
