@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import Generic
 
 from queryable_state.v1 import types_pb2
 from queryable_state.wire.errors import InvalidRequestError, Reason
+from queryable_state.wire.schema.type_variables import T_co
 
 MAX_DEPTH = 32
 """Levels that a type may nest; decoding a value recurses once a level."""
@@ -64,8 +66,11 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
-class TypeInfo:
-    """A type; equal types are equal, and usable as dictionary keys."""
+class TypeInfo(Generic[T_co]):
+    """A type; equal types are equal, and usable as dictionary keys.
+
+    The type variable is the Python type of its values, for type checkers only.
+    """
 
     kind: Kind
     precision: int = 0
