@@ -92,6 +92,8 @@ async def query(dashboard: client.QueryableStateClient) -> None:
     reveal_type(days.items())  # ItemsView[str, int | None]
     entry = await dashboard.get_map_entry(None, "days", "sensor_1", "monday", descriptor=DAYS)
     reveal_type(entry.value())  # int | None
+    newest = await dashboard.get_list_slice(None, "readings", "s", -10, descriptor=READINGS)
+    reveal_type(newest.get())  # list[float]
     mean = await dashboard.get_kv_state(None, "mean", "sensor_1", descriptor=MEAN)
     reveal_type(mean.get())  # float
     untyped = await dashboard.get_kv_state(None, "last", "sensor_1", timeout_s=1)
@@ -103,4 +105,6 @@ def query_blocking(dashboard: blocking.QueryableStateClient) -> None:
     reveal_type(greatest.get())  # float
     readings = dashboard.get_kv_states(None, "readings", ["sensor_1"], descriptor=READINGS)
     reveal_type(readings)  # list[ListState[float] | None]
+    first = dashboard.get_list_slice(None, "readings", "s", limit=10, descriptor=READINGS)
+    reveal_type(first)  # ListSlice[float]
     reveal_type(dashboard.get_kv_state(None, "last", "sensor_1"))  # KvState

@@ -35,6 +35,11 @@ def element_count(chunk: bytes) -> int:
     return count
 
 
+def has_fixed_width(element: TypeInfo) -> bool:
+    """True if `cut` finds elements of the type by their position, without reading any."""
+    return element.kind in NATIVE_FORMATS
+
+
 def cut(chunk: bytes, first: int, last: int, element: TypeInfo) -> bytes:
     """The LIST value with only the elements from position `first` to before `last`.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import CorruptDataError
 from queryable_state.wire.schema.type_model import TypeInfo
-from queryable_state.wire.values.list_elements import cut, element_count
+from queryable_state.wire.values.list_elements import cut, element_count, has_fixed_width
 from queryable_state.wire.values.value_codec import read_header
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ _ALL = query_pb2.ListRange()
 class ListSlices:
     """Answers of SLICE for the lists of one query.
 
-    Elements are decoded only to find where the first and the last one of a slice begin and end in
-    their chunks.
+    Elements of variable width are decoded, to find where those of a slice begin and end in their
+    chunks; others are not.
     """
 
     def __init__(
@@ -55,10 +55,12 @@ class ListSlices:
         return answer.SerializeToString()
 
     def _cut(self, chunk: bytes, first: int, last: int) -> bytes:
-        # Elements that may be decoded count as records: many of them take as long.
-        self._counted.count(last)
         version = read_header(chunk).schema_version
         for known in self._state.value_types:
             if known.version == version:
-                return cut(chunk, first, last, TypeInfo.from_proto(known.type))
+                element = TypeInfo.from_proto(known.type)
+                if not has_fixed_width(element):
+                    # Elements that are decoded count as records: many of them take as long.
+                    self._counted.count(last)
+                return cut(chunk, first, last, element)
         raise CorruptDataError(f"a list chunk has the unknown schema version {version}")
