@@ -49,8 +49,10 @@ from queryable_state.streaming.job_client import JobClient, JobStatus
 from queryable_state.streaming.operator_handles import DataStreamSink, QueryableStateStream
 from queryable_state.streaming.state import (
     AggregatingState,
+    AppendingState,
     ListState,
     MapState,
+    MergingState,
     ReducingState,
     State,
     ValueState,
@@ -87,6 +89,7 @@ __all__ = [
     "AggregateFunction",
     "AggregatingState",
     "AggregatingStateDescriptor",
+    "AppendingState",
     "BasicArrayTypeInfo",
     "BasicType",
     "BasicTypeInfo",
@@ -114,6 +117,7 @@ __all__ = [
     "MapStateDescriptor",
     "MapTypeInfo",
     "MemoryStateBackend",
+    "MergingState",
     "ObjectArrayTypeInfo",
     "OperatorStream",
     "PickleSerializer",
