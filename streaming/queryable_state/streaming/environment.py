@@ -12,11 +12,13 @@ from queryable_state.streaming.datastream import DataStream
 from queryable_state.streaming.execution.configuration import Configuration
 from queryable_state.streaming.execution.environment_options import EnvironmentOptions
 from queryable_state.streaming.graph.declared_job import NextJob
-from queryable_state.streaming.graph.job_graph import JobGraph, SourceNode
+from queryable_state.streaming.graph.execution_plan import ExecutionPlan
+from queryable_state.streaming.graph.job_graph import JobGraph
+from queryable_state.streaming.graph.nodes import SourceNode
 from queryable_state.streaming.order_checks import warn_of_order
 from queryable_state.streaming.spark.application import SparkApplication
-from queryable_state.streaming.spark.compile import Compiler
 from queryable_state.streaming.spark.launch import JobLaunch, QueryRestore, configured
+from queryable_state.streaming.spark.plan.compiler import Compiler
 from queryable_state.streaming.spark.program_files import ProgramFiles
 from queryable_state.streaming.spark.queries.source_plan import source_node
 from queryable_state.streaming.spark.session import active_session, check_session, parallelism_of
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from queryable_state.streaming.execution.job_result import JobExecutionResult
-    from queryable_state.streaming.graph.job_graph import OperatorNode, SinkNode, StreamNode
+    from queryable_state.streaming.graph.nodes import OperatorNode, SinkNode, StreamNode
     from queryable_state.streaming.job_client import JobClient
 
 
@@ -164,6 +166,19 @@ class StreamExecutionEnvironment(ProgramFiles, EnvironmentOptions):
             self._next.refuse(declared)
             raise
 
+    def get_execution_plan(self) -> str:
+        """The declared job as JSON, in the form of Flink's plan; call it before `execute`.
+
+        Each node has an id, type, pact (Data Source, Operator, Data Sink), contents, parallelism
+        (0: Spark decides) and its predecessors with their ship strategy. Stateful operators also
+        have a uid, keys and the names of their queryable states.
+        """
+        return self._plan().as_json()
+
+    def draw_execution_plan(self, language: str = "mermaid") -> str:
+        """The declared job as text of a graph: `mermaid` or `dot` (Graphviz)."""
+        return self._plan().drawn(language)
+
     def restore_savepoint(
         self, savepoint: str, checkpoint_location: str, *, allow_non_restored_state: bool = False
     ) -> str:
@@ -203,7 +218,11 @@ class StreamExecutionEnvironment(ProgramFiles, EnvironmentOptions):
         return self._running_application().secret_file
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {self._next.summary()}>"
+        backend = self.get_state_backend() or "HashMapStateBackend()"
+        return (
+            f"<{type(self).__name__}: {self._next.summary()}; parallelism "
+            f"{self.get_parallelism()} of {self.get_max_parallelism()}, {backend}>"
+        )
 
     def __str__(self) -> str:
         """The declared operators and sinks, one line each."""
@@ -239,6 +258,11 @@ class StreamExecutionEnvironment(ProgramFiles, EnvironmentOptions):
                 "servers run: configure the environment before its first job"
             )
 
+    def _plan(self) -> ExecutionPlan:
+        graph = self._next.planned().graph()
+        graph.check_not_empty(self._config.option("pipeline.name") or DEFAULT_JOB_NAME)
+        return ExecutionPlan.of(graph, self.get_parallelism())
+
     def _running_application(self) -> SparkApplication:
         if self._application is None or self._application.closed:
             self._application = SparkApplication.of(self._spark, self.settings)
@@ -260,6 +284,7 @@ class StreamExecutionEnvironment(ProgramFiles, EnvironmentOptions):
         application, settings = self._running_application(), self._job_settings()
         identity, _ = configured(application, settings, self._backend, self._checkpoints)
         frame = Compiler(application, settings, "", identity).dataframe(node, graph)
-        node.taken = True
-        self._next.taken.append(node)
+        for operator in graph.last_operators:
+            operator.taken = True
+            self._next.taken.append(operator)
         return frame

@@ -25,11 +25,11 @@ class RuntimeExecutionMode(Enum):
     """Whether a job ends when it has processed the available input."""
 
     STREAMING = 0
-    """The job waits for more input, unless the trigger of `execute` says otherwise."""
+    """The job waits for more input, unless all sources end or the trigger says otherwise."""
     BATCH = 1
     """The job processes the available input and ends."""
     AUTOMATIC = 2
-    """Same as STREAMING: a streaming DataFrame does not say whether it is bounded."""
+    """Same as STREAMING, which ends when all sources end."""
 
 
 class TimeCharacteristic(Enum):
