@@ -59,6 +59,18 @@ It is refused if PyFlink itself is installed. A name or module that is missing r
 with the reason. A function that imports `pyflink` in its body needs the call in Spark's Python
 workers too: make it in the module of the function.
 
+## Defaults that differ
+
+| Key | Flink | Here | Reason |
+|---|---|---|---|
+| `queryable-state.enable` | false | true | serving state is what this library is for |
+| `execution.checkpointing.externalized-checkpoint-retention` | deleted on cancellation | retained | Spark keeps its offsets, and the same job continues from both |
+| `state.checkpoints.num-retained` | 1 | 2 | a damaged newest checkpoint leaves one to recover from |
+| `state.backend.incremental` | false | true | a checkpoint writes new files only |
+| `parallelism.default` | 1 | `spark.sql.shuffle.partitions` | the shuffle is Spark's |
+| `pipeline.max-parallelism` | from the parallelism | 128 | the parallelism can change without it |
+| `restart-strategy` | with checkpointing: unlimited restarts | the same, unless a user function keeps failing in one batch | a failure that recurs is reported |
+
 ## Read the tables
 
 | Status | Meaning |

@@ -43,7 +43,7 @@ def latest(upstream: StreamNode, name: str, *, broadcast: StreamNode | None = No
     inputs = [
         OperatorInput(
             upstream=upstream,
-            keys=KeySelector.by_columns(["k"], COLUMNS),
+            keys=KeySelector.by_columns(("k",), COLUMNS),
             value_columns=("v",),
             value_type=Types.LONG(),
         )

@@ -105,7 +105,8 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         return list(self._storage_paths)
 
     def is_incremental_checkpoints_enabled(self) -> bool:
-        """True if a checkpoint writes only the files that are new since the last one."""
+        """True if the constructor set that a checkpoint writes only new files; without a value of
+        the constructor `state.backend.incremental` counts."""
         return bool(self._incremental)
 
     def set_predefined_options(self, options: PredefinedOptions) -> None:

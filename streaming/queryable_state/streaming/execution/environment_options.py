@@ -5,9 +5,10 @@ The methods that PyFlink has on its `StreamExecutionEnvironment`, with PyFlink's
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import os
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Self
 
 from queryable_state.streaming.config.checkpoint_config import CheckpointConfig
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 _CHANGELOG = "each batch writes a changelog, with every state backend"
 
 
-class EnvironmentOptions:
+class EnvironmentOptions(ABC):
     """Options of the jobs that an environment starts later. Used from one thread."""
 
     def __init__(self, settings: EnvironmentSettings) -> None:
@@ -77,19 +78,19 @@ class EnvironmentOptions:
         self._check_changes(
             [name for name in values if getattr(settings, name) != getattr(before, name)]
         )
-        if "restart_strategy" in values:
-            strategy = configured_strategy(settings)
-            if strategy is not None:
-                self._config.set_restart_strategy(strategy)
+        strategy = configured_strategy(settings) if "restart_strategy" in values else None
+        backend = configured_backend(settings) if "backend" in values else self._backend
+        copy.copy(self._checkpoints).configure(settings, values.keys())
+        self._add_files(parsed.options)
+        # Nothing below is refused, so a refused configuration changes nothing.
+        self._settings, self._backend = settings, backend
         self._checkpoints.configure(settings, values.keys())
+        if strategy is not None:
+            self._config.set_restart_strategy(strategy)
         self._config.set_parallelism(ExecutionConfig.PARALLELISM_DEFAULT)
         self._config.set_max_parallelism(settings.max_parallelism)
         self._config.set_parallelism(settings.parallelism or ExecutionConfig.PARALLELISM_DEFAULT)
-        if "backend" in values:
-            self._backend = configured_backend(settings)
-        self._settings = settings
         self._config.configure(parsed.options)
-        self._add_files(parsed.options)
 
     def set_parallelism(self, parallelism: int) -> Self:
         """Sets the subtasks per stateful operator; see `ExecutionConfig.set_parallelism`."""
