@@ -161,7 +161,7 @@ class Types:
     def BASIC_ARRAY(element_type: object) -> TypeInfo[list[Any]]: ...
 
     @staticmethod
-    def BASIC_ARRAY(element_type: Any) -> TypeInfo[Any]:
+    def BASIC_ARRAY(element_type: Any) -> TypeInfo[Any]:  # noqa: N802
         """Numbers, booleans or strings in a `list`."""
         return Types.LIST(_element_of(element_type, _PRIMITIVES, "basic array"))
 
