@@ -50,12 +50,22 @@ from queryable_state.streaming.state import (
     State,
     ValueState,
 )
+from queryable_state.streaming.vectorised.functions import (
+    BatchKeys,
+    BatchRuntimeContext,
+    BatchState,
+    KeyedBatchProcessFunction,
+    ValueColumn,
+)
 from queryable_state.wire.schema.types import TypeInfo, Types
 
 __all__ = [
     "AggregateFunction",
     "AggregatingState",
     "AggregatingStateDescriptor",
+    "BatchKeys",
+    "BatchRuntimeContext",
+    "BatchState",
     "CheckpointConfig",
     "CheckpointingMode",
     "CustomStateBackend",
@@ -66,6 +76,7 @@ __all__ = [
     "FsStateBackend",
     "JobClient",
     "JobStatus",
+    "KeyedBatchProcessFunction",
     "KeyedProcessFunction",
     "KeyedStream",
     "ListState",
@@ -89,6 +100,7 @@ __all__ = [
     "StreamExecutionEnvironment",
     "TypeInfo",
     "Types",
+    "ValueColumn",
     "ValueState",
     "ValueStateDescriptor",
 ]

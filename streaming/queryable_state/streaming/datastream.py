@@ -19,11 +19,13 @@ from queryable_state.streaming.ordering import EVENT_TIME, order_columns
 from queryable_state.streaming.runtime.operators.operators import (
     Aggregate,
     AggregateKind,
+    KeyedBatchProcess,
     KeyedProcess,
     LatestValueSink,
     ReducingSink,
 )
 from queryable_state.streaming.runtime.operators.operators import Reduce as ReduceOperator
+from queryable_state.streaming.vectorised.functions import KeyedBatchProcessFunction
 from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.schema.types import Field, Kind, TypeInfo, type_info
 
@@ -146,6 +148,21 @@ class KeyedStream:
             )
         output = type_info(output_type)
         return self._stream("process", KeyedProcess(function), self._all, output)
+
+    def process_batch(
+        self, function: KeyedBatchProcessFunction, output_type: object
+    ) -> OperatorStream:
+        """Runs a function with state over Arrow columns of the elements.
+
+        The function is called with many rows of many keys at once; `output_type` is as in
+        `process`.
+        """
+        if not isinstance(function, KeyedBatchProcessFunction):
+            raise InvalidRequestError(
+                f"process_batch takes an instance of KeyedBatchProcessFunction, not {function!r}"
+            )
+        output = type_info(output_type)
+        return self._stream("process-batch", KeyedBatchProcess(function), self._all, output)
 
     def reduce(self, function: ReduceFunction[Any] | Callable[[Any, Any], Any]) -> OperatorStream:
         """Reduces the elements of each key; emits the reduced value for each element."""

@@ -120,7 +120,7 @@ def decode_column(values: Sequence[bytes], codec: ValueCodec) -> pa.Array:
         rows = _read_fixed(values, [info], codec.header, 0)
         if rows is not None:
             return column_of_numbers(rows["f0"], info)
-    return pa.array([codec.decode(value) for value in values], type=arrow_type(info))
+    return _nested([codec.decode(value) for value in values], info)
 
 
 def decode_rows(values: Sequence[bytes], codec: ValueCodec) -> list[pa.Array]:
@@ -221,10 +221,7 @@ class _FixedFields:
 
 
 def _columns_of_rows(rows: list[Any], fields: Sequence[Field]) -> list[pa.Array]:
-    return [
-        pa.array([row[i] for row in rows], type=arrow_type(field.type))
-        for i, field in enumerate(fields)
-    ]
+    return [_nested([row[i] for row in rows], field.type) for i, field in enumerate(fields)]
 
 
 def _layout(types: Sequence[TypeInfo], head_bytes: int) -> np.dtype[Any]:
