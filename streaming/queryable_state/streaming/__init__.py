@@ -104,6 +104,13 @@ from queryable_state.streaming.state import (
 from queryable_state.streaming.streams.connected_streams import (
     KeyedConnectedStreams,
 )
+from queryable_state.streaming.vectorised.functions import (
+    BatchKeys,
+    BatchRuntimeContext,
+    BatchState,
+    KeyedBatchProcessFunction,
+    ValueColumn,
+)
 from queryable_state.wire.schema.instant import (
     Instant,
 )
@@ -151,6 +158,9 @@ __all__ = [
     "BasicArrayTypeInfo",
     "BasicType",
     "BasicTypeInfo",
+    "BatchKeys",
+    "BatchRuntimeContext",
+    "BatchState",
     "CheckpointConfig",
     "CheckpointStorage",
     "CheckpointingMode",
@@ -178,6 +188,7 @@ __all__ = [
     "JobID",
     "JobManagerCheckpointStorage",
     "JobStatus",
+    "KeyedBatchProcessFunction",
     "KeyedCoProcessFunction",
     "KeyedConnectedStreams",
     "KeyedProcessFunction",
@@ -224,6 +235,7 @@ __all__ = [
     "TypeSerializerSchemaCompatibility",
     "TypeSerializerSnapshot",
     "Types",
+    "ValueColumn",
     "ValueState",
     "ValueStateDescriptor",
 ]

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 
 from queryable_state.streaming.runtime.columns.tagged_rows import TaggedRows
 from queryable_state.streaming.runtime.operator_feed import OperatorFeed
+from queryable_state.streaming.runtime.operators.batch_process import BatchProcessRun
 from queryable_state.streaming.runtime.operators.columnar_operators import AggregateRun
 from queryable_state.streaming.runtime.operators.latest_value import LatestValueRun
 from queryable_state.streaming.runtime.operators.operators import (
     Aggregate,
+    KeyedBatchProcess,
     KeyedCoProcess,
     KeyedProcess,
     LatestValueSink,
@@ -192,6 +194,8 @@ def _run_of(spec: OperatorSpec, task: TaskIdentity, access: StateAccess) -> Oper
         case KeyedCoProcess(function):
             hooks = [function.process_element1, function.process_element2]
             return ProcessRun(function, hooks, spec, task, access)
+        case KeyedBatchProcess(function):
+            return BatchProcessRun(function, spec, task, access)
         case Reduce(descriptor):
             return ReduceRun(descriptor, spec, task, access, emit=True)
         case ReducingSink(descriptor):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from queryable_state.streaming.descriptors import ValueStateDescriptor
 from queryable_state.streaming.functions import ReducingStateDescriptor, UserFunctionError
 from queryable_state.streaming.hooks import refuse_uncalled_hooks
+from queryable_state.streaming.runtime.operators.batch_context import DeclaringBatchContext
 from queryable_state.streaming.runtime.operators.context import DeclaringContext
 from queryable_state.streaming.runtime.operators.open_functions import OpenFunctions
 from queryable_state.v1.registration_pb2 import StateKind
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from queryable_state.streaming.descriptors import StateDescriptor
     from queryable_state.streaming.functions import KeyedProcessFunction
     from queryable_state.streaming.runtime.columns.row_order import OrderColumn
+    from queryable_state.streaming.vectorised.functions import KeyedBatchProcessFunction
 
 _log = logging.getLogger("queryable_state.streaming")
 
@@ -47,6 +49,16 @@ class KeyedCoProcess:
     """Runs a function over the elements of two inputs; emits the function's outputs."""
 
     function: KeyedCoProcessFunction
+
+    def __post_init__(self) -> None:
+        refuse_uncalled_hooks(self.function)
+
+
+@dataclass(frozen=True)
+class KeyedBatchProcess:
+    """Runs a function over Arrow columns of the elements; emits the function's outputs."""
+
+    function: KeyedBatchProcessFunction
 
     def __post_init__(self) -> None:
         refuse_uncalled_hooks(self.function)
@@ -173,7 +185,15 @@ class _AggregateStateDescriptor(ValueStateDescriptor):
     kind = StateKind.REDUCING
 
 
-Operator = KeyedProcess | KeyedCoProcess | Reduce | ReducingSink | LatestValueSink | Aggregate
+Operator = (
+    KeyedProcess
+    | KeyedCoProcess
+    | KeyedBatchProcess
+    | Reduce
+    | ReducingSink
+    | LatestValueSink
+    | Aggregate
+)
 
 
 def declared_states(operator: Operator) -> list[StateDescriptor]:
@@ -188,6 +208,12 @@ def declared_states(operator: Operator) -> list[StateDescriptor]:
             with OpenFunctions(f"function {type(function).__name__}") as functions:
                 functions.open(opened, context)
             return context.descriptors
+        case KeyedBatchProcess(function):
+            batch_context = DeclaringBatchContext(DeclaringContext())
+            copied = copy.deepcopy(function)
+            with OpenFunctions(f"function {type(function).__name__}") as functions:
+                functions.open(copied, batch_context)
+            return batch_context.descriptors
         case LatestValueSink(descriptor, _, order_descriptor):
             return [descriptor] if order_descriptor is None else [descriptor, order_descriptor]
         case Reduce() | ReducingSink() | Aggregate():
@@ -202,7 +228,7 @@ def driver_declared_states(operator: Operator, name: str) -> list[StateDescripto
         return declared_states(operator)
     except Exception as problem:
         refused = isinstance(problem, QueryableStateError)
-        if not isinstance(operator, KeyedProcess | KeyedCoProcess) or (
+        if not isinstance(operator, KeyedProcess | KeyedCoProcess | KeyedBatchProcess) or (
             refused and not isinstance(problem, UserFunctionError)
         ):
             raise
