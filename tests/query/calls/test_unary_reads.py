@@ -11,8 +11,8 @@ import pytest
 from tests.query.scans.scanning import DEADLINE_S
 from tests.query.streams import keys_of_server, wire_keys
 
+from queryable_state.server.testing.changes import NULL
 from queryable_state.server.testing.cluster import declare
-from queryable_state.server.testing.job import NULL
 from queryable_state.v1 import query_pb2, query_pb2_grpc, registration_pb2
 from queryable_state.wire.errors import (
     InvalidRequestError,

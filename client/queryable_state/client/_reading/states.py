@@ -261,6 +261,9 @@ STATE_TYPES: dict[registration_pb2.StateKind.ValueType, type[KvState]] = {
     registration_pb2.MAP: MapState,
     registration_pb2.REDUCING: ReducingState,
     registration_pb2.AGGREGATING: AggregatingState,
+    registration_pb2.OPERATOR_LIST: ListState,
+    registration_pb2.OPERATOR_UNION: ListState,
+    registration_pb2.BROADCAST: MapState,
 }
 
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from queryable_state.client._reading.explanation import Explanation
     from queryable_state.client._reading.listing import JobInfo, StateInfo
     from queryable_state.client._reading.multi_get import MultiGet
+    from queryable_state.client._reading.operator_state import OperatorState
     from queryable_state.client._reading.size_estimate import StateMeasure
     from queryable_state.client._reading.states import KvState
     from queryable_state.client._scans.scan import Scan as AsyncScan
@@ -116,6 +117,25 @@ class QueryableStateClient:
     def size(self, job: Job, state_name: str, key: Any, **options: Unpack[ReadOptions]) -> Size:
         """Returns the number of elements and the bytes stored under a key."""
         return self._call(self._client.size, job, state_name, key, **options)
+
+    def get_operator_state(
+        self,
+        job: Job,
+        state_name: str,
+        subtask: int | None = None,
+        *,
+        one_cut: bool = False,
+        **options: Unpack[ReadOptions],
+    ) -> OperatorState:
+        """Returns the operator state of one subtask (None: of all)."""
+        call = self._client.get_operator_state
+        return self._call(call, job, state_name, subtask, one_cut=one_cut, **options)
+
+    def get_broadcast_entry(
+        self, job: Job, state_name: str, map_key: Any, **options: Unpack[ReadOptions]
+    ) -> MapEntry:
+        """Returns one entry of a broadcast state; does not read the other entries."""
+        return self._call(self._client.get_broadcast_entry, job, state_name, map_key, **options)
 
     def scan(
         self,

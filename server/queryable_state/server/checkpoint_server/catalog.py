@@ -29,6 +29,10 @@ class CheckpointCatalog:
             for state in operator.states
             if state.queryable_name
         }
+        self._parts = {
+            operator.uid: sorted(operator.ranges, key=lambda part: part.index)
+            for operator in completed.metadata.operators
+        }
         self._server_id = server_id
 
     async def locate(self, request: query_pb2.LocateStateRequest) -> LocatedState:
@@ -42,16 +46,19 @@ class CheckpointCatalog:
                 f"{'it has ' + ', '.join(names) if names else 'it has none'}",
                 candidates=names,
             )
-        owner = registration_pb2.RangeOwner(
-            first_key_group=0,
-            last_key_group=registration.max_parallelism - 1,
-            server_id=self._server_id,
-            address=self.address,
-            frames=self.frames,
-        )
+        owners = [
+            registration_pb2.RangeOwner(
+                first_key_group=part.first_key_group,
+                last_key_group=part.last_key_group,
+                server_id=self._server_id,
+                address=self.address,
+                frames=self.frames,
+            )
+            for part in self._parts[registration.operator_uid]
+        ]
         return LocatedState.of(
             registration_pb2.StateLocation(
-                registration=registration, placement_version=PLACEMENT_VERSION, owners=[owner]
+                registration=registration, placement_version=PLACEMENT_VERSION, owners=owners
             )
         )
 

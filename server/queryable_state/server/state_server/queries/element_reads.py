@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 _COUNT = struct.Struct("<I")
 _MANY_RECORDS = frozenset({registration_pb2.LIST, registration_pb2.MAP})
+_HAVE_ENTRIES = frozenset({registration_pb2.MAP, registration_pb2.BROADCAST})
 # EXISTS reads the first records of a key; more are needed only if all of these have expired.
 _FIRST_RECORDS = 16
 
@@ -46,7 +47,7 @@ def read_elements(
     counted: RecordCount,
 ) -> tuple[list[bytes], list[int]]:
     """Returns the answers of ENTRY, EXISTS or SIZE, and the positions of absent keys."""
-    elements = _elements(route, query, len(keys), limits)
+    elements = requested_elements(route, query, len(keys), limits)
     kind = route.registration.kind
     reads: _OneRecord | _ManyRecords
     if elements or kind not in _MANY_RECORDS:
@@ -189,7 +190,7 @@ def _list_length(chunk: bytes) -> int:
     return count
 
 
-def _elements(
+def requested_elements(
     route: StateRoute, query: query_pb2.Query, keys: int, limits: Limits
 ) -> Sequence[bytes]:
     """Returns the requested elements: none, one for all keys, or one for each key."""
@@ -210,10 +211,10 @@ def _elements(
         )
     if not elements:
         return ()
-    if state.kind != registration_pb2.MAP:
+    if state.kind not in _HAVE_ENTRIES:
         raise InvalidRequestError(
             f"state {route.name!r} is of kind {registration_pb2.StateKind.Name(state.kind)}: only "
-            "a MAP has entries; read its whole value",
+            "a MAP or BROADCAST has entries; read its whole value",
             reason=Reason.UNSUPPORTED,
         )
     if len(elements) not in (1, keys):
