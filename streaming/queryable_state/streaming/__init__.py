@@ -42,6 +42,24 @@ from queryable_state.streaming.functions import (
 )
 from queryable_state.streaming.job_client import JobClient, JobStatus
 from queryable_state.streaming.operator_handles import DataStreamSink, QueryableStateStream
+from queryable_state.streaming.operator_state.broadcast_functions import (
+    BroadcastProcessFunction,
+    KeyedBroadcastProcessFunction,
+    KeyedStateFunction,
+)
+from queryable_state.streaming.operator_state.broadcast_state import (
+    BroadcastState,
+    ReadOnlyBroadcastState,
+)
+from queryable_state.streaming.operator_state.checkpointed import (
+    CheckpointedFunction,
+    CheckpointListener,
+    FunctionInitializationContext,
+    FunctionSnapshotContext,
+    KeyedStateStore,
+    ListCheckpointed,
+    OperatorStateStore,
+)
 from queryable_state.streaming.state import (
     AggregatingState,
     ListState,
@@ -56,7 +74,11 @@ __all__ = [
     "AggregateFunction",
     "AggregatingState",
     "AggregatingStateDescriptor",
+    "BroadcastProcessFunction",
+    "BroadcastState",
     "CheckpointConfig",
+    "CheckpointListener",
+    "CheckpointedFunction",
     "CheckpointingMode",
     "CustomStateBackend",
     "DataStream",
@@ -64,18 +86,26 @@ __all__ = [
     "EnvironmentSettings",
     "ExternalizedCheckpointCleanup",
     "FsStateBackend",
+    "FunctionInitializationContext",
+    "FunctionSnapshotContext",
     "JobClient",
     "JobStatus",
+    "KeyedBroadcastProcessFunction",
     "KeyedProcessFunction",
+    "KeyedStateFunction",
+    "KeyedStateStore",
     "KeyedStream",
+    "ListCheckpointed",
     "ListState",
     "ListStateDescriptor",
     "MapState",
     "MapStateDescriptor",
     "MemoryStateBackend",
+    "OperatorStateStore",
     "OperatorStream",
     "PredefinedOptions",
     "QueryableStateStream",
+    "ReadOnlyBroadcastState",
     "ReduceFunction",
     "ReducingState",
     "ReducingStateDescriptor",

@@ -157,7 +157,7 @@ async def test_what_makes_no_sense_is_refused(
 
 async def test_only_maps_have_entries(channel: grpc.aio.Channel, job: InProcessJob) -> None:
     for fields in ({"map_key_json": '"a"'}, {"element": A}):
-        with pytest.raises(QueryableStateError, match="VALUE: only a MAP has entries") as refused:
+        with pytest.raises(QueryableStateError, match="VALUE: only a MAP or BROADCAST") as refused:
             await _get(channel, state_name="last", key_json='"sensor_7"', read=ENTRY, **fields)
         assert refused.value.reason == Reason.UNSUPPORTED
 

@@ -15,6 +15,10 @@ from typing import TYPE_CHECKING
 from queryable_state.streaming.descriptors import ValueStateDescriptor
 from queryable_state.streaming.functions import ReducingStateDescriptor, UserFunctionError
 from queryable_state.streaming.hooks import refuse_uncalled_hooks
+from queryable_state.streaming.operator_state.checkpointed import HOOKS
+from queryable_state.streaming.runtime.operator_states.checkpoint_hooks import (
+    declared_operator_states,
+)
 from queryable_state.streaming.runtime.operators.context import DeclaringContext
 from queryable_state.streaming.runtime.operators.open_functions import OpenFunctions
 from queryable_state.v1.registration_pb2 import StateKind
@@ -38,7 +42,7 @@ class KeyedProcess:
     function: KeyedProcessFunction
 
     def __post_init__(self) -> None:
-        refuse_uncalled_hooks(self.function)
+        refuse_uncalled_hooks(self.function, HOOKS)
 
 
 @dataclass(frozen=True)
@@ -168,15 +172,19 @@ Operator = KeyedProcess | Reduce | ReducingSink | LatestValueSink | Aggregate
 def declared_states(operator: Operator) -> list[StateDescriptor]:
     """The states an operator will register.
 
-    To learn those of a `KeyedProcess`, a copy of its function is opened and closed.
+    To learn those of a `KeyedProcess`, a copy of its function is initialized with empty operator
+    states, opened and closed.
     """
     match operator:
         case KeyedProcess(function):
             context = DeclaringContext()
             opened = copy.deepcopy(function)
-            with OpenFunctions(f"function {type(function).__name__}") as functions:
+            where = f"function {type(function).__name__}"
+            with OpenFunctions(where) as functions:
+                functions.close_at_end(opened)
+                operator_states = declared_operator_states(opened, context, where)
                 functions.open(opened, context)
-            return context.descriptors
+            return [*context.descriptors, *operator_states]
         case LatestValueSink(descriptor, _, order_descriptor):
             return [descriptor] if order_descriptor is None else [descriptor, order_descriptor]
         case Reduce() | ReducingSink() | Aggregate():

@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING, Any
 from queryable_state.streaming.functions import Function, UserFunctionError
 from queryable_state.streaming.runtime.columns.arrow_types import to_python
 from queryable_state.streaming.runtime.columns.batch_coalescing import gathered
+from queryable_state.streaming.runtime.operator_states.checkpoint_hooks import CheckpointHooks
+from queryable_state.streaming.runtime.operator_states.operator_state_store import (
+    TaskOperatorStateStore,
+)
 from queryable_state.streaming.runtime.operators.context import DeclaringContext, ElementContext
 from queryable_state.streaming.runtime.operators.open_functions import OpenFunctions
 from queryable_state.streaming.runtime.operators.outputs import Outputs
@@ -67,15 +71,22 @@ def run_process(
 ) -> Generator[pa.RecordBatch, None, None]:
     """Opens the function, runs it over the elements, closes it, and prepares the state."""
     context = _context(spec, task)
+    operator_states = TaskOperatorStateStore(spec.name, lambda: owned.begin())
+    owned = TaskStates(spec, task, access, context.states.values(), operator_states.states.values())
+    hooks = CheckpointHooks(
+        function, operator_states, context, batch_id=task.batch_id, where=owned.where
+    )
     with OpenFunctions(where(spec, task)) as functions:
+        functions.close_at_end(function)
+        hooks.initialize()
         functions.open(function, context)
         context.end_declarations()
-        states = list(context.states.values())
-        for state in states:
+        for state in context.states.values():
             _open_function(state.descriptor, functions, context)
-        owned = TaskStates(spec, task, access, states)
         owned.begin()
+        hooks.notify(owned)
         yield from _process(function, spec, owned, context, batches)
+        hooks.snapshot(owned.batch_timestamp_ms)
         changes = owned.changes()
     owned.prepare(changes)
 
