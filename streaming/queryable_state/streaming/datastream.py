@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from queryable_state.streaming.descriptors import ValueStateDescriptor
 from queryable_state.streaming.functions import KeyedProcessFunction, ReducingStateDescriptor
 from queryable_state.streaming.graph.elements import Columns
-from queryable_state.streaming.graph.job_graph import OperatorNode, SinkNode
 from queryable_state.streaming.graph.keys import KeySelector
+from queryable_state.streaming.graph.nodes import OperatorInput, OperatorNode, SinkNode
 from queryable_state.streaming.operator_columns import aggregated_columns, stored_columns
 from queryable_state.streaming.operator_handles import (
     DataStreamSink,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from queryable_state.streaming.functions import ReduceFunction
-    from queryable_state.streaming.graph.job_graph import StreamNode
+    from queryable_state.streaming.graph.nodes import StreamNode
     from queryable_state.streaming.operator_handles import StreamEnvironment
     from queryable_state.streaming.ordering import DefaultOrder, OrderBy
     from queryable_state.streaming.runtime.columns.row_order import OrderColumn
@@ -252,15 +252,19 @@ class KeyedStream:
         assert value_type is not None, "only an aggregating state may have no value type"
         return self._environment._add_operator(
             OperatorNode(
-                upstream=self._node,
+                inputs=(
+                    OperatorInput(
+                        upstream=self._node,
+                        keys=self._keys,
+                        value_columns=names,
+                        value_type=value_type,
+                        order=() if isinstance(operator, Aggregate) else self._order,
+                    ),
+                ),
                 kind=kind,
-                keys=self._keys,
                 operator=operator,
-                value_columns=names,
-                value_type=value_type,
                 output_type=output,
                 columns=Columns({}) if output is None else Columns.of_output(output),
-                order=() if isinstance(operator, Aggregate) else self._order,
             )
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, Self
 
-from queryable_state.streaming.graph.job_graph import OperatorNode, SinkNode, StreamNode, check_name
+from queryable_state.streaming.graph.job_graph import check_name
 from queryable_state.streaming.runtime.operators.operators import (
     with_dropped_fields,
     with_renamed_fields,
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyspark.sql import DataFrame
+
+    from queryable_state.streaming.graph.nodes import OperatorNode, SinkNode, StreamNode
 
 
 class StreamEnvironment(Protocol):

@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from queryable_state.streaming.config.settings import joined
-from queryable_state.streaming.graph.job_graph import OperatorNode
+from queryable_state.streaming.graph.nodes import OperatorNode, origin_of
 from queryable_state.streaming.runtime.operators.operators import LatestValueSink
 
 if TYPE_CHECKING:
@@ -29,17 +29,18 @@ def order_warning(node: OperatorNode) -> str | None:
     sink = node.operator
     if not isinstance(sink, LatestValueSink) or sink.latest_by:
         return None
-    upstream = node.upstream
+    (read,) = node.inputs
+    upstream = read.upstream
     if isinstance(upstream, OperatorNode):
-        if node.order or node.keys.columns == upstream.keys.columns:
+        if read.order or node.keys.columns == upstream.keys.columns:
             return None
         return _unordered(node, sink, f"the subtasks of operator {upstream.name!r}")
-    origin = upstream.origin
+    origin = origin_of(upstream)
     if origin.grouping is not None:
         if node.keys.function is None and origin.grouping.distinguished_by(node.keys.columns):
             return None
         return _several_groups(node, sink, origin.grouping)
-    if node.order or not origin.sources:
+    if read.order or not origin.sources:
         return None
     return _unordered(node, sink, f"the partitions of {joined(origin.sources)}")
 

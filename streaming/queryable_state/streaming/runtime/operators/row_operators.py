@@ -1,229 +1,110 @@
-"""Row-by-row execution of Python functions."""
+"""Row-by-row execution of process and reduce functions."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from queryable_state.streaming.functions import Function, UserFunctionError
-from queryable_state.streaming.runtime.columns.arrow_types import to_python
-from queryable_state.streaming.runtime.columns.batch_coalescing import gathered
-from queryable_state.streaming.runtime.operator_states.checkpoint_hooks import CheckpointHooks
-from queryable_state.streaming.runtime.operator_states.operator_state_store import (
-    TaskOperatorStateStore,
+from queryable_state.streaming.runtime.operators.context import ElementContext
+from queryable_state.streaming.runtime.operators.function_run import (
+    FunctionRun,
+    RowRun,
+    element_reader,
 )
-from queryable_state.streaming.runtime.operators.context import DeclaringContext, ElementContext
-from queryable_state.streaming.runtime.operators.open_functions import OpenFunctions
+from queryable_state.streaming.runtime.operators.operator_run import MAIN
 from queryable_state.streaming.runtime.operators.outputs import Outputs
-from queryable_state.streaming.runtime.states.key_table import shown_key
-from queryable_state.streaming.runtime.states.task_states import TaskStates, where
 from queryable_state.streaming.runtime.states.value_states import CachedReducing
 from queryable_state.wire.errors import QueryableStateError
-from queryable_state.wire.rows import row_class
-from queryable_state.wire.schema.types import Kind, TypeInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
 
-    from queryable_state.streaming.descriptors import StateDescriptor
     from queryable_state.streaming.functions import KeyedProcessFunction, ReducingStateDescriptor
+    from queryable_state.streaming.runtime.operators.operator_run import Output
     from queryable_state.streaming.runtime.operators.spec import OperatorSpec
     from queryable_state.streaming.runtime.states.access import StateAccess
+    from queryable_state.streaming.runtime.states.cached_state import CachedState
     from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
 
 
-_NO_ITERABLES_OF_OUTPUTS = frozenset((str, bytes, dict))
-_PIECE_ROWS = 1024
-"""Rows between two checks for full output batches; bounds the buffered outputs."""
+class ProcessRun(FunctionRun):
+    """Runs a process function over the elements."""
+
+    def __init__(
+        self,
+        function: KeyedProcessFunction,
+        spec: OperatorSpec,
+        task: TaskIdentity,
+        access: StateAccess,
+    ) -> None:
+        super().__init__(function, spec, task, access)
+        self._process = function.process_element
+        self._read = element_reader(spec.input)
+
+    def begin(self) -> None:
+        super().begin()
+        owned = self.owned
+        self._element_context = ElementContext(
+            owned.current_key, owned.keys, owned.batch_timestamp_ms, owned.watermark_ms
+        )
+
+    def process(self, number: int, batch: pa.RecordBatch) -> Iterator[Output]:
+        slots = self.owned.start_chunk(batch, self.spec.inputs[number]).tolist()
+        yield from self._processed(self._process, self._element_context, slots, self._read(batch))
 
 
-def element_reader(spec: OperatorSpec) -> Callable[[pa.RecordBatch], Iterator[Any]]:
-    """A reader of a chunk's elements: a `Row` of the value columns, or the only column's value."""
-    info = spec.value_type
-    if info.kind != Kind.ROW:
-        column = spec.value_columns[0]
-        return lambda batch: iter(to_python(batch.column(column), info))
-    return _row_reader(spec.value_columns, info)
-
-
-def _row_reader(
-    columns: tuple[str, ...], info: TypeInfo
-) -> Callable[[pa.RecordBatch], Iterator[Any]]:
-    make = row_class(tuple(field.name for field in info.fields))
-    types = [field.type for field in info.fields]
-
-    def read(batch: pa.RecordBatch) -> Iterator[Any]:
-        values = [
-            to_python(batch.column(name), of) for name, of in zip(columns, types, strict=True)
-        ]
-        return map(make, zip(*values, strict=True))
-
-    return read
-
-
-def run_process(
-    function: KeyedProcessFunction,
-    spec: OperatorSpec,
-    task: TaskIdentity,
-    access: StateAccess,
-    batches: Iterator[pa.RecordBatch],
-) -> Generator[pa.RecordBatch, None, None]:
-    """Opens the function, runs it over the elements, closes it, and prepares the state."""
-    context = _context(spec, task)
-    operator_states = TaskOperatorStateStore(spec.name, lambda: owned.begin())
-    owned = TaskStates(spec, task, access, context.states.values(), operator_states.states.values())
-    hooks = CheckpointHooks(
-        function, operator_states, context, batch_id=task.batch_id, where=owned.where
-    )
-    with OpenFunctions(where(spec, task)) as functions:
-        functions.close_at_end(function)
-        hooks.initialize()
-        functions.open(function, context)
-        context.end_declarations()
-        for state in context.states.values():
-            _open_function(state.descriptor, functions, context)
-        owned.begin()
-        hooks.notify(owned)
-        yield from _process(function, spec, owned, context, batches)
-        hooks.snapshot(owned.batch_timestamp_ms)
-        changes = owned.changes()
-    owned.prepare(changes)
-
-
-def _context(spec: OperatorSpec, task: TaskIdentity) -> DeclaringContext:
-    return DeclaringContext(
-        name=spec.name,
-        subtask=task.subtask,
-        parallelism=spec.parallelism,
-        max_parallelism=spec.max_parallelism,
-    )
-
-
-def _open_function(
-    descriptor: StateDescriptor, functions: OpenFunctions, context: DeclaringContext
-) -> None:
-    """Opens the reduce or aggregate function of a state, unless it is a plain callable."""
-    if isinstance(descriptor.function, Function):
-        functions.open(descriptor.function, context)
-
-
-def _process(
-    function: KeyedProcessFunction,
-    spec: OperatorSpec,
-    owned: TaskStates,
-    context: DeclaringContext,
-    batches: Iterator[pa.RecordBatch],
-) -> Generator[pa.RecordBatch, None, None]:
-    outputs = Outputs(spec, owned.where)
-    read = element_reader(spec)
-    current_key = owned.current_key
-    element_context = ElementContext(
-        current_key, owned.keys, owned.batch_timestamp_ms, owned.watermark_ms
-    )
-    process = function.process_element
-    for batch in gathered(batches, spec.settings.chunk_rows):
-        slots = owned.start_chunk(batch).tolist()
-        elements = read(batch)
-        for state in context.states.values():
-            state.enter()
-        for start in range(0, len(slots), _PIECE_ROWS):
-            extend = outputs.rows.extend
-            try:
-                # `zip` must read slots first: at their end it must not consume an element.
-                for slot, element in zip(  # noqa: B905
-                    slots[start : start + _PIECE_ROWS], elements
-                ):
-                    current_key.slot = slot
-                    result = process(element, element_context)
-                    if result is not None:
-                        if result.__class__ in _NO_ITERABLES_OF_OUTPUTS:
-                            raise TypeError(
-                                f"it returned a {type(result).__name__}, whose items would be "
-                                "emitted one by one: yield outputs, or return a list of outputs"
-                            )
-                        extend(result)
-            except QueryableStateError as error:
-                _name_element(error, spec, owned)
-                raise
-            except Exception as error:
-                raise _user_error(error, "process_element", spec, owned) from error
-            yield from outputs.full_batches()
-        for state in context.states.values():
-            state.leave()
-    yield from outputs.all_batches()
-
-
-def run_reduce(
-    descriptor: ReducingStateDescriptor,
-    spec: OperatorSpec,
-    task: TaskIdentity,
-    access: StateAccess,
-    batches: Iterator[pa.RecordBatch],
-    *,
-    emit: bool,
-) -> Generator[pa.RecordBatch, None, None]:
+class ReduceRun(RowRun):
     """Reduces the elements of each key; `emit` emits the reduced value for each element."""
-    context = _context(spec, task)
-    context.end_declarations()
-    with OpenFunctions(where(spec, task)) as functions:
-        _open_function(descriptor, functions, context)
-        state = CachedReducing(descriptor)
-        owned = TaskStates(spec, task, access, [state])
-        owned.begin()
-        yield from _reduce(state, spec, owned, batches, emit=emit)
-        changes = owned.changes()
-    owned.prepare(changes)
 
+    def __init__(
+        self,
+        descriptor: ReducingStateDescriptor,
+        spec: OperatorSpec,
+        task: TaskIdentity,
+        access: StateAccess,
+        *,
+        emit: bool,
+    ) -> None:
+        super().__init__(spec, task, access)
+        self._state = CachedReducing(descriptor)
+        self._outputs = (
+            Outputs(spec.output_type, spec.settings.output_rows, self.where) if emit else None
+        )
+        self._read = element_reader(spec.input)
 
-def _reduce(
-    state: CachedReducing,
-    spec: OperatorSpec,
-    owned: TaskStates,
-    batches: Iterator[pa.RecordBatch],
-    *,
-    emit: bool,
-) -> Generator[pa.RecordBatch, None, None]:
-    outputs = Outputs(spec, owned.where)
-    read = element_reader(spec)
-    reduced, held, give = state.reduced, state.held, state.give
-    current_key = owned.current_key
-    for batch in gathered(batches, spec.settings.chunk_rows):
-        slots = owned.start_chunk(batch).tolist()
+    def _open(self) -> Sequence[CachedState]:
+        self._context.end_declarations()
+        self._open_function(self._state.descriptor)
+        return [self._state]
+
+    def process(self, number: int, batch: pa.RecordBatch) -> Iterator[Output]:
+        state, outputs, current_key = self._state, self._outputs, self.owned.current_key
+        reduced, held, give = state.reduced, state.held, state.give
+        slots = self.owned.start_chunk(batch, self.spec.inputs[number]).tolist()
         cached_values = state.load_chunk()
         state.enter()
-        emitted = outputs.rows.append if emit else _drop
+        emitted = _drop if outputs is None else outputs.rows.append
         try:
-            for slot, element in zip(slots, read(batch), strict=True):
+            for slot, element in zip(slots, self._read(batch), strict=True):
                 current_key.slot = slot
                 cached = cached_values[slot] = held(slot, reduced(cached_values[slot], element))
                 emitted(give(cached))
         except QueryableStateError as error:
-            _name_element(error, spec, owned)
+            self._name_element(error)
             raise
         except Exception as error:
-            raise _user_error(error, "the reduce function", spec, owned) from error
+            raise self._user_error(error, "the reduce function") from error
         state.dirty.update(slots)
-        yield from outputs.full_batches()
-    yield from outputs.all_batches()
+        if outputs is not None:
+            for rows in outputs.full_batches():
+                yield MAIN, rows
+
+    def finish(self) -> Iterator[Output]:
+        if self._outputs is not None:
+            for rows in self._outputs.all_batches():
+                yield MAIN, rows
 
 
 def _drop(_: Any) -> None:
     """Discards an output: a sink emits nothing."""
-
-
-def _user_error(
-    error: Exception, what: str, spec: OperatorSpec, owned: TaskStates
-) -> UserFunctionError:
-    return UserFunctionError(
-        f"{owned.where}: {what} failed for key {_current_key(spec, owned)}: "
-        f"{type(error).__name__}: {error}"
-    )
-
-
-def _name_element(error: QueryableStateError, spec: OperatorSpec, owned: TaskStates) -> None:
-    error.add_note(f"{owned.where}, at an element of key {_current_key(spec, owned)}")
-
-
-def _current_key(spec: OperatorSpec, owned: TaskStates) -> str:
-    return shown_key(owned.keys.keys[owned.current_key.slot], spec.key_type)
