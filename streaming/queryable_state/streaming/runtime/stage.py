@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING
 
 from queryable_state.streaming.runtime.columns.tagged_rows import TaggedRows
 from queryable_state.streaming.runtime.operator_feed import OperatorFeed
+from queryable_state.streaming.runtime.operators.broadcast_operators import BroadcastRun
 from queryable_state.streaming.runtime.operators.columnar_operators import AggregateRun
 from queryable_state.streaming.runtime.operators.latest_value import LatestValueRun
 from queryable_state.streaming.runtime.operators.operators import (
     Aggregate,
+    BroadcastProcess,
+    KeyedBroadcastProcess,
     KeyedProcess,
     LatestValueSink,
     Reduce,
@@ -177,13 +180,17 @@ class StageTask:
         return {part: index for index, part in enumerate(self.spec.parts)}
 
 
-_ROW_OPERATORS = (KeyedProcess, Reduce, ReducingSink)
+_ROW_OPERATORS = (KeyedProcess, KeyedBroadcastProcess, BroadcastProcess, Reduce, ReducingSink)
 
 
 def _run_of(spec: OperatorSpec, task: TaskIdentity, access: StateAccess) -> OperatorRun:
     match spec.operator:
         case KeyedProcess(function):
             return ProcessRun(function, spec, task, access)
+        case KeyedBroadcastProcess(keyed_function, descriptors):
+            return BroadcastRun(keyed_function, descriptors, spec, task, access, keyed=True)
+        case BroadcastProcess(plain_function, descriptors):
+            return BroadcastRun(plain_function, descriptors, spec, task, access, keyed=False)
         case Reduce(descriptor):
             return ReduceRun(descriptor, spec, task, access, emit=True)
         case ReducingSink(descriptor):

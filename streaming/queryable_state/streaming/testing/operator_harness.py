@@ -161,9 +161,12 @@ class KeyedOperatorHarness:
             subtask=subtask,
             task_attempt=next(self._attempts),
         )
-        return StageTask(StageSpec(operators=(spec,))).run(
+        return StageTask(self._stage(spec)).run(
             batches, task, lambda each: self.backend.access(each, task)
         )
+
+    def _stage(self, spec: OperatorSpec) -> StageSpec:
+        return StageSpec(operators=(spec,))
 
     def commit(self) -> None:
         """Commits the open batch and opens the next one."""

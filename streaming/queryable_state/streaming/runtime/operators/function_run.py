@@ -21,7 +21,7 @@ from queryable_state.wire.rows import row_class
 from queryable_state.wire.schema.types import Kind, TypeInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from types import TracebackType
 
     import pyarrow as pa
@@ -114,15 +114,22 @@ class FunctionRun(RowRun):
     """An operator with the function of a user, which may have operator state."""
 
     def __init__(
-        self, function: Function, spec: OperatorSpec, task: TaskIdentity, access: StateAccess
+        self,
+        function: Function,
+        spec: OperatorSpec,
+        task: TaskIdentity,
+        access: StateAccess,
+        *,
+        keyed: bool = True,
     ) -> None:
+        """`keyed`: the function may have keyed states."""
         super().__init__(spec, task, access)
         self._opened = function
         self._operator_states = TaskOperatorStateStore(spec.name, lambda: self.owned.begin())
         self._hooks = CheckpointHooks(
             function,
             self._operator_states,
-            self._context,
+            self._context if keyed else None,
             batch_id=task.batch_id,
             where=self.where,
         )
@@ -182,7 +189,7 @@ class FunctionRun(RowRun):
                     result = process(element, context)
                     if result is not None:
                         if result.__class__ in _NO_ITERABLES_OF_OUTPUTS:
-                            raise not_outputs(result)
+                            outputs_of(result)
                         extend(result)
             except QueryableStateError as error:
                 self._name_element(error)
@@ -195,9 +202,11 @@ class FunctionRun(RowRun):
             state.leave()
 
 
-def not_outputs(result: object) -> TypeError:
-    """The error for a result that is iterable, but not an iterable of outputs."""
-    return TypeError(
-        f"it returned a {type(result).__name__}, whose items would be emitted one by one: yield "
-        "outputs, or return a list of outputs"
-    )
+def outputs_of(result: Any) -> Iterable[Any]:
+    """The outputs that a function returned; TypeError for a single output that is iterable."""
+    if result.__class__ in _NO_ITERABLES_OF_OUTPUTS:
+        raise TypeError(
+            f"it returned a {type(result).__name__}, whose items would be emitted one by one: "
+            "yield outputs, or return a list of outputs"
+        )
+    return result  # type: ignore[no-any-return]

@@ -16,6 +16,7 @@ from queryable_state.streaming.descriptors import ValueStateDescriptor
 from queryable_state.streaming.functions import ReducingStateDescriptor, UserFunctionError
 from queryable_state.streaming.hooks import refuse_uncalled_hooks
 from queryable_state.streaming.operator_state.checkpointed import HOOKS
+from queryable_state.streaming.operator_state.descriptors import BroadcastStateDescriptor
 from queryable_state.streaming.runtime.operator_states.checkpoint_hooks import (
     declared_operator_states,
 )
@@ -28,8 +29,12 @@ from queryable_state.wire.schema.types import Field, Kind, TypeInfo
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from queryable_state.streaming.descriptors import StateDescriptor
+    from queryable_state.streaming.descriptors import MapStateDescriptor, StateDescriptor
     from queryable_state.streaming.functions import KeyedProcessFunction
+    from queryable_state.streaming.operator_state.broadcast_functions import (
+        BroadcastProcessFunction,
+        KeyedBroadcastProcessFunction,
+    )
     from queryable_state.streaming.runtime.columns.row_order import OrderColumn
 
 _log = logging.getLogger("queryable_state.streaming")
@@ -40,6 +45,30 @@ class KeyedProcess:
     """Runs a function over the elements row by row; emits the function's outputs."""
 
     function: KeyedProcessFunction
+
+    def __post_init__(self) -> None:
+        refuse_uncalled_hooks(self.function, HOOKS)
+
+
+@dataclass(frozen=True)
+class KeyedBroadcastProcess:
+    """Runs a function over the elements of a keyed stream and of a broadcast stream."""
+
+    function: KeyedBroadcastProcessFunction
+    descriptors: tuple[MapStateDescriptor, ...]
+    """Descriptors of the broadcast states."""
+
+    def __post_init__(self) -> None:
+        refuse_uncalled_hooks(self.function, HOOKS)
+
+
+@dataclass(frozen=True)
+class BroadcastProcess:
+    """Runs a function over the elements of a stream without keys and of a broadcast stream."""
+
+    function: BroadcastProcessFunction
+    descriptors: tuple[MapStateDescriptor, ...]
+    """Descriptors of the broadcast states."""
 
     def __post_init__(self) -> None:
         refuse_uncalled_hooks(self.function, HOOKS)
@@ -166,30 +195,48 @@ class _AggregateStateDescriptor(ValueStateDescriptor):
     kind = StateKind.REDUCING
 
 
-Operator = KeyedProcess | Reduce | ReducingSink | LatestValueSink | Aggregate
+Operator = (
+    KeyedProcess
+    | KeyedBroadcastProcess
+    | BroadcastProcess
+    | Reduce
+    | ReducingSink
+    | LatestValueSink
+    | Aggregate
+)
+
+_WithFunction = KeyedProcess | KeyedBroadcastProcess | BroadcastProcess
 
 
 def declared_states(operator: Operator) -> list[StateDescriptor]:
     """The states an operator will register.
 
-    To learn those of a `KeyedProcess`, a copy of its function is initialized with empty operator
-    states, opened and closed.
+    To learn those of a user's function, a copy of it is initialized with empty operator states,
+    opened and closed.
     """
     match operator:
-        case KeyedProcess(function):
-            context = DeclaringContext()
-            opened = copy.deepcopy(function)
-            where = f"function {type(function).__name__}"
-            with OpenFunctions(where) as functions:
-                functions.close_at_end(opened)
-                operator_states = declared_operator_states(opened, context, where)
-                functions.open(opened, context)
-            return [*context.descriptors, *operator_states]
+        case KeyedProcess() | KeyedBroadcastProcess() | BroadcastProcess():
+            return _declared_by_function(operator)
         case LatestValueSink(descriptor, _, order_descriptor):
             return [descriptor] if order_descriptor is None else [descriptor, order_descriptor]
         case Reduce() | ReducingSink() | Aggregate():
             return [operator.descriptor]
     raise InvalidRequestError(f"{operator!r} is not an operator")
+
+
+def _declared_by_function(operator: _WithFunction) -> list[StateDescriptor]:
+    context = DeclaringContext()
+    function = copy.deepcopy(operator.function)
+    where = f"function {type(function).__name__}"
+    keyed = None if isinstance(operator, BroadcastProcess) else context
+    with OpenFunctions(where) as functions:
+        functions.close_at_end(function)
+        operator_states = declared_operator_states(function, keyed, where)
+        functions.open(function, context)
+    if not isinstance(operator, KeyedProcess):
+        broadcast = map(BroadcastStateDescriptor.of, operator.descriptors)
+        operator_states = [*broadcast, *operator_states]
+    return [*context.descriptors, *operator_states]
 
 
 def driver_declared_states(operator: Operator, name: str) -> list[StateDescriptor] | None:
@@ -199,7 +246,7 @@ def driver_declared_states(operator: Operator, name: str) -> list[StateDescripto
         return declared_states(operator)
     except Exception as problem:
         refused = isinstance(problem, QueryableStateError)
-        if not isinstance(operator, KeyedProcess) or (
+        if not isinstance(operator, _WithFunction) or (
             refused and not isinstance(problem, UserFunctionError)
         ):
             raise

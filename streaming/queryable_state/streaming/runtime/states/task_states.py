@@ -21,6 +21,8 @@ from queryable_state.wire.errors import (
     Reason,
     SupersededError,
 )
+from queryable_state.wire.keys.key_codec import KeyCodec
+from queryable_state.wire.keys.store_keys import split_record_key
 from queryable_state.wire.operator_state import subtask_key_of
 
 if TYPE_CHECKING:
@@ -154,6 +156,27 @@ class TaskStates:
         ahead = [state for state in self._states if state.was_read]
         if ahead:
             self._load(*ahead)
+        return slots
+
+    def stored_keys(self, state: CachedState) -> Iterator[Sequence[bytes]]:
+        """The wire keys with records of a state before the batch, in pages and store order."""
+        key_codec = KeyCodec(self._spec.key_type)
+        start, limit = b"", self._spec.settings.fetch_keys
+        while True:
+            fetch = StateFetch(state_id=state.state_id, scan_from=start, limit=limit)
+            page = self._access.fetch([fetch])[0]
+            found = page.records[0].elements
+            yield list(dict.fromkeys(split_record_key(key, key_codec)[0] for key in found))
+            if not page.truncated:
+                return
+            # The next store key.
+            start = found[-1] + b"\x00"
+
+    def add_wire_keys(self, wire_keys: Sequence[bytes]) -> Sequence[int]:
+        """Makes these keys the chunk of which states are fetched; returns their slots."""
+        slots = self.keys.add_wire_keys(wire_keys)
+        for state in self._states:
+            state.grow(len(self.keys))
         return slots
 
     def fetch(self, state: CachedState, slots: Sequence[int]) -> None:
