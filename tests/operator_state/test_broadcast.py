@@ -131,7 +131,7 @@ class Visits(KeyedBroadcastProcessFunction):
                 visited.append(key)
                 if value.name == "last":
                     self.seen.clear()
-                    self.last.update(-self.last.value())
+                    self.last.update(-(self.last.value() or 0.0))
 
         ctx.apply_to_keyed_state(self.states[value.name], Visit())
         return [(key, value.name, None) for key in visited]

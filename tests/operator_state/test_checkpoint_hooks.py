@@ -85,8 +85,8 @@ class Counting(KeyedProcessFunction, CheckpointedFunction, CheckpointListener):
 
 
 def harness_of(function: Any, **options: Any) -> KeyedOperatorHarness:
-    options = {"parallelism": 1, "output_type": "total BIGINT, of_key BIGINT"} | options
-    return KeyedOperatorHarness(function, "k STRING", key_by="k", **options)
+    every: dict[str, Any] = {"parallelism": 1, "output_type": "total BIGINT, of_key BIGINT"}
+    return KeyedOperatorHarness(function, "k STRING", key_by="k", **every | options)
 
 
 def test_the_hooks_run_in_order_in_each_batch() -> None:

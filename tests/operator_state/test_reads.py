@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.client.asking import client_of, until_direct
@@ -29,7 +29,7 @@ STATES = (
     declare("rules", value_type="double", kind=registration_pb2.BROADCAST, map_key_type="string"),
 )
 RULES = {"low": 1.5, "high": 9.0}
-FIRST = {
+FIRST: dict[str, dict[Any, Any]] = {
     "offsets": {0: [1, 2], 1: [3], 2: []},
     "seen": {0: ["a"], 1: ["b"], 2: ["c"]},
     "rules": dict.fromkeys(range(3), RULES),
@@ -112,7 +112,7 @@ async def test_a_whole_read_is_of_one_batch_if_asked(
 
 
 async def test_a_subtask_is_a_key_of_all_other_lookups(asker: QueryableStateClient) -> None:
-    assert list(await asker.get_kv_state("sensors", "offsets", 0)) == [1, 2]
+    assert (await asker.get_kv_state("sensors", "offsets", 0)).get() == [1, 2]
     assert (await asker.size("sensors", "offsets", 0)).elements == 2
     assert await asker.contains("sensors", "rules", 1, "low")
     assert not await asker.contains("sensors", "offsets", 2)

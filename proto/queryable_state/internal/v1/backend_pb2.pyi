@@ -598,10 +598,15 @@ class SealedSubtask(_message.Message):
     FINGERPRINTS_FIELD_NUMBER: _builtins.int
     ROW_COUNT_FIELD_NUMBER: _builtins.int
     CHANGELOG_FIELD_NUMBER: _builtins.int
+    BROADCAST_DIGEST_FIELD_NUMBER: _builtins.int
     operator_uid: _builtins.str
     subtask: _builtins.int
     batch_id: _builtins.int
     row_count: _builtins.int
+    broadcast_digest: _builtins.int
+    """Sum modulo 2^64 of the hashes of the broadcast states that the winning seal changed; equal on
+    all subtasks of the operator. 0: it changed none.
+    """
     @_builtins.property
     def fingerprints(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Fingerprints of all seals seen for the batch, the winning one last."""
@@ -619,10 +624,11 @@ class SealedSubtask(_message.Message):
         fingerprints: _abc.Iterable[_builtins.int] | None = ...,
         row_count: _builtins.int = ...,
         changelog: _checkpoint_pb2.ChangelogFile | None = ...,
+        broadcast_digest: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["changelog", b"changelog"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_id", b"batch_id", "changelog", b"changelog", "fingerprints", b"fingerprints", "operator_uid", b"operator_uid", "row_count", b"row_count", "subtask", b"subtask"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_id", b"batch_id", "broadcast_digest", b"broadcast_digest", "changelog", b"changelog", "fingerprints", b"fingerprints", "operator_uid", b"operator_uid", "row_count", b"row_count", "subtask", b"subtask"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from queryable_state.streaming.descriptors import ListStateDescriptor, MapStateDescriptor
 from queryable_state.v1.registration_pb2 import StateKind
@@ -12,6 +12,8 @@ from queryable_state.wire.operator_state import SUBTASK_TYPE
 if TYPE_CHECKING:
     from queryable_state.streaming.descriptors import StateDescriptor
     from queryable_state.v1.registration_pb2 import StateRegistration
+
+_Descriptor = TypeVar("_Descriptor", bound="StateDescriptor")
 
 DEFAULT_STATE_NAME = "_default_"
 """Name of the operator state of a `ListCheckpointed` function."""
@@ -25,7 +27,8 @@ class OperatorListDescriptor(ListStateDescriptor):
     @classmethod
     def of(cls, descriptor: ListStateDescriptor) -> Self:
         """The operator state of a user's descriptor; InvalidRequestError for another kind."""
-        return _made(cls, descriptor, ListStateDescriptor)
+        _check(descriptor, ListStateDescriptor)
+        return _with_properties(cls.__new__(cls), descriptor)
 
     def to_registration(self, **operator: Any) -> StateRegistration:
         return super().to_registration(**operator | {"key_type": SUBTASK_TYPE})
@@ -45,18 +48,21 @@ class BroadcastStateDescriptor(MapStateDescriptor):
     @classmethod
     def of(cls, descriptor: MapStateDescriptor) -> Self:
         """The operator state of a user's descriptor; InvalidRequestError for another kind."""
-        return _made(cls, descriptor, MapStateDescriptor)
+        _check(descriptor, MapStateDescriptor)
+        return _with_properties(cls.__new__(cls), descriptor)
 
     def to_registration(self, **operator: Any) -> StateRegistration:
         return super().to_registration(**operator | {"key_type": SUBTASK_TYPE})
 
 
-def _made(cls: Any, descriptor: StateDescriptor, expected: type[StateDescriptor]) -> Any:
+def _check(descriptor: object, expected: type[StateDescriptor]) -> None:
     if not isinstance(descriptor, expected):
         raise InvalidRequestError(
             f"operator state: expected a {expected.__name__}, not {descriptor!r}"
         )
-    made = cls.__new__(cls)
-    # All properties of the user's descriptor; only the kind differs.
+
+
+def _with_properties(made: _Descriptor, descriptor: StateDescriptor) -> _Descriptor:
+    """Takes over all properties of the user's descriptor; only the kind differs."""
     vars(made).update(vars(descriptor))
     return made

@@ -227,6 +227,7 @@ class AttemptStarter:
             raise self._left(subtask.id)
         uid = subtask.id.operator_uid
         declared = tuple(state.SerializeToString(deterministic=True) for state in request.states)
+        states: Sequence[registration_pb2.StateRegistration]
         known = job.registrations.get(uid)
         # A task whose function reads operator state while it declares states begins several times.
         if (

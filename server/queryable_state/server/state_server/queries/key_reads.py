@@ -118,10 +118,11 @@ class StoreReaders:
         return readers
 
     def prefixes(self) -> list[PrefixReader | None]:
-        return [*(store and store.prefix for store in self._stores()), None]
+        return [*(None if store is None else store.prefix for store in self._stores()), None]
 
     def operator_states(self) -> list[ElementsReader | None]:
-        return [*(store and store.operator_state for store in self._stores()), None]
+        stores = self._stores()
+        return [*(None if store is None else store.operator_state for store in stores), None]
 
     def _stores(self) -> list[StateStore | None]:
         """The stores by slot; None if a store may not be read."""

@@ -84,7 +84,8 @@ class BroadcastRun(FunctionRun):
             yield from self._processed(self._process, self._element_context, slots, elements)
             return
         self.owned.count_rows(batch, rows)
-        process, context = self._process, self._element_context
+        process = self._process
+        context: object = self._element_context
         if rows.is_broadcast:
             process, context = self._process_broadcast, self._broadcast_context
         for element in elements:

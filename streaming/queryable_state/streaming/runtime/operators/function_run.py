@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from queryable_state.streaming.functions import Context, Function, UserFunctionError
+from queryable_state.streaming.functions import Function, UserFunctionError
 from queryable_state.streaming.runtime.columns.arrow_types import to_python
 from queryable_state.streaming.runtime.operator_states.checkpoint_hooks import CheckpointHooks
 from queryable_state.streaming.runtime.operator_states.operator_state_store import (
@@ -170,7 +170,7 @@ class FunctionRun(RowRun):
     def _processed(
         self,
         process: Callable[[Any, Any], Any],
-        context: Context,
+        context: object,
         slots: Sequence[int],
         elements: Iterator[Any],
     ) -> Iterator[Output]:
@@ -189,7 +189,7 @@ class FunctionRun(RowRun):
                     result = process(element, context)
                     if result is not None:
                         if result.__class__ in _NO_ITERABLES_OF_OUTPUTS:
-                            outputs_of(result)
+                            raise _not_outputs(result)
                         extend(result)
             except QueryableStateError as error:
                 self._name_element(error)
@@ -205,8 +205,12 @@ class FunctionRun(RowRun):
 def outputs_of(result: Any) -> Iterable[Any]:
     """The outputs that a function returned; TypeError for a single output that is iterable."""
     if result.__class__ in _NO_ITERABLES_OF_OUTPUTS:
-        raise TypeError(
-            f"it returned a {type(result).__name__}, whose items would be emitted one by one: "
-            "yield outputs, or return a list of outputs"
-        )
+        raise _not_outputs(result)
     return result  # type: ignore[no-any-return]
+
+
+def _not_outputs(result: object) -> TypeError:
+    return TypeError(
+        f"it returned a {type(result).__name__}, whose items would be emitted one by one: yield "
+        "outputs, or return a list of outputs"
+    )

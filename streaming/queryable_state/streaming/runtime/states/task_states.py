@@ -188,7 +188,8 @@ class TaskStates:
         """The encoded changes and their seal. No state may be read or written after this."""
         sums = BlockSums()
         blocks: list[bytes] = []
-        for state in (*self._states, *self._operator_states):
+        every: list[CachedState | TaskOperatorState] = [*self._states, *self._operator_states]
+        for state in every:
             changes = ChangeBlockBuilder(state.state_id, sums)
             state.write(changes)
             blocks += changes.finish()
