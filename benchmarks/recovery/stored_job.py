@@ -27,7 +27,6 @@ from queryable_state.server.state_server.launch import ensure_server
 from queryable_state.server.testing import InMemoryEngine
 from queryable_state.streaming import Types
 from queryable_state.streaming.runtime.columns.row_check import row_check
-from queryable_state.streaming.runtime.stage import StageSpec, StageTask
 from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
 from queryable_state.wire.keys.key_groups import KeyGroups
 
@@ -209,9 +208,7 @@ class StoredJob:
         )
         config = replace(self._config, state_root=root)
         self._coordinator.configure("second", config)
-        self._task = StageTask(
-            StageSpec(operators=(replace(self._operator(), config_id="second"),))
-        )
+        self._task = sink_stage(self._coordinator, self.parallelism, "second")
 
     def check(self) -> None:
         """Looks up some keys; raises `WrongStateError` if a value is not the written one."""

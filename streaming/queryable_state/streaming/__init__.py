@@ -4,6 +4,11 @@ A program creates a `StreamExecutionEnvironment`, keys a stream and processes it
 `set_queryable` method of a descriptor makes a state visible to `queryable_state.client`.
 """
 
+from queryable_state.streaming.co_functions import (
+    CoFlatMapFunction,
+    CoMapFunction,
+    KeyedCoProcessFunction,
+)
 from queryable_state.streaming.config.checkpoint_config import (
     CheckpointConfig,
     CheckpointingMode,
@@ -68,6 +73,7 @@ from queryable_state.streaming.state import (
     State,
     ValueState,
 )
+from queryable_state.streaming.streams.connected_streams import KeyedConnectedStreams
 from queryable_state.wire.schema.types import TypeInfo, Types
 
 __all__ = [
@@ -80,6 +86,8 @@ __all__ = [
     "CheckpointListener",
     "CheckpointedFunction",
     "CheckpointingMode",
+    "CoFlatMapFunction",
+    "CoMapFunction",
     "CustomStateBackend",
     "DataStream",
     "DataStreamSink",
@@ -91,6 +99,8 @@ __all__ = [
     "JobClient",
     "JobStatus",
     "KeyedBroadcastProcessFunction",
+    "KeyedCoProcessFunction",
+    "KeyedConnectedStreams",
     "KeyedProcessFunction",
     "KeyedStateFunction",
     "KeyedStateStore",

@@ -39,6 +39,13 @@ _UNCALLED = {
 _NOTHING_CALLED: Mapping[str, tuple[type, ...]] = MappingProxyType({})
 
 
+def user_function(function: object) -> object:
+    """The function that a user passed: `wrapped` of a function that adapts another one."""
+    while hasattr(function, "wrapped"):
+        function = function.wrapped
+    return function
+
+
 def refuse_uncalled_hooks(
     function: object, called: Mapping[str, tuple[type, ...]] = _NOTHING_CALLED
 ) -> None:
@@ -47,6 +54,7 @@ def refuse_uncalled_hooks(
     `called` has the interfaces through which hooks are called; a hook that is not in it is not
     called on this function.
     """
+    function = user_function(function)
     for hook, instead in _UNCALLED.items():
         if not callable(getattr(function, hook, None)):
             continue

@@ -17,6 +17,7 @@ from queryable_state.streaming.runtime.operators.operators import (
     Aggregate,
     BroadcastProcess,
     KeyedBroadcastProcess,
+    KeyedCoProcess,
     KeyedProcess,
     LatestValueSink,
     Reduce,
@@ -180,13 +181,27 @@ class StageTask:
         return {part: index for index, part in enumerate(self.spec.parts)}
 
 
-_ROW_OPERATORS = (KeyedProcess, KeyedBroadcastProcess, BroadcastProcess, Reduce, ReducingSink)
+_ROW_OPERATORS = (
+    KeyedProcess,
+    KeyedCoProcess,
+    KeyedBroadcastProcess,
+    BroadcastProcess,
+    Reduce,
+    ReducingSink,
+)
 
 
 def _run_of(spec: OperatorSpec, task: TaskIdentity, access: StateAccess) -> OperatorRun:
     match spec.operator:
         case KeyedProcess(function):
-            return ProcessRun(function, spec, task, access)
+            hooks = [
+                function.handle_initial_state if rows.is_initial else function.process_element
+                for rows in spec.inputs
+            ]
+            return ProcessRun(function, hooks, spec, task, access)
+        case KeyedCoProcess(function):
+            hooks = [function.process_element1, function.process_element2]
+            return ProcessRun(function, hooks, spec, task, access)
         case KeyedBroadcastProcess(keyed_function, descriptors):
             return BroadcastRun(keyed_function, descriptors, spec, task, access, keyed=True)
         case BroadcastProcess(plain_function, descriptors):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from queryable_state.streaming.descriptors import ListStateDescriptor
 from queryable_state.streaming.functions import UserFunctionError
+from queryable_state.streaming.hooks import user_function
 from queryable_state.streaming.operator_state.checkpointed import (
     CheckpointedFunction,
     CheckpointListener,
@@ -57,7 +58,7 @@ class CheckpointHooks:
         where: str,
     ) -> None:
         """`keyed` declares the operator's keyed states; None: it has no keys."""
-        self._function = function
+        self._function = user_function(function)
         self._store = store
         self._keyed = keyed
         self._batch_id = batch_id

@@ -126,7 +126,7 @@ class FunctionRun(RowRun):
         super().__init__(spec, task, access)
         self._opened = function
         self._operator_states = TaskOperatorStateStore(spec.name, lambda: self.owned.begin())
-        self._hooks = CheckpointHooks(
+        self._checkpoint_hooks = CheckpointHooks(
             function,
             self._operator_states,
             self._context if keyed else None,
@@ -145,10 +145,10 @@ class FunctionRun(RowRun):
             self._operator_states.states.values(),
         )
         self._functions.close_at_end(self._opened)
-        self._hooks.initialize()
+        self._checkpoint_hooks.initialize()
         self._open()
         self._owned.begin()
-        self._hooks.notify(self._owned)
+        self._checkpoint_hooks.notify(self._owned)
 
     def _open(self) -> Sequence[CachedState]:
         context = self._context
@@ -160,7 +160,7 @@ class FunctionRun(RowRun):
         return states
 
     def encode(self) -> None:
-        self._hooks.snapshot(self.owned.batch_timestamp_ms)
+        self._checkpoint_hooks.snapshot(self.owned.batch_timestamp_ms)
         super().encode()
 
     def finish(self) -> Iterator[Output]:
@@ -195,7 +195,7 @@ class FunctionRun(RowRun):
                 self._name_element(error)
                 raise
             except Exception as error:
-                raise self._user_error(error, "process_element") from error
+                raise self._user_error(error, process.__name__) from error
             for rows in outputs.full_batches():
                 yield MAIN, rows
         for state in self._context.states.values():

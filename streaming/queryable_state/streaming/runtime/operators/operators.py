@@ -29,6 +29,7 @@ from queryable_state.wire.schema.types import Field, Kind, TypeInfo
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from queryable_state.streaming.co_functions import KeyedCoProcessFunction
     from queryable_state.streaming.descriptors import MapStateDescriptor, StateDescriptor
     from queryable_state.streaming.functions import KeyedProcessFunction
     from queryable_state.streaming.operator_state.broadcast_functions import (
@@ -69,6 +70,16 @@ class BroadcastProcess:
     function: BroadcastProcessFunction
     descriptors: tuple[MapStateDescriptor, ...]
     """Descriptors of the broadcast states."""
+
+    def __post_init__(self) -> None:
+        refuse_uncalled_hooks(self.function, HOOKS)
+
+
+@dataclass(frozen=True)
+class KeyedCoProcess:
+    """Runs a function over the elements of two inputs; emits the function's outputs."""
+
+    function: KeyedCoProcessFunction
 
     def __post_init__(self) -> None:
         refuse_uncalled_hooks(self.function, HOOKS)
@@ -197,6 +208,7 @@ class _AggregateStateDescriptor(ValueStateDescriptor):
 
 Operator = (
     KeyedProcess
+    | KeyedCoProcess
     | KeyedBroadcastProcess
     | BroadcastProcess
     | Reduce
@@ -205,7 +217,7 @@ Operator = (
     | Aggregate
 )
 
-_WithFunction = KeyedProcess | KeyedBroadcastProcess | BroadcastProcess
+_WithFunction = KeyedProcess | KeyedCoProcess | KeyedBroadcastProcess | BroadcastProcess
 
 
 def declared_states(operator: Operator) -> list[StateDescriptor]:
@@ -215,7 +227,7 @@ def declared_states(operator: Operator) -> list[StateDescriptor]:
     opened and closed.
     """
     match operator:
-        case KeyedProcess() | KeyedBroadcastProcess() | BroadcastProcess():
+        case KeyedProcess() | KeyedCoProcess() | KeyedBroadcastProcess() | BroadcastProcess():
             return _declared_by_function(operator)
         case LatestValueSink(descriptor, _, order_descriptor):
             return [descriptor] if order_descriptor is None else [descriptor, order_descriptor]
@@ -233,7 +245,7 @@ def _declared_by_function(operator: _WithFunction) -> list[StateDescriptor]:
         functions.close_at_end(function)
         operator_states = declared_operator_states(function, keyed, where)
         functions.open(function, context)
-    if not isinstance(operator, KeyedProcess):
+    if isinstance(operator, KeyedBroadcastProcess | BroadcastProcess):
         broadcast = map(BroadcastStateDescriptor.of, operator.descriptors)
         operator_states = [*broadcast, *operator_states]
     return [*context.descriptors, *operator_states]

@@ -16,11 +16,11 @@ from queryable_state.streaming.runtime.states.value_states import CachedReducing
 from queryable_state.wire.errors import QueryableStateError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
-    from queryable_state.streaming.functions import KeyedProcessFunction, ReducingStateDescriptor
+    from queryable_state.streaming.functions import Function, ReducingStateDescriptor
     from queryable_state.streaming.runtime.operators.operator_run import Output
     from queryable_state.streaming.runtime.operators.spec import OperatorSpec
     from queryable_state.streaming.runtime.states.access import StateAccess
@@ -29,18 +29,19 @@ if TYPE_CHECKING:
 
 
 class ProcessRun(FunctionRun):
-    """Runs a process function over the elements."""
+    """Runs a process function over the elements: `hooks` has its method for each input."""
 
     def __init__(
         self,
-        function: KeyedProcessFunction,
+        function: Function,
+        hooks: Sequence[Callable[[Any, Any], Iterable[Any] | None]],
         spec: OperatorSpec,
         task: TaskIdentity,
         access: StateAccess,
     ) -> None:
         super().__init__(function, spec, task, access)
-        self._process = function.process_element
-        self._read = element_reader(spec.input)
+        self._hooks = hooks
+        self._read = [element_reader(rows) for rows in spec.inputs]
 
     def begin(self) -> None:
         super().begin()
@@ -51,7 +52,8 @@ class ProcessRun(FunctionRun):
 
     def process(self, number: int, batch: pa.RecordBatch) -> Iterator[Output]:
         slots = self.owned.start_chunk(batch, self.spec.inputs[number]).tolist()
-        yield from self._processed(self._process, self._element_context, slots, self._read(batch))
+        elements = self._read[number](batch)
+        yield from self._processed(self._hooks[number], self._element_context, slots, elements)
 
 
 class ReduceRun(RowRun):

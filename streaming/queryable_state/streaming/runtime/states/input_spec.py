@@ -19,6 +19,8 @@ class InputSpec:
     no key."""
     is_broadcast: bool = False
     """True if every subtask reads every element."""
+    is_initial: bool = False
+    """True if the elements are initial state, which only the first batch of a job has."""
     value_columns: tuple[str, ...]
     """Columns of the element, in order. A column may be a key column too."""
     value_type: TypeInfo
