@@ -27,6 +27,7 @@ from queryable_state.v1.registration_pb2 import StateKind, StateRegistration
 from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.keys.key_groups import KeyGroups, subtask_of
 from queryable_state.wire.keys.store_keys import ACCUMULATOR_ELEMENT, RESULT_ELEMENT, VOID_NAMESPACE
+from queryable_state.wire.operator_state import split_broadcast_element
 from queryable_state.wire.rows import row_maker, row_values
 from queryable_state.wire.schema.types import Field, Kind, TypeInfo, type_info
 from queryable_state.wire.state_codecs import StateCodecs
@@ -163,9 +164,12 @@ class KeyedOperatorHarness:
             subtask=subtask,
             task_attempt=next(self._attempts),
         )
-        return StageTask(StageSpec(operators=(spec,))).run(
+        return StageTask(self._stage(spec)).run(
             batches, task, lambda each: self.backend.access(each, task)
         )
+
+    def _stage(self, spec: OperatorSpec) -> StageSpec:
+        return StageSpec(operators=(spec,))
 
     def commit(self) -> None:
         """Commits the open batch and opens the next one."""
@@ -186,6 +190,21 @@ class KeyedOperatorHarness:
             self.spec.uid, subtask, state_name, wire_key + VOID_NAMESPACE
         )
         return _whole_value(registration, records)
+
+    def operator_state(self, state_name: str, subtask: int) -> Any:
+        """The committed operator state of a subtask: a list, or a dict of a broadcast state."""
+        if not isinstance(self.backend, InMemoryStateBackend):
+            raise InvalidRequestError(
+                "operator_state() reads only an InMemoryStateBackend: use a client for a local "
+                "cluster"
+            )
+        registration = self.backend.registration(self.spec.uid, state_name)
+        codecs = StateCodecs(registration, pickle_values=True, unpickle=True)
+        elements = self.backend.operator_state(self.spec.uid, subtask, state_name)
+        if registration.kind != StateKind.BROADCAST:
+            return codecs.decode_records((), elements)
+        entries = list(map(split_broadcast_element, elements))
+        return codecs.decode_records([key for key, _ in entries], [value for _, value in entries])
 
     def partitions(self, rows: Iterable[Any]) -> list[list[pa.RecordBatch]]:
         """The batches that Spark would pass to each subtask."""
