@@ -39,14 +39,14 @@ async def _call(channel: grpc.aio.Channel, name: str, request: Any) -> Any:
 
 
 async def _get(channel: grpc.aio.Channel, **fields: Any) -> query_pb2.GetKvStateResponse:
-    given = {"state_name": "all", "read": SLICE} | fields
+    given: dict[str, Any] = {"state_name": "all", "read": SLICE} | fields
     return await _call(  # type: ignore[no-any-return]
         channel, "GetKvState", query_pb2.GetKvStateRequest(**given)
     )
 
 
 async def _batch(channel: grpc.aio.Channel, **fields: Any) -> query_pb2.BatchGetKvStateResponse:
-    given = {"state_name": "all", "read": SLICE} | fields
+    given: dict[str, Any] = {"state_name": "all", "read": SLICE} | fields
     return await _call(  # type: ignore[no-any-return]
         channel, "BatchGetKvState", query_pb2.BatchGetKvStateRequest(**given)
     )
