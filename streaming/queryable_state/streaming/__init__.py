@@ -4,6 +4,11 @@ A program creates a `StreamExecutionEnvironment`, keys a stream and processes it
 `set_queryable` method of a descriptor makes a state visible to `queryable_state.client`.
 """
 
+from queryable_state.streaming.co_functions import (
+    CoFlatMapFunction,
+    CoMapFunction,
+    KeyedCoProcessFunction,
+)
 from queryable_state.streaming.config.checkpoint_config import (
     CheckpointConfig,
     CheckpointingMode,
@@ -52,6 +57,7 @@ from queryable_state.streaming.state import (
     State,
     ValueState,
 )
+from queryable_state.streaming.streams.connected_streams import KeyedConnectedStreams
 from queryable_state.wire.schema.types import TypeInfo, Types
 
 __all__ = [
@@ -61,6 +67,8 @@ __all__ = [
     "AppendingState",
     "CheckpointConfig",
     "CheckpointingMode",
+    "CoFlatMapFunction",
+    "CoMapFunction",
     "CustomStateBackend",
     "DataStream",
     "DataStreamSink",
@@ -69,6 +77,8 @@ __all__ = [
     "FsStateBackend",
     "JobClient",
     "JobStatus",
+    "KeyedCoProcessFunction",
+    "KeyedConnectedStreams",
     "KeyedProcessFunction",
     "KeyedStream",
     "ListState",
