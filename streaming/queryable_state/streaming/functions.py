@@ -227,11 +227,8 @@ class AggregatingStateDescriptor(StateDescriptor, Generic[IN, ACC, OUT]):
             )
         refuse_uncalled_hooks(agg_function)
         self.agg_function = agg_function
-        self._accumulator_type = (
-            Types.PICKLED_BYTE_ARRAY()
-            if state_type_info is None
-            else declared_type(name, "state_type_info", state_type_info)
-        )
+        state_type = Types.PICKLED_BYTE_ARRAY() if state_type_info is None else state_type_info
+        self._accumulator_type = declared_type(name, "state_type_info", state_type)
 
     @property
     def accumulator_type(self) -> TypeInfo[ACC]:
