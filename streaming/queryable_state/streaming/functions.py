@@ -105,10 +105,7 @@ class KeyedProcessFunction(Function, Generic[K, IN, OUT]):
     def handle_initial_state(self, value: Any, ctx: Context) -> Iterable[Any] | None:
         """Writes one row of `process(..., initial_state=...)` to the state, before the elements of
         the job's first batch; yields or returns outputs."""
-        raise InvalidRequestError(
-            f"{type(self).__name__} has no handle_initial_state, but process() was given an "
-            "initial_state: override handle_initial_state(self, value, ctx)"
-        )
+        raise InvalidRequestError(f"{type(self).__name__} has no handle_initial_state: override it")
 
 
 class ReduceFunction(Function, Generic[T]):

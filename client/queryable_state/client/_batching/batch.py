@@ -219,4 +219,4 @@ class Batch:
 
     def _context(self, answer: query_pb2.Answer) -> DecodeContext:
         assert self.codecs is not None
-        return DecodeContext(self.codecs, answer.info)
+        return DecodeContext(self.batcher.answer_codecs(self.codecs), answer.info)
