@@ -7,6 +7,7 @@ made of a Python class has rows of that class.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import typing
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -115,9 +116,11 @@ def row_maker(info: TypeInfo) -> Callable[[Iterable[Any]], Any]:
         return make
     if typing.is_typeddict(cls):
         return lambda values: dict(zip(names, values, strict=True))
-    if any(field.kw_only for field in dataclasses.fields(cls)):
-        return lambda values: cls(**dict(zip(names, values, strict=True)))
-    return lambda values: cls(*values)
+    parameters = inspect.signature(cls).parameters.values()
+    by_position = [each.name for each in parameters if each.kind == each.POSITIONAL_OR_KEYWORD]
+    if tuple(by_position[: len(names)]) == names:
+        return lambda values: cls(*values)
+    return lambda values: cls(**dict(zip(names, values, strict=True)))
 
 
 def row_values(

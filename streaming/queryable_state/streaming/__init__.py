@@ -4,6 +4,11 @@ A program creates a `StreamExecutionEnvironment`, keys a stream and processes it
 `set_queryable` method of a descriptor makes a state visible to `queryable_state.client`.
 """
 
+from queryable_state.streaming.co_functions import (
+    CoFlatMapFunction,
+    CoMapFunction,
+    KeyedCoProcessFunction,
+)
 from queryable_state.streaming.config.checkpoint_config import (
     CheckpointConfig,
     CheckpointingMode,
@@ -50,6 +55,7 @@ from queryable_state.streaming.state import (
     State,
     ValueState,
 )
+from queryable_state.streaming.streams.connected_streams import KeyedConnectedStreams
 from queryable_state.wire.schema.instant import Instant
 from queryable_state.wire.schema.row import Row, RowKind
 from queryable_state.wire.schema.type_classes import (
@@ -86,6 +92,8 @@ __all__ = [
     "BasicTypeInfo",
     "CheckpointConfig",
     "CheckpointingMode",
+    "CoFlatMapFunction",
+    "CoMapFunction",
     "CustomStateBackend",
     "DataStream",
     "DataStreamSink",
@@ -95,6 +103,8 @@ __all__ = [
     "Instant",
     "JobClient",
     "JobStatus",
+    "KeyedCoProcessFunction",
+    "KeyedConnectedStreams",
     "KeyedProcessFunction",
     "KeyedStream",
     "ListState",

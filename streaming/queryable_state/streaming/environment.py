@@ -14,11 +14,13 @@ from queryable_state.streaming.config.settings import EnvironmentSettings
 from queryable_state.streaming.config.state_backend import StateBackend
 from queryable_state.streaming.datastream import DataStream
 from queryable_state.streaming.graph.declared_job import NextJob
-from queryable_state.streaming.graph.job_graph import JobGraph, SourceNode
+from queryable_state.streaming.graph.job_graph import JobGraph
+from queryable_state.streaming.graph.nodes import SourceNode
 from queryable_state.streaming.order_checks import warn_of_order
 from queryable_state.streaming.spark.application import SparkApplication
-from queryable_state.streaming.spark.compile import Compiler
 from queryable_state.streaming.spark.launch import JobLaunch, QueryRestore, configured
+from queryable_state.streaming.spark.plan.compiler import Compiler
+from queryable_state.streaming.spark.plan.transformed import transformed_node
 from queryable_state.streaming.spark.queries.source_plan import source_node
 from queryable_state.streaming.spark.session import active_session, check_session, parallelism_of
 from queryable_state.wire.errors import InvalidRequestError
@@ -29,8 +31,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from queryable_state.streaming.graph.job_graph import OperatorNode, SinkNode, StreamNode
+    from queryable_state.streaming.graph.nodes import OperatorNode, SinkNode, StreamNode
     from queryable_state.streaming.job_client import JobClient
+    from queryable_state.streaming.operator_handles import FrameFunction
 
 
 class StreamExecutionEnvironment:
@@ -282,15 +285,16 @@ class StreamExecutionEnvironment:
     def _add_sink(self, node: SinkNode) -> None:
         self._next.declared.sinks.append(node)
 
+    def _transformed(self, node: StreamNode, function: FrameFunction) -> StreamNode:
+        return transformed_node(self._spark, node, function)
+
     def _dataframe_of(self, node: StreamNode) -> DataFrame:
         if isinstance(node, SourceNode):
             return node.dataframe
-        graph = JobGraph.of_stream(node)
-        graph.check()
+        (graph := JobGraph.of_stream(node)).check()
         warn_of_order(graph)
         application, settings = self._running_application(), self._job_settings()
         identity, _ = configured(application, settings, self._backend, self._checkpoints)
         frame = Compiler(application, settings, "", identity).dataframe(node, graph)
-        node.taken = True
-        self._next.taken.append(node)
+        self._next.take_streams(graph.last_operators)
         return frame

@@ -102,6 +102,14 @@ class KeyedProcessFunction(Function):
     def process_element(self, value: Any, ctx: Context) -> Iterable[Any] | None:
         """Processes one element; yields or returns the outputs, None for no output."""
 
+    def handle_initial_state(self, value: Any, ctx: Context) -> Iterable[Any] | None:
+        """Writes one row of `process(..., initial_state=...)` to the state, before the elements of
+        the job's first batch; yields or returns outputs."""
+        raise InvalidRequestError(
+            f"{type(self).__name__} has no handle_initial_state, but process() was given an "
+            "initial_state: override handle_initial_state(self, value, ctx)"
+        )
+
 
 class ReduceFunction(Function, Generic[T]):
     """Combines two values of one type into one value of that type; must be associative."""

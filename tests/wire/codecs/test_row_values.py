@@ -30,6 +30,15 @@ class KeywordPerson:
 
 
 @dataclass
+class OwnConstructor:
+    name: str
+    age: int
+
+    def __init__(self, age: int, name: str, note: str = "") -> None:
+        self.name, self.age = name, age
+
+
+@dataclass
 class Named:
     name: str
 
@@ -114,7 +123,7 @@ def test_only_insertions_can_be_stored() -> None:
         stored(row)
 
 
-@pytest.mark.parametrize("cls", [Person, KeywordPerson, PersonTuple, PersonDict])
+@pytest.mark.parametrize("cls", [Person, KeywordPerson, OwnConstructor, PersonTuple, PersonDict])
 def test_rows_are_delivered_as_the_class_of_their_type(cls: type) -> None:
     value = stored(("Alice", 11), type_info(cls))
     assert value == cls(name="Alice", age=11)

@@ -17,9 +17,10 @@ from queryable_state.streaming.runtime.columns.arrow_types import arrow_type, to
 from queryable_state.streaming.runtime.columns.row_check import row_check
 from queryable_state.streaming.runtime.operators.operators import KeyedProcess
 from queryable_state.streaming.runtime.operators.spec import VALUE_COLUMN, OperatorSpec
+from queryable_state.streaming.runtime.stage import StageSpec, StageTask
+from queryable_state.streaming.runtime.states.input_spec import InputSpec
 from queryable_state.streaming.runtime.states.settings import RuntimeSettings
 from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
-from queryable_state.streaming.runtime.task import OperatorTask
 from queryable_state.streaming.testing.in_memory_state import InMemoryStateBackend
 from queryable_state.v1.registration_pb2 import StateKind, StateRegistration
 from queryable_state.wire.errors import InvalidRequestError
@@ -113,12 +114,18 @@ class KeyedOperatorHarness:
             depth=0,
             parallelism=parallelism,
             max_parallelism=max_parallelism,
-            key_columns=key_columns,
+            inputs=(
+                InputSpec(
+                    key_columns=key_columns,
+                    value_columns=tuple(f.name for f in fields if value_column in (None, f.name)),
+                    value_type=next((f.type for f in fields if f.name == value_column), value_type),
+                    check_column=CHECK_COLUMN,
+                    order=order_columns(
+                        order_by, Columns({f.name: f.type for f in fields}), "order_by"
+                    ),
+                ),
+            ),
             key_type=_key_type(key_columns, fields),
-            check_column=CHECK_COLUMN,
-            value_columns=tuple(f.name for f in fields if value_column in (None, f.name)),
-            value_type=next((f.type for f in fields if f.name == value_column), value_type),
-            order=order_columns(order_by, Columns({f.name: f.type for f in fields}), "order_by"),
             operator=operator,
             output_type=None if output_type is None else type_info(output_type),
             secret=self.backend.secret,
@@ -153,7 +160,9 @@ class KeyedOperatorHarness:
             subtask=subtask,
             task_attempt=next(self._attempts),
         )
-        return OperatorTask(spec).run(iter(batches), task, self.backend.access(spec, task))
+        return StageTask(StageSpec(operators=(spec,))).run(
+            batches, task, lambda each: self.backend.access(each, task)
+        )
 
     def commit(self) -> None:
         """Commits the open batch and opens the next one."""
@@ -184,7 +193,7 @@ class KeyedOperatorHarness:
         values_of = row_values(
             TypeInfo(Kind.ROW, fields=self._input_fields), "row", InvalidRequestError
         )
-        positions = [names.index(column) for column in self.spec.key_columns]
+        positions = [names.index(column) for column in self.spec.input.key_columns]
         by_subtask: list[list[tuple[Any, ...]]] = [[] for _ in range(self.spec.parallelism)]
         for row in rows:
             values = tuple(values_of(row))
