@@ -133,8 +133,8 @@ def decode_rows(values: Sequence[bytes], codec: ValueCodec) -> list[pa.Array]:
         rows = _read_fixed(values, types, codec.header, (len(types) + 7) // 8)
         if rows is not None:
             return [column_of_numbers(rows[f"f{i}"], info) for i, info in enumerate(types)]
-    rows = _decoded_rows(values, codec)
-    return [_nested([row[i] for row in rows], field.type) for i, field in enumerate(fields)]
+    decoded = _decoded_rows(values, codec)
+    return [_nested([row[i] for row in decoded], field.type) for i, field in enumerate(fields)]
 
 
 def decode_fields(
