@@ -5,7 +5,7 @@ from queryable_state.client._consistency import Consistency
 from queryable_state.client._errors import ClientClosedError
 from queryable_state.client._read_options import ReadOptions
 from queryable_state.client._reading.connection_info import ConnectionInfo
-from queryable_state.client._reading.elements import MapEntry, Presence, Size
+from queryable_state.client._reading.elements import ListSlice, MapEntry, Presence, Size
 from queryable_state.client._reading.explanation import ExplainStep, Explanation
 from queryable_state.client._reading.info import ReadInfo, Role
 from queryable_state.client._reading.listing import JobInfo, StateInfo
@@ -73,6 +73,7 @@ __all__ = [
     "KeyTypeError",
     "KvState",
     "LimitExceededError",
+    "ListSlice",
     "ListState",
     "MapEntry",
     "MapState",

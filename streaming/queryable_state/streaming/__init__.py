@@ -11,32 +11,71 @@ from queryable_state.streaming.co_functions import (
 )
 from queryable_state.streaming.config.checkpoint_config import (
     CheckpointConfig,
+)
+from queryable_state.streaming.config.checkpoint_modes import (
     CheckpointingMode,
     ExternalizedCheckpointCleanup,
+    ExternalizedCheckpointRetention,
+)
+from queryable_state.streaming.config.checkpoint_storage import (
+    CheckpointStorage,
+    FileSystemCheckpointStorage,
+    JobManagerCheckpointStorage,
+)
+from queryable_state.streaming.config.durations import (
+    Duration,
 )
 from queryable_state.streaming.config.restart_strategy import (
     RestartStrategies,
     RestartStrategyConfiguration,
 )
 from queryable_state.streaming.config.rocksdb_state_backend import (
+    EmbeddedRocksDBStateBackend,
     PredefinedOptions,
     RocksDBStateBackend,
 )
-from queryable_state.streaming.config.settings import EnvironmentSettings
+from queryable_state.streaming.config.settings import (
+    EnvironmentSettings,
+)
 from queryable_state.streaming.config.state_backend import (
     CustomStateBackend,
     FsStateBackend,
+    HashMapStateBackend,
     MemoryStateBackend,
     StateBackend,
 )
-from queryable_state.streaming.datastream import DataStream, KeyedStream, OperatorStream
+from queryable_state.streaming.datastream import (
+    DataStream,
+    KeyedStream,
+    OperatorStream,
+)
 from queryable_state.streaming.descriptors import (
     ListStateDescriptor,
     MapStateDescriptor,
     StateDescriptor,
     ValueStateDescriptor,
 )
-from queryable_state.streaming.environment import StreamExecutionEnvironment
+from queryable_state.streaming.environment import (
+    StreamExecutionEnvironment,
+)
+from queryable_state.streaming.execution.configuration import (
+    Configuration,
+)
+from queryable_state.streaming.execution.execution_config import (
+    ExecutionConfig,
+)
+from queryable_state.streaming.execution.execution_modes import (
+    ExecutionMode,
+    InputDependencyConstraint,
+    RuntimeExecutionMode,
+    TimeCharacteristic,
+)
+from queryable_state.streaming.execution.job_result import (
+    CompletableFuture,
+    JobExecutionResult,
+    JobID,
+    JobStatus,
+)
 from queryable_state.streaming.functions import (
     AggregateFunction,
     AggregatingStateDescriptor,
@@ -45,19 +84,33 @@ from queryable_state.streaming.functions import (
     ReducingStateDescriptor,
     RuntimeContext,
 )
-from queryable_state.streaming.job_client import JobClient, JobStatus
-from queryable_state.streaming.operator_handles import DataStreamSink, QueryableStateStream
+from queryable_state.streaming.job_client import (
+    JobClient,
+)
+from queryable_state.streaming.operator_handles import (
+    DataStreamSink,
+    QueryableStateStream,
+)
 from queryable_state.streaming.state import (
     AggregatingState,
+    AppendingState,
     ListState,
     MapState,
+    MergingState,
     ReducingState,
     State,
     ValueState,
 )
-from queryable_state.streaming.streams.connected_streams import KeyedConnectedStreams
-from queryable_state.wire.schema.instant import Instant
-from queryable_state.wire.schema.row import Row, RowKind
+from queryable_state.streaming.streams.connected_streams import (
+    KeyedConnectedStreams,
+)
+from queryable_state.wire.schema.instant import (
+    Instant,
+)
+from queryable_state.wire.schema.row import (
+    Row,
+    RowKind,
+)
 from queryable_state.wire.schema.type_classes import (
     BasicArrayTypeInfo,
     BasicType,
@@ -79,29 +132,51 @@ from queryable_state.wire.schema.type_serializer import (
     TypeSerializerSchemaCompatibility,
     TypeSerializerSnapshot,
 )
-from queryable_state.wire.schema.types import TypeInfo, Types
-from queryable_state.wire.values.pickled import PickledValue
-from queryable_state.wire.values.serialized import SerializedValue
+from queryable_state.wire.schema.types import (
+    TypeInfo,
+    Types,
+)
+from queryable_state.wire.values.pickled import (
+    PickledValue,
+)
+from queryable_state.wire.values.serialized import (
+    SerializedValue,
+)
 
 __all__ = [
     "AggregateFunction",
     "AggregatingState",
     "AggregatingStateDescriptor",
+    "AppendingState",
     "BasicArrayTypeInfo",
     "BasicType",
     "BasicTypeInfo",
     "CheckpointConfig",
+    "CheckpointStorage",
     "CheckpointingMode",
     "CoFlatMapFunction",
     "CoMapFunction",
+    "CompletableFuture",
+    "Configuration",
     "CustomStateBackend",
     "DataStream",
     "DataStreamSink",
+    "Duration",
+    "EmbeddedRocksDBStateBackend",
     "EnvironmentSettings",
+    "ExecutionConfig",
+    "ExecutionMode",
     "ExternalizedCheckpointCleanup",
+    "ExternalizedCheckpointRetention",
+    "FileSystemCheckpointStorage",
     "FsStateBackend",
+    "HashMapStateBackend",
+    "InputDependencyConstraint",
     "Instant",
     "JobClient",
+    "JobExecutionResult",
+    "JobID",
+    "JobManagerCheckpointStorage",
     "JobStatus",
     "KeyedCoProcessFunction",
     "KeyedConnectedStreams",
@@ -114,6 +189,7 @@ __all__ = [
     "MapStateDescriptor",
     "MapTypeInfo",
     "MemoryStateBackend",
+    "MergingState",
     "ObjectArrayTypeInfo",
     "OperatorStream",
     "PickleSerializer",
@@ -132,6 +208,7 @@ __all__ = [
     "RowKind",
     "RowTypeInfo",
     "RuntimeContext",
+    "RuntimeExecutionMode",
     "SerializedValue",
     "SimpleTypeSerializerSnapshot",
     "SqlTimeTypeInfo",
@@ -139,6 +216,7 @@ __all__ = [
     "StateBackend",
     "StateDescriptor",
     "StreamExecutionEnvironment",
+    "TimeCharacteristic",
     "TupleTypeInfo",
     "TypeInfo",
     "TypeInformation",

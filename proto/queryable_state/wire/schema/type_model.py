@@ -6,11 +6,12 @@ A `TypeInfo` crosses the wire as `queryable_state.v1.TypeInfo`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from queryable_state.v1 import types_pb2
 from queryable_state.wire.errors import InvalidRequestError, Reason
 from queryable_state.wire.schema.kinds import PYFLINK_NAMES, SIMPLE_NAMES, Kind
+from queryable_state.wire.schema.type_variables import T_co
 
 __all__ = ["MAX_DEPTH", "Field", "Kind", "SerializerFormat", "TypeInfo", "given"]
 
@@ -50,10 +51,11 @@ class SerializerFormat:
 
 
 @dataclass(frozen=True, slots=True)
-class TypeInfo:
+class TypeInfo(Generic[T_co]):
     """A type; equal types are equal, and usable as dictionary keys.
 
     `str` and `repr` are PyFlink's texts; within a format string it is Spark's `simple_string`.
+    The type variable is the Python type of its values, for type checkers only.
     """
 
     kind: Kind
