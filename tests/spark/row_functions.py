@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import time  # noqa: TC003 - annotations of a NamedTuple are read at run time
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from queryable_state.streaming import (
     Instant,
@@ -30,6 +30,15 @@ class Seen(NamedTuple):
 class Told:
     sensor: str
     text: str
+
+
+class Place(NamedTuple):
+    since: Instant
+    number: Annotated[int, Types.BIG_INT()]
+
+
+def place_of(row: Any) -> Place:
+    return Place(Instant.of_epoch_milli(row["amount"]), 10**30 + row["amount"])
 
 
 class AddUp(KeyedProcessFunction):

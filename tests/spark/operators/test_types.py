@@ -6,7 +6,7 @@ from datetime import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.spark.row_functions import AddUp, Seen, Tell, Told
+from tests.spark.row_functions import AddUp, Place, Seen, Tell, Told, place_of
 
 from queryable_state.streaming import (
     Instant,
@@ -66,4 +66,18 @@ def test_rows_pass_between_operators_as_their_classes(
     assert type(client.get_kv_state("types", "lastSeen", "a", descriptor=described).value()) is Seen
     every = ValueStateDescriptor("every", PickleSerializer())
     assert client.get_kv_state("types", "every", "a", descriptor=every).value() == {7, 8}
+    job.cancel()
+
+
+def test_a_function_may_compute_keys_of_types_that_spark_has_not(
+    env: StreamExecutionEnvironment, feed: MakeFeed, connect: Connect
+) -> None:
+    source = feed("sensor string, amount bigint")
+    stream = env.from_dataframe(source.dataframe())
+    stream.key_by(place_of, Place).as_queryable_state("places").uid("places")
+    source.add({"sensor": "a", "amount": 7}, {"sensor": "b", "amount": 8})
+    job = env.execute_async("places")
+    job.process_all_available()
+    client = connect(job)
+    assert client.get_kv_state("places", "places", place_of({"amount": 8})).value() == ("b", 8)
     job.cancel()
