@@ -130,6 +130,20 @@ def test_rows_are_delivered_as_the_class_of_their_type(cls: type) -> None:
     assert type(value) is (dict if cls is PersonDict else cls)
 
 
+@dataclass
+class Adult:
+    age: int
+
+    def __post_init__(self) -> None:
+        if self.age < 18:
+            raise ValueError("too young")
+
+
+def test_a_class_that_refuses_its_fields_is_named() -> None:
+    with pytest.raises(SerializationError, match=r"class Adult refused.*too young"):
+        stored((11,), type_info(Adult))
+
+
 def test_classes_are_delivered_at_every_depth() -> None:
     family = Family(
         Person("Bob", None), [PersonTuple("Alice", 11)], {"a": KeywordPerson(name="a", age=1)}
