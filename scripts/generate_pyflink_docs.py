@@ -28,6 +28,32 @@ if TYPE_CHECKING:
 _FOLDER = Path(__file__).resolve().parent
 API = _FOLDER / "pyflink_api.toml"
 PAGE = _FOLDER.parent / "docs" / "pyflink.md"
+DEFAULTS = (
+    ("queryable-state.enable", "false", "true", "serving state is what this library is for"),
+    (
+        "execution.checkpointing.externalized-checkpoint-retention",
+        "deleted on cancellation",
+        "retained",
+        "Spark keeps its offsets, and the same job continues from both",
+    ),
+    (
+        "state.checkpoints.num-retained",
+        "1",
+        "2",
+        "a damaged newest checkpoint leaves one to recover from",
+    ),
+    ("state.backend.incremental", "false", "true", "a checkpoint writes new files only"),
+    ("parallelism.default", "1", "`spark.sql.shuffle.partitions`", "the shuffle is Spark's"),
+    ("pipeline.max-parallelism", "from the parallelism", "128", "it is fixed for a state's life"),
+    (
+        "restart-strategy",
+        "unlimited restarts with checkpointing",
+        "the same, unless a user function keeps failing in one batch",
+        "a failure that recurs is reported",
+    ),
+)
+"""Keys whose default differs: Flink's default, ours, and the reason."""
+
 STATUSES = ("works", "differs", "no effect", "refused", "missing")
 
 HEAD = """# PyFlink's names
@@ -61,16 +87,7 @@ workers too: make it in the module of the function.
 
 ## Defaults that differ
 
-| Key | Flink | Here | Reason |
-|---|---|---|---|
-| `queryable-state.enable` | false | true | serving state is what this library is for |
-| `execution.checkpointing.externalized-checkpoint-retention` | deleted on cancellation | retained | Spark keeps its offsets, and the same job continues from both |
-| `state.checkpoints.num-retained` | 1 | 2 | a damaged newest checkpoint leaves one to recover from |
-| `state.backend.incremental` | false | true | a checkpoint writes new files only |
-| `parallelism.default` | 1 | `spark.sql.shuffle.partitions` | the shuffle is Spark's |
-| `pipeline.max-parallelism` | from the parallelism | 128 | the parallelism can change without it |
-| `restart-strategy` | with checkpointing: unlimited restarts | the same, unless a user function keeps failing in one batch | a failure that recurs is reported |
-
+{defaults}
 ## Read the tables
 
 | Status | Meaning |
@@ -98,7 +115,12 @@ def page() -> str:
     rows = {name: list(rows_of(name, entry)) for name, entry in api.items()}
     counted = Counter(row.status for each in rows.values() for row in each)
     summary = ", ".join(f"{counted[status]} {status}" for status in STATUSES)
-    parts = [HEAD, f"Of the methods below: {summary}.\n"]
+    defaults = ["| Key | Flink | Here | Reason |", "|---|---|---|---|"]
+    defaults += [f"| `{key}` | {' | '.join(cells)} |" for key, *cells in DEFAULTS]
+    parts = [
+        HEAD.replace("{defaults}", "\n".join(defaults) + "\n"),
+        f"Of the methods below: {summary}.\n",
+    ]
     for name, each in rows.items():
         parts.append(f"## {name}\n\n`{api[name]['module']}`\n")
         if not exists(name):
