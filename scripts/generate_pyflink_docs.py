@@ -6,6 +6,8 @@ name exists here and takes PyFlink's parameters is read from our classes, so tha
 name a method that is not there.
 """
 
+# ruff: noqa: E501 - a row of a table is one line
+
 from __future__ import annotations
 
 import argparse

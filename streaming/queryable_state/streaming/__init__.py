@@ -4,7 +4,14 @@ A program creates a `StreamExecutionEnvironment`, keys a stream and processes it
 `set_queryable` method of a descriptor makes a state visible to `queryable_state.client`.
 """
 
-from queryable_state.streaming.config.checkpoint_config import CheckpointConfig
+from queryable_state.streaming.co_functions import (
+    CoFlatMapFunction,
+    CoMapFunction,
+    KeyedCoProcessFunction,
+)
+from queryable_state.streaming.config.checkpoint_config import (
+    CheckpointConfig,
+)
 from queryable_state.streaming.config.checkpoint_modes import (
     CheckpointingMode,
     ExternalizedCheckpointCleanup,
@@ -15,7 +22,9 @@ from queryable_state.streaming.config.checkpoint_storage import (
     FileSystemCheckpointStorage,
     JobManagerCheckpointStorage,
 )
-from queryable_state.streaming.config.durations import Duration
+from queryable_state.streaming.config.durations import (
+    Duration,
+)
 from queryable_state.streaming.config.restart_strategy import (
     RestartStrategies,
     RestartStrategyConfiguration,
@@ -25,7 +34,9 @@ from queryable_state.streaming.config.rocksdb_state_backend import (
     PredefinedOptions,
     RocksDBStateBackend,
 )
-from queryable_state.streaming.config.settings import EnvironmentSettings
+from queryable_state.streaming.config.settings import (
+    EnvironmentSettings,
+)
 from queryable_state.streaming.config.state_backend import (
     CustomStateBackend,
     FsStateBackend,
@@ -33,16 +44,26 @@ from queryable_state.streaming.config.state_backend import (
     MemoryStateBackend,
     StateBackend,
 )
-from queryable_state.streaming.datastream import DataStream, KeyedStream, OperatorStream
+from queryable_state.streaming.datastream import (
+    DataStream,
+    KeyedStream,
+    OperatorStream,
+)
 from queryable_state.streaming.descriptors import (
     ListStateDescriptor,
     MapStateDescriptor,
     StateDescriptor,
     ValueStateDescriptor,
 )
-from queryable_state.streaming.environment import StreamExecutionEnvironment
-from queryable_state.streaming.execution.configuration import Configuration
-from queryable_state.streaming.execution.execution_config import ExecutionConfig
+from queryable_state.streaming.environment import (
+    StreamExecutionEnvironment,
+)
+from queryable_state.streaming.execution.configuration import (
+    Configuration,
+)
+from queryable_state.streaming.execution.execution_config import (
+    ExecutionConfig,
+)
 from queryable_state.streaming.execution.execution_modes import (
     ExecutionMode,
     InputDependencyConstraint,
@@ -63,25 +84,78 @@ from queryable_state.streaming.functions import (
     ReducingStateDescriptor,
     RuntimeContext,
 )
-from queryable_state.streaming.job_client import JobClient
-from queryable_state.streaming.operator_handles import DataStreamSink, QueryableStateStream
+from queryable_state.streaming.job_client import (
+    JobClient,
+)
+from queryable_state.streaming.operator_handles import (
+    DataStreamSink,
+    QueryableStateStream,
+)
 from queryable_state.streaming.state import (
     AggregatingState,
+    AppendingState,
     ListState,
     MapState,
+    MergingState,
     ReducingState,
     State,
     ValueState,
 )
-from queryable_state.wire.schema.types import TypeInfo, Types
+from queryable_state.streaming.streams.connected_streams import (
+    KeyedConnectedStreams,
+)
+from queryable_state.wire.schema.instant import (
+    Instant,
+)
+from queryable_state.wire.schema.row import (
+    Row,
+    RowKind,
+)
+from queryable_state.wire.schema.type_classes import (
+    BasicArrayTypeInfo,
+    BasicType,
+    BasicTypeInfo,
+    ListTypeInfo,
+    MapTypeInfo,
+    ObjectArrayTypeInfo,
+    PickledBytesTypeInfo,
+    PrimitiveArrayTypeInfo,
+    RowTypeInfo,
+    SqlTimeTypeInfo,
+    TupleTypeInfo,
+    TypeInformation,
+)
+from queryable_state.wire.schema.type_serializer import (
+    PickleSerializer,
+    SimpleTypeSerializerSnapshot,
+    TypeSerializer,
+    TypeSerializerSchemaCompatibility,
+    TypeSerializerSnapshot,
+)
+from queryable_state.wire.schema.types import (
+    TypeInfo,
+    Types,
+)
+from queryable_state.wire.values.pickled import (
+    PickledValue,
+)
+from queryable_state.wire.values.serialized import (
+    SerializedValue,
+)
 
 __all__ = [
     "AggregateFunction",
     "AggregatingState",
     "AggregatingStateDescriptor",
+    "AppendingState",
+    "BasicArrayTypeInfo",
+    "BasicType",
+    "BasicTypeInfo",
     "CheckpointConfig",
     "CheckpointStorage",
     "CheckpointingMode",
+    "CoFlatMapFunction",
+    "CoMapFunction",
     "CompletableFuture",
     "Configuration",
     "CustomStateBackend",
@@ -98,20 +172,31 @@ __all__ = [
     "FsStateBackend",
     "HashMapStateBackend",
     "InputDependencyConstraint",
+    "Instant",
     "JobClient",
     "JobExecutionResult",
     "JobID",
     "JobManagerCheckpointStorage",
     "JobStatus",
+    "KeyedCoProcessFunction",
+    "KeyedConnectedStreams",
     "KeyedProcessFunction",
     "KeyedStream",
     "ListState",
     "ListStateDescriptor",
+    "ListTypeInfo",
     "MapState",
     "MapStateDescriptor",
+    "MapTypeInfo",
     "MemoryStateBackend",
+    "MergingState",
+    "ObjectArrayTypeInfo",
     "OperatorStream",
+    "PickleSerializer",
+    "PickledBytesTypeInfo",
+    "PickledValue",
     "PredefinedOptions",
+    "PrimitiveArrayTypeInfo",
     "QueryableStateStream",
     "ReduceFunction",
     "ReducingState",
@@ -119,14 +204,25 @@ __all__ = [
     "RestartStrategies",
     "RestartStrategyConfiguration",
     "RocksDBStateBackend",
+    "Row",
+    "RowKind",
+    "RowTypeInfo",
     "RuntimeContext",
     "RuntimeExecutionMode",
+    "SerializedValue",
+    "SimpleTypeSerializerSnapshot",
+    "SqlTimeTypeInfo",
     "State",
     "StateBackend",
     "StateDescriptor",
     "StreamExecutionEnvironment",
     "TimeCharacteristic",
+    "TupleTypeInfo",
     "TypeInfo",
+    "TypeInformation",
+    "TypeSerializer",
+    "TypeSerializerSchemaCompatibility",
+    "TypeSerializerSnapshot",
     "Types",
     "ValueState",
     "ValueStateDescriptor",

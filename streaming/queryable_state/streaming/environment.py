@@ -19,6 +19,7 @@ from queryable_state.streaming.order_checks import warn_of_order
 from queryable_state.streaming.spark.application import SparkApplication
 from queryable_state.streaming.spark.launch import JobLaunch, QueryRestore, configured
 from queryable_state.streaming.spark.plan.compiler import Compiler
+from queryable_state.streaming.spark.plan.transformed import transformed_node
 from queryable_state.streaming.spark.program_files import ProgramFiles
 from queryable_state.streaming.spark.queries.source_plan import source_node
 from queryable_state.streaming.spark.session import active_session, check_session, parallelism_of
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from queryable_state.streaming.execution.job_result import JobExecutionResult
     from queryable_state.streaming.graph.nodes import OperatorNode, SinkNode, StreamNode
     from queryable_state.streaming.job_client import JobClient
+    from queryable_state.streaming.operator_handles import FrameFunction
 
 
 DEFAULT_JOB_NAME: Final = "Flink Streaming Job"
@@ -275,16 +277,16 @@ class StreamExecutionEnvironment(ProgramFiles, EnvironmentOptions):
     def _add_sink(self, node: SinkNode) -> None:
         self._next.declared.sinks.append(node)
 
+    def _transformed(self, node: StreamNode, function: FrameFunction) -> StreamNode:
+        return transformed_node(self._spark, node, function)
+
     def _dataframe_of(self, node: StreamNode) -> DataFrame:
         if isinstance(node, SourceNode):
             return node.dataframe
-        graph = JobGraph.of_stream(node)
-        graph.check()
+        (graph := JobGraph.of_stream(node)).check()
         warn_of_order(graph)
         application, settings = self._running_application(), self._job_settings()
         identity, _ = configured(application, settings, self._backend, self._checkpoints)
         frame = Compiler(application, settings, "", identity).dataframe(node, graph)
-        for operator in graph.last_operators:
-            operator.taken = True
-            self._next.taken.append(operator)
+        self._next.take_streams(graph.last_operators)
         return frame

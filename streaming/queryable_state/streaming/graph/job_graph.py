@@ -74,8 +74,15 @@ class JobGraph:
 
     @cached_property
     def sources(self) -> tuple[SourceNode, ...]:
-        """All sources, in the order in which the ends reach them."""
-        return tuple(node for node in self.nodes if isinstance(node, SourceNode))
+        """All streaming sources, in the order in which the ends reach them."""
+        found = [node for node in self.nodes if isinstance(node, SourceNode)]
+        return tuple(node for node in found if not node.is_initial)
+
+    @cached_property
+    def initial_sources(self) -> tuple[SourceNode, ...]:
+        """The static DataFrames with initial state."""
+        found = [node for node in self.nodes if isinstance(node, SourceNode)]
+        return tuple(node for node in found if node.is_initial)
 
     @cached_property
     def sinks(self) -> tuple[SinkNode, ...]:

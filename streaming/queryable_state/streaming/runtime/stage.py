@@ -14,6 +14,7 @@ from queryable_state.streaming.runtime.operators.columnar_operators import Aggre
 from queryable_state.streaming.runtime.operators.latest_value import LatestValueRun
 from queryable_state.streaming.runtime.operators.operators import (
     Aggregate,
+    KeyedCoProcess,
     KeyedProcess,
     LatestValueSink,
     Reduce,
@@ -177,13 +178,20 @@ class StageTask:
         return {part: index for index, part in enumerate(self.spec.parts)}
 
 
-_ROW_OPERATORS = (KeyedProcess, Reduce, ReducingSink)
+_ROW_OPERATORS = (KeyedProcess, KeyedCoProcess, Reduce, ReducingSink)
 
 
 def _run_of(spec: OperatorSpec, task: TaskIdentity, access: StateAccess) -> OperatorRun:
     match spec.operator:
         case KeyedProcess(function):
-            return ProcessRun(function, spec, task, access)
+            hooks = [
+                function.handle_initial_state if rows.is_initial else function.process_element
+                for rows in spec.inputs
+            ]
+            return ProcessRun(function, hooks, spec, task, access)
+        case KeyedCoProcess(function):
+            hooks = [function.process_element1, function.process_element2]
+            return ProcessRun(function, hooks, spec, task, access)
         case Reduce(descriptor):
             return ReduceRun(descriptor, spec, task, access, emit=True)
         case ReducingSink(descriptor):

@@ -64,7 +64,7 @@ def _states(
             operator_uid=node.uid,
             operator_name=node.name,
             operator_depth=node.depth,
-            key_type=node.keys.key_type,
+            key_type=node.key_type,
             max_parallelism=max_parallelism,
         )
         for descriptor in descriptors

@@ -13,17 +13,17 @@ from queryable_state.streaming.runtime.operators.outputs import Outputs
 from queryable_state.streaming.runtime.states.key_table import shown_key
 from queryable_state.streaming.runtime.states.value_states import CachedReducing
 from queryable_state.wire.errors import QueryableStateError
-from queryable_state.wire.rows import row_class
+from queryable_state.wire.rows import row_maker
 from queryable_state.wire.schema.types import Kind, TypeInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from types import TracebackType
 
     import pyarrow as pa
 
     from queryable_state.streaming.descriptors import StateDescriptor
-    from queryable_state.streaming.functions import KeyedProcessFunction, ReducingStateDescriptor
+    from queryable_state.streaming.functions import ReducingStateDescriptor
     from queryable_state.streaming.runtime.operators.operator_run import Output
     from queryable_state.streaming.runtime.operators.spec import OperatorSpec
     from queryable_state.streaming.runtime.states.access import StateAccess
@@ -38,7 +38,11 @@ _PIECE_ROWS = 1024
 
 
 def element_reader(rows: InputSpec) -> Callable[[pa.RecordBatch], Iterator[Any]]:
-    """A reader of a chunk's elements: a `Row` of the value columns, or the only column's value."""
+    """A reader of a chunk's elements.
+
+    They are `Row`s of the value columns, instances of the row type's Python class, or the values
+    of the only column.
+    """
     info = rows.value_type
     if info.kind != Kind.ROW:
         column = rows.value_columns[0]
@@ -49,7 +53,7 @@ def element_reader(rows: InputSpec) -> Callable[[pa.RecordBatch], Iterator[Any]]
 def _row_reader(
     columns: tuple[str, ...], info: TypeInfo
 ) -> Callable[[pa.RecordBatch], Iterator[Any]]:
-    make = row_class(tuple(field.name for field in info.fields))
+    make = row_maker(info)
     types = [field.type for field in info.fields]
 
     def read(batch: pa.RecordBatch) -> Iterator[Any]:
@@ -108,19 +112,21 @@ class _RowRun(OperatorRun):
 
 
 class ProcessRun(_RowRun):
-    """Runs a process function over the elements."""
+    """Runs a process function over the elements: `hooks` has its method for each input."""
 
     def __init__(
         self,
-        function: KeyedProcessFunction,
+        function: Function,
+        hooks: Sequence[Callable[[Any, Any], Iterable[Any] | None]],
         spec: OperatorSpec,
         task: TaskIdentity,
         access: StateAccess,
     ) -> None:
         super().__init__(spec, task, access)
         self._function = function
+        self._hooks = hooks
         self._outputs = Outputs(spec.output_type, spec.settings.output_rows, self.where)
-        self._read = element_reader(spec.input)
+        self._read = [element_reader(rows) for rows in spec.inputs]
 
     def _open(self) -> Sequence[CachedState]:
         context = self._context
@@ -139,10 +145,10 @@ class ProcessRun(_RowRun):
         )
 
     def process(self, number: int, batch: pa.RecordBatch) -> Iterator[Output]:
-        process, element_context = self._function.process_element, self._element_context
+        process, element_context = self._hooks[number], self._element_context
         current_key, outputs = self.owned.current_key, self._outputs
         slots = self.owned.start_chunk(batch, self.spec.inputs[number]).tolist()
-        elements = self._read(batch)
+        elements = self._read[number](batch)
         for state in self._context.states.values():
             state.enter()
         for start in range(0, len(slots), _PIECE_ROWS):
@@ -165,7 +171,7 @@ class ProcessRun(_RowRun):
                 self._name_element(error)
                 raise
             except Exception as error:
-                raise self._user_error(error, "process_element") from error
+                raise self._user_error(error, process.__name__) from error
             for rows in outputs.full_batches():
                 yield MAIN, rows
         for state in self._context.states.values():

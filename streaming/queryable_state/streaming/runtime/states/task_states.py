@@ -11,6 +11,7 @@ import numpy as np
 from queryable_state.streaming.runtime.states.cached_state import StateContext
 from queryable_state.streaming.runtime.states.cursor import CurrentKey
 from queryable_state.streaming.runtime.states.key_table import KeyTable
+from queryable_state.streaming.runtime.states.serializer_checks import begin_with_serializers
 from queryable_state.wire.changes import BlockSums, ChangeBlockBuilder
 from queryable_state.wire.errors import (
     InternalError,
@@ -89,7 +90,12 @@ class TaskStates:
             )
             for state in self._states
         ]
-        begun = self._access.begin(registrations)
+        begun = begin_with_serializers(
+            self._access.begin,
+            registrations,
+            [state.descriptor for state in self._states],
+            self.where,
+        )
         if len(begun.states) != len(registrations):
             raise InternalError(
                 f"{self.where}: {len(registrations)} states were declared, {len(begun.states)} "
