@@ -6,8 +6,6 @@ name exists here and takes PyFlink's parameters is read from our classes, so tha
 name a method that is not there.
 """
 
-# ruff: noqa: E501 - a row of a table is one line
-
 from __future__ import annotations
 
 import argparse
@@ -22,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from queryable_state.streaming.compat.pyflink_alias import exists, named
 from queryable_state.streaming.compat.pyflink_missing import MISSING_MODULES, MISSING_NAMES
-from queryable_state.streaming.compat.pyflink_names import MODULES, RENAMED
+from queryable_state.streaming.compat.pyflink_names import MODULES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -142,8 +140,6 @@ def page() -> str:
         lines.append(f"| `{module}` | {here} | {missing} |")
     lines += [f"| `{module}` | | all: {why} |" for module, why in MISSING_MODULES.items()]
     parts.append("\n".join(lines) + "\n")
-    renamed = "; ".join(f"`{theirs}` is `{ours}`" for theirs, ours in RENAMED.items())
-    parts.append(f"Under our own module, {renamed}.\n")
     return "\n".join(parts)
 
 
