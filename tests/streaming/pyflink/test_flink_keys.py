@@ -155,5 +155,14 @@ def test_a_misspelt_key_is_answered_with_the_nearest_one(key: str, meant: str) -
 def test_a_misspelt_key_without_prefix_is_refused_and_another_programs_key_is_not() -> None:
     with pytest.raises(InvalidRequestError, match=r"'queryable-state\.proxy\.ports'"):
         EnvironmentSettings.load({"queryable-state.proxy.port": "1"}, {})
+    with pytest.raises(InvalidRequestError, match=r"^queryable-state\.nothing is not a setting"):
+        EnvironmentSettings.load({"queryable-state.nothing": "1"}, {})
     conf = {"state.of.somebody.else": "1", "execution.engine.of.another": "2"}
     assert EnvironmentSettings.load(conf, {}) == EnvironmentSettings()
+
+
+def test_a_misspelt_variable_is_refused_and_another_programs_variable_is_not() -> None:
+    with pytest.raises(InvalidRequestError, match="did you mean 'QUERYABLE_STATE_PARALLELISM'"):
+        EnvironmentSettings.load({}, {"QUERYABLE_STATE_PARALELISM": "2"})
+    theirs = {"QUERYABLE_STATE_SERVER": "localhost:9069", "QUERYABLE_STATE_OF_ANOTHER": "x"}
+    assert EnvironmentSettings.load({}, theirs) == EnvironmentSettings()
