@@ -171,15 +171,22 @@ def other_parameters(target: object, signature: str) -> str:
     wanted = [part.strip() for part in re.sub(r"^\w+\(|\)$", "", signature).split(",")]
     wanted = [part for part in wanted if part]
     assert callable(target), signature
-    parameters = inspect.signature(target).parameters.values()
-    ours = [
-        f"*{each.name}" if each.kind is each.VAR_POSITIONAL else each.name
-        for each in parameters
-        if each.name not in ("self", "cls") and each.kind not in (each.KEYWORD_ONLY,)
+    parameters = [
+        each
+        for each in inspect.signature(target).parameters.values()
+        if each.name not in ("self", "cls")
     ]
-    if ours[: len(wanted)] == wanted:
+    names = [
+        f"*{each.name}" if each.kind is each.VAR_POSITIONAL else each.name for each in parameters
+    ]
+    positional = [
+        name
+        for name, each in zip(names, parameters, strict=True)
+        if each.kind is not each.KEYWORD_ONLY
+    ]
+    if positional[: len(wanted)] == wanted:
         return ""
-    return f"parameters: {', '.join(ours) or 'none'}"
+    return f"parameters: {', '.join(names) or 'none'}"
 
 
 def _because(name: str) -> str:

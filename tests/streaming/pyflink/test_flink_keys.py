@@ -109,7 +109,7 @@ def test_an_invalid_value_is_refused_with_the_valid_ones(key: str, value: str, t
         ("queryable-state.proxy.query-threads", "one event loop"),
         ("queryable-state.server.network-threads", "one event loop"),
         ("execution.checkpointing.unaligned.enabled", "between two batches"),
-        ("execution.savepoint-restore-mode", "belongs to its owner"),
+        ("execution.savepoint-restore-mode", "never owns or deletes"),
         ("state.backend.rocksdb.thread.num", "options factory"),
         ("restart-strategy.exponential-delay.initial-backoff", "fixed-delay and failure-rate"),
     ],
