@@ -64,6 +64,7 @@ def _json(state: StateInfo, measure: StateMeasure | None) -> dict[str, Any]:
         "key_type": str(state.key_type),
         "value_type": None if state.value_type is None else str(state.value_type),
         "map_key_type": None if state.map_key_type is None else str(state.map_key_type),
+        "ttl_ms": state.ttl_ms or None,
     }
     if measure is not None:
         described |= {

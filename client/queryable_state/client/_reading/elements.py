@@ -26,11 +26,13 @@ class MapEntry(KvState):
 class Presence:
     """Presence of a key or map entry; usable as a condition."""
 
-    __slots__ = ("_context", "is_present")
+    __slots__ = ("_context", "is_present", "ttl_ms")
 
     def __init__(self, data: bytes | None, context: DecodeContext) -> None:
         """`data` is None if nothing is stored."""
         self.is_present = data is not None
+        self.ttl_ms = None if data is None else _ttl_ms(query_pb2.Presence.FromString(data))
+        """As `KvState.ttl_ms`; None for a whole list or map."""
         self._context = context
 
     @property
@@ -54,7 +56,7 @@ class Presence:
 class Size:
     """Size of the state under one key and namespace."""
 
-    __slots__ = ("_context", "elements", "value_bytes")
+    __slots__ = ("_context", "elements", "ttl_ms", "value_bytes")
 
     def __init__(self, data: bytes, context: DecodeContext) -> None:
         size = query_pb2.Size.FromString(data)
@@ -62,6 +64,8 @@ class Size:
         """Number of map entries or list elements; 1 for the other kinds."""
         self.value_bytes: int = size.value_bytes
         """Bytes of the stored values."""
+        self.ttl_ms = _ttl_ms(size)
+        """As `KvState.ttl_ms`."""
         self._context = context
 
     @property
@@ -74,3 +78,7 @@ class Size:
             f"<{type(self).__name__} at batch {self.info.version}: {self.elements} elements, "
             f"{self.value_bytes} bytes>"
         )
+
+
+def _ttl_ms(answer: query_pb2.Presence | query_pb2.Size) -> int | None:
+    return answer.remaining_ms if answer.HasField("remaining_ms") else None

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from itertools import repeat
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
-from queryable_state.client._reading.decode_context import RefusedContext
-from queryable_state.v1 import query_pb2, registration_pb2
-from queryable_state.wire.errors import (
-    CorruptDataError,
-    InvalidRequestError,
-    QueryableStateError,
-    Reason,
-)
+from queryable_state.v1 import query_pb2
+from queryable_state.wire.errors import InvalidRequestError, QueryableStateError, Reason
+from queryable_state.wire.values.lifetime import expires_at_ms, remaining_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, ItemsView, Iterator, KeysView, ValuesView
+    from collections.abc import ItemsView, Iterator, KeysView, Sequence, ValuesView
 
     from queryable_state.client._reading.decode_context import DecodeContext
     from queryable_state.client._reading.info import ReadInfo
@@ -44,6 +38,23 @@ class KvState:
     def info(self) -> ReadInfo:
         """The batch at which the state was read, its clocks, and the server that answered."""
         return self._context.info
+
+    @property
+    def ttl_ms(self) -> int | None:
+        """Milliseconds from the read until the state expires, 0 if it is expired; None: never.
+
+        A list or a map expires with its last element.
+        """
+        return remaining_ms(self._stored(), self._context.proto)
+
+    @property
+    def expires_at_ms(self) -> int | None:
+        """Milliseconds since the epoch at which the state expires; None: never."""
+        return expires_at_ms(self._stored(), self._context.proto)
+
+    def element_ttls_ms(self) -> Any:
+        """`ttl_ms` of each element: a list for a list, a dict by key for a map."""
+        self._has_no("element_ttls_ms")
 
     def value(self) -> Any:
         """The value of a value state."""
@@ -115,6 +126,10 @@ class KvState:
             self._decoded = self._context.codecs.value.decode(self._data)
         return self._decoded
 
+    def _stored(self) -> Sequence[bytes]:
+        """The stored values."""
+        return (self._data,)
+
     def _has_no(self, method: str) -> NoReturn:
         raise InvalidRequestError(
             f"a {self.kind} has no {method}(): {self._methods()}", reason=Reason.UNSUPPORTED
@@ -168,17 +183,25 @@ class AggregatingState(KvState):
         return self._decode()
 
 
-class _RecordsState(KvState):
+class RecordsState(KvState):
+    """State of many records."""
+
     __slots__ = ()
 
     def _decode(self) -> Any:
         if self._decoded is _NOT_DECODED:
-            records = query_pb2.Records.FromString(self._data)
+            records = self._records()
             self._decoded = self._context.codecs.decode_records(records.elements, records.values)
         return self._decoded
 
+    def _records(self) -> query_pb2.Records:
+        return query_pb2.Records.FromString(self._data)
 
-class ListState(_RecordsState):
+    def _stored(self) -> Sequence[bytes]:
+        return self._records().values
+
+
+class ListState(RecordsState):
     """Elements in the order they were added."""
 
     __slots__ = ()
@@ -188,6 +211,14 @@ class ListState(_RecordsState):
         """A copy of the elements."""
         _takes_no_key(self, key)
         return list(self._decode())
+
+    def element_ttls_ms(self) -> list[int | None]:
+        """Milliseconds from the read until each element expires; None: never."""
+        proto, codec = self._context.proto, self._context.codecs.value
+        ttls_ms: list[int | None] = []
+        for chunk in self._stored():
+            ttls_ms += [remaining_ms((chunk,), proto)] * len(codec.decode(chunk))
+        return ttls_ms
 
     def is_empty(self) -> bool:
         """True if there is no element."""
@@ -200,7 +231,7 @@ class ListState(_RecordsState):
         return len(self._decode())
 
 
-class MapState(_RecordsState):
+class MapState(RecordsState):
     """Entries, in the order of their keys."""
 
     __slots__ = ()
@@ -229,6 +260,13 @@ class MapState(_RecordsState):
         """True if there is an entry `key`, even if its value is null."""
         return key in self._decode()
 
+    def element_ttls_ms(self) -> dict[Any, int | None]:
+        """Milliseconds from the read until each entry expires, by key; None: never."""
+        proto = self._context.proto
+        ttls_ms = (remaining_ms((value,), proto) for value in self._stored())
+        # Decoded entries have the order of their records.
+        return dict(zip(self._decode(), ttls_ms, strict=True))
+
     def is_empty(self) -> bool:
         """True if there is no entry."""
         return not self._decode()
@@ -241,51 +279,6 @@ class MapState(_RecordsState):
 
     def __contains__(self, key: object) -> bool:
         return key in self._decode()
-
-
-def states_of(answer: Callable[..., Any], values: list[bytes], context: DecodeContext) -> list[Any]:
-    """Returns `answer` of each value; decodes single-value states in one pass if possible."""
-    decoded = None
-    if answer in _SINGLE_VALUE_STATES:
-        decoded = context.codecs.value.decode_all(values)
-    if decoded is None:
-        return list(map(answer, values, repeat(context)))
-    return list(map(answer, values, repeat(context), decoded))
-
-
-_SINGLE_VALUE_STATES: frozenset[object] = frozenset((ValueState, ReducingState, AggregatingState))
-
-STATE_TYPES: dict[registration_pb2.StateKind.ValueType, type[KvState]] = {
-    registration_pb2.VALUE: ValueState,
-    registration_pb2.LIST: ListState,
-    registration_pb2.MAP: MapState,
-    registration_pb2.REDUCING: ReducingState,
-    registration_pb2.AGGREGATING: AggregatingState,
-}
-
-
-def scanned_state(
-    kind: registration_pb2.StateKind.ValueType,
-    scanned: query_pb2.ScannedKey,
-    context: DecodeContext,
-) -> KvState:
-    """Returns the state of one scanned key; if it has an error, its methods raise the error."""
-    if scanned.HasField("error"):
-        refusal = QueryableStateError.from_proto(scanned.error)
-        return STATE_TYPES[kind](b"", RefusedContext(refusal, context.proto))
-    return state_of(kind, scanned.records, context)
-
-
-def state_of(
-    kind: registration_pb2.StateKind.ValueType, records: query_pb2.Records, context: DecodeContext
-) -> KvState:
-    """Returns the state with these records, at least one, as a scan returns them."""
-    state_type = STATE_TYPES[kind]
-    if issubclass(state_type, _RecordsState):
-        return state_type(records.SerializeToString(), context)
-    if not records.values:
-        raise CorruptDataError(f"a server returned a {state_type.kind} without a record")
-    return state_type(records.values[0], context)
 
 
 def _takes_no_key(state: KvState, key: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -40,6 +41,7 @@ def declare(
     kind: registration_pb2.StateKind.ValueType = registration_pb2.VALUE,
     map_key_type: object = None,
     max_parallelism: int = 128,
+    ttl_ms: int = 0,
 ) -> registration_pb2.StateRegistration:
     """A state for `InProcessCluster.job`; types as `type_info` takes them."""
     state = registration_pb2.StateRegistration(
@@ -51,6 +53,7 @@ def declare(
             registration_pb2.SchemaVersion(version=1, type=type_info(value_type).to_proto())
         ],
         max_parallelism=max_parallelism,
+        ttl=registration_pb2.TimeToLive(ttl_ms=ttl_ms) if ttl_ms else None,
     )
     if map_key_type is not None:
         state.map_key_type.CopyFrom(type_info(map_key_type).to_proto())
@@ -116,13 +119,14 @@ class InProcessJob:
         self._parallelism = parallelism
         self._max_parallelism = states[0].max_parallelism
         self.name = name
+        self.updated_ms = time.time_ns() // 1_000_000  # timestamp of writes to states with a TTL
         self.query_id, self.run_id = cluster.coordinator.engine.start(
             name, query_id=query_id, checkpoint_location=checkpoint_location
         )
 
     @property
     def job_id(self) -> str:
-        """32 hex digits."""
+        """The query id as 32 hex digits."""
         return self.query_id.hex()
 
     @property
@@ -143,9 +147,8 @@ class InProcessJob:
 
     def recover(self) -> bool:
         """Restores the state of earlier runs before a batch begins; False if there is none."""
-        layout = OperatorLayout(
-            uid="operator", parallelism=self._parallelism, max_parallelism=self._max_parallelism
-        )
+        parallelism, groups = self._parallelism, self._max_parallelism
+        layout = OperatorLayout(uid="operator", parallelism=parallelism, max_parallelism=groups)
         return self._cluster.coordinator.coordinator.recover(self.query_id, "", [layout])
 
     async def checkpoint(self) -> checkpoint_pb2.CheckpointMetadata:
@@ -248,7 +251,8 @@ class InProcessJob:
                 wire_key = codecs.key_groups.wire_key(key)
                 group = wire_key[0] << 8 | wire_key[1]
                 if subtask_of(group, self._parallelism, self._max_parallelism) == index:
-                    _put(builder, wire_key, value, codecs, batch_id)
+                    updated_ms = self.updated_ms if state.HasField("ttl") else None
+                    _put(builder, wire_key, value, codecs, batch_id, updated_ms)
                     rows += 1
             frames.extend(backend_pb2.PrepareRequest(block=block) for block in builder.finish())
         seal = sums.seal(begun.token, fingerprint=batch_id, row_count=rows)
@@ -269,7 +273,12 @@ class InProcessJob:
 
 
 def _put(
-    builder: ChangeBlockBuilder, wire_key: bytes, value: Any, codecs: StateCodecs, batch_id: int
+    builder: ChangeBlockBuilder,
+    wire_key: bytes,
+    value: Any,
+    codecs: StateCodecs,
+    batch_id: int,
+    updated_ms: int | None,
 ) -> None:
     record = record_key(wire_key, VOID_NAMESPACE, b"")
     if value is None or isinstance(value, ReplaceList):
@@ -280,12 +289,12 @@ def _put(
     if codecs.map_key is None:
         is_list = codecs.kind == registration_pb2.LIST
         element = list_element(batch_id, 0) if is_list else b""
-        builder.put(record + element, codecs.value.encode(value))
+        builder.put(record + element, codecs.value.encode(value, updated_ms))
         return
-    for entry, entry_value in value.items():
+    codec = codecs.value
+    for entry, item in value.items():
         key = record + codecs.map_key.encode(entry)
-        if entry_value is None:
+        if item is None:
             builder.delete(key)
         else:
-            codec = codecs.value
-            builder.put(key, codec.null if entry_value is NULL else codec.encode(entry_value))
+            builder.put(key, codec.null if item is NULL else codec.encode(item, updated_ms))
