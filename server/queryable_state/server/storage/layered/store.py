@@ -6,6 +6,7 @@ from threading import Lock, RLock
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
+from queryable_state.server.storage.key_order import key_after
 from queryable_state.server.storage.layered import layer_stack
 from queryable_state.server.storage.layered.canonical_snapshot import CanonicalSnapshot
 from queryable_state.server.storage.layered.compaction import Compaction
@@ -114,6 +115,21 @@ class LayeredStore(StateStore):
                 return True
             self._versions.skip_empty(up_to)
             return False
+
+    def clean_up(
+        self, state_id: int, start: bytes, max_records: int, is_gone: Callable[[bytes], bool]
+    ) -> bytes | None:
+        with self._bulk_lock:
+            self._check_open()
+            if self._compaction is not None:
+                return start
+            records = self._base.source(state_id).chunk(start, None, max_records)
+            gone = dict.fromkeys(key for key, value in records if is_gone(value))
+            if gone:
+                image = self._base.preserve((state_id,)) if list(self._views) else None
+                self._generation = self._generation.end(image)
+                self._base.apply(state_id, gone, image)
+            return key_after(records[-1][0]) if len(records) == max_records else None
 
     def get(self, state_id: int, key: bytes, uncommitted: bool = False) -> bytes | None:
         return self.reader(state_id, uncommitted)(key)
