@@ -44,8 +44,10 @@ from queryable_state.streaming.job_client import JobClient, JobStatus
 from queryable_state.streaming.operator_handles import DataStreamSink, QueryableStateStream
 from queryable_state.streaming.state import (
     AggregatingState,
+    AppendingState,
     ListState,
     MapState,
+    MergingState,
     ReducingState,
     State,
     ValueState,
@@ -56,6 +58,7 @@ __all__ = [
     "AggregateFunction",
     "AggregatingState",
     "AggregatingStateDescriptor",
+    "AppendingState",
     "CheckpointConfig",
     "CheckpointingMode",
     "CustomStateBackend",
@@ -73,6 +76,7 @@ __all__ = [
     "MapState",
     "MapStateDescriptor",
     "MemoryStateBackend",
+    "MergingState",
     "OperatorStream",
     "PredefinedOptions",
     "QueryableStateStream",

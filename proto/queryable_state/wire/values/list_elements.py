@@ -1,4 +1,4 @@
-"""Codec of single list elements, whose bytes form a LIST value without decoding."""
+"""Elements of an encoded LIST value: codec of single elements, and their number."""
 
 from __future__ import annotations
 
@@ -9,11 +9,23 @@ from queryable_state.wire.errors import CorruptDataError
 from queryable_state.wire.schema.type_model import given
 from queryable_state.wire.values.payload import decoder, encoder
 from queryable_state.wire.values.scalar_codecs import PickleMode, packed_count
+from queryable_state.wire.values.value_codec import read_header
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from queryable_state.wire.values.value_codec import ValueCodec
+
+_COUNT = struct.Struct("<I")
+
+
+def element_count(chunk: bytes) -> int:
+    """The number of elements that an encoded LIST value states; decodes no element."""
+    try:
+        count: int = _COUNT.unpack_from(chunk, read_header(chunk).payload_offset)[0]
+    except struct.error:
+        raise CorruptDataError(f"a list chunk of {len(chunk)} bytes has no whole count") from None
+    return count
 
 
 class ElementCodec:

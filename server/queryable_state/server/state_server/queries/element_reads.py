@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING
 
 from queryable_state.server.state_server.queries.key_reads import gone_at, no_key_group
@@ -16,7 +15,8 @@ from queryable_state.wire.errors import (
 )
 from queryable_state.wire.keys.store_keys import RESULT_ELEMENT, VOID_NAMESPACE
 from queryable_state.wire.values.lifetime import remaining_ms
-from queryable_state.wire.values.value_codec import is_stale, read_header
+from queryable_state.wire.values.list_elements import element_count
+from queryable_state.wire.values.value_codec import is_stale
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     )
     from queryable_state.server.state_server.stores.store_table import StateRoute
 
-_COUNT = struct.Struct("<I")
 _MANY_RECORDS = frozenset({registration_pb2.LIST, registration_pb2.MAP})
 # EXISTS reads the first records of a key; more are needed only if all of these have expired.
 _FIRST_RECORDS = 16
@@ -182,19 +181,10 @@ def _answer(
         remaining = remaining_ms(found, info) if is_whole else None
         return query_pb2.Presence(remaining_ms=remaining).SerializeToString()
     return query_pb2.Size(
-        elements=sum(map(_list_length, found)) if kind == registration_pb2.LIST else len(found),
+        elements=sum(map(element_count, found)) if kind == registration_pb2.LIST else len(found),
         value_bytes=sum(map(len, found)),
         remaining_ms=remaining_ms(found, info),
     ).SerializeToString()
-
-
-def _list_length(chunk: bytes) -> int:
-    """Returns the number of elements that a list chunk states."""
-    try:
-        count: int = _COUNT.unpack_from(chunk, read_header(chunk).payload_offset)[0]
-    except struct.error:
-        raise CorruptDataError(f"a list chunk of {len(chunk)} bytes has no whole count") from None
-    return count
 
 
 def _elements(
