@@ -4,6 +4,7 @@ A program creates a `StreamExecutionEnvironment`, keys a stream and processes it
 `set_queryable` method of a descriptor makes a state visible to `queryable_state.client`.
 """
 
+from queryable_state.streaming.common.time import Duration, Time
 from queryable_state.streaming.config.checkpoint_config import (
     CheckpointConfig,
     CheckpointingMode,
@@ -52,6 +53,7 @@ from queryable_state.streaming.state import (
     State,
     ValueState,
 )
+from queryable_state.streaming.ttl.state_ttl_config import StateTtlConfig
 from queryable_state.wire.schema.types import TypeInfo, Types
 
 __all__ = [
@@ -64,6 +66,7 @@ __all__ = [
     "CustomStateBackend",
     "DataStream",
     "DataStreamSink",
+    "Duration",
     "EnvironmentSettings",
     "ExternalizedCheckpointCleanup",
     "FsStateBackend",
@@ -90,7 +93,9 @@ __all__ = [
     "State",
     "StateBackend",
     "StateDescriptor",
+    "StateTtlConfig",
     "StreamExecutionEnvironment",
+    "Time",
     "TypeInfo",
     "Types",
     "ValueState",

@@ -31,7 +31,7 @@ async def stub(cluster: InProcessCluster) -> AsyncIterator[query_pb2_grpc.Querya
     job.updated_ms -= HOUR_MS
     await job.run(1, {"last": {"b": 1}, "by_word": {"a": {"y": 1}}})
     async with grpc.aio.insecure_channel(cluster.servers[0].addresses.proxy) as channel:
-        yield query_pb2_grpc.QueryableStateStub(channel)  # type: ignore[misc]
+        yield query_pb2_grpc.QueryableStateStub(channel)
 
 
 async def test_one_key(stub: query_pb2_grpc.QueryableStateAsyncStub) -> None:
@@ -41,7 +41,7 @@ async def test_one_key(stub: query_pb2_grpc.QueryableStateAsyncStub) -> None:
         ({"state_name": "by_word", "read": query_pb2.ENTRY, "map_key_json": '"x"'}, "1"),
         ({"state_name": "last", "read": query_pb2.EXISTS}, "true"),
     ):
-        request = query_pb2.GetKvStateRequest(key_json='"a"', **fields)  # type: ignore[arg-type]
+        request = query_pb2.GetKvStateRequest(key_json='"a"', **fields)
         answer = await stub.GetKvState(request)
         assert answer.value_json == text
         assert 0 < answer.remaining_ms <= HOUR_MS

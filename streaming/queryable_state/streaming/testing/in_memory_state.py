@@ -63,7 +63,10 @@ class InMemoryStateBackend:
         if key not in self._registrations:
             state.state_id = len(self._registrations) + 1
             self._registrations[key] = state
-        return self._registrations[key]
+        known = self._registrations[key]
+        # A restart may change the TTL; `known` has the state's id.
+        known.ttl.CopyFrom(state.ttl)
+        return known
 
     def store(self, uid: str, subtask: int) -> HeapStateStore:
         """The store of a subtask, with all states of its operator."""

@@ -15,6 +15,13 @@ from queryable_state.streaming.functions import (
     ReducingStateDescriptor,
     RuntimeContext,
 )
+from queryable_state.streaming.runtime.states.expiring.expiring_list import ExpiringList
+from queryable_state.streaming.runtime.states.expiring.expiring_map import ExpiringMap
+from queryable_state.streaming.runtime.states.expiring.expiring_values import (
+    ExpiringAggregating,
+    ExpiringReducing,
+    ExpiringValue,
+)
 from queryable_state.streaming.runtime.states.list_state import CachedList
 from queryable_state.streaming.runtime.states.map_state import CachedMap
 from queryable_state.streaming.runtime.states.value_states import (
@@ -62,19 +69,21 @@ class DeclaringContext(RuntimeContext):
         self._closed = True
 
     def get_state(self, descriptor: ValueStateDescriptor) -> CachedValue:
-        return self._declared(descriptor, ValueStateDescriptor, CachedValue)
+        return self._declared(descriptor, ValueStateDescriptor, CachedValue, ExpiringValue)
 
     def get_list_state(self, descriptor: ListStateDescriptor) -> CachedList:
-        return self._declared(descriptor, ListStateDescriptor, CachedList)
+        return self._declared(descriptor, ListStateDescriptor, CachedList, ExpiringList)
 
     def get_map_state(self, descriptor: MapStateDescriptor) -> CachedMap:
-        return self._declared(descriptor, MapStateDescriptor, CachedMap)
+        return self._declared(descriptor, MapStateDescriptor, CachedMap, ExpiringMap)
 
     def get_reducing_state(self, descriptor: ReducingStateDescriptor) -> CachedReducing:
-        return self._declared(descriptor, ReducingStateDescriptor, CachedReducing)
+        return self._declared(descriptor, ReducingStateDescriptor, CachedReducing, ExpiringReducing)
 
     def get_aggregating_state(self, descriptor: AggregatingStateDescriptor) -> CachedAggregating:
-        return self._declared(descriptor, AggregatingStateDescriptor, CachedAggregating)
+        return self._declared(
+            descriptor, AggregatingStateDescriptor, CachedAggregating, ExpiringAggregating
+        )
 
     def get_task_name(self) -> str:
         return self._name
@@ -89,7 +98,11 @@ class DeclaringContext(RuntimeContext):
         return self._max_parallelism
 
     def _declared(
-        self, descriptor: Any, expected: type[StateDescriptor], state_class: type[_State]
+        self,
+        descriptor: Any,
+        expected: type[StateDescriptor],
+        state_class: type[_State],
+        expiring_class: type[_State],
     ) -> _State:
         if not isinstance(descriptor, expected):
             raise InvalidRequestError(
@@ -98,7 +111,8 @@ class DeclaringContext(RuntimeContext):
         declared = self.states.get(descriptor.name)
         if declared is None:
             self._check_new(descriptor)
-            declared = self.states[descriptor.name] = state_class(descriptor)
+            chosen = state_class if descriptor.ttl_config is None else expiring_class
+            declared = self.states[descriptor.name] = chosen(descriptor)
         elif not declared.descriptor.agrees_with(descriptor):
             raise JobError(
                 f"operator {self._name!r}: state {descriptor.name!r} is requested with two "

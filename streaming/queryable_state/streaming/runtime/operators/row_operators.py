@@ -10,6 +10,7 @@ from queryable_state.streaming.runtime.columns.batch_coalescing import gathered
 from queryable_state.streaming.runtime.operators.context import DeclaringContext, ElementContext
 from queryable_state.streaming.runtime.operators.open_functions import OpenFunctions
 from queryable_state.streaming.runtime.operators.outputs import Outputs
+from queryable_state.streaming.runtime.states.expiring.expiring_values import ExpiringReducing
 from queryable_state.streaming.runtime.states.key_table import shown_key
 from queryable_state.streaming.runtime.states.task_states import TaskStates, where
 from queryable_state.streaming.runtime.states.value_states import CachedReducing
@@ -157,7 +158,8 @@ def run_reduce(
     context.end_declarations()
     with OpenFunctions(where(spec, task)) as functions:
         _open_function(descriptor, functions, context)
-        state = CachedReducing(descriptor)
+        expires = descriptor.ttl_config is not None
+        state = ExpiringReducing(descriptor) if expires else CachedReducing(descriptor)
         owned = TaskStates(spec, task, access, [state])
         owned.begin()
         yield from _reduce(state, spec, owned, batches, emit=emit)
