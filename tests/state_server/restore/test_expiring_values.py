@@ -55,6 +55,25 @@ async def test_the_life_of_a_value_goes_on_where_it_was(tmp_path: Path, backend:
                 await client.get_kv_state("sensors", "last", "expired")
 
 
+async def test_another_ttl_on_restart_applies_to_stored_values(tmp_path: Path) -> None:
+    state = declare("last", ttl_ms=HOUR_MS)
+    async with InProcessCluster(tmp_path, config=config()) as cluster:
+        job = cluster.job("sensors", state, durable=True)
+        written_ms = job.updated_ms = job.updated_ms - 2 * HOUR_MS
+        await job.run(0, {"last": {"key": 1}})
+        async with client_of(cluster.servers[0].addresses.proxy) as client:
+            with pytest.raises(UnknownKeyOrNamespaceError):
+                await client.get_kv_state("sensors", "last", "key")
+            state.ttl.ttl_ms = 24 * HOUR_MS
+            await job.restart().run(1, {})
+            found = await client.get_kv_state("sensors", "last", "key")
+            assert found.expires_at_ms == written_ms + 24 * HOUR_MS
+            state.ClearField("ttl")
+            await job.restart().run(2, {})
+            found = await client.get_kv_state("sensors", "last", "key")
+            assert (found.value(), found.ttl_ms) == (1, None)
+
+
 @pytest.mark.parametrize("cleaned", [True, False])
 async def test_a_checkpoint_leaves_out_gone_values_if_the_state_says_so(
     tmp_path: Path, cleaned: bool

@@ -26,6 +26,7 @@ from queryable_state.server.state_server.snapshots.live_records import (
 )
 from queryable_state.server.state_server.stores.clean_up import MARGIN_MS, CleanUp
 from queryable_state.server.state_server.stores.compactor import Compactor
+from queryable_state.server.state_server.stores.owned_subtask import CleanUpPass
 from queryable_state.v1.registration_pb2 import StateRegistration, TimeToLive
 from queryable_state.wire.keys.key_groups import subtask_of
 
@@ -118,6 +119,25 @@ async def test_changes_pay_for_visits(owner: Owner) -> None:
     # Four changes pay for 20 visits, which begin anew: batch 0 came to the end.
     await batches.run(2, dict(list(values.items())[:4]))
     assert 50 - 20 <= batches.stored() <= 50 - 20 + 4
+
+
+async def test_a_pass_begins_once_a_value_may_be_removed(owner: Owner) -> None:
+    """A pass that would find nothing costs nothing."""
+    owner.registration.ttl.visits_per_commit = 1_000
+    owner.own(0)
+    batches = Batches(owner)
+    values = of_subtask(owner, 10)
+    written_ms = owner.clock.now_ms
+    await batches.run(0, values)
+    [subtask] = batches.job.subtasks.values()
+    assert subtask.passes[STATE_ID] == CleanUpPass(None, written_ms)
+    owner.clock.advance((GONE_FOR_SURE_MS - 1) / 1000)
+    await batches.run(1, {next(iter(values)): 1})
+    assert subtask.passes[STATE_ID] == CleanUpPass(None, written_ms)
+    owner.clock.advance(0.001)
+    await batches.run(2, {})
+    assert batches.stored() == 1
+    assert subtask.passes[STATE_ID] == CleanUpPass(None, owner.clock.now_ms - 1)
 
 
 async def test_without_strategies_nothing_is_cleaned_up(owner: Owner) -> None:

@@ -48,6 +48,7 @@ HAS_TIMESTAMP = 0x20
 _CODEC_MASK = 0x0F
 _RESERVED = 0xC0
 _TIMESTAMP = struct.Struct(">q")
+_NO_TIMESTAMP = bytes((CODEC_FIELDS,))
 _MAX_VERSION = (1 << 32) - 1
 
 
@@ -135,6 +136,8 @@ def without_timestamp(data: bytes) -> bytes:
     """The bytes of a value without its timestamp."""
     if not data[0] & HAS_TIMESTAMP:
         return data
+    if data[0] == HAS_TIMESTAMP and len(data) >= 10 and data[1] < 0x80:
+        return _NO_TIMESTAMP + data[1:2] + data[10:]
     offset = read_header(data).payload_offset
     return bytes((data[0] & ~HAS_TIMESTAMP,)) + data[1 : offset - 8] + data[offset:]
 
@@ -224,6 +227,9 @@ class ValueCodec:
         if data.startswith(header):
             read = self._readers[self._current]
             offset = len(header)
+        elif data.startswith(self._stamped_header) and len(data) >= len(header) + 8:
+            read = self._readers[self._current]
+            offset = len(header) + 8
         else:
             found = read_header(data)
             if found.codec == CODEC_NULL:

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from queryable_state.server.state_server.stores.owned_subtask import CleanUpPass
 from queryable_state.wire.errors import CorruptDataError
 from queryable_state.wire.values.lifetime import Lifetime
-from queryable_state.wire.values.value_codec import is_stale
+from queryable_state.wire.values.value_codec import timestamp_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +32,7 @@ MARGIN_MS = 60_000
 
 # Records of one step; the backend may hold the GIL for all of it.
 _STEP_RECORDS = 256
+_NEVER_MS = 1 << 63
 
 
 def removable(
@@ -40,25 +42,44 @@ def removable(
 
     `timestamp_ms` is the timestamp of the oldest batch that readers may be at.
     """
-    lifetime = Lifetime.of(state)
-    if lifetime is None:
-        return None
-    gone_ms = lifetime.gone_ms(timestamp_ms - MARGIN_MS)
+    gone_ms = _removable_ms(state, timestamp_ms)
+    return None if gone_ms is None else GoneValues(gone_ms).remove
 
-    def is_gone(value: bytes) -> bool:
+
+def _removable_ms(state: registration_pb2.StateRegistration, timestamp_ms: int) -> int | None:
+    lifetime = Lifetime.of(state)
+    return None if lifetime is None else lifetime.gone_ms(timestamp_ms - MARGIN_MS)
+
+
+class GoneValues:
+    """Selection of the values to remove, which remembers the oldest one that stays."""
+
+    def __init__(self, gone_ms: int, oldest_ms: int = _NEVER_MS) -> None:
+        self.oldest_ms = oldest_ms
+        """The oldest timestamp of the values that stay."""
+        self._gone_ms = gone_ms
+
+    def remove(self, value: bytes) -> bool:
+        """True if the value may be removed."""
         try:
-            return is_stale(value, gone_ms)
+            timestamp_ms = timestamp_of(value)
         except CorruptDataError:
             # Its readers report it.
             return False
-
-    return is_gone
+        if timestamp_ms is None:
+            return False
+        if timestamp_ms <= self._gone_ms:
+            return True
+        if timestamp_ms < self.oldest_ms:
+            self.oldest_ms = timestamp_ms
+        return False
 
 
 class CleanUp:
     """Visits the records of a store, a step at a time, as many as its commits have planned.
 
-    A pass continues where the last one stopped, and begins anew after the last record.
+    A pass continues where the last visits stopped. After the last record a new pass begins as
+    soon as the oldest value that stayed may be removed: until then it would find nothing.
     """
 
     def __init__(self, table: StoreTable, background: BackgroundThread) -> None:
@@ -77,13 +98,26 @@ class CleanUp:
         # closed by a later job of the same thread.
         while left > 0 and state is not None and self._table.subtask(subtask.id) is subtask:
             timestamp_ms = job.timestamp_at(subtask.store.base_version)
-            is_gone = None if timestamp_ms is None else removable(state, timestamp_ms)
-            if is_gone is None:
+            gone_ms = None if timestamp_ms is None else _removable_ms(state, timestamp_ms)
+            if timestamp_ms is None or gone_ms is None:
                 return
-            start, step = subtask.visited.get(state_id, b""), min(left, _STEP_RECORDS)
-            end = await self._background.run(subtask.store.clean_up, state_id, start, step, is_gone)
-            left -= step
+            last = subtask.passes.get(state_id)
+            if last is None or last.next_key is None:
+                if last is not None and gone_ms < last.oldest_ms:
+                    return
+                # Records that batches write during the pass are not older.
+                last = subtask.passes[state_id] = CleanUpPass(b"", timestamp_ms)
+            start, step = last.next_key or b"", min(left, _STEP_RECORDS)
+            gone = GoneValues(gone_ms, last.oldest_ms)
+            end = await self._background.run(
+                subtask.store.clean_up, state_id, start, step, gone.remove
+            )
+            last.oldest_ms = gone.oldest_ms
             if end is None:
-                subtask.visited.pop(state_id, None)
+                last.next_key = None
                 return
-            subtask.visited[state_id] = end
+            if end == start:
+                # A snapshot compacts the store; the next commit plans visits again.
+                return
+            left -= step
+            last.next_key = end

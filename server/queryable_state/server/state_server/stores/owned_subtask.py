@@ -106,6 +106,16 @@ class BegunAttempt:
     """The first seal of the attempt; later seals must be equal."""
 
 
+@dataclass(slots=True)
+class CleanUpPass:
+    """A pass of clean-up over the records of one state."""
+
+    next_key: bytes | None
+    """The first key that is not visited; None: the pass has ended."""
+    oldest_ms: int
+    """No value in the base was updated before this time, except in records not visited yet."""
+
+
 @dataclass(eq=False)
 class OwnedSubtask:
     """The store of a subtask and the state of its uncommitted batches. Event loop only."""
@@ -133,8 +143,8 @@ class OwnedSubtask:
     visits: dict[int, int] = field(default_factory=dict)
     """Records that clean-up has to visit, by state id."""
 
-    visited: dict[int, bytes] = field(default_factory=dict)
-    """Where the next visits of clean-up begin, by state id; absent: at the first record."""
+    passes: dict[int, CleanUpPass] = field(default_factory=dict)
+    """The newest pass of clean-up, by state id."""
 
     def __post_init__(self) -> None:
         self.first_key_group, self.last_key_group = key_group_range(

@@ -6,8 +6,8 @@ from threading import Lock, RLock
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-from queryable_state.server.storage.key_order import key_after
 from queryable_state.server.storage.layered import layer_stack
+from queryable_state.server.storage.layered.base_clean_up import BaseCleanUp
 from queryable_state.server.storage.layered.canonical_snapshot import CanonicalSnapshot
 from queryable_state.server.storage.layered.compaction import Compaction
 from queryable_state.server.storage.layered.compaction_generation import CompactionGeneration
@@ -50,6 +50,7 @@ class LayeredStore(StateStore):
         self._flush_lock = Lock()
         self._generation = CompactionGeneration()
         self._compaction: Compaction | None = None
+        self._base_clean_up = BaseCleanUp(base)
         self._views: WeakSet[StackView] = WeakSet()
         self._state_ids = frozenset(base.state_ids())
         self._closed = False
@@ -123,13 +124,10 @@ class LayeredStore(StateStore):
             self._check_open()
             if self._compaction is not None:
                 return start
-            records = self._base.source(state_id).chunk(start, None, max_records)
-            gone = dict.fromkeys(key for key, value in records if is_gone(value))
-            if gone:
-                image = self._base.preserve((state_id,)) if list(self._views) else None
-                self._generation = self._generation.end(image)
-                self._base.apply(state_id, gone, image)
-            return key_after(records[-1][0]) if len(records) == max_records else None
+            end, self._generation = self._base_clean_up.step(
+                state_id, start, max_records, is_gone, self._generation, list(self._views)
+            )
+            return end
 
     def get(self, state_id: int, key: bytes, uncommitted: bool = False) -> bytes | None:
         return self.reader(state_id, uncommitted)(key)
