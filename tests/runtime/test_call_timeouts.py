@@ -13,6 +13,7 @@ from queryable_state.streaming.descriptors import ValueStateDescriptor
 from queryable_state.streaming.runtime.backend_client import BackendClient
 from queryable_state.streaming.runtime.operators.operators import LatestValueSink
 from queryable_state.streaming.runtime.operators.spec import OperatorSpec
+from queryable_state.streaming.runtime.states.input_spec import InputSpec
 from queryable_state.streaming.runtime.states.settings import RuntimeSettings
 from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
 from queryable_state.wire.schema.types import Types
@@ -70,11 +71,15 @@ def test_a_call_may_take_longer_where_the_task_may(
         depth=0,
         parallelism=1,
         max_parallelism=128,
-        key_columns=("k",),
+        inputs=(
+            InputSpec(
+                key_columns=("k",),
+                value_columns=("v",),
+                value_type=Types.LONG(),
+                check_column="c",
+            ),
+        ),
         key_type=Types.STRING(),
-        check_column="c",
-        value_columns=("v",),
-        value_type=Types.LONG(),
         operator=LatestValueSink(ValueStateDescriptor("last", Types.LONG())),
         output_type=None,
         secret="secret",

@@ -107,7 +107,7 @@ def test_none_is_refused_where_values_are_added(call: Callable[[Any], Any]) -> N
     [
         (lambda f: f.list.add_all(None), "add_all takes an iterable of elements, not None"),
         (lambda f: f.list.update(7), "update takes an iterable of elements, not 7"),
-        (lambda f: f.map.put_all([("a", 1)]), "put_all takes a mapping of map keys to values"),
+        (lambda f: f.map.put_all(None), "put_all takes a mapping of map keys to values"),
     ],
 )
 def test_a_collection_of_another_shape_is_refused(call: Callable[[Any], Any], takes: str) -> None:

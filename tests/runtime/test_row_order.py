@@ -25,13 +25,16 @@ from queryable_state.streaming.runtime.columns.row_order import (
     sorted_rows,
 )
 from queryable_state.streaming.runtime.operators.operators import Reduce
-from queryable_state.streaming.runtime.operators.ordered_rows import in_order
-from queryable_state.streaming.runtime.operators.spec import OperatorSpec
+from queryable_state.streaming.runtime.operators.ordered_rows import (
+    MOST_BYTES,
+    HeldRows,
+    in_order,
+)
 from queryable_state.streaming.testing import KeyedOperatorHarness
 from queryable_state.wire.schema.types import Types, type_info
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 ROW = "key STRING, ts BIGINT, n INT"
 
@@ -95,12 +98,16 @@ def test_a_reduce_function_sees_the_order() -> None:
     assert harness.state("all", "a")[2] == 123
 
 
-def spec_of(*order: OrderColumn, chunk_rows: int = 1000) -> OperatorSpec:
-    harness = logging(chunk_rows=chunk_rows)
-    return OperatorSpec(**{**vars(harness.spec), "order": order, "split_column": "split"})
-
-
 TS = OrderColumn(column="ts", type=Types.LONG())
+
+
+def ordered(
+    batches: Iterator[pa.RecordBatch], *, chunk_rows: int = 1000, most_bytes: int = MOST_BYTES
+) -> list[pa.RecordBatch]:
+    held = HeldRows(most_bytes)
+    for batch in batches:
+        held.add(batch)
+    return list(in_order(held, [TS], "split", chunk_rows))
 
 
 def splits(batches: list[tuple[int, list[int]]]) -> Iterator[pa.RecordBatch]:
@@ -115,7 +122,7 @@ def splits(batches: list[tuple[int, list[int]]]) -> Iterator[pa.RecordBatch]:
         )
 
 
-def notes(batches: Iterator[pa.RecordBatch]) -> list[str]:
+def notes(batches: Iterable[pa.RecordBatch]) -> list[str]:
     return [note for batch in batches for note in batch.column("note").to_pylist()]
 
 
@@ -123,16 +130,15 @@ def test_equal_rows_come_by_their_partition_however_the_shuffle_was_read() -> No
     first = splits([(0, [1, 1]), (1, [1, 0]), (2, [1])])
     again = splits([(2, [1]), (1, [1, 0]), (0, [1, 1])])
     wanted = ["1-1", "0-0", "0-1", "1-0", "2-0"]
-    assert notes(in_order(first, spec_of(TS))) == wanted
-    assert notes(in_order(again, spec_of(TS))) == wanted
+    assert notes(ordered(first)) == wanted
+    assert notes(ordered(again)) == wanted
 
 
 def test_rows_beyond_memory_are_ordered_from_a_file() -> None:
     times = np.random.default_rng(7).integers(0, 500, (20, 1000))
     parts = [(split, part.tolist()) for split, part in enumerate(times)]
-    spec = spec_of(TS, chunk_rows=4096)
-    held = list(in_order(splits(parts), spec))
-    spilled = list(in_order(splits(parts), spec, most_bytes=50_000))
+    held = ordered(splits(parts), chunk_rows=4096)
+    spilled = ordered(splits(parts), chunk_rows=4096, most_bytes=50_000)
     assert pa.Table.from_batches(spilled) == pa.Table.from_batches(held)
     assert [batch.num_rows for batch in spilled] == [4096] * 4 + [20_000 - 4 * 4096]
     assert pa.Table.from_batches(held)["ts"].to_pylist() == sorted(times.flatten().tolist())
@@ -140,7 +146,7 @@ def test_rows_beyond_memory_are_ordered_from_a_file() -> None:
 
 def test_rows_that_are_in_order_come_in_chunks_too() -> None:
     parts = [(0, list(range(start, start + 100))) for start in range(0, 1000, 100)]
-    chunks = list(in_order(splits(parts), spec_of(TS, chunk_rows=256)))
+    chunks = ordered(splits(parts), chunk_rows=256)
     assert [chunk.num_rows for chunk in chunks] == [256, 256, 256, 232]
     assert pa.Table.from_batches(chunks)["ts"].to_pylist() == list(range(1000))
 

@@ -8,7 +8,8 @@ import pytest
 
 from queryable_state.streaming.descriptors import ValueStateDescriptor
 from queryable_state.streaming.functions import KeyedProcessFunction
-from queryable_state.streaming.graph.job_graph import JobGraph, OperatorNode, SourceNode
+from queryable_state.streaming.graph.job_graph import JobGraph
+from queryable_state.streaming.graph.nodes import OperatorInput, OperatorNode, SourceNode
 from queryable_state.streaming.runtime.operators.operators import KeyedProcess, LatestValueSink
 from queryable_state.wire.errors import JobError, Reason
 from queryable_state.wire.schema.types import Types
@@ -40,12 +41,16 @@ def node(operator: Any, uid: str, name: str = "totals") -> OperatorNode:
     columns: Columns = nothing
     keys: KeySelector = nothing
     return OperatorNode(
-        upstream=SourceNode(dataframe=nothing, columns=columns),
+        inputs=(
+            OperatorInput(
+                upstream=SourceNode(dataframe=nothing, columns=columns),
+                keys=keys,
+                value_columns=("v",),
+                value_type=Types.LONG(),
+            ),
+        ),
         kind="process",
-        keys=keys,
         operator=operator,
-        value_columns=("v",),
-        value_type=Types.LONG(),
         output_type=None,
         columns=columns,
         given_uid=uid,
@@ -54,7 +59,7 @@ def node(operator: Any, uid: str, name: str = "totals") -> OperatorNode:
 
 
 def check(*nodes: OperatorNode) -> None:
-    JobGraph(ends=(), operators=nodes).check()
+    JobGraph.of_ends(nodes).check()
 
 
 def test_two_operators_of_one_name_cannot_claim_one_queryable_name() -> None:

@@ -10,8 +10,8 @@ from pyspark.sql.types import StructField, StructType, TimestampType
 from queryable_state.streaming.descriptors import ValueStateDescriptor
 from queryable_state.streaming.functions import ReducingStateDescriptor
 from queryable_state.streaming.graph.elements import Columns
-from queryable_state.streaming.graph.job_graph import OperatorNode, SourceNode
 from queryable_state.streaming.graph.keys import KeySelector
+from queryable_state.streaming.graph.nodes import OperatorInput, OperatorNode, SourceNode
 from queryable_state.streaming.graph.origin import Grouping, Origin
 from queryable_state.streaming.order_checks import order_warning
 from queryable_state.streaming.ordering import EVENT_TIME, order_columns
@@ -20,7 +20,7 @@ from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.schema.types import Types, type_info
 
 if TYPE_CHECKING:
-    from queryable_state.streaming.graph.job_graph import StreamNode
+    from queryable_state.streaming.graph.nodes import StreamNode
     from queryable_state.streaming.runtime.operators.operators import Operator
 
 ROW = type_info(
@@ -105,15 +105,19 @@ def node(
         upstream = SourceNode(dataframe=frame, columns=COLUMNS, origin=Origin(sources, grouping))
     latest = order_columns(latest_by, COLUMNS, "latest_by")
     return OperatorNode(
-        upstream=upstream,
+        inputs=(
+            OperatorInput(
+                upstream=upstream,
+                keys=KeySelector.by_columns(keys or ("sensor",), COLUMNS),
+                value_columns=COLUMNS.names,
+                value_type=ROW,
+                order=order_columns(order_by, COLUMNS, "order_by"),
+            ),
+        ),
         kind="queryable-state",
-        keys=KeySelector.by_columns(keys or ("sensor",), COLUMNS),
         operator=operator or LatestValueSink.of(queryable(), COLUMNS.names, latest),
-        value_columns=COLUMNS.names,
-        value_type=ROW,
         output_type=None,
         columns=COLUMNS,
-        order=order_columns(order_by, COLUMNS, "order_by"),
         given_uid="newest",
     )
 

@@ -28,8 +28,9 @@ from queryable_state.streaming import Types, ValueStateDescriptor
 from queryable_state.streaming.runtime.columns.row_check import row_check
 from queryable_state.streaming.runtime.operators.operators import LatestValueSink
 from queryable_state.streaming.runtime.operators.spec import OperatorSpec
+from queryable_state.streaming.runtime.stage import StageSpec, StageTask
+from queryable_state.streaming.runtime.states.input_spec import InputSpec
 from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
-from queryable_state.streaming.runtime.task import OperatorTask
 from queryable_state.wire.keys.key_groups import KeyGroups
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class JobTarget:
             ]
             self._proxy = stack.enter_context(self._stand_alone_proxy())
             self._query_id, self._run_id = self._engine.start("benchmark")
-            self._task = OperatorTask(self._spec())
+            self._task = StageTask(StageSpec(operators=(self._spec(),)))
             self._stack = stack.pop_all()
         return self
 
@@ -145,11 +146,15 @@ class JobTarget:
             parallelism=PARALLELISM,
             max_parallelism=MAX_PARALLELISM,
             job_name="benchmark",
-            key_columns=("key",),
+            inputs=(
+                InputSpec(
+                    key_columns=("key",),
+                    value_columns=("value",),
+                    value_type=Types.STRING(),
+                    check_column="check",
+                ),
+            ),
             key_type=Types.STRING(),
-            check_column="check",
-            value_columns=("value",),
-            value_type=Types.STRING(),
             operator=LatestValueSink(descriptor),
             output_type=None,
             secret=self._coordinator.secret,

@@ -21,7 +21,8 @@ StateKind = registration_pb2.StateKind
 class StateCodecs:
     """Codecs of the keys and values of a registered state. Thread-safe.
 
-    `pickle_values` and `unpickle` as in `ValueCodec`.
+    `pickle_values` and `unpickle` as in `ValueCodec`. `value_type`, if it is the newest registered
+    type, gives the serializers and the Python classes of decoded values.
     """
 
     def __init__(
@@ -30,6 +31,7 @@ class StateCodecs:
         *,
         pickle_values: bool = False,
         unpickle: bool = False,
+        value_type: TypeInfo | None = None,
     ) -> None:
         self.kind = registration.kind
         self.key_groups = KeyGroups(
@@ -38,6 +40,7 @@ class StateCodecs:
         self._registration = registration
         self._pickle_values = pickle_values
         self._unpickle = unpickle
+        self._value_type = value_type
         if registration.value_types:
             # Raises for an unreadable type now, not at the first value.
             self.value  # noqa: B018
@@ -67,10 +70,21 @@ class StateCodecs:
                 f"state {registration.state_name!r} keeps no value to read: it stores only "
                 "accumulators, because it is not queryable"
             )
+        if types[max(types)] == self._value_type:
+            types[max(types)] = self._value_type
         if self.kind == StateKind.LIST:
             types = {n: TypeInfo(Kind.LIST, element=info) for n, info in types.items()}
         return ValueCodec(
             types, max(types), pickle_values=self._pickle_values, unpickle=self._unpickle
+        )
+
+    def delivering(self, value_type: TypeInfo) -> StateCodecs:
+        """The same codecs with the serializers and the Python classes of this type."""
+        return StateCodecs(
+            self._registration,
+            pickle_values=self._pickle_values,
+            unpickle=self._unpickle,
+            value_type=value_type,
         )
 
     def decode_records(self, elements: Sequence[bytes], values: Sequence[bytes]) -> Any:

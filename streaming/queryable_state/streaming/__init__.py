@@ -4,35 +4,79 @@ A program creates a `StreamExecutionEnvironment`, keys a stream and processes it
 `set_queryable` method of a descriptor makes a state visible to `queryable_state.client`.
 """
 
-from queryable_state.streaming.common.time import Duration, Time
+from queryable_state.streaming.co_functions import (
+    CoFlatMapFunction,
+    CoMapFunction,
+    KeyedCoProcessFunction,
+)
 from queryable_state.streaming.config.checkpoint_config import (
     CheckpointConfig,
+)
+from queryable_state.streaming.config.checkpoint_modes import (
     CheckpointingMode,
     ExternalizedCheckpointCleanup,
+    ExternalizedCheckpointRetention,
+)
+from queryable_state.streaming.config.checkpoint_storage import (
+    CheckpointStorage,
+    FileSystemCheckpointStorage,
+    JobManagerCheckpointStorage,
+)
+from queryable_state.streaming.config.durations import (
+    Duration,
+    Time,
 )
 from queryable_state.streaming.config.restart_strategy import (
     RestartStrategies,
     RestartStrategyConfiguration,
 )
 from queryable_state.streaming.config.rocksdb_state_backend import (
+    EmbeddedRocksDBStateBackend,
     PredefinedOptions,
     RocksDBStateBackend,
 )
-from queryable_state.streaming.config.settings import EnvironmentSettings
+from queryable_state.streaming.config.settings import (
+    EnvironmentSettings,
+)
 from queryable_state.streaming.config.state_backend import (
     CustomStateBackend,
     FsStateBackend,
+    HashMapStateBackend,
     MemoryStateBackend,
     StateBackend,
 )
-from queryable_state.streaming.datastream import DataStream, KeyedStream, OperatorStream
+from queryable_state.streaming.datastream import (
+    DataStream,
+    KeyedStream,
+    OperatorStream,
+)
 from queryable_state.streaming.descriptors import (
     ListStateDescriptor,
     MapStateDescriptor,
     StateDescriptor,
     ValueStateDescriptor,
 )
-from queryable_state.streaming.environment import StreamExecutionEnvironment
+from queryable_state.streaming.environment import (
+    StreamExecutionEnvironment,
+)
+from queryable_state.streaming.execution.configuration import (
+    Configuration,
+)
+from queryable_state.streaming.execution.execution_config import (
+    ExecutionConfig,
+)
+from queryable_state.streaming.execution.execution_modes import (
+    ExecutionMode,
+    InputDependencyConstraint,
+    RuntimeExecutionMode,
+    TimeCharacteristic,
+)
+from queryable_state.streaming.execution.job_result import (
+    CompletableFuture,
+    JobExecutionResult,
+    JobID,
+    JobStatus,
+)
 from queryable_state.streaming.functions import (
     AggregateFunction,
     AggregatingStateDescriptor,
@@ -41,8 +85,13 @@ from queryable_state.streaming.functions import (
     ReducingStateDescriptor,
     RuntimeContext,
 )
-from queryable_state.streaming.job_client import JobClient, JobStatus
-from queryable_state.streaming.operator_handles import DataStreamSink, QueryableStateStream
+from queryable_state.streaming.job_client import (
+    JobClient,
+)
+from queryable_state.streaming.operator_handles import (
+    DataStreamSink,
+    QueryableStateStream,
+)
 from queryable_state.streaming.state import (
     AggregatingState,
     AppendingState,
@@ -53,35 +102,103 @@ from queryable_state.streaming.state import (
     State,
     ValueState,
 )
+from queryable_state.streaming.streams.connected_streams import (
+    KeyedConnectedStreams,
+)
 from queryable_state.streaming.ttl.state_ttl_config import StateTtlConfig
-from queryable_state.wire.schema.types import TypeInfo, Types
+from queryable_state.wire.schema.instant import (
+    Instant,
+)
+from queryable_state.wire.schema.row import (
+    Row,
+    RowKind,
+)
+from queryable_state.wire.schema.type_classes import (
+    BasicArrayTypeInfo,
+    BasicType,
+    BasicTypeInfo,
+    ListTypeInfo,
+    MapTypeInfo,
+    ObjectArrayTypeInfo,
+    PickledBytesTypeInfo,
+    PrimitiveArrayTypeInfo,
+    RowTypeInfo,
+    SqlTimeTypeInfo,
+    TupleTypeInfo,
+    TypeInformation,
+)
+from queryable_state.wire.schema.type_serializer import (
+    PickleSerializer,
+    SimpleTypeSerializerSnapshot,
+    TypeSerializer,
+    TypeSerializerSchemaCompatibility,
+    TypeSerializerSnapshot,
+)
+from queryable_state.wire.schema.types import (
+    TypeInfo,
+    Types,
+)
+from queryable_state.wire.values.pickled import (
+    PickledValue,
+)
+from queryable_state.wire.values.serialized import (
+    SerializedValue,
+)
 
 __all__ = [
     "AggregateFunction",
     "AggregatingState",
     "AggregatingStateDescriptor",
     "AppendingState",
+    "BasicArrayTypeInfo",
+    "BasicType",
+    "BasicTypeInfo",
     "CheckpointConfig",
+    "CheckpointStorage",
     "CheckpointingMode",
+    "CoFlatMapFunction",
+    "CoMapFunction",
+    "CompletableFuture",
+    "Configuration",
     "CustomStateBackend",
     "DataStream",
     "DataStreamSink",
     "Duration",
+    "EmbeddedRocksDBStateBackend",
     "EnvironmentSettings",
+    "ExecutionConfig",
+    "ExecutionMode",
     "ExternalizedCheckpointCleanup",
+    "ExternalizedCheckpointRetention",
+    "FileSystemCheckpointStorage",
     "FsStateBackend",
+    "HashMapStateBackend",
+    "InputDependencyConstraint",
+    "Instant",
     "JobClient",
+    "JobExecutionResult",
+    "JobID",
+    "JobManagerCheckpointStorage",
     "JobStatus",
+    "KeyedCoProcessFunction",
+    "KeyedConnectedStreams",
     "KeyedProcessFunction",
     "KeyedStream",
     "ListState",
     "ListStateDescriptor",
+    "ListTypeInfo",
     "MapState",
     "MapStateDescriptor",
+    "MapTypeInfo",
     "MemoryStateBackend",
     "MergingState",
+    "ObjectArrayTypeInfo",
     "OperatorStream",
+    "PickleSerializer",
+    "PickledBytesTypeInfo",
+    "PickledValue",
     "PredefinedOptions",
+    "PrimitiveArrayTypeInfo",
     "QueryableStateStream",
     "ReduceFunction",
     "ReducingState",
@@ -89,14 +206,27 @@ __all__ = [
     "RestartStrategies",
     "RestartStrategyConfiguration",
     "RocksDBStateBackend",
+    "Row",
+    "RowKind",
+    "RowTypeInfo",
     "RuntimeContext",
+    "RuntimeExecutionMode",
+    "SerializedValue",
+    "SimpleTypeSerializerSnapshot",
+    "SqlTimeTypeInfo",
     "State",
     "StateBackend",
     "StateDescriptor",
     "StateTtlConfig",
     "StreamExecutionEnvironment",
     "Time",
+    "TimeCharacteristic",
+    "TupleTypeInfo",
     "TypeInfo",
+    "TypeInformation",
+    "TypeSerializer",
+    "TypeSerializerSchemaCompatibility",
+    "TypeSerializerSnapshot",
     "Types",
     "ValueState",
     "ValueStateDescriptor",

@@ -105,6 +105,9 @@ async def test_elements_expire_each_on_its_own(asker: QueryableStateClient) -> N
     assert seen.get() == [3]
     assert is_half_an_hour(seen.ttl_ms)
     assert [is_half_an_hour(ttl_ms) for ttl_ms in seen.element_ttls_ms()] == [True]
+    some = await asker.get_list_slice("sensors", "seen", KEYS[0], 0, 2)
+    assert (some.get(), some.length, is_half_an_hour(some.ttl_ms)) == ([3], 1, True)
+    assert len(some.element_ttls_ms()) == 1
     counts = await asker.get_kv_state("sensors", "counts", KEYS[0])
     assert isinstance(counts, MapState)
     assert dict(counts.items()) == {"new": 2}

@@ -163,3 +163,16 @@ def test_a_map_entry_that_is_not_there_reads_as_none_and_is_deleted_without_an_e
     harness = interpreting()
     calls = [("map.__getitem__", ("a",)), ("map.__delitem__", ("a",)), ("map.__len__", ())]
     assert run(harness, calls) == [[None, None, 0]]
+
+
+class Pairs:
+    """No mapping, but something with items, such as another `MapState`."""
+
+    def items(self) -> list[tuple[str, int]]:
+        return [("b", 2)]
+
+
+def test_a_map_is_copied_from_anything_with_items() -> None:
+    harness = interpreting()
+    run(harness, [("map.put_all", ({"a": 1},)), ("map.put_all", (Pairs(),))])
+    assert harness.state("map", "k") == {"a": 1, "b": 2}

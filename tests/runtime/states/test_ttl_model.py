@@ -39,7 +39,7 @@ VISIBILITY = StateTtlConfig.StateVisibility
 UPDATE = StateTtlConfig.UpdateType
 
 
-class Mean(AggregateFunction):  # type: ignore[type-arg]
+class Mean(AggregateFunction):
     def create_accumulator(self) -> tuple[int, int]:
         return (0, 0)
 

@@ -10,7 +10,7 @@ from pyspark.errors import StreamingQueryException
 from tests.plans import PLANS
 from tests.spark.functions import COUNTS, READINGS, CountPerKey
 
-from queryable_state.streaming.spark.compile import _Frames
+from queryable_state.streaming.spark.plan.frames import Frames
 from queryable_state.streaming.spark.queries.failure import failure_of
 from queryable_state.wire.errors import JobError, Reason
 
@@ -129,7 +129,7 @@ def test_a_plan_in_the_stage_of_the_operator_is_refused(
     plan: Callable[[DataFrame, DataFrame], DataFrame],
 ) -> None:
     """As if Spark had left the shuffle behind the operator out. One subtask alone has rows."""
-    monkeypatch.setattr(_Frames, "_shuffled", lambda self, node, frame: frame)
+    monkeypatch.setattr(Frames, "_shuffled", lambda self, node, frame: frame)
     source = feed(READINGS)
     source.add({"sensor": "a", "temperature": 1.0})
     env.set_parallelism(PARALLELISM)

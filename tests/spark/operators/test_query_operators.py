@@ -87,7 +87,7 @@ def test_a_batch_function_hides_what_it_does_and_not_what_it_is_given(
     query.stop()
     keyed = env.from_dataframe(source.dataframe()).key_by("sensor")
     for uid in ("one", "two"):
-        keyed.process(CountPerKey(uid), COUNTS).uid(uid)
+        keyed.process(CountPerKey(uid), COUNTS).uid(uid).add_sink(persist)
     job = env.execute_async("several ends")
     assert uids(job.query) == []
     job.cancel()

@@ -97,6 +97,8 @@ def answered_remaining_ms(
         case query_pb2.EXISTS:
             presence = query_pb2.Presence.FromString(value)
             return presence.remaining_ms if presence.HasField("remaining_ms") else None
+        case query_pb2.SLICE:
+            return remaining_ms(query_pb2.ListSlice.FromString(value).chunks, info)
         case query_pb2.SIZE:
             size = query_pb2.Size.FromString(value)
             return size.remaining_ms if size.HasField("remaining_ms") else None

@@ -6,12 +6,13 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from queryable_state.streaming.graph.job_graph import JobGraph, OperatorNode, SinkNode, SourceNode
+from queryable_state.streaming.graph.job_graph import JobGraph
+from queryable_state.streaming.graph.nodes import OperatorNode, SideOutputNode, SourceNode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-    from queryable_state.streaming.graph.job_graph import StreamNode
+    from queryable_state.streaming.graph.nodes import SinkNode, StreamNode
 
 _log = logging.getLogger("queryable_state.streaming")
 
@@ -35,7 +36,7 @@ class DeclaredJob:
     def checked_graph(self, job_name: str) -> JobGraph:
         """The graph, after the checks that need no running job."""
         graph = self.graph()
-        graph.check_one_query(job_name)
+        graph.check_not_empty(job_name)
         graph.check()
         return graph
 
@@ -43,8 +44,7 @@ class DeclaredJob:
         """One line per operator and sink."""
         for node in self.operators:
             taken = ", taken with to_dataframe()" if node.taken else ""
-            keys = ", ".join(node.keys.columns)
-            yield f"{_label(node)}: {node.kind} by {keys} of {_label(node.upstream)}{taken}"
+            yield f"{_label(node)}: {node.kind} {_inputs(node)}{taken}"
         for sink in self.sinks:
             yield f"sink {sink.name!r} of {_label(sink.upstream)}"
 
@@ -78,6 +78,18 @@ class NextJob:
         )
         return taken
 
+    def take_streams(self, operators: Iterable[OperatorNode]) -> None:
+        """Notes the operators of a stream that was taken with `to_dataframe()`."""
+        for operator in operators:
+            operator.taken = True
+            self.taken.append(operator)
+
+    def planned(self) -> DeclaredJob:
+        """The job that `execute` would run."""
+        if self._refused is not None and not self.declared.graph().ends:
+            return self._refused
+        return self.declared
+
     def refuse(self, job: DeclaredJob) -> None:
         """Keeps a job that did not start, for another `execute`."""
         if job.graph().ends:
@@ -108,6 +120,22 @@ def _plural(count: int, noun: str) -> str:
 
 
 def _label(node: StreamNode) -> str:
-    if isinstance(node, SourceNode):
-        return f"from_dataframe({', '.join(node.columns.names)})"
-    return f"operator {node.name!r}" + (f" (uid {node.uid!r})" if node.name != node.uid else "")
+    match node:
+        case SourceNode():
+            return f"from_dataframe({', '.join(node.columns.names)})"
+        case OperatorNode():
+            uid = f" (uid {node.uid!r})" if node.name != node.uid else ""
+            return f"operator {node.name!r}{uid}"
+        case SideOutputNode():
+            return f"side output {node.index} of {_label(node.upstream)}"
+        case _:
+            return f"{node.kind}({', '.join(map(_label, node.upstreams))})"
+
+
+def _inputs(node: OperatorNode) -> str:
+    return " and ".join(
+        f"by {', '.join(each.keys.columns)} of {_label(each.upstream)}"
+        if each.keys is not None
+        else f"broadcast {_label(each.upstream)}"
+        for each in node.inputs
+    )

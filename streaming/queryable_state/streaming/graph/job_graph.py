@@ -1,10 +1,11 @@
-"""Logical graph of a job: its sources, stateful operators and sinks."""
+"""Logical graph of a job: the nodes that its ends reach."""
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from queryable_state.server.coordinator.model.queryable_names import (
@@ -13,96 +14,22 @@ from queryable_state.server.coordinator.model.queryable_names import (
 )
 from queryable_state.server.coordinator.model.registrations import operator_label
 from queryable_state.streaming.config.settings import joined
-from queryable_state.streaming.graph.origin import Origin
-from queryable_state.streaming.runtime.operators.operators import (
-    LatestValueSink,
-    driver_declared_states,
+from queryable_state.streaming.graph.nodes import (
+    OperatorNode,
+    SinkNode,
+    SourceNode,
+    stateful_depths,
+    upstream_first,
 )
+from queryable_state.streaming.runtime.operators.operators import driver_declared_states
 from queryable_state.wire.errors import InvalidRequestError, JobError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable
 
-    from pyspark.sql import DataFrame
-
-    from queryable_state.streaming.graph.elements import Columns
-    from queryable_state.streaming.graph.keys import KeySelector
-    from queryable_state.streaming.runtime.columns.row_order import OrderColumn
-    from queryable_state.streaming.runtime.operators.operators import Operator
-    from queryable_state.wire.schema.types import TypeInfo
+    from queryable_state.streaming.graph.nodes import StreamNode
 
 _log = logging.getLogger("queryable_state.streaming")
-
-
-@dataclass(eq=False, kw_only=True)
-class SourceNode:
-    """A streaming DataFrame that the user passed in."""
-
-    dataframe: DataFrame
-    columns: Columns
-    origin: Origin = field(default_factory=Origin)
-    depth: int = 0
-
-
-@dataclass(eq=False, kw_only=True)
-class OperatorNode:
-    """A stateful operator over the keyed elements of `upstream`."""
-
-    upstream: StreamNode
-    kind: str
-    """Name of the method the user called: process, reduce, sum ..."""
-    keys: KeySelector
-    operator: Operator
-    value_columns: tuple[str, ...]
-    value_type: TypeInfo
-    output_type: TypeInfo | None
-    columns: Columns
-    """Output columns; empty for a queryable sink."""
-    order: tuple[OrderColumn, ...] = ()
-    """Order of a batch's rows; empty: arrival order."""
-    position: int = 0
-    """Index among the stateful operators of the program; part of the default uid."""
-    parallelism: int = 0
-    """0: the environment's parallelism when the job is compiled."""
-    max_parallelism: int = 0
-    """0: the environment's max parallelism when the job is compiled."""
-    given_uid: str | None = None
-    given_name: str | None = None
-    taken: bool = False
-    """True if the user took the stream with `to_dataframe()` and starts it."""
-
-    @property
-    def depth(self) -> int:
-        """Number of stateful operators from the source to this one, inclusive."""
-        return self.upstream.depth + 1
-
-    @property
-    def order_columns(self) -> tuple[str, ...]:
-        """Columns of `order` and `latest_by`."""
-        latest_by = self.operator.latest_by if isinstance(self.operator, LatestValueSink) else ()
-        return tuple(dict.fromkeys(key.column for key in (*latest_by, *self.order)))
-
-    @property
-    def uid(self) -> str:
-        """Identity of the state within the job."""
-        return self.given_uid or f"{self.kind}-{self.position}"
-
-    @property
-    def name(self) -> str:
-        """Name for logs and errors."""
-        return self.given_name or self.given_uid or self.uid
-
-
-StreamNode = SourceNode | OperatorNode
-
-
-@dataclass(eq=False, kw_only=True)
-class SinkNode:
-    """A function that is called with each batch of a stream."""
-
-    upstream: StreamNode
-    write: Callable[[DataFrame, int], object]
-    name: str = "sink"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,64 +40,85 @@ class JobGraph:
     """
 
     ends: tuple[SinkNode | OperatorNode, ...]
-    operators: tuple[OperatorNode, ...] = field(default=())
-    """All stateful operators, upstream operators first."""
+    nodes: tuple[StreamNode | SinkNode, ...] = field(default=())
+    """The ends and all their upstreams, upstream nodes first."""
 
     @staticmethod
     def of(sinks: Iterable[SinkNode], operators: Iterable[OperatorNode]) -> JobGraph:
         """The graph of the sinks, and of the operators without a reader that were not taken."""
         sinks, operators = list(sinks), list(operators)
-        readers: list[SinkNode | OperatorNode] = [*sinks, *operators]
-        read = {id(node.upstream) for node in readers}
+        nodes = upstream_first([*sinks, *operators])
+        read = {id(upstream) for node in nodes for upstream in node.upstreams}
         ends: list[SinkNode | OperatorNode] = [
             *(node for node in operators if id(node) not in read and not node.taken),
             *sinks,
         ]
-        return JobGraph(ends=tuple(ends), operators=_reached(ends))
+        return JobGraph.of_ends(ends)
 
     @staticmethod
-    def of_stream(node: OperatorNode) -> JobGraph:
-        """The graph of one operator and its upstream operators."""
-        return JobGraph(ends=(node,), operators=_reached([node]))
+    def of_ends(ends: Iterable[SinkNode | OperatorNode]) -> JobGraph:
+        """The graph of these ends and their upstream nodes."""
+        ends = tuple(ends)
+        return JobGraph(ends=ends, nodes=tuple(upstream_first(ends)))
 
     @staticmethod
-    def of_streams(nodes: Iterable[OperatorNode]) -> JobGraph:
-        """The graph of several operators and their upstream operators."""
-        ends = tuple(nodes)
-        return JobGraph(ends=ends, operators=_reached(ends))
+    def of_stream(node: StreamNode) -> JobGraph:
+        """The graph of one stream: its node and the upstream nodes."""
+        return JobGraph(ends=(), nodes=tuple(upstream_first([node])))
+
+    @cached_property
+    def operators(self) -> tuple[OperatorNode, ...]:
+        """All stateful operators, in program order."""
+        found = [node for node in self.nodes if isinstance(node, OperatorNode)]
+        return tuple(sorted(found, key=lambda node: node.position))
+
+    @cached_property
+    def sources(self) -> tuple[SourceNode, ...]:
+        """All streaming sources, in the order in which the ends reach them."""
+        found = [node for node in self.nodes if isinstance(node, SourceNode)]
+        return tuple(node for node in found if not node.is_initial)
+
+    @cached_property
+    def initial_sources(self) -> tuple[SourceNode, ...]:
+        """The static DataFrames with initial state."""
+        found = [node for node in self.nodes if isinstance(node, SourceNode)]
+        return tuple(node for node in found if node.is_initial)
+
+    @cached_property
+    def sinks(self) -> tuple[SinkNode, ...]:
+        """All sinks, in program order."""
+        return tuple(end for end in self.ends if isinstance(end, SinkNode))
 
     @property
-    def sources(self) -> tuple[SourceNode, ...]:
-        """The distinct sources of all ends."""
-        found: dict[int, SourceNode] = {}
-        for end in self.ends:
-            *_, source = _chain(end)
-            assert isinstance(source, SourceNode)
-            found[id(source)] = source
-        return tuple(found.values())
+    def last_operators(self) -> tuple[OperatorNode, ...]:
+        """The operators that no other operator of the graph reads."""
+        deepest = {id(node): node for node in self.operators}
+        for node in self.operators:
+            for upstream in upstream_first(node.upstreams):
+                deepest.pop(id(upstream), None)
+        return tuple(deepest.values())
 
-    def readers(self, node: StreamNode) -> int:
-        """Number of operators and sinks of this graph that read a node."""
-        readers: list[SinkNode | OperatorNode] = list(self.operators)
-        readers += [end for end in self.ends if isinstance(end, SinkNode)]
-        return sum(reader.upstream is node for reader in readers)
+    @cached_property
+    def depths(self) -> dict[int, int]:
+        """The stateful depth of each node, by `id`; see `stateful_depths`."""
+        return stateful_depths(self.nodes)
 
-    def has_sink(self, node: StreamNode) -> bool:
-        """True if a sink of this graph reads the node."""
-        return any(isinstance(end, SinkNode) and end.upstream is node for end in self.ends)
-
-    def check_one_query(self, job_name: str) -> None:
-        """Raises InvalidRequestError unless the graph has an end and exactly one source."""
+    def check_not_empty(self, job_name: str) -> None:
+        """Raises InvalidRequestError if the graph has nothing to run."""
         if not self.ends:
             raise InvalidRequestError(
                 f"job {job_name!r} has nothing to run: add a sink, a stateful operator or a "
                 "queryable state (streams taken with to_dataframe() run elsewhere)"
             )
-        if len(self.sources) > 1:
+
+    def require_uids(self, job_name: str) -> None:
+        """Raises InvalidRequestError if an operator has no uid."""
+        unnamed = [node.uid for node in self.operators if node.given_uid is None]
+        if unnamed:
             raise InvalidRequestError(
-                f"job {job_name!r} reads {len(self.sources)} DataFrames, but one Spark query "
-                "reads one: call from_dataframe() once, union or join the DataFrames before, or "
-                "execute one job per DataFrame"
+                f"job {job_name!r} has operators without a uid ({joined(unnamed)}), and "
+                "pipeline.auto-generate-uids is false: call .uid() on each, or "
+                "enable_auto_generated_uids() of the ExecutionConfig"
             )
 
     def check(self) -> None:
@@ -191,24 +139,6 @@ class JobGraph:
                 "on each",
                 joined(unnamed),
             )
-
-
-def _chain(end: SinkNode | OperatorNode) -> Iterator[StreamNode]:
-    """The nodes from an end up to its source."""
-    node: StreamNode = end.upstream if isinstance(end, SinkNode) else end
-    while isinstance(node, OperatorNode):
-        yield node
-        node = node.upstream
-    yield node
-
-
-def _reached(ends: Iterable[SinkNode | OperatorNode]) -> tuple[OperatorNode, ...]:
-    found: dict[int, OperatorNode] = {}
-    for end in ends:
-        for node in _chain(end):
-            if isinstance(node, OperatorNode):
-                found[id(node)] = node
-    return tuple(sorted(found.values(), key=lambda node: node.position))
 
 
 def name_claims(node: OperatorNode) -> list[NameClaim]:

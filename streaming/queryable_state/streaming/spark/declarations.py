@@ -12,8 +12,8 @@ from queryable_state.streaming.runtime.operators.operators import driver_declare
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from queryable_state.streaming.graph.job_graph import OperatorNode
-    from queryable_state.streaming.spark.compile import Compiler
+    from queryable_state.streaming.graph.nodes import OperatorNode
+    from queryable_state.streaming.spark.plan.compiler import Compiler
     from queryable_state.v1.registration_pb2 import StateRegistration
 
 _log = logging.getLogger("queryable_state.streaming")
@@ -64,7 +64,7 @@ def _states(
             operator_uid=node.uid,
             operator_name=node.name,
             operator_depth=node.depth,
-            key_type=node.keys.key_type,
+            key_type=node.key_type,
             max_parallelism=max_parallelism,
         )
         for descriptor in descriptors

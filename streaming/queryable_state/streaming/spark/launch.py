@@ -18,10 +18,10 @@ from queryable_state.streaming.config.state_paths import (
 )
 from queryable_state.streaming.graph.job_graph import JobGraph
 from queryable_state.streaming.job_client import JobClient
-from queryable_state.streaming.spark.compile import Compiler
 from queryable_state.streaming.spark.declarations import declarations
 from queryable_state.streaming.spark.job_checks import check_paths
-from queryable_state.streaming.spark.plan_settings import set_plan
+from queryable_state.streaming.spark.plan.compiler import Compiler
+from queryable_state.streaming.spark.plan.plan_settings import set_plan
 from queryable_state.streaming.spark.queries.checkpoint_files import is_temporary
 from queryable_state.streaming.spark.savepoint_start import SavepointStart
 from queryable_state.streaming.spark.session import default_location
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from queryable_state.streaming.config.settings import EnvironmentSettings
     from queryable_state.streaming.config.state_backend import StateBackend
     from queryable_state.streaming.config.state_paths import StatePaths
-    from queryable_state.streaming.graph.job_graph import OperatorNode
+    from queryable_state.streaming.graph.nodes import OperatorNode
     from queryable_state.streaming.spark.application import SparkApplication
     from queryable_state.streaming.spark.declarations import OperatorDeclaration
 
@@ -53,7 +53,7 @@ def configured(
 
     Their state is stored beside their checkpoint, or in the driver's memory if the backend does so.
     """
-    chosen = backend_of(settings, backend)
+    chosen = backend_of(settings, backend, checkpoints.get_checkpoint_storage())
     root = driver_root() if keeps_in_driver(settings, chosen) else ""
     config = job_config(settings, chosen, checkpoints, state_root=root)
     identity = config_id(config)
@@ -96,7 +96,7 @@ class JobLaunch:
 
     def _configured(self, *, restarts: bool) -> tuple[StatePaths, JobConfig]:
         """The state paths and the configuration of the job."""
-        backend = backend_of(self.settings, self.backend)
+        backend = backend_of(self.settings, self.backend, self.checkpoints.get_checkpoint_storage())
         paths = paths_of(
             self.settings,
             backend,
@@ -202,7 +202,7 @@ class QueryRestore:
         self, savepoint: str, checkpoint_location: str, *, allow_non_restored_state: bool
     ) -> str:
         """Seeds a query's checkpoint location from a savepoint; returns the query's id."""
-        operators = JobGraph.of_streams(self.streams).operators
+        operators = JobGraph.of_ends(self.streams).operators
         if not operators:
             raise InvalidRequestError(
                 "restore_savepoint checks the savepoint against the query's streams: take them "

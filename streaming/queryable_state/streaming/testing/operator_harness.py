@@ -17,21 +17,22 @@ from queryable_state.streaming.runtime.columns.arrow_types import arrow_type, to
 from queryable_state.streaming.runtime.columns.row_check import row_check
 from queryable_state.streaming.runtime.operators.operators import KeyedProcess
 from queryable_state.streaming.runtime.operators.spec import VALUE_COLUMN, OperatorSpec
+from queryable_state.streaming.runtime.stage import StageSpec, StageTask
+from queryable_state.streaming.runtime.states.input_spec import InputSpec
 from queryable_state.streaming.runtime.states.settings import RuntimeSettings
 from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
-from queryable_state.streaming.runtime.task import OperatorTask
 from queryable_state.streaming.testing.in_memory_state import InMemoryStateBackend
 from queryable_state.v1.registration_pb2 import StateKind, StateRegistration
 from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.keys.key_groups import KeyGroups, subtask_of
 from queryable_state.wire.keys.store_keys import ACCUMULATOR_ELEMENT, RESULT_ELEMENT, VOID_NAMESPACE
-from queryable_state.wire.rows import row_class
+from queryable_state.wire.rows import row_maker, row_values
 from queryable_state.wire.schema.types import Field, Kind, TypeInfo, type_info
 from queryable_state.wire.state_codecs import StateCodecs
 from queryable_state.wire.values.value_codec import ValueCodec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Sequence
+    from collections.abc import Generator, Iterable, Sequence
 
     from queryable_state.streaming.ordering import OrderBy
     from queryable_state.streaming.runtime.operators.operators import Operator
@@ -113,12 +114,18 @@ class KeyedOperatorHarness:
             depth=0,
             parallelism=parallelism,
             max_parallelism=max_parallelism,
-            key_columns=key_columns,
+            inputs=(
+                InputSpec(
+                    key_columns=key_columns,
+                    value_columns=tuple(f.name for f in fields if value_column in (None, f.name)),
+                    value_type=next((f.type for f in fields if f.name == value_column), value_type),
+                    check_column=CHECK_COLUMN,
+                    order=order_columns(
+                        order_by, Columns({f.name: f.type for f in fields}), "order_by"
+                    ),
+                ),
+            ),
             key_type=_key_type(key_columns, fields),
-            check_column=CHECK_COLUMN,
-            value_columns=tuple(f.name for f in fields if value_column in (None, f.name)),
-            value_type=next((f.type for f in fields if f.name == value_column), value_type),
-            order=order_columns(order_by, Columns({f.name: f.type for f in fields}), "order_by"),
             operator=operator,
             output_type=None if output_type is None else type_info(output_type),
             secret=self.backend.secret,
@@ -153,7 +160,9 @@ class KeyedOperatorHarness:
             subtask=subtask,
             task_attempt=next(self._attempts),
         )
-        return OperatorTask(spec).run(iter(batches), task, self.backend.access(spec, task))
+        return StageTask(StageSpec(operators=(spec,))).run(
+            batches, task, lambda each: self.backend.access(each, task)
+        )
 
     def commit(self) -> None:
         """Commits the open batch and opens the next one."""
@@ -181,10 +190,13 @@ class KeyedOperatorHarness:
         names = [field.name for field in self._input_fields]
         if self._rows_are_bare:
             rows = [(row,) for row in rows]
-        positions = [names.index(column) for column in self.spec.key_columns]
+        values_of = row_values(
+            TypeInfo(Kind.ROW, fields=self._input_fields), "row", InvalidRequestError
+        )
+        positions = [names.index(column) for column in self.spec.input.key_columns]
         by_subtask: list[list[tuple[Any, ...]]] = [[] for _ in range(self.spec.parallelism)]
         for row in rows:
-            values = tuple(row.get(n) for n in names) if isinstance(row, dict) else tuple(row)
+            values = tuple(values_of(row))
             key = [values[position] for position in positions]
             # As in Spark a null does not change the hash; the operator refuses a null key.
             group = 0 if None in key else self._key_groups.of(key[0] if len(key) == 1 else key)
@@ -215,7 +227,7 @@ class KeyedOperatorHarness:
         ]
         if output.kind != Kind.ROW:
             return columns[0]
-        make: Callable[[Any], Any] = row_class(tuple(field.name for field in output.fields))
+        make = row_maker(output)
         return [make(values) for values in zip(*columns, strict=True)]
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, cast
 
-from queryable_state.streaming.common.time import Duration
+from queryable_state.streaming.config.durations import Duration
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, TypeVar
 
-from queryable_state.streaming.common.time import Duration, Time, time_of
+from queryable_state.streaming.config.durations import Duration, Time, time_of
 from queryable_state.streaming.ttl import cleanup_strategies as cleanup
 from queryable_state.v1.registration_pb2 import TimeToLive
 from queryable_state.wire.errors import InvalidRequestError
@@ -59,7 +59,7 @@ class StateTtlConfig:
     _cleanup_strategies: cleanup.CleanupStrategies
 
     @staticmethod
-    def new_builder(ttl: Time | Duration | timedelta) -> StateTtlConfig.Builder:
+    def new_builder(ttl: Time | timedelta) -> StateTtlConfig.Builder:
         """A builder of a config with this TTL, which is positive."""
         return StateTtlConfig.Builder(ttl)
 
@@ -115,7 +115,7 @@ class StateTtlConfig:
     class Builder:
         """Builder of a `StateTtlConfig`; each method but `build` returns the builder."""
 
-        def __init__(self, ttl: Time | Duration | timedelta) -> None:
+        def __init__(self, ttl: Time | timedelta) -> None:
             self._update_type = StateTtlConfig.UpdateType.OnCreateAndWrite
             self._state_visibility = StateTtlConfig.StateVisibility.NeverReturnExpired
             self._ttl_time_characteristic = StateTtlConfig.TtlTimeCharacteristic.ProcessingTime
@@ -125,7 +125,7 @@ class StateTtlConfig:
             ] = {}
             self.set_ttl(ttl)
 
-        def set_ttl(self, ttl: Time | Duration | timedelta) -> StateTtlConfig.Builder:
+        def set_ttl(self, ttl: Time | timedelta) -> StateTtlConfig.Builder:
             """Sets the time from the last update of a value to its expiry."""
             self._ttl = time_of(ttl, "a TTL")
             if not 0 < self._ttl.to_milliseconds() <= _MOST_MS:

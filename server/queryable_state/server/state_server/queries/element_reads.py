@@ -1,10 +1,11 @@
-"""Reads of single map entries, of presence and of sizes, without whole values."""
+"""Reads of map entries, slices of lists, presence and sizes, without whole values."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from queryable_state.server.state_server.queries.key_reads import gone_at, no_key_group
+from queryable_state.server.state_server.queries.list_slices import ListSlices
 from queryable_state.server.state_server.stores.record_cache import ABSENT
 from queryable_state.v1 import query_pb2, registration_pb2
 from queryable_state.wire.errors import (
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from queryable_state.server.state_server.stores.store_table import StateRoute
 
 _MANY_RECORDS = frozenset({registration_pb2.LIST, registration_pb2.MAP})
+_READS = frozenset({query_pb2.ENTRY, query_pb2.EXISTS, query_pb2.SIZE, query_pb2.SLICE})
 # EXISTS reads the first records of a key; more are needed only if all of these have expired.
 _FIRST_RECORDS = 16
 
@@ -45,9 +47,13 @@ def read_elements(
     limits: Limits,
     counted: RecordCount,
 ) -> tuple[list[bytes], list[int]]:
-    """Returns the answers of ENTRY, EXISTS or SIZE, and the positions of absent keys."""
+    """Returns the answers of ENTRY, SLICE, EXISTS or SIZE, and the positions of absent keys."""
     elements = _elements(route, query, len(keys), limits)
+    _check_ranges(route, query, len(keys))
     kind = route.registration.kind
+    slices = None
+    if query.read == query_pb2.SLICE:
+        slices = ListSlices(route.registration, query.ranges, counted)
     reads: _OneRecord | _ManyRecords
     if elements or kind not in _MANY_RECORDS:
         reads = _OneRecord(readers, elements or [RESULT_ELEMENT])
@@ -76,7 +82,10 @@ def read_elements(
             if not found:
                 missing.append(position)
                 continue
-            value = _answer(query.read, kind, found, elements, info)
+            if slices is None:
+                value = _answer(query.read, kind, found, elements, info)
+            else:
+                value = slices.answer(position, found)
         except CorruptDataError as problem:
             failures.add_corrupt(position, problem)
             continue
@@ -84,7 +93,7 @@ def read_elements(
             failures.add_too_many_records(position, limits.prefix_records)
             continue
         left -= len(value)
-        if left < 0:
+        if left < 0 and values:
             failures.add_too_large(position)
             continue
         values.append(value)
@@ -192,15 +201,18 @@ def _elements(
 ) -> Sequence[bytes]:
     """Returns the requested elements: none, one for all keys, or one for each key."""
     state = route.registration
-    if query.read not in (query_pb2.ENTRY, query_pb2.EXISTS, query_pb2.SIZE):
+    if query.read not in _READS:
         raise InvalidRequestError(
             f"read kind {query.read} is unknown to this server: use a value of ReadKind",
             reason=Reason.UNSUPPORTED,
         )
     elements = query.elements
-    if query.read == query_pb2.SIZE:
+    if query.read in (query_pb2.SIZE, query_pb2.SLICE):
         if elements:
-            raise InvalidRequestError("SIZE counts everything under a key: pass no elements")
+            raise InvalidRequestError(
+                f"{query_pb2.ReadKind.Name(query.read)} reads the records of a whole key: pass no "
+                "elements"
+            )
         return ()
     if query.read == query_pb2.ENTRY and not elements:
         raise InvalidRequestError(
@@ -224,3 +236,23 @@ def _elements(
             f"an encoded map key has {longest} bytes, {limits.key_bytes} allowed"
         )
     return elements
+
+
+def _check_ranges(route: StateRoute, query: query_pb2.Query, keys: int) -> None:
+    """Raises unless the query slices a list and has a range for each key, or none has ranges."""
+    ranges = len(query.ranges)
+    if query.read != query_pb2.SLICE:
+        if ranges:
+            raise InvalidRequestError("`ranges` are for SLICE: say so in `read`, or pass none")
+        return
+    if route.registration.kind != registration_pb2.LIST:
+        raise InvalidRequestError(
+            f"state {route.name!r} is of kind "
+            f"{registration_pb2.StateKind.Name(route.registration.kind)}: only a LIST has slices; "
+            "read its whole value",
+            reason=Reason.UNSUPPORTED,
+        )
+    if ranges not in (0, 1, keys):
+        raise InvalidRequestError(
+            f"{ranges} ranges for {keys} keys: pass one for all keys, or one for each key"
+        )

@@ -113,7 +113,7 @@ class DeclaringContext(RuntimeContext):
             self._check_new(descriptor)
             chosen = state_class if descriptor.ttl_config is None else expiring_class
             declared = self.states[descriptor.name] = chosen(descriptor)
-        elif not declared.descriptor.agrees_with(descriptor):
+        elif declared.descriptor != descriptor:
             raise JobError(
                 f"operator {self._name!r}: state {descriptor.name!r} is requested with two "
                 f"different descriptors: {declared.descriptor!r} and {descriptor!r}; rename one"

@@ -8,32 +8,27 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from queryable_state.streaming.runtime.columns.batch_coalescing import gathered
 from queryable_state.streaming.runtime.columns.row_order import last_rows, order_codes, split_code
 from queryable_state.streaming.runtime.columns.value_columns import cast_column
+from queryable_state.streaming.runtime.operators.operator_run import OperatorRun
 from queryable_state.streaming.runtime.states.column_state import ColumnState
-from queryable_state.streaming.runtime.states.task_states import TaskStates
 from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.schema.types import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from queryable_state.streaming.runtime.columns.row_order import OrderColumn
+    from queryable_state.streaming.runtime.operators.operator_run import Output
     from queryable_state.streaming.runtime.operators.operators import LatestValueSink
     from queryable_state.streaming.runtime.operators.spec import OperatorSpec
     from queryable_state.streaming.runtime.states.access import StateAccess
+    from queryable_state.streaming.runtime.states.input_spec import InputSpec
     from queryable_state.streaming.runtime.states.key_table import Slots
     from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
 
 
-def run_latest(
-    sink: LatestValueSink,
-    spec: OperatorSpec,
-    task: TaskIdentity,
-    access: StateAccess,
-    batches: Iterator[pa.RecordBatch],
-) -> Generator[pa.RecordBatch, None, None]:
+class LatestValueRun(OperatorRun):
     """Keeps the last element of each key; emits nothing.
 
     Without `latest_by` that is the batch's last element by the order of the operator, and no state
@@ -41,36 +36,46 @@ def run_latest(
     elements the later batch's wins, and within a batch the last. The stored order is read once per
     key. A null element of a stream of bare values removes the stored value.
     """
-    value = ColumnState(sink.descriptor)
-    order = None if sink.order_descriptor is None else ColumnState(sink.order_descriptor)
-    states = [value] if order is None else [value, order]
-    owned = TaskStates(spec, task, access, states)
-    owned.begin()
-    newest = _Newest(sink, spec, owned)
-    for batch in gathered(batches, spec.settings.chunk_rows):
-        newest.add(owned.start_chunk(batch), batch)
-    slots, rows = newest.chosen()
-    if rows is not None and sink.latest_by:
-        stored = value if order is None else order
-        owned.fetch(stored, range(len(owned.keys)))
-        positions = (
-            range(len(sink.latest_by))
-            if order is not None
-            else [spec.value_columns.index(key.column) for key in sink.latest_by]
-        )
-        stored_slots, columns = stored.fetched_fields(positions)
-        if order is None:
-            columns = [
-                key.within(column) for key, column in zip(sink.latest_by, columns, strict=True)
-            ]
-        kept = _not_older(sink.latest_by, (stored_slots, columns), (slots, newest.order_of(rows)))
-        slots, rows = slots[kept], rows.take(pa.array(kept))
-        if order is not None:
-            order.put(newest.order_of(rows), slots)
-    if rows is not None:
-        value.put(newest.values_of(rows), slots)
-    owned.prepare(owned.changes())
-    yield from ()
+
+    def __init__(
+        self, sink: LatestValueSink, spec: OperatorSpec, task: TaskIdentity, access: StateAccess
+    ) -> None:
+        super().__init__(spec, task, access)
+        self._sink = sink
+        self._value = ColumnState(sink.descriptor)
+        self._order = None if sink.order_descriptor is None else ColumnState(sink.order_descriptor)
+        self._newest = _Newest(sink, spec.input, self.where)
+
+    def _open(self) -> Sequence[ColumnState]:
+        return [self._value] if self._order is None else [self._value, self._order]
+
+    def process(self, number: int, batch: pa.RecordBatch) -> Iterator[Output]:
+        self._newest.add(self.owned.start_chunk(batch, self.spec.inputs[number]), batch)
+        return iter(())
+
+    def finish(self) -> Iterator[Output]:
+        newest, order, latest_by = self._newest, self._order, self._sink.latest_by
+        slots, rows = newest.chosen()
+        if rows is not None and latest_by:
+            stored = self._value if order is None else order
+            self.owned.fetch(stored, range(len(self.owned.keys)))
+            positions = (
+                range(len(latest_by))
+                if order is not None
+                else [self.spec.input.value_columns.index(key.column) for key in latest_by]
+            )
+            stored_slots, columns = stored.fetched_fields(positions)
+            if order is None:
+                columns = [
+                    key.within(column) for key, column in zip(latest_by, columns, strict=True)
+                ]
+            kept = _not_older(latest_by, (stored_slots, columns), (slots, newest.order_of(rows)))
+            slots, rows = slots[kept], rows.take(pa.array(kept))
+            if order is not None:
+                order.put(newest.order_of(rows), slots)
+        if rows is not None:
+            self._value.put(newest.values_of(rows), slots)
+        return iter(())
 
 
 @dataclass
@@ -78,19 +83,19 @@ class _Newest:
     """The last row of each key: selected per chunk, then over the batch."""
 
     sink: LatestValueSink
-    spec: OperatorSpec
-    owned: TaskStates
+    input: InputSpec
+    where: str
     _slots: list[Slots] = field(default_factory=list)
     _rows: list[pa.Table] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        sink, spec = self.sink, self.spec
+        sink, spec = self.sink, self.input
         info = sink.descriptor.value_type
         assert info is not None
         self._types = [field.type for field in info.fields] if info.kind == Kind.ROW else [info]
         if len(self._types) != len(spec.value_columns):
             raise InvalidRequestError(
-                f"{self.owned.where}: state {sink.descriptor.name!r} is {info}, but the elements "
+                f"{self.where}: state {sink.descriptor.name!r} is {info}, but the elements "
                 f"have the columns {', '.join(spec.value_columns)}: declare a ROW with one field "
                 "per column, or select fewer columns"
             )
@@ -122,9 +127,9 @@ class _Newest:
             cast_column(
                 rows.column(name).combine_chunks(),
                 of,
-                f"{self.owned.where}: state {state!r}, column {name!r}",
+                f"{self.where}: state {state!r}, column {name!r}",
             )
-            for name, of in zip(self.spec.value_columns, self._types, strict=True)
+            for name, of in zip(self.input.value_columns, self._types, strict=True)
         ]
 
     def order_of(self, rows: pa.Table) -> list[pa.Array]:
@@ -133,14 +138,14 @@ class _Newest:
             cast_column(
                 key.of(rows).combine_chunks(),
                 key.type,
-                f"{self.owned.where}: latest_by {key.name!r}",
+                f"{self.where}: latest_by {key.name!r}",
             )
             for key in self.sink.latest_by
         ]
 
     def _last_rows(self, slots: Slots, rows: pa.RecordBatch | pa.Table) -> tuple[Slots, Slots]:
         keys = [(key, key.of(rows)) for key in self._order]
-        return last_rows(slots, order_codes(keys) + split_code(rows, self.spec.split_column))
+        return last_rows(slots, order_codes(keys) + split_code(rows, self.input.split_column))
 
 
 def _not_older(

@@ -38,6 +38,10 @@ class OpenFunctions:
         return self
 
     def __exit__(self, kind: object, failure: BaseException | None, trace: object) -> None:
+        self.close(failure)
+
+    def close(self, failure: BaseException | None = None) -> None:
+        """Closes all open functions; `failure` is the error that ended the task."""
         failed_to_close: UserFunctionError | None = None
         while self._functions:
             function = self._functions.pop()

@@ -24,6 +24,7 @@ from queryable_state.wire.schema.types import Field, Kind, TypeInfo
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from queryable_state.streaming.co_functions import KeyedCoProcessFunction
     from queryable_state.streaming.descriptors import StateDescriptor
     from queryable_state.streaming.functions import KeyedProcessFunction
     from queryable_state.streaming.runtime.columns.row_order import OrderColumn
@@ -36,6 +37,16 @@ class KeyedProcess:
     """Runs a function over the elements row by row; emits the function's outputs."""
 
     function: KeyedProcessFunction
+
+    def __post_init__(self) -> None:
+        refuse_uncalled_hooks(self.function)
+
+
+@dataclass(frozen=True)
+class KeyedCoProcess:
+    """Runs a function over the elements of two inputs; emits the function's outputs."""
+
+    function: KeyedCoProcessFunction
 
     def __post_init__(self) -> None:
         refuse_uncalled_hooks(self.function)
@@ -164,16 +175,16 @@ class _AggregateStateDescriptor(ValueStateDescriptor):
     kind = StateKind.REDUCING
 
 
-Operator = KeyedProcess | Reduce | ReducingSink | LatestValueSink | Aggregate
+Operator = KeyedProcess | KeyedCoProcess | Reduce | ReducingSink | LatestValueSink | Aggregate
 
 
 def declared_states(operator: Operator) -> list[StateDescriptor]:
     """The states an operator will register.
 
-    To learn those of a `KeyedProcess`, a copy of its function is opened and closed.
+    To learn those of a process function, a copy of it is opened and closed.
     """
     match operator:
-        case KeyedProcess(function):
+        case KeyedProcess(function) | KeyedCoProcess(function):
             context = DeclaringContext()
             opened = copy.deepcopy(function)
             with OpenFunctions(f"function {type(function).__name__}") as functions:
@@ -193,7 +204,7 @@ def driver_declared_states(operator: Operator, name: str) -> list[StateDescripto
         return declared_states(operator)
     except Exception as problem:
         refused = isinstance(problem, QueryableStateError)
-        if not isinstance(operator, KeyedProcess) or (
+        if not isinstance(operator, KeyedProcess | KeyedCoProcess) or (
             refused and not isinstance(problem, UserFunctionError)
         ):
             raise

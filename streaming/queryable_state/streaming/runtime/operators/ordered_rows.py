@@ -1,4 +1,4 @@
-"""Sort of a task's rows by the operator's order, over all Arrow batches of the task.
+"""Rows of an input that a task holds until it has all of them, to sort them.
 
 The sort reads all rows before it returns the first. Above a memory bound the rows are spilled to
 a file in the executor's temporary folder, which is memory-mapped for reading.
@@ -14,44 +14,42 @@ from typing import IO, TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from queryable_state.streaming.runtime.columns.batch_coalescing import gathered
+from queryable_state.streaming.runtime.columns.batch_coalescing import ChunkBuffer
 from queryable_state.streaming.runtime.columns.row_order import order_codes, sorted_rows, split_code
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from queryable_state.streaming.runtime.columns.row_order import Numbers
-    from queryable_state.streaming.runtime.operators.spec import OperatorSpec
+    from queryable_state.streaming.runtime.columns.row_order import Numbers, OrderColumn
 
 MOST_BYTES = 256 << 20
 """Maximum bytes of rows that a task sorts in memory."""
 
 
 def in_order(
-    batches: Iterator[pa.RecordBatch], spec: OperatorSpec, *, most_bytes: int = MOST_BYTES
+    held: HeldRows, order: Sequence[OrderColumn], split_column: str, chunk_rows: int
 ) -> Iterator[pa.RecordBatch]:
-    """The rows sorted by `spec.order`, in batches of `spec.settings.chunk_rows`.
+    """The held rows sorted by `order`, in batches of `chunk_rows`; unsorted without an order.
 
     Rows that are equal in all order columns are sorted by input partition number, then by position
     in the partition, so that a replayed task has the same order.
     """
-    with _HeldRows(most_bytes) as held:
-        for batch in batches:
-            held.add(batch)
-        parts = held.batches()
-        if not parts:
-            return
-        table = pa.Table.from_batches(parts)
-        keys = [(key, key.of(table)) for key in spec.order]
-        rows = sorted_rows(order_codes(keys) + split_code(table, spec.split_column))
-        del keys
-        if rows is None:
-            chunk_rows = spec.settings.chunk_rows
-            yield from gathered(iter(table.to_batches(max_chunksize=chunk_rows)), chunk_rows)
-            return
-        firsts = np.cumsum([0, *(part.num_rows for part in parts[:-1])])
-        for start in range(0, len(rows), spec.settings.chunk_rows):
-            yield from _taken(parts, firsts, rows[start : start + spec.settings.chunk_rows])
+    parts = held.batches()
+    if not parts:
+        return
+    table = pa.Table.from_batches(parts)
+    keys = [(key, key.of(table)) for key in order]
+    rows = sorted_rows(order_codes(keys) + split_code(table, split_column)) if order else None
+    del keys
+    if rows is None:
+        chunks = ChunkBuffer(chunk_rows)
+        for batch in table.to_batches(max_chunksize=chunk_rows):
+            yield from chunks.add(batch)
+        yield from chunks.flush()
+        return
+    firsts = np.cumsum([0, *(part.num_rows for part in parts[:-1])])
+    for start in range(0, len(rows), chunk_rows):
+        yield from _taken(parts, firsts, rows[start : start + chunk_rows])
 
 
 def _taken(parts: Sequence[pa.RecordBatch], firsts: Numbers, rows: Numbers) -> list[pa.RecordBatch]:
@@ -75,10 +73,10 @@ def _taken(parts: Sequence[pa.RecordBatch], firsts: Numbers, rows: Numbers) -> l
     return found
 
 
-class _HeldRows:
+class HeldRows:
     """Rows in memory up to a bound, above it all of them in an unnamed file."""
 
-    def __init__(self, most_bytes: int) -> None:
+    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._most_bytes = most_bytes
         self._batches: list[pa.RecordBatch] = []
         self._bytes = 0
@@ -117,8 +115,7 @@ class _HeldRows:
         for batch in batches:
             self._writer.write_batch(batch)
 
-    def __enter__(self) -> _HeldRows:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
+    def close(self) -> None:
+        """Releases the rows and the file."""
+        self._batches = []
         self._spilled.close()

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from queryable_state.streaming.functions import UserFunctionError
 from queryable_state.streaming.runtime.columns.arrow_types import arrow_schema, to_arrow_value
+from queryable_state.streaming.runtime.operators.spec import columns_of
 from queryable_state.wire.errors import SerializationError
 from queryable_state.wire.rows import row_class, row_values
 from queryable_state.wire.schema.types import Field, Kind
@@ -17,7 +18,6 @@ from queryable_state.wire.values.value_codec import ValueCodec
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from queryable_state.streaming.runtime.operators.spec import OperatorSpec
     from queryable_state.wire.schema.types import TypeInfo
 
 _INTEGERS = frozenset((Kind.BYTE, Kind.SHORT, Kind.INT, Kind.LONG))
@@ -29,6 +29,9 @@ _CHECKED = frozenset(
         Kind.DATE,
         Kind.TIMESTAMP,
         Kind.TIMESTAMP_NTZ,
+        Kind.TIME,
+        Kind.INSTANT,
+        Kind.BIG_INT,
         Kind.LIST,
         Kind.MAP,
         Kind.ROW,
@@ -48,16 +51,17 @@ _UNFIT = (
 class Outputs:
     """Collects outputs in `rows` and converts them to batches with a bounded number of rows."""
 
-    def __init__(self, spec: OperatorSpec, where: str) -> None:
+    def __init__(self, output: TypeInfo | None, most_rows: int, where: str) -> None:
         self.rows: list[Any] = []
         self._where = where
-        self._limit = spec.settings.output_rows
-        self._fields: Sequence[Field] = spec.output_fields
+        self._limit = most_rows
+        self._fields: Sequence[Field] = () if output is None else columns_of(output)
         self._schema = arrow_schema(self._fields)
         self._converters = [_converter(field.type) for field in self._fields]
         self._names = tuple(field.name for field in self._fields)
-        self._ordered_types = {tuple, row_class(self._names)}
-        output = spec.output_type
+        self._ordered_types: set[type] = {tuple, row_class(self._names)}
+        if output is not None and issubclass(output.python_class or object, tuple):
+            self._ordered_types |= {output.python_class or tuple}
         self._is_row = output is not None and output.kind == Kind.ROW
         self._in_order = (
             row_values(output, "output", SerializationError)

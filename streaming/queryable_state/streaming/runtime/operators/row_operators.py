@@ -6,27 +6,30 @@ from typing import TYPE_CHECKING, Any
 
 from queryable_state.streaming.functions import Function, UserFunctionError
 from queryable_state.streaming.runtime.columns.arrow_types import to_python
-from queryable_state.streaming.runtime.columns.batch_coalescing import gathered
 from queryable_state.streaming.runtime.operators.context import DeclaringContext, ElementContext
 from queryable_state.streaming.runtime.operators.open_functions import OpenFunctions
+from queryable_state.streaming.runtime.operators.operator_run import MAIN, OperatorRun
 from queryable_state.streaming.runtime.operators.outputs import Outputs
 from queryable_state.streaming.runtime.states.expiring.expiring_values import ExpiringReducing
 from queryable_state.streaming.runtime.states.key_table import shown_key
-from queryable_state.streaming.runtime.states.task_states import TaskStates, where
 from queryable_state.streaming.runtime.states.value_states import CachedReducing
 from queryable_state.wire.errors import QueryableStateError
-from queryable_state.wire.rows import row_class
+from queryable_state.wire.rows import row_maker
 from queryable_state.wire.schema.types import Kind, TypeInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from types import TracebackType
 
     import pyarrow as pa
 
     from queryable_state.streaming.descriptors import StateDescriptor
-    from queryable_state.streaming.functions import KeyedProcessFunction, ReducingStateDescriptor
+    from queryable_state.streaming.functions import ReducingStateDescriptor
+    from queryable_state.streaming.runtime.operators.operator_run import Output
     from queryable_state.streaming.runtime.operators.spec import OperatorSpec
     from queryable_state.streaming.runtime.states.access import StateAccess
+    from queryable_state.streaming.runtime.states.cached_state import CachedState
+    from queryable_state.streaming.runtime.states.input_spec import InputSpec
     from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
 
 
@@ -35,19 +38,23 @@ _PIECE_ROWS = 1024
 """Rows between two checks for full output batches; bounds the buffered outputs."""
 
 
-def element_reader(spec: OperatorSpec) -> Callable[[pa.RecordBatch], Iterator[Any]]:
-    """A reader of a chunk's elements: a `Row` of the value columns, or the only column's value."""
-    info = spec.value_type
+def element_reader(rows: InputSpec) -> Callable[[pa.RecordBatch], Iterator[Any]]:
+    """A reader of a chunk's elements.
+
+    They are `Row`s of the value columns, instances of the row type's Python class, or the values
+    of the only column.
+    """
+    info = rows.value_type
     if info.kind != Kind.ROW:
-        column = spec.value_columns[0]
+        column = rows.value_columns[0]
         return lambda batch: iter(to_python(batch.column(column), info))
-    return _row_reader(spec.value_columns, info)
+    return _row_reader(rows.value_columns, info)
 
 
 def _row_reader(
     columns: tuple[str, ...], info: TypeInfo
 ) -> Callable[[pa.RecordBatch], Iterator[Any]]:
-    make = row_class(tuple(field.name for field in info.fields))
+    make = row_maker(info)
     types = [field.type for field in info.fields]
 
     def read(batch: pa.RecordBatch) -> Iterator[Any]:
@@ -59,63 +66,91 @@ def _row_reader(
     return read
 
 
-def run_process(
-    function: KeyedProcessFunction,
-    spec: OperatorSpec,
-    task: TaskIdentity,
-    access: StateAccess,
-    batches: Iterator[pa.RecordBatch],
-) -> Generator[pa.RecordBatch, None, None]:
-    """Opens the function, runs it over the elements, closes it, and prepares the state."""
-    context = _context(spec, task)
-    with OpenFunctions(where(spec, task)) as functions:
-        functions.open(function, context)
+class _RowRun(OperatorRun):
+    """An operator with user functions, which are open from `begin` to `encode`."""
+
+    reads_in_order = True
+
+    def __init__(self, spec: OperatorSpec, task: TaskIdentity, access: StateAccess) -> None:
+        super().__init__(spec, task, access)
+        self._functions = OpenFunctions(self.where)
+        self._context = DeclaringContext(
+            name=spec.name,
+            subtask=task.subtask,
+            parallelism=spec.parallelism,
+            max_parallelism=spec.max_parallelism,
+        )
+
+    def encode(self) -> None:
+        super().encode()
+        self._functions.close()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        failure: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._functions.close(failure)
+
+    def _open_function(self, descriptor: StateDescriptor) -> None:
+        """Opens the reduce or aggregate function of a state, unless it is a plain callable."""
+        if isinstance(descriptor.function, Function):
+            self._functions.open(descriptor.function, self._context)
+
+    def _user_error(self, error: Exception, what: str) -> UserFunctionError:
+        return UserFunctionError(
+            f"{self.where}: {what} failed for key {self._current_key}: "
+            f"{type(error).__name__}: {error}"
+        )
+
+    def _name_element(self, error: QueryableStateError) -> None:
+        error.add_note(f"{self.where}, at an element of key {self._current_key}")
+
+    @property
+    def _current_key(self) -> str:
+        return shown_key(self.owned.keys.keys[self.owned.current_key.slot], self.spec.key_type)
+
+
+class ProcessRun(_RowRun):
+    """Runs a process function over the elements: `hooks` has its method for each input."""
+
+    def __init__(
+        self,
+        function: Function,
+        hooks: Sequence[Callable[[Any, Any], Iterable[Any] | None]],
+        spec: OperatorSpec,
+        task: TaskIdentity,
+        access: StateAccess,
+    ) -> None:
+        super().__init__(spec, task, access)
+        self._function = function
+        self._hooks = hooks
+        self._outputs = Outputs(spec.output_type, spec.settings.output_rows, self.where)
+        self._read = [element_reader(rows) for rows in spec.inputs]
+
+    def _open(self) -> Sequence[CachedState]:
+        context = self._context
+        self._functions.open(self._function, context)
         context.end_declarations()
         states = list(context.states.values())
         for state in states:
-            _open_function(state.descriptor, functions, context)
-        owned = TaskStates(spec, task, access, states)
-        owned.begin()
-        yield from _process(function, spec, owned, context, batches)
-        changes = owned.changes()
-    owned.prepare(changes)
+            self._open_function(state.descriptor)
+        return states
 
+    def begin(self) -> None:
+        super().begin()
+        owned = self.owned
+        self._element_context = ElementContext(
+            owned.current_key, owned.keys, owned.batch_timestamp_ms, owned.watermark_ms
+        )
 
-def _context(spec: OperatorSpec, task: TaskIdentity) -> DeclaringContext:
-    return DeclaringContext(
-        name=spec.name,
-        subtask=task.subtask,
-        parallelism=spec.parallelism,
-        max_parallelism=spec.max_parallelism,
-    )
-
-
-def _open_function(
-    descriptor: StateDescriptor, functions: OpenFunctions, context: DeclaringContext
-) -> None:
-    """Opens the reduce or aggregate function of a state, unless it is a plain callable."""
-    if isinstance(descriptor.function, Function):
-        functions.open(descriptor.function, context)
-
-
-def _process(
-    function: KeyedProcessFunction,
-    spec: OperatorSpec,
-    owned: TaskStates,
-    context: DeclaringContext,
-    batches: Iterator[pa.RecordBatch],
-) -> Generator[pa.RecordBatch, None, None]:
-    outputs = Outputs(spec, owned.where)
-    read = element_reader(spec)
-    current_key = owned.current_key
-    element_context = ElementContext(
-        current_key, owned.keys, owned.batch_timestamp_ms, owned.watermark_ms
-    )
-    process = function.process_element
-    for batch in gathered(batches, spec.settings.chunk_rows):
-        slots = owned.start_chunk(batch).tolist()
-        elements = read(batch)
-        for state in context.states.values():
+    def process(self, number: int, batch: pa.RecordBatch) -> Iterator[Output]:
+        process, element_context = self._hooks[number], self._element_context
+        current_key, outputs = self.owned.current_key, self._outputs
+        slots = self.owned.start_chunk(batch, self.spec.inputs[number]).tolist()
+        elements = self._read[number](batch)
+        for state in self._context.states.values():
             state.enter()
         for start in range(0, len(slots), _PIECE_ROWS):
             extend = outputs.rows.extend
@@ -134,87 +169,72 @@ def _process(
                             )
                         extend(result)
             except QueryableStateError as error:
-                _name_element(error, spec, owned)
+                self._name_element(error)
                 raise
             except Exception as error:
-                raise _user_error(error, "process_element", spec, owned) from error
-            yield from outputs.full_batches()
-        for state in context.states.values():
+                raise self._user_error(error, process.__name__) from error
+            for rows in outputs.full_batches():
+                yield MAIN, rows
+        for state in self._context.states.values():
             state.leave()
-    yield from outputs.all_batches()
+
+    def finish(self) -> Iterator[Output]:
+        for rows in self._outputs.all_batches():
+            yield MAIN, rows
 
 
-def run_reduce(
-    descriptor: ReducingStateDescriptor,
-    spec: OperatorSpec,
-    task: TaskIdentity,
-    access: StateAccess,
-    batches: Iterator[pa.RecordBatch],
-    *,
-    emit: bool,
-) -> Generator[pa.RecordBatch, None, None]:
+class ReduceRun(_RowRun):
     """Reduces the elements of each key; `emit` emits the reduced value for each element."""
-    context = _context(spec, task)
-    context.end_declarations()
-    with OpenFunctions(where(spec, task)) as functions:
-        _open_function(descriptor, functions, context)
+
+    def __init__(
+        self,
+        descriptor: ReducingStateDescriptor,
+        spec: OperatorSpec,
+        task: TaskIdentity,
+        access: StateAccess,
+        *,
+        emit: bool,
+    ) -> None:
+        super().__init__(spec, task, access)
         expires = descriptor.ttl_config is not None
-        state = ExpiringReducing(descriptor) if expires else CachedReducing(descriptor)
-        owned = TaskStates(spec, task, access, [state])
-        owned.begin()
-        yield from _reduce(state, spec, owned, batches, emit=emit)
-        changes = owned.changes()
-    owned.prepare(changes)
+        self._state = ExpiringReducing(descriptor) if expires else CachedReducing(descriptor)
+        self._outputs = (
+            Outputs(spec.output_type, spec.settings.output_rows, self.where) if emit else None
+        )
+        self._read = element_reader(spec.input)
 
+    def _open(self) -> Sequence[CachedState]:
+        self._context.end_declarations()
+        self._open_function(self._state.descriptor)
+        return [self._state]
 
-def _reduce(
-    state: CachedReducing,
-    spec: OperatorSpec,
-    owned: TaskStates,
-    batches: Iterator[pa.RecordBatch],
-    *,
-    emit: bool,
-) -> Generator[pa.RecordBatch, None, None]:
-    outputs = Outputs(spec, owned.where)
-    read = element_reader(spec)
-    reduced, held, give = state.reduced, state.held, state.give
-    current_key = owned.current_key
-    for batch in gathered(batches, spec.settings.chunk_rows):
-        slots = owned.start_chunk(batch).tolist()
+    def process(self, number: int, batch: pa.RecordBatch) -> Iterator[Output]:
+        state, outputs, current_key = self._state, self._outputs, self.owned.current_key
+        reduced, held, give = state.reduced, state.held, state.give
+        slots = self.owned.start_chunk(batch, self.spec.inputs[number]).tolist()
         cached_values = state.load_chunk()
         state.enter()
-        emitted = outputs.rows.append if emit else _drop
+        emitted = _drop if outputs is None else outputs.rows.append
         try:
-            for slot, element in zip(slots, read(batch), strict=True):
+            for slot, element in zip(slots, self._read(batch), strict=True):
                 current_key.slot = slot
                 cached = cached_values[slot] = held(slot, reduced(cached_values[slot], element))
                 emitted(give(cached))
         except QueryableStateError as error:
-            _name_element(error, spec, owned)
+            self._name_element(error)
             raise
         except Exception as error:
-            raise _user_error(error, "the reduce function", spec, owned) from error
+            raise self._user_error(error, "the reduce function") from error
         state.dirty.update(slots)
-        yield from outputs.full_batches()
-    yield from outputs.all_batches()
+        if outputs is not None:
+            for rows in outputs.full_batches():
+                yield MAIN, rows
+
+    def finish(self) -> Iterator[Output]:
+        if self._outputs is not None:
+            for rows in self._outputs.all_batches():
+                yield MAIN, rows
 
 
 def _drop(_: Any) -> None:
     """Discards an output: a sink emits nothing."""
-
-
-def _user_error(
-    error: Exception, what: str, spec: OperatorSpec, owned: TaskStates
-) -> UserFunctionError:
-    return UserFunctionError(
-        f"{owned.where}: {what} failed for key {_current_key(spec, owned)}: "
-        f"{type(error).__name__}: {error}"
-    )
-
-
-def _name_element(error: QueryableStateError, spec: OperatorSpec, owned: TaskStates) -> None:
-    error.add_note(f"{owned.where}, at an element of key {_current_key(spec, owned)}")
-
-
-def _current_key(spec: OperatorSpec, owned: TaskStates) -> str:
-    return shown_key(owned.keys.keys[owned.current_key.slot], spec.key_type)

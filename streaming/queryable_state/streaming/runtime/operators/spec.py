@@ -9,7 +9,6 @@ from queryable_state.streaming.runtime.states.state_spec import StateSpec
 from queryable_state.wire.schema.types import Field, Kind, TypeInfo
 
 if TYPE_CHECKING:
-    from queryable_state.streaming.runtime.columns.row_order import OrderColumn
     from queryable_state.streaming.runtime.operators.operators import Operator
 
 VALUE_COLUMN = "value"
@@ -20,19 +19,12 @@ VALUE_COLUMN = "value"
 class OperatorSpec(StateSpec):
     """One stateful operator; pickled into each of its tasks."""
 
-    value_columns: tuple[str, ...]
-    """Input columns of the element, in order. A column may be a key column too."""
-    value_type: TypeInfo
-    """A ROW with one field per value column; else the type of the only value column."""
-    order: tuple[OrderColumn, ...] = ()
-    """Order of a batch's rows before the operator reads them; empty: arrival order."""
-    split_column: str = ""
-    """Input column (int) with the number of a row's input partition, the tie-break between rows
-    that are equal in `order`; empty: no tie-break."""
     operator: Operator
     """The function applied to the elements; an object of `runtime.operators`."""
     output_type: TypeInfo | None
     """None: no output. A ROW's fields are the output columns; else the only column is `value`."""
+    side_outputs: tuple[TypeInfo, ...] = ()
+    """Types of the side outputs; each is written as the main output is."""
     secret: str
     """The job's secret, sent with every call to a state server."""
     coordinator_address: str = ""
@@ -41,9 +33,12 @@ class OperatorSpec(StateSpec):
 
     @property
     def output_fields(self) -> tuple[Field, ...]:
-        """Output columns of the operator. A sink has no output rows, but one unused column."""
-        if self.output_type is None:
-            return (Field(VALUE_COLUMN, TypeInfo(Kind.BOOLEAN)),)
-        if self.output_type.kind == Kind.ROW:
-            return self.output_type.fields
-        return (Field(VALUE_COLUMN, self.output_type),)
+        """Columns of the main output; empty: there is none."""
+        return () if self.output_type is None else columns_of(self.output_type)
+
+
+def columns_of(output_type: TypeInfo) -> tuple[Field, ...]:
+    """Columns of a stream of this type."""
+    if output_type.kind == Kind.ROW:
+        return output_type.fields
+    return (Field(VALUE_COLUMN, output_type),)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from queryable_state.streaming.runtime.states.input_spec import InputSpec
     from queryable_state.streaming.runtime.states.state_spec import StateSpec
 
     Slots = npt.NDArray[np.int64]
@@ -60,7 +61,7 @@ class KeyTable:
         self._known: dict[Any, int] = {}
         self._make_key: Callable[[tuple[Any, ...]], Any] | None = None
         self._column_types = [spec.key_type]
-        if len(spec.key_columns) > 1:
+        if len(spec.input.key_columns) > 1:
             self._column_types = [field.type for field in spec.key_type.fields]
             names = tuple(field.name for field in spec.key_type.fields)
             self._make_key = row_class(names) if spec.key_type.kind == Kind.ROW else tuple
@@ -68,10 +69,10 @@ class KeyTable:
     def __len__(self) -> int:
         return len(self.keys)
 
-    def add_chunk(self, batch: pa.RecordBatch) -> Slots:
-        """Adds the new keys of a batch; returns the slot of each row."""
-        columns = [self._key_column(batch, name) for name in self._spec.key_columns]
-        groups = self._key_groups(batch)
+    def add_chunk(self, batch: pa.RecordBatch, rows: InputSpec) -> Slots:
+        """Adds the new keys of a batch of an input; returns the slot of each row."""
+        columns = [self._key_column(batch, name) for name in rows.key_columns]
+        groups = self._key_groups(batch.column(rows.check_column))
         codes, firsts = _distinct(columns)
         distinct = [
             to_python(column.take(pa.array(firsts)), info)
@@ -124,9 +125,9 @@ class KeyTable:
             )
         return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
-    def _key_groups(self, batch: pa.RecordBatch) -> Slots:
-        checks: Slots = batch.column(self._spec.check_column).to_numpy(zero_copy_only=False)
-        groups = key_group_of(checks)
+    def _key_groups(self, checks: pa.Array) -> Slots:
+        numbers: Slots = checks.to_numpy(zero_copy_only=False)
+        groups = key_group_of(numbers)
         if groups.min() < self._first_group or groups.max() > self._last_group:
             raise subtask_mismatch(
                 f"{self._where}, owns key groups {self._first_group} to {self._last_group}, but "

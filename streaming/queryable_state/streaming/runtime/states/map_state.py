@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.internal.v1.backend_pb2 import StateFetch
@@ -18,7 +17,7 @@ from queryable_state.wire.errors import KeyTypeError, SerializationError
 from queryable_state.wire.keys.key_codec import KeyCodec
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from queryable_state.internal.v1.backend_pb2 import StateValues
     from queryable_state.streaming.descriptors import MapStateDescriptor
@@ -112,7 +111,8 @@ class CachedMap(CachedState, MapState[Any, Any]):
 
     def put_all(self, dict_value: Mapping[Any, Any]) -> None:
         slot = self._current_key.slot
-        if not isinstance(dict_value, Mapping):
+        # Any object with items(), such as another MapState.
+        if not hasattr(dict_value, "items"):
             raise self._argument_refused("put_all", "a mapping of map keys to values", dict_value)
         # Validate all entries before the first write: an invalid entry changes nothing.
         held = [

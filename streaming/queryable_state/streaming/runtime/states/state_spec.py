@@ -9,6 +9,7 @@ from queryable_state.streaming.runtime.states.settings import RuntimeSettings
 from queryable_state.wire.errors import JobError, Reason
 
 if TYPE_CHECKING:
+    from queryable_state.streaming.runtime.states.input_spec import InputSpec
     from queryable_state.wire.schema.types import TypeInfo
 
 
@@ -42,13 +43,16 @@ class StateSpec:
     max_parallelism: int
     """Number of key groups."""
     job_name: str = ""
-    key_columns: tuple[str, ...]
-    """Input columns of the key. One column is a bare key, several make a tuple."""
+    inputs: tuple[InputSpec, ...]
+    """All keys have the same type and number of columns."""
     key_type: TypeInfo
     """Type of the only key column; for several columns a ROW or TUPLE with one field per column."""
-    check_column: str
-    """Input column (long) with the row check, see `row_check`; computed by the JVM."""
     settings: RuntimeSettings = field(default_factory=RuntimeSettings)
+
+    @property
+    def input(self) -> InputSpec:
+        """The first keyed input, else the first one; the only input of most operators."""
+        return next((each for each in self.inputs if each.key_columns), self.inputs[0])
 
 
 def subtask_mismatch(what: str) -> JobError:

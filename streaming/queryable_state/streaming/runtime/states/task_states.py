@@ -11,6 +11,7 @@ import numpy as np
 from queryable_state.streaming.runtime.states.cached_state import StateContext
 from queryable_state.streaming.runtime.states.cursor import CurrentKey
 from queryable_state.streaming.runtime.states.key_table import KeyTable
+from queryable_state.streaming.runtime.states.serializer_checks import begin_with_serializers
 from queryable_state.wire.changes import BlockSums, ChangeBlockBuilder
 from queryable_state.wire.errors import (
     InternalError,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from queryable_state.streaming.runtime.states.access import StateAccess
     from queryable_state.streaming.runtime.states.cached_state import CachedState
+    from queryable_state.streaming.runtime.states.input_spec import InputSpec
     from queryable_state.streaming.runtime.states.key_table import Slots
     from queryable_state.streaming.runtime.states.state_spec import StateSpec, TaskIdentity
     from queryable_state.wire.changes import Seal
@@ -88,7 +90,12 @@ class TaskStates:
             )
             for state in self._states
         ]
-        begun = self._access.begin(registrations)
+        begun = begin_with_serializers(
+            self._access.begin,
+            registrations,
+            [state.descriptor for state in self._states],
+            self.where,
+        )
         if len(begun.states) != len(registrations):
             raise InternalError(
                 f"{self.where}: {len(registrations)} states were declared, {len(begun.states)} "
@@ -111,12 +118,19 @@ class TaskStates:
         for state, registration in zip(self._states, begun.states, strict=True):
             state.bind(registration, context)
 
-    def start_chunk(self, batch: pa.RecordBatch) -> Slots:
-        """Adds a chunk and prefetches the states that earlier chunks read; the slot of each row."""
-        checks = batch.column(self._spec.check_column).to_numpy(zero_copy_only=False)
+    def count_rows(self, batch: pa.RecordBatch, rows: InputSpec) -> None:
+        """Adds a chunk of an input to the fingerprint and the row count of the seal."""
+        checks = batch.column(rows.check_column).to_numpy(zero_copy_only=False)
         self._fingerprint += int(checks.view(np.uint64).sum(dtype=np.uint64))
         self._row_count += batch.num_rows
-        slots = self.keys.add_chunk(batch)
+
+    def start_chunk(self, batch: pa.RecordBatch, rows: InputSpec) -> Slots:
+        """Adds a chunk of a keyed input and prefetches the states that earlier chunks read.
+
+        Returns the slot of each row.
+        """
+        self.count_rows(batch, rows)
+        slots = self.keys.add_chunk(batch, rows)
         for state in self._states:
             state.grow(len(self.keys))
         ahead = [state for state in self._states if state.was_read]

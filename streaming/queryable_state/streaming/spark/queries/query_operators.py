@@ -1,16 +1,19 @@
 """Stateful operators of a running Spark query, read from its plan.
 
-The name of an operator's task function encodes its `QueryOperator`. Spark keeps this name in the
-plan of every query that contains the operator. The plan does not contain operators that a
-`foreachBatch` function applies; only jobs of `execute` with several ends have those, and report
-them themselves.
+The name of a stage's task function encodes a `QueryOperator` for each of its operators. Spark keeps
+this name in the plan of every query that contains the stage. The plan does not contain operators
+that a `foreachBatch` function applies; only jobs of `execute` have those, and report them
+themselves.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _PREFIX = "queryable_state:"
 _APPLIED_BY = "MapInArrow"
@@ -26,16 +29,17 @@ class QueryOperator:
     config_id: str
     """Id of the job configuration on the coordinator."""
 
-    def to_name(self) -> str:
-        """Encodes the operator as the name of its task function."""
-        return _PREFIX + json.dumps(asdict(self), ensure_ascii=False)
 
-    @classmethod
-    def from_name(cls, name: str) -> Self | None:
-        """Decodes the name of a task function; None if it is not an operator's."""
-        if not name.startswith(_PREFIX):
-            return None
-        return cls(**json.loads(name.removeprefix(_PREFIX)))
+def to_name(operators: Iterable[QueryOperator]) -> str:
+    """Encodes the operators of a stage as the name of its task function."""
+    return _PREFIX + json.dumps([asdict(each) for each in operators], ensure_ascii=False)
+
+
+def from_name(name: str) -> list[QueryOperator]:
+    """Decodes the name of a task function; an empty list if it is not a stage's."""
+    if not name.startswith(_PREFIX):
+        return []
+    return [QueryOperator(**each) for each in json.loads(name.removeprefix(_PREFIX))]
 
 
 def query_operators(execution: Any) -> dict[QueryOperator, tuple[int, ...]]:
@@ -68,10 +72,10 @@ def optimized_away(execution: Any) -> list[QueryOperator]:
 def _visit(plan: Any, position: int, found: dict[QueryOperator, tuple[int, ...]]) -> int:
     """Adds the operators of a subplan to `found`. `position` is the index of its first source; the
     result is the index after its last source. Spark numbers sources in this order."""
-    operator = None
+    operators: list[QueryOperator] = []
     if plan.nodeName() == _APPLIED_BY:
-        operator = QueryOperator.from_name(plan.functionExpr().name())
-    if operator is not None:
+        operators = from_name(plan.functionExpr().name())
+    for operator in operators:
         # Reserve its position in the order, before its upstream operators.
         found.setdefault(operator, ())
     children = plan.children()
@@ -81,7 +85,7 @@ def _visit(plan: Any, position: int, found: dict[QueryOperator, tuple[int, ...]]
         end = _visit(children.apply(index), end, found)
     if count == 0 and plan.isStreaming():
         end += 1
-    if operator is not None:
+    for operator in operators:
         sources = {*found[operator], *range(position, end)}
         found[operator] = tuple(sorted(sources))
     return end

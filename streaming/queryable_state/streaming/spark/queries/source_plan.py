@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JError
 
 from queryable_state.streaming.graph.elements import Columns
-from queryable_state.streaming.graph.job_graph import SourceNode
+from queryable_state.streaming.graph.nodes import SourceNode
 from queryable_state.streaming.graph.origin import Grouping, Origin
 from queryable_state.wire.errors import InvalidRequestError
 

@@ -1,4 +1,4 @@
-"""Spark task function of a stateful operator."""
+"""Spark task function of a stage of stateful operators."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyspark import TaskContext
 
 from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
 from queryable_state.streaming.spark.queries.failure import to_be_carried
-from queryable_state.streaming.spark.queries.query_operators import QueryOperator
+from queryable_state.streaming.spark.queries.query_operators import QueryOperator, to_name
 from queryable_state.wire.errors import JobError, QueryableStateError, Reason
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from queryable_state.server.settings import StateServerSettings
-    from queryable_state.streaming.runtime.operators.spec import OperatorSpec
+    from queryable_state.streaming.runtime.stage import StageSpec
 
 
 _QUERY_ID = "sql.streaming.queryId"
@@ -66,27 +66,31 @@ def _missing(operator: str, what: str) -> JobError:
 
 
 @dataclass(frozen=True)
-class SubtaskFunction:
+class StageFunction:
     """A function for `mapInArrow`: pickled in the driver, called once per task.
 
     gRPC must not be imported before Spark's daemon forks its workers, so modules that import it are
     imported during the call.
     """
 
-    spec: OperatorSpec
+    spec: StageSpec
     server: StateServerSettings
     """Template; the executor adds its id and its folder."""
     application_id: str
 
     @property
     def __name__(self) -> str:
-        """The encoded operator. Spark keeps it in the query's plan; `query_operators` reads it."""
-        return QueryOperator(
-            uid=self.spec.uid,
-            parallelism=self.spec.parallelism,
-            max_parallelism=self.spec.max_parallelism,
-            config_id=self.spec.config_id,
-        ).to_name()
+        """The encoded operators. Spark keeps them in the query's plan; `query_operators` reads
+        them."""
+        return to_name(
+            QueryOperator(
+                uid=spec.uid,
+                parallelism=spec.parallelism,
+                max_parallelism=spec.max_parallelism,
+                config_id=spec.config_id,
+            )
+            for spec in self.spec.operators
+        )
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         try:
@@ -96,14 +100,14 @@ class SubtaskFunction:
 
     def _run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from queryable_state.server.state_server.launch import ensure_server
-        from queryable_state.streaming.runtime.task import OperatorTask
+        from queryable_state.streaming.runtime.stage import StageTask
         from queryable_state.streaming.spark.worker.executor import current_executor
         from queryable_state.streaming.spark.worker.task import task_identity
 
-        identity = task_identity(self.spec.name)
+        identity = task_identity(", ".join(spec.name for spec in self.spec.operators))
         settings = current_executor(self.application_id).settings(self.server)
 
         def backend_address() -> str:
             return ensure_server(Path(settings.directory), settings).backend
 
-        yield from OperatorTask(self.spec)(iter(batches), identity, backend_address)
+        yield from StageTask(self.spec)(iter(batches), identity, backend_address)

@@ -32,7 +32,7 @@ def probe(rows: Iterable[object]) -> Iterator[Found]:
     try:
         for module in (
             "queryable_state.streaming.spark.worker.task",
-            "queryable_state.streaming.runtime.task",
+            "queryable_state.streaming.runtime.stage",
             "queryable_state.server.state_server.launch",
         ):
             importlib.import_module(module)

@@ -81,7 +81,7 @@ class ExpiringValue(ExpiringSingleValue, CachedValue):
         if cached is UNSEEN:
             cached = self._read()
         self._after_read(slot)
-        return None if cached is None else self.give(cached)
+        return self._default_value() if cached is None else self.give(cached)
 
 
 class ExpiringReducing(ExpiringSingleValue, CachedReducing):

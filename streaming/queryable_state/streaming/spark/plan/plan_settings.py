@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from queryable_state.streaming.graph.job_graph import OperatorNode
+    from queryable_state.streaming.graph.nodes import OperatorInput, OperatorNode
 
 _log = logging.getLogger("queryable_state.streaming")
 
@@ -35,7 +35,7 @@ def set_plan(query: StreamingQuery, operators: Iterable[OperatorNode]) -> None:
     not matter if the first batch is planned without them.
     """
     settings = {_REPLANNING: "false"}
-    if all(map(_is_narrow, operators)):
+    if all(_is_narrow(node, number) for node in operators for number in range(len(node.inputs))):
         settings[_BYTES_AT_ONCE] = _NO_LIMIT
     execution: Any = query._jsq.streamingQuery()
     try:
@@ -47,16 +47,22 @@ def set_plan(query: StreamingQuery, operators: Iterable[OperatorNode]) -> None:
         _log.info("query %s keeps Spark's settings: %s", query.name, problem)
 
 
-def _is_narrow(node: OperatorNode) -> bool:
-    """True if all columns have a fixed width, except key columns, which have their own limit."""
-    info = node.value_type
+def _is_narrow(node: OperatorNode, number: int) -> bool:
+    """True if all columns of an input have a fixed width, except key columns, which have their own
+    limit."""
+    read: OperatorInput = node.inputs[number]
+    keys = () if read.keys is None else read.keys.columns
+    info = read.value_type
     types = [field.type for field in info.fields] if info.kind == Kind.ROW else [info]
     shuffled = {
-        **{name: node.upstream.columns.type_of(name, "order_by") for name in node.order_columns},
-        **dict(zip(node.value_columns, types, strict=True)),
+        **{
+            name: read.upstream.columns.type_of(name, "order_by")
+            for name in node.order_columns(number)
+        },
+        **dict(zip(read.value_columns, types, strict=True)),
     }
-    return all(name in node.keys.columns or _has_fixed_width(of) for name, of in shuffled.items())
+    return all(name in keys or _has_fixed_width(of) for name, of in shuffled.items())
 
 
 def _has_fixed_width(info: TypeInfo) -> bool:
-    return info.kind in DTYPES or info.kind == Kind.DECIMAL
+    return info.kind in DTYPES or info.kind in (Kind.DECIMAL, Kind.BIG_INT, Kind.TIME)

@@ -1,0 +1,113 @@
+"""Stages of a job: stateful operators that share one shuffle and one task per subtask.
+
+Operators of the same depth and with the same subtasks form a stage, also if their keys differ: the
+rows of all its inputs go through one shuffle, each row marked with its input. So the cost of a
+batch hardly depends on the number of operators. Operators whose inputs have the same upstream and
+the same keys read the same rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from queryable_state.streaming.graph.job_graph import JobGraph
+    from queryable_state.streaming.graph.keys import KeySelector
+    from queryable_state.streaming.graph.nodes import OperatorInput, OperatorNode, StreamNode
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageInput:
+    """Rows that one or several operators of a stage read."""
+
+    upstream: StreamNode
+    keys: KeySelector | None
+    """None: the rows have no key."""
+    is_broadcast: bool
+    """True if every subtask receives every row; else rows without keys are spread by their hash."""
+    columns: tuple[str, ...]
+    """Columns that the operators need: keys, elements and order."""
+    hashed: tuple[str, ...]
+    """Columns in the row check beside the key."""
+    is_ordered: bool
+    """True if an operator needs the input partition of each row."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """Operators in one task, and what they read and emit."""
+
+    operators: tuple[OperatorNode, ...]
+    inputs: tuple[StageInput, ...]
+    reads: tuple[tuple[tuple[OperatorInput, int], ...], ...]
+    """For each operator its inputs, each with the index of the stage's input."""
+
+    @property
+    def parts(self) -> tuple[tuple[OperatorNode, int], ...]:
+        """The outputs of the stage: an operator and the number of its output (0: the main output,
+        i + 1: side output i)."""
+        return tuple(
+            (node, number)
+            for node in self.operators
+            for number in range(node.output_type is None, len(node.side_outputs) + 1)
+        )
+
+
+def stages_of(
+    graph: JobGraph, subtasks: Callable[[OperatorNode], tuple[int, int]], *, is_first_batch: bool
+) -> list[Stage]:
+    """The stages of a graph, upstream stages first.
+
+    `subtasks` returns the parallelism and the max parallelism of an operator. Only the first batch
+    of a job reads initial state.
+    """
+    groups: dict[tuple[int, int, int], list[OperatorNode]] = {}
+    for node in graph.operators:
+        groups.setdefault((graph.depths[id(node)], *subtasks(node)), []).append(node)
+    return [_stage_of(groups[key], is_first_batch=is_first_batch) for key in sorted(groups)]
+
+
+def _stage_of(operators: Sequence[OperatorNode], *, is_first_batch: bool) -> Stage:
+    places: dict[tuple[int, KeySelector | None, bool], int] = {}
+    readers: list[list[tuple[OperatorNode, int]]] = []
+    reads = []
+    for node in operators:
+        read = []
+        for number, each in enumerate(node.inputs):
+            if each.is_initial and not is_first_batch:
+                continue
+            identity = (id(each.upstream), each.keys, each.is_broadcast)
+            place = places.setdefault(identity, len(places))
+            if place == len(readers):
+                readers.append([])
+            readers[place].append((node, number))
+            read.append((each, place))
+        reads.append(tuple(read))
+    return Stage(
+        operators=tuple(operators),
+        inputs=tuple(map(_input_of, readers)),
+        reads=tuple(reads),
+    )
+
+
+def _input_of(readers: list[tuple[OperatorNode, int]]) -> StageInput:
+    node, number = readers[0]
+    first = node.inputs[number]
+    keys = () if first.keys is None else first.keys.columns
+    hashed = dict.fromkeys(
+        name
+        for node, number in readers
+        for name in (*node.inputs[number].value_columns, *node.order_columns(number))
+        if name not in keys
+    )
+    return StageInput(
+        upstream=first.upstream,
+        keys=first.keys,
+        is_broadcast=first.is_broadcast,
+        columns=(*keys, *hashed),
+        hashed=tuple(hashed),
+        is_ordered=any(node.order_columns(number) for node, number in readers),
+    )

@@ -1,0 +1,140 @@
+"""The query of a graph: its operators in the plan, or run by a function for each batch."""
+
+from __future__ import annotations
+
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from pyspark import inheritable_thread_target
+from pyspark.sql import functions as F
+
+from queryable_state.streaming.spark.plan.columns import column
+from queryable_state.streaming.spark.plan.frames import Frames
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from queryable_state.streaming.graph.job_graph import JobGraph
+    from queryable_state.streaming.graph.nodes import SourceNode
+    from queryable_state.streaming.spark.plan.stage_compiler import StageCompiler
+
+_SOURCE = "source"
+
+
+class BatchRun:
+    """The query that runs all ends of a graph in each batch."""
+
+    def __init__(self, compiler: StageCompiler, graph: JobGraph) -> None:
+        self._compiler = compiler
+        self._graph = graph
+
+    def in_plan(self) -> DataStreamWriter:
+        """A query with all operators in its plan, for a graph that one action runs."""
+        frames = Frames(self._compiler, self._graph)
+        if not self._graph.sinks:
+            (whole,) = frames.unread_stages()
+            return whole.writeStream.format("noop")
+        (sink,) = self._graph.sinks
+        write = sink.write
+
+        def run_sink(batch: DataFrame, batch_id: int) -> None:
+            write(batch, batch_id)
+            if not self._is_sealed(batch, batch_id):
+                _run_whole(batch)
+
+        return frames.for_any_plan(sink.upstream).writeStream.foreachBatch(run_sink)
+
+    def in_batches(self) -> DataStreamWriter:
+        """A query that reads the sources, and applies the operators to each batch."""
+        graph = self._graph
+
+        def run_batch(batch: DataFrame, batch_id: int) -> None:
+            rows = _split_sources(batch, graph.sources)
+            frames = Frames(self._compiler, graph, rows, is_first_batch=batch_id == 0)
+            try:
+                _run_all(frames.unread_stages(), side_by_side=not frames.has_persisted)
+                for sink in graph.sinks:
+                    sink.write(frames.for_any_plan(sink.upstream), batch_id)
+                if graph.sinks and not self._is_sealed(batch, batch_id):
+                    _run_all(frames.every_stage(), side_by_side=False)
+            finally:
+                frames.release()
+
+        return _joined_sources(graph.sources).writeStream.foreachBatch(run_batch)
+
+    def _is_sealed(self, batch: DataFrame, batch_id: int) -> bool:
+        """True if the sinks' functions have run every operator of the job.
+
+        A function may run no action, or one from whose plan Spark removes operators.
+        """
+        query_id = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+        if not query_id:
+            return False
+        return self._compiler.is_sealed(self._graph, uuid.UUID(query_id).bytes, batch_id)
+
+
+def _run_whole(frame: DataFrame) -> None:
+    """Runs all tasks of a DataFrame and discards the rows."""
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def _run_all(frames: Sequence[DataFrame], *, side_by_side: bool) -> None:
+    """Runs DataFrames in threads, or one after another."""
+    if len(frames) < 2 or not side_by_side:
+        for frame in frames:
+            _run_whole(frame)
+        return
+    session = frames[0].sparkSession
+    with ThreadPoolExecutor(len(frames), thread_name_prefix="queryable-state-branch") as pool:
+        # Spark's tasks read the batch from the thread's local properties.
+        running = [
+            pool.submit(inheritable_thread_target(session)(_run_whole), frame) for frame in frames
+        ]
+    for each in running:
+        each.result()
+
+
+def _joined_sources(sources: Sequence[SourceNode]) -> DataFrame:
+    """One DataFrame of all sources: each row has the source's index and the source's columns in a
+    struct of its own."""
+    if len(sources) == 1:
+        return sources[0].dataframe
+    frames = []
+    for number, source in enumerate(sources):
+        structs = [
+            F.struct(*map(column, source.dataframe.columns))
+            if place == number
+            else F.lit(None).cast(other.dataframe.schema)
+            for place, other in enumerate(sources)
+        ]
+        frames.append(
+            source.dataframe.select(
+                F.lit(number).alias(_SOURCE),
+                *(each.alias(_struct(place)) for place, each in enumerate(structs)),
+            )
+        )
+    return reduce(lambda one, other: one.union(other), frames)
+
+
+def _split_sources(batch: DataFrame, sources: Sequence[SourceNode]) -> dict[int, DataFrame]:
+    """The rows of each source in a batch of `_joined_sources`, by the `id` of the source."""
+    if len(sources) == 1:
+        return {id(sources[0]): batch}
+    return {
+        id(source): batch.where(F.col(_SOURCE) == number).select(
+            *(
+                column(_struct(number)).getField(name).alias(name)
+                for name in source.dataframe.columns
+            )
+        )
+        for number, source in enumerate(sources)
+    }
+
+
+def _struct(number: int) -> str:
+    return f"source_{number}"

@@ -1,0 +1,146 @@
+"""DataFrames of the nodes of one graph."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from queryable_state.streaming.graph.frame_reads import FrameReads
+from queryable_state.streaming.graph.nodes import (
+    FrameNode,
+    OperatorNode,
+    SideOutputNode,
+    SourceNode,
+)
+from queryable_state.streaming.spark.plan.columns import stream_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import DataFrame
+
+    from queryable_state.streaming.graph.job_graph import JobGraph
+    from queryable_state.streaming.graph.nodes import StreamNode
+    from queryable_state.streaming.runtime.columns.tagged_rows import TaggedRows
+    from queryable_state.streaming.spark.plan.stage_compiler import StageCompiler
+
+
+class Frames:
+    """DataFrames of the nodes of one graph, each created once.
+
+    With `batch`, the rows of one batch by the `id` of their source, frames with several readers are
+    persisted, so that their operators run once.
+
+    The tasks of a stage must end at a shuffle: a `coalesce`, `union` or `limit` in the same Spark
+    stage would renumber its partitions, which identify its subtasks, or skip some. `of` is for our
+    own plans, which shuffle or read everything; `for_any_plan` adds the shuffle.
+    """
+
+    def __init__(
+        self,
+        compiler: StageCompiler,
+        graph: JobGraph,
+        batch: Mapping[int, DataFrame] | None = None,
+        *,
+        is_first_batch: bool = False,
+    ) -> None:
+        self._compiler = compiler
+        self._stages = compiler.stages(graph, is_first_batch=is_first_batch)
+        self._stage_of = {
+            id(node): number
+            for number, stage in enumerate(self._stages)
+            for node in stage.operators
+        }
+        self._batch = batch
+        self._graph = graph
+        self._sources: dict[int, DataFrame] = {}
+        self._outputs: dict[int, tuple[DataFrame, TaggedRows | None]] = {}
+        self._persisted: list[DataFrame] = []
+
+    @cached_property
+    def reads(self) -> FrameReads:
+        """The reads of each frame in a batch."""
+        return FrameReads.of(self._graph, self._stages)
+
+    @property
+    def has_persisted(self) -> bool:
+        """True if a frame is persisted."""
+        return bool(self._persisted)
+
+    def unread_stages(self) -> list[DataFrame]:
+        """The outputs of the stages that nothing reads, for an action that reads every row."""
+        return [self._output(number)[0] for number in self.reads.unread(self._stages)]
+
+    def every_stage(self) -> list[DataFrame]:
+        """The outputs of all stages, for actions that read every row."""
+        return [self._output(number)[0] for number in range(len(self._stages))]
+
+    def for_any_plan(self, node: StreamNode) -> DataFrame:
+        """The DataFrame of a node, for a plan that may renumber partitions."""
+        return self._of(node, renumbers=True)
+
+    def release(self) -> None:
+        """Unpersists all persisted DataFrames."""
+        while self._persisted:
+            self._persisted.pop().unpersist()
+
+    def _of(self, node: StreamNode, renumbers: bool) -> DataFrame:
+        match node:
+            case SourceNode():
+                return self._source(node)
+            case FrameNode():
+                return node.apply(*(self.for_any_plan(each) for each in node.upstreams))
+            case OperatorNode():
+                return self._part(node, 0, renumbers=renumbers)
+            case SideOutputNode():
+                return self._part(node.upstream, node.index + 1, renumbers=renumbers)
+
+    def _source(self, node: SourceNode) -> DataFrame:
+        if self._batch is None or node.is_initial:
+            return node.dataframe
+        if id(node) not in self._sources:
+            frame = self._batch[id(node)]
+            if self.reads.sources[id(node)] > 1:
+                self._persist(frame)
+            self._sources[id(node)] = frame
+        return self._sources[id(node)]
+
+    def _part(self, node: OperatorNode, output: int, *, renumbers: bool) -> DataFrame:
+        """The rows of one output of an operator."""
+        number = self._stage_of[id(node)]
+        frame, tagged = self._output(number)
+        if tagged is not None:
+            part = self._stages[number].parts.index((node, output))
+            frame = stream_of(frame, part, tagged)
+        if renumbers and not self._is_shuffled(number):
+            return self._shuffled(node, frame)
+        return frame
+
+    def _output(self, number: int) -> tuple[DataFrame, TaggedRows | None]:
+        """The rows of all outputs of a stage, and their layout; None: they are not tagged."""
+        if number not in self._outputs:
+            stage = self._stages[number]
+            frame, tagged = self._compiler.apply(stage, self._of)
+            if self._is_persisted(number):
+                if self._is_shuffled(number):
+                    frame = self._shuffled(stage.operators[0], frame)
+                self._persist(frame)
+            self._outputs[number] = frame, tagged
+        return self._outputs[number]
+
+    def _is_persisted(self, number: int) -> bool:
+        return self._batch is not None and self.reads.stages[number] > 1
+
+    def _is_shuffled(self, number: int) -> bool:
+        """True if the output of a stage is shuffled once, for all its readers."""
+        return self._is_persisted(number) and number in self.reads.renumbered
+
+    def _shuffled(self, node: OperatorNode, frame: DataFrame) -> DataFrame:
+        """Shuffles each subtask's rows, in order, to the partition with the subtask's number."""
+        return frame.repartitionById(self._compiler.parallelism(node), F.spark_partition_id())
+
+    def _persist(self, frame: DataFrame) -> None:
+        frame.persist()
+        self._persisted.append(frame)

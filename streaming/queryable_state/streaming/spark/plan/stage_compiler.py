@@ -1,0 +1,117 @@
+"""Compiler of stages to DataFrames of one Spark application."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from queryable_state.server.coordinator import OperatorLayout
+from queryable_state.streaming.graph.stages import stages_of
+from queryable_state.streaming.runtime.operators.spec import OperatorSpec
+from queryable_state.streaming.runtime.stage import StageSpec
+from queryable_state.streaming.runtime.states.settings import RuntimeSettings
+from queryable_state.streaming.spark.plan.stage_frame import StageRows
+from queryable_state.streaming.spark.types import schema
+from queryable_state.streaming.spark.worker.task import StageFunction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame
+
+    from queryable_state.streaming.config.settings import EnvironmentSettings
+    from queryable_state.streaming.graph.job_graph import JobGraph
+    from queryable_state.streaming.graph.nodes import OperatorNode, StreamNode
+    from queryable_state.streaming.graph.stages import Stage
+    from queryable_state.streaming.runtime.columns.tagged_rows import TaggedRows
+    from queryable_state.streaming.runtime.states.input_spec import InputSpec
+    from queryable_state.streaming.spark.application import SparkApplication
+
+
+class StageCompiler:
+    """Compiles the stages of a job."""
+
+    def __init__(
+        self,
+        application: SparkApplication,
+        settings: EnvironmentSettings,
+        job_name: str,
+        config_id: str,
+    ) -> None:
+        self._application = application
+        self._settings = settings
+        self._job_name = job_name
+        self._config_id = config_id
+
+    def max_parallelism(self, node: OperatorNode) -> int:
+        """Number of key groups of an operator's states."""
+        return node.max_parallelism or self._settings.max_parallelism
+
+    def parallelism(self, node: OperatorNode) -> int:
+        """Number of subtasks of an operator."""
+        return node.parallelism or self._settings.parallelism
+
+    def layout(self, node: OperatorNode) -> OperatorLayout:
+        """The operator's layout, which the coordinator needs before the first task."""
+        return OperatorLayout(
+            uid=node.uid,
+            parallelism=self.parallelism(node),
+            max_parallelism=self.max_parallelism(node),
+        )
+
+    def stages(self, graph: JobGraph, *, is_first_batch: bool = False) -> list[Stage]:
+        """The stages of a graph, upstream stages first; see `stages_of`."""
+        return stages_of(
+            graph,
+            lambda node: (self.parallelism(node), self.max_parallelism(node)),
+            is_first_batch=is_first_batch,
+        )
+
+    def is_sealed(self, graph: JobGraph, query_id: bytes, batch_id: int) -> bool:
+        """True if every operator of a graph has sealed all subtasks of a batch."""
+        layouts = map(self.layout, graph.operators)
+        return self._application.coordinator.is_sealed(query_id, batch_id, layouts)
+
+    def apply(
+        self, stage: Stage, frame_of: Callable[[StreamNode, bool], DataFrame]
+    ) -> tuple[DataFrame, TaggedRows | None]:
+        """Applies a stage: one shuffle by subtask, then the tasks with all its operators.
+
+        Returns the output rows and their layout; None: they are not tagged. See `StageRows` for
+        `frame_of`.
+        """
+        parallelism = self.parallelism(stage.operators[0])
+        max_parallelism = self.max_parallelism(stage.operators[0])
+        rows = StageRows(stage, parallelism=parallelism, max_parallelism=max_parallelism)
+        spec = StageSpec(
+            operators=tuple(self._operator(node, rows.inputs_of(node)) for node in stage.operators),
+            inputs=rows.layout,
+        )
+        task = StageFunction(
+            spec, self._application.server_template, self._application.application_id
+        )
+        # Spark accepts any callable, although its annotation requires a function.
+        frame = rows.shuffled(frame_of).mapInArrow(task, schema(spec.output_fields))
+        return frame, spec.outputs
+
+    def _operator(self, node: OperatorNode, inputs: tuple[InputSpec, ...]) -> OperatorSpec:
+        return OperatorSpec(
+            uid=node.uid,
+            name=node.name,
+            depth=node.depth,
+            parallelism=self.parallelism(node),
+            max_parallelism=self.max_parallelism(node),
+            job_name=self._job_name,
+            inputs=inputs,
+            key_type=node.key_type,
+            operator=node.operator,
+            output_type=node.output_type,
+            side_outputs=node.side_outputs,
+            secret=self._application.secret,
+            coordinator_address=self._application.coordinator_address,
+            config_id=self._config_id,
+            settings=RuntimeSettings(
+                task_timeout_s=self._settings.task_timeout_s,
+                key_bytes=self._settings.key_bytes,
+                value_bytes=self._settings.value_bytes,
+            ),
+        )
