@@ -92,6 +92,24 @@ from queryable_state.streaming.operator_handles import (
     DataStreamSink,
     QueryableStateStream,
 )
+from queryable_state.streaming.operator_state.broadcast_functions import (
+    BroadcastProcessFunction,
+    KeyedBroadcastProcessFunction,
+    KeyedStateFunction,
+)
+from queryable_state.streaming.operator_state.broadcast_state import (
+    BroadcastState,
+    ReadOnlyBroadcastState,
+)
+from queryable_state.streaming.operator_state.checkpointed import (
+    CheckpointedFunction,
+    CheckpointListener,
+    FunctionInitializationContext,
+    FunctionSnapshotContext,
+    KeyedStateStore,
+    ListCheckpointed,
+    OperatorStateStore,
+)
 from queryable_state.streaming.state import (
     AggregatingState,
     AppendingState,
@@ -106,6 +124,13 @@ from queryable_state.streaming.streams.connected_streams import (
     KeyedConnectedStreams,
 )
 from queryable_state.streaming.ttl.state_ttl_config import StateTtlConfig
+from queryable_state.streaming.vectorised.functions import (
+    BatchKeys,
+    BatchRuntimeContext,
+    BatchState,
+    KeyedBatchProcessFunction,
+    ValueColumn,
+)
 from queryable_state.wire.schema.instant import (
     Instant,
 )
@@ -153,8 +178,15 @@ __all__ = [
     "BasicArrayTypeInfo",
     "BasicType",
     "BasicTypeInfo",
+    "BatchKeys",
+    "BatchRuntimeContext",
+    "BatchState",
+    "BroadcastProcessFunction",
+    "BroadcastState",
     "CheckpointConfig",
+    "CheckpointListener",
     "CheckpointStorage",
+    "CheckpointedFunction",
     "CheckpointingMode",
     "CoFlatMapFunction",
     "CoMapFunction",
@@ -172,6 +204,8 @@ __all__ = [
     "ExternalizedCheckpointRetention",
     "FileSystemCheckpointStorage",
     "FsStateBackend",
+    "FunctionInitializationContext",
+    "FunctionSnapshotContext",
     "HashMapStateBackend",
     "InputDependencyConstraint",
     "Instant",
@@ -180,10 +214,15 @@ __all__ = [
     "JobID",
     "JobManagerCheckpointStorage",
     "JobStatus",
+    "KeyedBatchProcessFunction",
+    "KeyedBroadcastProcessFunction",
     "KeyedCoProcessFunction",
     "KeyedConnectedStreams",
     "KeyedProcessFunction",
+    "KeyedStateFunction",
+    "KeyedStateStore",
     "KeyedStream",
+    "ListCheckpointed",
     "ListState",
     "ListStateDescriptor",
     "ListTypeInfo",
@@ -193,6 +232,7 @@ __all__ = [
     "MemoryStateBackend",
     "MergingState",
     "ObjectArrayTypeInfo",
+    "OperatorStateStore",
     "OperatorStream",
     "PickleSerializer",
     "PickledBytesTypeInfo",
@@ -200,6 +240,7 @@ __all__ = [
     "PredefinedOptions",
     "PrimitiveArrayTypeInfo",
     "QueryableStateStream",
+    "ReadOnlyBroadcastState",
     "ReduceFunction",
     "ReducingState",
     "ReducingStateDescriptor",
@@ -228,6 +269,7 @@ __all__ = [
     "TypeSerializerSchemaCompatibility",
     "TypeSerializerSnapshot",
     "Types",
+    "ValueColumn",
     "ValueState",
     "ValueStateDescriptor",
 ]

@@ -40,6 +40,16 @@ if TYPE_CHECKING:
 _State = TypeVar("_State", bound="CachedState")
 
 
+_EXPIRING: dict[type[CachedState], type[CachedState]] = {
+    CachedValue: ExpiringValue,
+    CachedList: ExpiringList,
+    CachedMap: ExpiringMap,
+    CachedReducing: ExpiringReducing,
+    CachedAggregating: ExpiringAggregating,
+}
+"""The class of a state with a TTL, by its class without."""
+
+
 class DeclaringContext(RuntimeContext):
     """Collects the states that a function requests; they are usable after `bind`."""
 
@@ -69,21 +79,19 @@ class DeclaringContext(RuntimeContext):
         self._closed = True
 
     def get_state(self, descriptor: ValueStateDescriptor) -> CachedValue:
-        return self._declared(descriptor, ValueStateDescriptor, CachedValue, ExpiringValue)
+        return self.declared(descriptor, ValueStateDescriptor, CachedValue)
 
     def get_list_state(self, descriptor: ListStateDescriptor) -> CachedList:
-        return self._declared(descriptor, ListStateDescriptor, CachedList, ExpiringList)
+        return self.declared(descriptor, ListStateDescriptor, CachedList)
 
     def get_map_state(self, descriptor: MapStateDescriptor) -> CachedMap:
-        return self._declared(descriptor, MapStateDescriptor, CachedMap, ExpiringMap)
+        return self.declared(descriptor, MapStateDescriptor, CachedMap)
 
     def get_reducing_state(self, descriptor: ReducingStateDescriptor) -> CachedReducing:
-        return self._declared(descriptor, ReducingStateDescriptor, CachedReducing, ExpiringReducing)
+        return self.declared(descriptor, ReducingStateDescriptor, CachedReducing)
 
     def get_aggregating_state(self, descriptor: AggregatingStateDescriptor) -> CachedAggregating:
-        return self._declared(
-            descriptor, AggregatingStateDescriptor, CachedAggregating, ExpiringAggregating
-        )
+        return self.declared(descriptor, AggregatingStateDescriptor, CachedAggregating)
 
     def get_task_name(self) -> str:
         return self._name
@@ -97,13 +105,10 @@ class DeclaringContext(RuntimeContext):
     def get_max_number_of_parallel_subtasks(self) -> int:
         return self._max_parallelism
 
-    def _declared(
-        self,
-        descriptor: Any,
-        expected: type[StateDescriptor],
-        state_class: type[_State],
-        expiring_class: type[_State],
+    def declared(
+        self, descriptor: Any, expected: type[StateDescriptor], state_class: type[_State]
     ) -> _State:
+        """The state of a descriptor; declares it at the first request."""
         if not isinstance(descriptor, expected):
             raise InvalidRequestError(
                 f"operator {self._name!r}: expected a {expected.__name__}, not {descriptor!r}"
@@ -111,7 +116,9 @@ class DeclaringContext(RuntimeContext):
         declared = self.states.get(descriptor.name)
         if declared is None:
             self._check_new(descriptor)
-            chosen = state_class if descriptor.ttl_config is None else expiring_class
+            chosen: type[CachedState] = state_class
+            if descriptor.ttl_config is not None:
+                chosen = _EXPIRING.get(state_class, state_class)
             declared = self.states[descriptor.name] = chosen(descriptor)
         elif declared.descriptor != descriptor:
             raise JobError(
@@ -125,7 +132,7 @@ class DeclaringContext(RuntimeContext):
         if self._closed:
             raise JobError(
                 f"operator {self._name!r}: state {descriptor.name!r} is requested outside open() "
-                "of a KeyedProcessFunction: request every state there",
+                "of a process function: request every state there",
                 reason=Reason.INVALID_REQUEST,
             )
         if descriptor.queryable_name is None:

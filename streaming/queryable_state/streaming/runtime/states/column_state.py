@@ -18,7 +18,7 @@ from queryable_state.streaming.runtime.states.cached_state import (
     point_values,
     value_codec,
 )
-from queryable_state.streaming.runtime.states.expiry import Expiry, Life
+from queryable_state.streaming.runtime.states.expiring.expiry import Expiry, Life
 from queryable_state.wire.errors import SerializationError
 from queryable_state.wire.schema.types import Kind
 from queryable_state.wire.values.value_codec import without_timestamp

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.internal.v1.backend_pb2 import StateValues
-from queryable_state.streaming.runtime.states.expiry import Expiry, Life
+from queryable_state.streaming.runtime.states.expiring.expiry import Expiry, Life
 from queryable_state.streaming.runtime.states.list_state import CachedList
 from queryable_state.wire.errors import InternalError
 from queryable_state.wire.values.value_codec import without_timestamp

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from queryable_state.streaming.runtime.states.expiry import Expiry, Life
+from queryable_state.streaming.runtime.states.expiring.expiry import Expiry, Life
 from queryable_state.streaming.runtime.states.map_state import CachedMap
 from queryable_state.v1.query_pb2 import Records
 from queryable_state.wire.errors import InternalError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.streaming.runtime.states.cached_state import UNSEEN, point_values
-from queryable_state.streaming.runtime.states.expiry import Expiry, Life
+from queryable_state.streaming.runtime.states.expiring.expiry import Expiry, Life
 from queryable_state.streaming.runtime.states.value_states import (
     CachedAggregating,
     CachedReducing,
