@@ -40,9 +40,12 @@ def put_changes(
     value: Any,
     codecs: StateCodecs,
     batch_id: int,
-    updated_ms: int | None = None,
+    updated_ms: int | None,
 ) -> None:
-    """Adds the changes of one key, as `InProcessJob.run` takes them."""
+    """Adds the changes of one key, as `InProcessJob.run` takes them.
+
+    `updated_ms` is the timestamp of the values; None: they have none.
+    """
     record = record_key(wire_key, VOID_NAMESPACE, b"")
     if value is None or isinstance(value, ReplaceList):
         builder.clear_prefix(record)
@@ -54,10 +57,11 @@ def put_changes(
         element = list_element(batch_id, 0) if is_list else b""
         builder.put(record + element, codecs.value.encode(value, updated_ms))
         return
-    codec = codecs.value
-    for entry, item in value.items():
+    for entry, entry_value in value.items():
         key = record + codecs.map_key.encode(entry)
-        if item is None:
+        if entry_value is None:
             builder.delete(key)
         else:
-            builder.put(key, codec.null if item is NULL else codec.encode(item, updated_ms))
+            codec = codecs.value
+            is_null = entry_value is NULL
+            builder.put(key, codec.null if is_null else codec.encode(entry_value, updated_ms))
