@@ -44,7 +44,9 @@ class KeySelector:
         assert self.function is not None, "the key columns exist in the stream"
         if not _has_unknown_values(self.key_type):
             return self.function
-        return _SparkFunction(self.function, self.key_type)
+        converted = _SparkFunction(self.function, self.key_type)
+        # Spark reads type hints, which objects do not have.
+        return lambda element: converted(element)
 
     @staticmethod
     def by_columns(names: tuple[str, ...], columns: Columns) -> KeySelector:
