@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from queryable_state.streaming.runtime.states.input_spec import InputSpec
     from queryable_state.streaming.runtime.states.key_table import Slots
     from queryable_state.streaming.runtime.states.state_spec import StateSpec, TaskIdentity
+    from queryable_state.v1.registration_pb2 import StateRegistration
     from queryable_state.wire.changes import Seal
 
 _log = logging.getLogger(__name__)
@@ -74,10 +76,11 @@ class TaskStates:
         self._fingerprint = 0
         self._row_count = 0
 
-    def begin(self) -> None:
-        """Registers the states and pins the version before the batch."""
+    @cached_property
+    def registrations(self) -> list[StateRegistration]:
+        """The states as declared, for `begin`."""
         spec, task = self._spec, self._task
-        registrations = [
+        return [
             state.descriptor.to_registration(
                 job_id=task.query_id,
                 job_name=spec.job_name,
@@ -89,6 +92,10 @@ class TaskStates:
             )
             for state in self._states
         ]
+
+    def begin(self) -> None:
+        """Registers the states and pins the version before the batch."""
+        spec, task, registrations = self._spec, self._task, self.registrations
         begun = self._access.begin(registrations)
         if len(begun.states) != len(registrations):
             raise InternalError(
