@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from queryable_state.streaming.descriptors import ValueStateDescriptor
 from queryable_state.streaming.functions import KeyedProcessFunction, ReducingStateDescriptor
-from queryable_state.streaming.graph.elements import Columns
 from queryable_state.streaming.graph.keys import KeySelector
-from queryable_state.streaming.graph.nodes import OperatorInput, OperatorNode, SinkNode
-from queryable_state.streaming.operator_columns import aggregated_columns, stored_columns
+from queryable_state.streaming.graph.nodes import OperatorNode, SinkNode
 from queryable_state.streaming.operator_handles import (
     DataStreamSink,
     QueryableStateStream,
@@ -17,29 +14,29 @@ from queryable_state.streaming.operator_handles import (
 )
 from queryable_state.streaming.ordering import EVENT_TIME, order_columns
 from queryable_state.streaming.runtime.operators.operators import (
-    Aggregate,
     AggregateKind,
     KeyedBatchProcess,
     KeyedProcess,
-    LatestValueSink,
-    ReducingSink,
 )
 from queryable_state.streaming.runtime.operators.operators import Reduce as ReduceOperator
+from queryable_state.streaming.streams.connected_streams import KeyedConnectedStreams
+from queryable_state.streaming.streams.keyed_input import KeyedInput
+from queryable_state.streaming.streams.multiple_inputs import initial_input, union_node
 from queryable_state.streaming.vectorised.functions import KeyedBatchProcessFunction
 from queryable_state.wire.errors import InvalidRequestError
-from queryable_state.wire.schema.types import Field, Kind, TypeInfo, type_info
+from queryable_state.wire.schema.types import type_info
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import DataFrame
 
+    from queryable_state.streaming.descriptors import ValueStateDescriptor
     from queryable_state.streaming.functions import ReduceFunction
     from queryable_state.streaming.graph.nodes import StreamNode
     from queryable_state.streaming.operator_handles import StreamEnvironment
     from queryable_state.streaming.ordering import DefaultOrder, OrderBy
-    from queryable_state.streaming.runtime.columns.row_order import OrderColumn
-    from queryable_state.streaming.runtime.operators.operators import Operator
+    from queryable_state.wire.schema.types import TypeInfo
 
 
 class DataStream:
@@ -88,7 +85,38 @@ class DataStream:
                 f"not {', '.join(repr(key) for key in keys) or 'nothing'}"
             )
         order = order_columns(order_by, columns, "order_by")
-        return KeyedStream(self._environment, self._node, selector, order)
+        return KeyedStream(KeyedInput(self._environment, self._node, selector, order))
+
+    def union(self, *streams: DataStream) -> DataStream:
+        """The elements of this stream and the others, which have the same type; in no order."""
+        return DataStream(self._environment, union_node([self._node, *_nodes_of(streams)]))
+
+    def transform(self, function: Callable[[DataFrame], DataFrame]) -> DataStream:
+        """Applies a function of DataFrames, as `DataFrame.transform` does: `select`, `where`, joins
+        with static DataFrames.
+
+        The function must be deterministic and keep no state between batches: Spark's own
+        aggregations, `dropDuplicates`, joins of streams and limits are refused.
+        """
+        return DataStream(self._environment, self._environment._transformed(self._node, function))
+
+    def lookup_join(
+        self, dataframe: DataFrame, on: str | list[str], how: str = "left"
+    ) -> DataStream:
+        """Joins each element with a static DataFrame (`inner` or `left`) by columns of both.
+
+        Spark reads the DataFrame in each batch; `cache()` it if that is expensive.
+        """
+        if dataframe.isStreaming or how not in ("inner", "left"):
+            raise InvalidRequestError(
+                f"lookup_join takes a static DataFrame and how='inner' or 'left', not {how!r} and "
+                f"{dataframe!r}; connect() joins two streams"
+            )
+        return self.transform(lambda stream: stream.join(dataframe, on, how))
+
+    def get_type(self) -> TypeInfo:
+        """The type of the elements: a row of the columns, or the type of the only column."""
+        return self._node.columns.element_type(self._node.columns.names, "get_type")
 
     def to_dataframe(self) -> DataFrame:
         """The stream as an ordinary streaming DataFrame.
@@ -124,30 +152,44 @@ class DataStream:
 class KeyedStream:
     """A stream partitioned by key; created by `DataStream.key_by`."""
 
-    def __init__(
-        self,
-        environment: StreamEnvironment,
-        node: StreamNode,
-        keys: KeySelector,
-        order: tuple[OrderColumn, ...] = (),
-    ) -> None:
-        self._environment = environment
-        self._node = node
-        self._keys = keys
-        self._order = order
+    def __init__(self, read: KeyedInput) -> None:
+        self._input = read
 
-    def process(self, function: KeyedProcessFunction, output_type: object) -> OperatorStream:
+    def connect(self, other: KeyedStream) -> KeyedConnectedStreams[OperatorStream]:
+        """Connects the stream with another keyed stream; both share the state of each key."""
+        if not isinstance(other, KeyedStream):
+            raise InvalidRequestError(
+                f"connect of a keyed stream takes another keyed stream, not {other!r}: call "
+                "key_by() on it"
+            )
+        return KeyedConnectedStreams(self._input, other._input, OperatorStream)
+
+    def process(
+        self,
+        function: KeyedProcessFunction,
+        output_type: object,
+        *,
+        initial_state: DataFrame | None = None,
+    ) -> OperatorStream:
         """Runs a function with state over the elements.
 
         `output_type` is a row (`Types.ROW_NAMED`, a DDL string of columns), whose fields become
         the output columns, or another type for the only output column, `value`.
+
+        `initial_state` is a static DataFrame with the key columns of the stream. In the first batch
+        of a new job, and before its elements, `handle_initial_state` gets each of its rows. A job
+        that continues from a checkpoint or savepoint does not read it.
         """
         if not isinstance(function, KeyedProcessFunction):
             raise InvalidRequestError(
                 f"process takes an instance of KeyedProcessFunction, not {function!r}"
             )
         output = type_info(output_type)
-        return self._stream("process", KeyedProcess(function), self._all, output)
+        operator = KeyedProcess(function)
+        if initial_state is None:
+            return self._stream(self._input.operator("process", operator, output))
+        initial = initial_input(initial_state, self._input.keys, function)
+        return self._stream(self._input.operator("process", operator, output, before=(initial,)))
 
     def process_batch(
         self, function: KeyedBatchProcessFunction, output_type: object
@@ -162,13 +204,16 @@ class KeyedStream:
                 f"process_batch takes an instance of KeyedBatchProcessFunction, not {function!r}"
             )
         output = type_info(output_type)
-        return self._stream("process-batch", KeyedBatchProcess(function), self._all, output)
+        return self._stream(
+            self._input.operator("process-batch", KeyedBatchProcess(function), output)
+        )
 
     def reduce(self, function: ReduceFunction[Any] | Callable[[Any, Any], Any]) -> OperatorStream:
         """Reduces the elements of each key; emits the reduced value for each element."""
-        element = self._node.columns.element_type(self._all, "reduce")
-        descriptor = ReducingStateDescriptor("reduce", function, element)
-        return self._stream("reduce", ReduceOperator(descriptor), self._all, element)
+        descriptor = ReducingStateDescriptor("reduce", function, self._input.element_type("reduce"))
+        return self._stream(
+            self._input.operator("reduce", ReduceOperator(descriptor), descriptor.value_type)
+        )
 
     def sum(self, *columns: str, queryable_name: str | None = None) -> OperatorStream:
         """Sums columns by key, in the columns' own types; nulls are ignored.
@@ -176,15 +221,15 @@ class KeyedStream:
         Like `min` and `max` it emits, per batch, one row for each key of the batch: the key
         columns, then the sums. With `queryable_name` the state itself can be queried.
         """
-        return self._aggregate(AggregateKind.SUM, columns, queryable_name)
+        return self._stream(self._input.aggregate(AggregateKind.SUM, columns, queryable_name))
 
     def min(self, *columns: str, queryable_name: str | None = None) -> OperatorStream:
         """Computes minima of columns by key; see `sum`."""
-        return self._aggregate(AggregateKind.MIN, columns, queryable_name)
+        return self._stream(self._input.aggregate(AggregateKind.MIN, columns, queryable_name))
 
     def max(self, *columns: str, queryable_name: str | None = None) -> OperatorStream:
         """Computes maxima of columns by key; see `sum`."""
-        return self._aggregate(AggregateKind.MAX, columns, queryable_name)
+        return self._stream(self._input.aggregate(AggregateKind.MAX, columns, queryable_name))
 
     def as_queryable_state(
         self,
@@ -208,82 +253,11 @@ class KeyedStream:
         batch, by the order of `key_by`. If a batch is read from several files or Kafka partitions
         and `key_by` has no order, it may be any element of the batch.
         """
-        latest = order_columns(latest_by, self._node.columns, "latest_by")
-        if latest and isinstance(descriptor, ReducingStateDescriptor):
-            raise InvalidRequestError(
-                f"as_queryable_state({name!r}): latest_by selects one element of a key, but "
-                f"{descriptor!r} reduces all of them: remove one of the two"
-            )
-        if descriptor is None:
-            names = self._all
-            element = self._node.columns.element_type(names, f"as_queryable_state({name!r})")
-            descriptor = ValueStateDescriptor(name, element)
-        else:
-            names = stored_columns(
-                f"as_queryable_state({name!r})",
-                descriptor,
-                self._node.columns,
-                self._keys,
-                {key.column for key in (*latest, *self._order)},
-            )
-        if descriptor.queryable_name != name:
-            descriptor.set_queryable(name)
-        operator: Operator
-        if isinstance(descriptor, ValueStateDescriptor):
-            operator = LatestValueSink.of(descriptor, names, latest)
-        else:
-            operator = ReducingSink(descriptor)
-        node = self._add("queryable-state", operator, names, descriptor.value_type, None)
-        return QueryableStateStream(self._environment, node, name)
+        node = self._input.queryable_sink(name, descriptor, latest_by)
+        return QueryableStateStream(self._input.environment, node, name)
 
-    @property
-    def _all(self) -> tuple[str, ...]:
-        return self._node.columns.names
-
-    def _aggregate(
-        self, kind: AggregateKind, names: tuple[str, ...], queryable_name: str | None
-    ) -> OperatorStream:
-        fields = aggregated_columns(kind, names, self._node.columns, self._keys)
-        output = TypeInfo(
-            Kind.ROW,
-            fields=(*self._keys.fields, *(Field(field.column, field.type) for field in fields)),
-        )
-        operator = Aggregate(fields, str(kind), queryable_name)
-        return self._stream(str(kind), operator, names, output)
-
-    def _stream(
-        self, kind: str, operator: Operator, names: tuple[str, ...], output: TypeInfo
-    ) -> OperatorStream:
-        value_type = self._node.columns.element_type(names, kind)
-        node = self._add(kind, operator, names, value_type, output)
-        return OperatorStream(self._environment, node)
-
-    def _add(
-        self,
-        kind: str,
-        operator: Operator,
-        names: tuple[str, ...],
-        value_type: TypeInfo | None,
-        output: TypeInfo | None,
-    ) -> OperatorNode:
-        assert value_type is not None, "only an aggregating state may have no value type"
-        return self._environment._add_operator(
-            OperatorNode(
-                inputs=(
-                    OperatorInput(
-                        upstream=self._node,
-                        keys=self._keys,
-                        value_columns=names,
-                        value_type=value_type,
-                        order=() if isinstance(operator, Aggregate) else self._order,
-                    ),
-                ),
-                kind=kind,
-                operator=operator,
-                output_type=output,
-                columns=Columns({}) if output is None else Columns.of_output(output),
-            )
-        )
+    def _stream(self, node: OperatorNode) -> OperatorStream:
+        return OperatorStream(self._input.environment, node)
 
 
 class OperatorStream(StatefulOperator, DataStream):
@@ -295,3 +269,10 @@ class OperatorStream(StatefulOperator, DataStream):
 def _print_rows(batch: DataFrame, batch_id: int) -> None:
     for row in batch.collect():
         print(row, flush=True)  # noqa: T201 - what print() is for
+
+
+def _nodes_of(streams: Sequence[DataStream]) -> list[StreamNode]:
+    for stream in streams:
+        if not isinstance(stream, DataStream):
+            raise InvalidRequestError(f"union takes streams, not {stream!r}")
+    return [stream._node for stream in streams]

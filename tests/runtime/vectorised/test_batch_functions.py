@@ -19,9 +19,9 @@ from queryable_state.streaming import (
     Types,
     ValueStateDescriptor,
 )
+from queryable_state.streaming.runtime.operators.declared_states import declared_states
 from queryable_state.streaming.runtime.operators.operators import (
     KeyedBatchProcess,
-    declared_states,
 )
 from queryable_state.streaming.testing import InMemoryStateBackend, KeyedOperatorHarness
 from queryable_state.streaming.testing.local_cluster import LocalCluster

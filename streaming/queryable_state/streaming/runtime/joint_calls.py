@@ -54,15 +54,15 @@ class JointCalls:
         self._states: dict[BackendClient, Sequence[StateRegistration]] = {}
         self._answers: dict[BackendClient, tuple[Sequence[bytes], backend_pb2.StateValues]] = {}
 
-    def begin(self, states: Sequence[Sequence[StateRegistration]]) -> None:
-        """Begins the operators, in order, with their states."""
+    def begin(self, states: Sequence[Sequence[StateRegistration] | None]) -> None:
+        """Begins the operators, in order, with their states; None: has begun already."""
         source = self._clients[0].address
         address = source if isinstance(source, str) else source()
         by_owner: dict[str, list[Begin]] = {}
-        for begin in zip(self._clients, states, strict=True):
-            owner = begin[0].known_owner(address)
-            if owner is not None:
-                by_owner.setdefault(owner.address, []).append(begin)
+        for client, declared in zip(self._clients, states, strict=True):
+            owner = None if declared is None else client.known_owner(address)
+            if owner is not None and declared is not None:
+                by_owner.setdefault(owner.address, []).append((client, declared))
         for owner_address, begins in by_owner.items():
             if len(begins) > 1:
                 self._begin(owner_address, begins)

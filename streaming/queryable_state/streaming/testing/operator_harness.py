@@ -27,13 +27,14 @@ from queryable_state.v1.registration_pb2 import StateKind, StateRegistration
 from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.keys.key_groups import KeyGroups, subtask_of
 from queryable_state.wire.keys.store_keys import ACCUMULATOR_ELEMENT, RESULT_ELEMENT, VOID_NAMESPACE
-from queryable_state.wire.rows import row_class
+from queryable_state.wire.operator_state import split_broadcast_element
+from queryable_state.wire.rows import row_maker, row_values
 from queryable_state.wire.schema.types import Field, Kind, TypeInfo, type_info
 from queryable_state.wire.state_codecs import StateCodecs
 from queryable_state.wire.values.value_codec import ValueCodec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Sequence
+    from collections.abc import Generator, Iterable, Sequence
 
     from queryable_state.streaming.ordering import OrderBy
     from queryable_state.streaming.runtime.operators.operators import Operator
@@ -163,9 +164,12 @@ class KeyedOperatorHarness:
             subtask=subtask,
             task_attempt=next(self._attempts),
         )
-        return StageTask(StageSpec(operators=(spec,))).run(
+        return StageTask(self._stage(spec)).run(
             batches, task, lambda each: self.backend.access(each, task)
         )
+
+    def _stage(self, spec: OperatorSpec) -> StageSpec:
+        return StageSpec(operators=(spec,))
 
     def commit(self) -> None:
         """Commits the open batch and opens the next one."""
@@ -187,16 +191,34 @@ class KeyedOperatorHarness:
         )
         return _whole_value(registration, records)
 
+    def operator_state(self, state_name: str, subtask: int) -> Any:
+        """The committed operator state of a subtask: a list, or a dict of a broadcast state."""
+        if not isinstance(self.backend, InMemoryStateBackend):
+            raise InvalidRequestError(
+                "operator_state() reads only an InMemoryStateBackend: use a client for a local "
+                "cluster"
+            )
+        registration = self.backend.registration(self.spec.uid, state_name)
+        codecs = StateCodecs(registration, pickle_values=True, unpickle=True)
+        elements = self.backend.operator_state(self.spec.uid, subtask, state_name)
+        if registration.kind != StateKind.BROADCAST:
+            return codecs.decode_records((), elements)
+        entries = list(map(split_broadcast_element, elements))
+        return codecs.decode_records([key for key, _ in entries], [value for _, value in entries])
+
     def partitions(self, rows: Iterable[Any]) -> list[list[pa.RecordBatch]]:
         """The batches that Spark would pass to each subtask."""
         rows = list(rows)
         names = [field.name for field in self._input_fields]
         if self._rows_are_bare:
             rows = [(row,) for row in rows]
+        values_of = row_values(
+            TypeInfo(Kind.ROW, fields=self._input_fields), "row", InvalidRequestError
+        )
         positions = [names.index(column) for column in self.spec.input.key_columns]
         by_subtask: list[list[tuple[Any, ...]]] = [[] for _ in range(self.spec.parallelism)]
         for row in rows:
-            values = tuple(row.get(n) for n in names) if isinstance(row, dict) else tuple(row)
+            values = tuple(values_of(row))
             key = [values[position] for position in positions]
             # As in Spark a null does not change the hash; the operator refuses a null key.
             group = 0 if None in key else self._key_groups.of(key[0] if len(key) == 1 else key)
@@ -227,7 +249,7 @@ class KeyedOperatorHarness:
         ]
         if output.kind != Kind.ROW:
             return columns[0]
-        make: Callable[[Any], Any] = row_class(tuple(field.name for field in output.fields))
+        make = row_maker(output)
         return [make(values) for values in zip(*columns, strict=True)]
 
 

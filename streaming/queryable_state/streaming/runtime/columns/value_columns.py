@@ -37,6 +37,7 @@ DTYPES = {
     Kind.DATE: "<i4",
     Kind.TIMESTAMP: "<i8",
     Kind.TIMESTAMP_NTZ: "<i8",
+    Kind.INSTANT: "<i8",
 }
 """numpy types of the fixed-width kinds, in payload byte order."""
 _RAW = (Kind.STRING, Kind.BINARY)
@@ -63,7 +64,7 @@ def numbers(column: pa.Array, info: TypeInfo) -> npt.NDArray[Any]:
         column = column.cast(pa.uint8())
     elif kind == Kind.DATE:
         column = column.cast(pa.int32())
-    elif kind in (Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ):
+    elif kind in (Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ, Kind.INSTANT):
         column = column.cast(pa.int64())
     if column.null_count:
         column = column.fill_null(0)

@@ -33,12 +33,19 @@ class OpenFunctions:
     def __init__(self, where: str) -> None:
         self._where = where
         self._functions: list[Openable[Any]] = []
+        self._opened: list[Openable[Any]] = []
+
+    def close_at_end(self, function: Openable[Any]) -> None:
+        """Closes a function on exit, although it may never be opened."""
+        if not any(function is known for known in self._functions):
+            self._functions.append(function)
 
     def open(self, function: Openable[_C], context: _C) -> None:
         """Opens a function. An object that several states share is opened once."""
-        if any(function is known for known in self._functions):
+        if any(function is known for known in self._opened):
             return
-        self._functions.append(function)
+        self.close_at_end(function)
+        self._opened.append(function)
         try:
             function.open(context)
         except QueryableStateError:

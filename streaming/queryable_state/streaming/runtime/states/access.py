@@ -39,8 +39,8 @@ class JointAccess(Protocol):
     joint call succeeded for this operator. A joint call raises nothing.
     """
 
-    def begin(self, states: Sequence[Sequence[StateRegistration]]) -> None:
-        """Begins the operators, in order, with their states."""
+    def begin(self, states: Sequence[Sequence[StateRegistration] | None]) -> None:
+        """Begins the operators, in order, with their states; None: has begun already."""
         ...
 
     def prepare(self, changes: Sequence[tuple[Sequence[bytes], Seal]]) -> None:

@@ -16,13 +16,13 @@ from queryable_state.streaming.runtime.columns.arrow_types import (
 )
 from queryable_state.streaming.runtime.columns.fitted_columns import fitted_column, fitted_fields
 from queryable_state.streaming.runtime.columns.value_columns import cast_column
-from queryable_state.streaming.runtime.operators.batch_context import (
-    ChunkState,
-    DeclaringBatchContext,
-)
 from queryable_state.streaming.runtime.operators.context import DeclaringContext
 from queryable_state.streaming.runtime.operators.open_functions import OpenFunctions
 from queryable_state.streaming.runtime.operators.operator_run import MAIN, OperatorRun
+from queryable_state.streaming.runtime.vectorised.batch_context import (
+    ChunkState,
+    DeclaringBatchContext,
+)
 from queryable_state.streaming.vectorised.functions import BatchKeys
 from queryable_state.wire.errors import QueryableStateError, SerializationError
 from queryable_state.wire.schema.types import Kind, TypeInfo
