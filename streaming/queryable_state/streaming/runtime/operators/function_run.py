@@ -139,8 +139,8 @@ class FunctionRun(RowRun):
         )
         self._outputs = Outputs(spec.output_type, spec.settings.output_rows, self.where)
 
-    def begin(self) -> None:
-        """Initializes and opens the function, pins the version, and notifies the function."""
+    def open(self) -> None:
+        """Initializes and opens the function."""
         self._owned = TaskStates(
             self.spec,
             self._task,
@@ -151,8 +151,11 @@ class FunctionRun(RowRun):
         self._functions.close_at_end(self._opened)
         self._checkpoint_hooks.initialize()
         self._open()
-        self._owned.begin()
-        self._checkpoint_hooks.notify(self._owned)
+
+    def begin(self) -> None:
+        """Pins the version, and notifies the function of checkpoints."""
+        super().begin()
+        self._checkpoint_hooks.notify(self.owned)
 
     def _open(self) -> Sequence[CachedState]:
         context = self._context

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from queryable_state.streaming.runtime.states.input_spec import InputSpec
     from queryable_state.streaming.runtime.states.key_table import Slots
     from queryable_state.streaming.runtime.states.state_spec import StateSpec, TaskIdentity
+    from queryable_state.v1.registration_pb2 import StateRegistration
     from queryable_state.wire.changes import Seal
 
 _log = logging.getLogger(__name__)
@@ -87,16 +88,16 @@ class TaskStates:
         self._fingerprint = 0
         self._row_count = 0
 
-    def begin(self) -> None:
-        """Registers the states and pins the version before the batch.
+    @property
+    def is_begun(self) -> bool:
+        """True if `begin` has registered all states."""
+        return len(self._states) + len(self._operator_states) == self._registered
 
-        Called again, it registers states that were added since; the version stays pinned.
-        """
+    def registrations(self) -> list[StateRegistration]:
+        """The states as `begin` declares them."""
         spec, task = self._spec, self._task
         every: list[CachedState | TaskOperatorState] = [*self._states, *self._operator_states]
-        if len(every) == self._registered:
-            return
-        registrations = [
+        return [
             state.descriptor.to_registration(
                 job_id=task.query_id,
                 job_name=spec.job_name,
@@ -108,6 +109,16 @@ class TaskStates:
             )
             for state in every
         ]
+
+    def begin(self) -> None:
+        """Registers the states and pins the version before the batch.
+
+        Called again, it registers states that were added since; the version stays pinned.
+        """
+        if self.is_begun:
+            return
+        spec, task, registrations = self._spec, self._task, self.registrations()
+        every: list[CachedState | TaskOperatorState] = [*self._states, *self._operator_states]
         begun = begin_with_serializers(
             self._access.begin,
             registrations,
