@@ -73,6 +73,10 @@ from queryable_state.streaming.state import (
     State,
     ValueState,
 )
+from queryable_state.streaming.streams.broadcast_streams import (
+    BroadcastConnectedStream,
+    BroadcastStream,
+)
 from queryable_state.streaming.streams.connected_streams import KeyedConnectedStreams
 from queryable_state.wire.schema.types import TypeInfo, Types
 
@@ -80,8 +84,10 @@ __all__ = [
     "AggregateFunction",
     "AggregatingState",
     "AggregatingStateDescriptor",
+    "BroadcastConnectedStream",
     "BroadcastProcessFunction",
     "BroadcastState",
+    "BroadcastStream",
     "CheckpointConfig",
     "CheckpointListener",
     "CheckpointedFunction",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from queryable_state.streaming.functions import KeyedProcessFunction, ReducingStateDescriptor
 from queryable_state.streaming.graph.keys import KeySelector
@@ -18,6 +18,11 @@ from queryable_state.streaming.runtime.operators.operators import (
     KeyedProcess,
 )
 from queryable_state.streaming.runtime.operators.operators import Reduce as ReduceOperator
+from queryable_state.streaming.streams.broadcast_streams import (
+    BroadcastConnectedStream,
+    BroadcastStream,
+    unkeyed_input,
+)
 from queryable_state.streaming.streams.connected_streams import KeyedConnectedStreams
 from queryable_state.streaming.streams.keyed_input import KeyedInput
 from queryable_state.streaming.streams.multiple_inputs import initial_input, union_node
@@ -29,7 +34,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from queryable_state.streaming.descriptors import ValueStateDescriptor
+    from queryable_state.streaming.descriptors import MapStateDescriptor, ValueStateDescriptor
     from queryable_state.streaming.functions import ReduceFunction
     from queryable_state.streaming.graph.nodes import StreamNode
     from queryable_state.streaming.operator_handles import StreamEnvironment
@@ -83,6 +88,26 @@ class DataStream:
             )
         order = order_columns(order_by, columns, "order_by")
         return KeyedStream(KeyedInput(self._environment, self._node, selector, order))
+
+    def broadcast(self, *descriptors: MapStateDescriptor) -> BroadcastStream:
+        """Sends each element to every subtask of the operators that the stream is connected with.
+
+        The descriptors are those of the broadcast states that `process_broadcast_element` writes.
+        """
+        return BroadcastStream(self._node, descriptors)
+
+    def connect(self, other: BroadcastStream) -> BroadcastConnectedStream[OperatorStream]:
+        """Connects the stream with a broadcast stream.
+
+        Rows are spread over the subtasks. To keep state by key, call `key_by` before.
+        """
+        if not isinstance(other, BroadcastStream):
+            raise InvalidRequestError(
+                f"connect of a stream without keys takes a BroadcastStream, not {other!r}: call "
+                "broadcast(descriptor) on it, or key_by() on both streams"
+            )
+        stream = unkeyed_input(self._node)
+        return BroadcastConnectedStream(self._environment, stream, other, OperatorStream)
 
     def union(self, *streams: DataStream) -> DataStream:
         """The elements of this stream and the others, which have the same type; in no order."""
@@ -148,12 +173,25 @@ class KeyedStream:
     def __init__(self, read: KeyedInput) -> None:
         self._input = read
 
-    def connect(self, other: KeyedStream) -> KeyedConnectedStreams[OperatorStream]:
-        """Connects the stream with another keyed stream; both share the state of each key."""
+    @overload
+    def connect(self, other: KeyedStream) -> KeyedConnectedStreams[OperatorStream]: ...
+
+    @overload
+    def connect(self, other: BroadcastStream) -> BroadcastConnectedStream[OperatorStream]: ...
+
+    def connect(
+        self, other: KeyedStream | BroadcastStream
+    ) -> KeyedConnectedStreams[OperatorStream] | BroadcastConnectedStream[OperatorStream]:
+        """Connects the stream with another keyed stream, so that both share the state of each key,
+        or with a broadcast stream."""
+        if isinstance(other, BroadcastStream):
+            return BroadcastConnectedStream(
+                self._input.environment, self._input.whole("connect"), other, OperatorStream
+            )
         if not isinstance(other, KeyedStream):
             raise InvalidRequestError(
                 f"connect of a keyed stream takes another keyed stream, not {other!r}: call "
-                "key_by() on it"
+                "key_by() on it, or broadcast(descriptor)"
             )
         return KeyedConnectedStreams(self._input, other._input, OperatorStream)
 
