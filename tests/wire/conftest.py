@@ -14,6 +14,7 @@ import pytest
 from hypothesis import strategies as st
 
 from queryable_state.wire.rows import make_row
+from queryable_state.wire.schema.instant import Instant
 from queryable_state.wire.schema.types import Field, Kind, TypeInfo
 from queryable_state.wire.values.pickled import PickledValue
 
@@ -30,6 +31,9 @@ _PLAIN_SCALARS = (
     Kind.DATE,
     Kind.TIMESTAMP,
     Kind.TIMESTAMP_NTZ,
+    Kind.TIME,
+    Kind.INSTANT,
+    Kind.BIG_INT,
 )
 
 # Zero bytes and their neighbours are what escaping is about.
@@ -40,7 +44,7 @@ _TEXT = st.text(max_size=12) | st.text("\x00\x01a", max_size=6)
 
 
 def scalar_types() -> st.SearchStrategy[TypeInfo]:
-    decimals = st.integers(1, 38).flatmap(
+    decimals: st.SearchStrategy[TypeInfo] = st.integers(1, 38).flatmap(
         lambda p: st.builds(
             TypeInfo, st.just(Kind.DECIMAL), precision=st.just(p), scale=st.integers(0, p)
         )
@@ -68,7 +72,9 @@ def value_types() -> st.SearchStrategy[TypeInfo]:
     def composite(inner: st.SearchStrategy[TypeInfo]) -> st.SearchStrategy[TypeInfo]:
         types = st.lists(inner, max_size=10)
         lists = inner.map(lambda t: TypeInfo(Kind.LIST, element=t))
-        maps = st.builds(TypeInfo, st.just(Kind.MAP), key=key_types(), element=inner)
+        maps: st.SearchStrategy[TypeInfo] = st.builds(
+            TypeInfo, st.just(Kind.MAP), key=key_types(), element=inner
+        )
         return types.map(_row) | types.map(_tuple) | lists | maps
 
     leaves = scalar_types() | st.just(TypeInfo(Kind.PICKLED))
@@ -97,6 +103,12 @@ def values_of(info: TypeInfo, *, nulls: bool) -> st.SearchStrategy[Any]:
             return st.datetimes(timezones=st.just(_ZONE)).map(_unfolded)
         case Kind.TIMESTAMP_NTZ:
             return st.datetimes().map(_unfolded)
+        case Kind.TIME:
+            return st.times().map(lambda time: time.replace(fold=0))
+        case Kind.INSTANT:
+            return st.datetimes(timezones=st.just(_ZONE)).map(Instant.of_datetime)
+        case Kind.BIG_INT:
+            return st.integers(1 - 10**38, 10**38 - 1)
         case Kind.DECIMAL:
             most = 10**info.precision - 1
             return st.integers(-most, most).map(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.cli.tables import cell
-from queryable_state.client import ListState, MapEntry, MapState, ValueState
+from queryable_state.client import ListSlice, ListState, MapEntry, MapState, ValueState
 from queryable_state.wire.json_text import to_jsonable
 from queryable_state.wire.schema.type_model import Kind, TypeInfo, given
 
@@ -65,9 +65,9 @@ class ShownState:
                 [*_cells(to_jsonable(k, map_key), map_key), *_cells(to_jsonable(v, value), value)]
                 for k, v in entries
             ]
-        if isinstance(found, MapEntry | ListState):
+        if isinstance(found, MapEntry | ListState | ListSlice):
             value = given(self.state.value_type)
-            values = found.get() if isinstance(found, ListState) else [found.value()]
+            values = [found.value()] if isinstance(found, MapEntry) else found.get()
             return _head("value", value), [_cells(to_jsonable(v, value), value) for v in values]
         return [*self.key_head, *self.value_head], [
             [*self.key_cells(key), *self.value_cells(found)]

@@ -5,7 +5,7 @@ from queryable_state.client._consistency import Consistency
 from queryable_state.client._errors import ClientClosedError
 from queryable_state.client._read_options import ReadOptions
 from queryable_state.client._reading.connection_info import ConnectionInfo
-from queryable_state.client._reading.elements import MapEntry, Presence, Size
+from queryable_state.client._reading.elements import ListSlice, MapEntry, Presence, Size
 from queryable_state.client._reading.explanation import ExplainStep, Explanation
 from queryable_state.client._reading.info import ReadInfo, Role
 from queryable_state.client._reading.listing import JobInfo, StateInfo
@@ -41,8 +41,18 @@ from queryable_state.wire.errors import (
     UnknownStateError,
     VersionGoneError,
 )
+from queryable_state.wire.schema.instant import Instant
+from queryable_state.wire.schema.row import Row, RowKind
+from queryable_state.wire.schema.type_serializer import (
+    PickleSerializer,
+    SimpleTypeSerializerSnapshot,
+    TypeSerializer,
+    TypeSerializerSchemaCompatibility,
+    TypeSerializerSnapshot,
+)
 from queryable_state.wire.schema.types import TypeInfo, Types
-from queryable_state.wire.values.value_codec import PickledValue, Row
+from queryable_state.wire.values.pickled import PickledValue
+from queryable_state.wire.values.serialized import SerializedValue
 
 __all__ = [
     "AggregatingState",
@@ -55,6 +65,7 @@ __all__ = [
     "DescriptorMismatchError",
     "ExplainStep",
     "Explanation",
+    "Instant",
     "InternalError",
     "InvalidRequestError",
     "JobInfo",
@@ -63,11 +74,13 @@ __all__ = [
     "KeyTypeError",
     "KvState",
     "LimitExceededError",
+    "ListSlice",
     "ListState",
     "MapEntry",
     "MapState",
     "MultiGet",
     "OperatorState",
+    "PickleSerializer",
     "PickledValue",
     "PlacementError",
     "Presence",
@@ -81,7 +94,10 @@ __all__ = [
     "RetryLaterError",
     "Role",
     "Row",
+    "RowKind",
     "Scan",
+    "SerializedValue",
+    "SimpleTypeSerializerSnapshot",
     "Size",
     "StateInfo",
     "StateLostError",
@@ -89,6 +105,9 @@ __all__ = [
     "StatePart",
     "SubtaskState",
     "TypeInfo",
+    "TypeSerializer",
+    "TypeSerializerSchemaCompatibility",
+    "TypeSerializerSnapshot",
     "Types",
     "UnknownJobError",
     "UnknownKeyOrNamespaceError",

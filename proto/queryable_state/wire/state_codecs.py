@@ -22,8 +22,9 @@ StateKind = registration_pb2.StateKind
 class StateCodecs:
     """Codecs of the keys and values of a registered state. Thread-safe.
 
-    `pickle_values` and `unpickle` as in `ValueCodec`. `ranges` are the key groups of each subtask,
-    first and last, by index; only the keys of operator state need them.
+    `pickle_values` and `unpickle` as in `ValueCodec`. `value_type`, if it is the newest registered
+    type, gives the serializers and the Python classes of decoded values. `ranges` are the key
+    groups of each subtask, first and last, by index; only the keys of operator state need them.
     """
 
     def __init__(
@@ -32,13 +33,15 @@ class StateCodecs:
         *,
         pickle_values: bool = False,
         unpickle: bool = False,
+        value_type: TypeInfo | None = None,
         ranges: Iterable[tuple[int, int]] = (),
     ) -> None:
         self.kind = registration.kind
+        self._ranges = tuple(ranges)
         self.key_groups: KeyGroups | SubtaskKeys
         """Wire keys: of the subtasks for operator state."""
         if self.kind in OPERATOR_KINDS:
-            self.key_groups = SubtaskKeys(ranges, registration.max_parallelism)
+            self.key_groups = SubtaskKeys(self._ranges, registration.max_parallelism)
         else:
             self.key_groups = KeyGroups(
                 TypeInfo.from_proto(registration.key_type), registration.max_parallelism
@@ -46,6 +49,7 @@ class StateCodecs:
         self._registration = registration
         self._pickle_values = pickle_values
         self._unpickle = unpickle
+        self._value_type = value_type
         if registration.value_types:
             # Raises for an unreadable type now, not at the first value.
             self.value  # noqa: B018
@@ -75,10 +79,22 @@ class StateCodecs:
                 f"state {registration.state_name!r} keeps no value to read: it stores only "
                 "accumulators, because it is not queryable"
             )
+        if types[max(types)] == self._value_type:
+            types[max(types)] = self._value_type
         if self.kind == StateKind.LIST:
             types = {n: TypeInfo(Kind.LIST, element=info) for n, info in types.items()}
         return ValueCodec(
             types, max(types), pickle_values=self._pickle_values, unpickle=self._unpickle
+        )
+
+    def delivering(self, value_type: TypeInfo) -> StateCodecs:
+        """The same codecs with the serializers and the Python classes of this type."""
+        return StateCodecs(
+            self._registration,
+            pickle_values=self._pickle_values,
+            unpickle=self._unpickle,
+            value_type=value_type,
+            ranges=self._ranges,
         )
 
     def decode_records(self, elements: Sequence[bytes], values: Sequence[bytes]) -> Any:

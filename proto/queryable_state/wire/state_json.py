@@ -11,7 +11,7 @@ from queryable_state.wire.json_text import key_from_json, to_jsonable
 from queryable_state.wire.keys.key_prefix import key_prefix_from_json
 from queryable_state.wire.operator_state import OPERATOR_KINDS
 from queryable_state.wire.schema.type_model import Kind, TypeInfo
-from queryable_state.wire.state_codecs import StateCodecs, StateKind
+from queryable_state.wire.state_codecs import StateCodecs, StateKind, decode_list
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -84,11 +84,24 @@ class StateJson:
                 return _dumped(to_jsonable(codec.decode(value), codec.type_info), len(value))
             case query_pb2.EXISTS:
                 return "true"
+            case query_pb2.SLICE:
+                return self._slice_text(query_pb2.ListSlice.FromString(value))
             case query_pb2.SIZE:
                 size = query_pb2.Size.FromString(value)
                 return _dumped({"elements": size.elements, "value_bytes": size.value_bytes})
             case _:
                 return self.records_text(query_pb2.Records(elements=[b""], values=[value]))
+
+    def _slice_text(self, found: query_pb2.ListSlice) -> str:
+        lists = self._codecs.value
+        elements = to_jsonable(decode_list(found.chunks, lists), lists.type_info)
+        text = {
+            "elements": elements,
+            "start": found.start,
+            "limit": found.limit,
+            "length": found.length,
+        }
+        return _dumped(text, sum(map(len, found.chunks)))
 
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)

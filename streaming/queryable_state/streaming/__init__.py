@@ -11,32 +11,71 @@ from queryable_state.streaming.co_functions import (
 )
 from queryable_state.streaming.config.checkpoint_config import (
     CheckpointConfig,
+)
+from queryable_state.streaming.config.checkpoint_modes import (
     CheckpointingMode,
     ExternalizedCheckpointCleanup,
+    ExternalizedCheckpointRetention,
+)
+from queryable_state.streaming.config.checkpoint_storage import (
+    CheckpointStorage,
+    FileSystemCheckpointStorage,
+    JobManagerCheckpointStorage,
+)
+from queryable_state.streaming.config.durations import (
+    Duration,
 )
 from queryable_state.streaming.config.restart_strategy import (
     RestartStrategies,
     RestartStrategyConfiguration,
 )
 from queryable_state.streaming.config.rocksdb_state_backend import (
+    EmbeddedRocksDBStateBackend,
     PredefinedOptions,
     RocksDBStateBackend,
 )
-from queryable_state.streaming.config.settings import EnvironmentSettings
+from queryable_state.streaming.config.settings import (
+    EnvironmentSettings,
+)
 from queryable_state.streaming.config.state_backend import (
     CustomStateBackend,
     FsStateBackend,
+    HashMapStateBackend,
     MemoryStateBackend,
     StateBackend,
 )
-from queryable_state.streaming.datastream import DataStream, KeyedStream, OperatorStream
+from queryable_state.streaming.datastream import (
+    DataStream,
+    KeyedStream,
+    OperatorStream,
+)
 from queryable_state.streaming.descriptors import (
     ListStateDescriptor,
     MapStateDescriptor,
     StateDescriptor,
     ValueStateDescriptor,
 )
-from queryable_state.streaming.environment import StreamExecutionEnvironment
+from queryable_state.streaming.environment import (
+    StreamExecutionEnvironment,
+)
+from queryable_state.streaming.execution.configuration import (
+    Configuration,
+)
+from queryable_state.streaming.execution.execution_config import (
+    ExecutionConfig,
+)
+from queryable_state.streaming.execution.execution_modes import (
+    ExecutionMode,
+    InputDependencyConstraint,
+    RuntimeExecutionMode,
+    TimeCharacteristic,
+)
+from queryable_state.streaming.execution.job_result import (
+    CompletableFuture,
+    JobExecutionResult,
+    JobID,
+    JobStatus,
+)
 from queryable_state.streaming.functions import (
     AggregateFunction,
     AggregatingStateDescriptor,
@@ -45,8 +84,13 @@ from queryable_state.streaming.functions import (
     ReducingStateDescriptor,
     RuntimeContext,
 )
-from queryable_state.streaming.job_client import JobClient, JobStatus
-from queryable_state.streaming.operator_handles import DataStreamSink, QueryableStateStream
+from queryable_state.streaming.job_client import (
+    JobClient,
+)
+from queryable_state.streaming.operator_handles import (
+    DataStreamSink,
+    QueryableStateStream,
+)
 from queryable_state.streaming.operator_state.broadcast_functions import (
     BroadcastProcessFunction,
     KeyedBroadcastProcessFunction,
@@ -67,8 +111,10 @@ from queryable_state.streaming.operator_state.checkpointed import (
 )
 from queryable_state.streaming.state import (
     AggregatingState,
+    AppendingState,
     ListState,
     MapState,
+    MergingState,
     ReducingState,
     State,
     ValueState,
@@ -78,31 +124,84 @@ from queryable_state.streaming.streams.broadcast_streams import (
     BroadcastStream,
 )
 from queryable_state.streaming.streams.connected_streams import KeyedConnectedStreams
+from queryable_state.wire.schema.instant import (
+    Instant,
+)
+from queryable_state.wire.schema.row import (
+    Row,
+    RowKind,
+)
+from queryable_state.wire.schema.type_classes import (
+    BasicArrayTypeInfo,
+    BasicType,
+    BasicTypeInfo,
+    ListTypeInfo,
+    MapTypeInfo,
+    ObjectArrayTypeInfo,
+    PickledBytesTypeInfo,
+    PrimitiveArrayTypeInfo,
+    RowTypeInfo,
+    SqlTimeTypeInfo,
+    TupleTypeInfo,
+    TypeInformation,
+)
+from queryable_state.wire.schema.type_serializer import (
+    PickleSerializer,
+    SimpleTypeSerializerSnapshot,
+    TypeSerializer,
+    TypeSerializerSchemaCompatibility,
+    TypeSerializerSnapshot,
+)
 from queryable_state.wire.schema.types import TypeInfo, Types
+from queryable_state.wire.values.pickled import (
+    PickledValue,
+)
+from queryable_state.wire.values.serialized import (
+    SerializedValue,
+)
 
 __all__ = [
     "AggregateFunction",
     "AggregatingState",
     "AggregatingStateDescriptor",
+    "AppendingState",
+    "BasicArrayTypeInfo",
+    "BasicType",
+    "BasicTypeInfo",
     "BroadcastConnectedStream",
     "BroadcastProcessFunction",
     "BroadcastState",
     "BroadcastStream",
     "CheckpointConfig",
     "CheckpointListener",
+    "CheckpointStorage",
     "CheckpointedFunction",
     "CheckpointingMode",
     "CoFlatMapFunction",
     "CoMapFunction",
+    "CompletableFuture",
+    "Configuration",
     "CustomStateBackend",
     "DataStream",
     "DataStreamSink",
+    "Duration",
+    "EmbeddedRocksDBStateBackend",
     "EnvironmentSettings",
+    "ExecutionConfig",
+    "ExecutionMode",
     "ExternalizedCheckpointCleanup",
+    "ExternalizedCheckpointRetention",
+    "FileSystemCheckpointStorage",
     "FsStateBackend",
     "FunctionInitializationContext",
     "FunctionSnapshotContext",
+    "HashMapStateBackend",
+    "InputDependencyConstraint",
+    "Instant",
     "JobClient",
+    "JobExecutionResult",
+    "JobID",
+    "JobManagerCheckpointStorage",
     "JobStatus",
     "KeyedBroadcastProcessFunction",
     "KeyedCoProcessFunction",
@@ -114,12 +213,20 @@ __all__ = [
     "ListCheckpointed",
     "ListState",
     "ListStateDescriptor",
+    "ListTypeInfo",
     "MapState",
     "MapStateDescriptor",
+    "MapTypeInfo",
     "MemoryStateBackend",
+    "MergingState",
+    "ObjectArrayTypeInfo",
     "OperatorStateStore",
     "OperatorStream",
+    "PickleSerializer",
+    "PickledBytesTypeInfo",
+    "PickledValue",
     "PredefinedOptions",
+    "PrimitiveArrayTypeInfo",
     "QueryableStateStream",
     "ReadOnlyBroadcastState",
     "ReduceFunction",
@@ -128,12 +235,25 @@ __all__ = [
     "RestartStrategies",
     "RestartStrategyConfiguration",
     "RocksDBStateBackend",
+    "Row",
+    "RowKind",
+    "RowTypeInfo",
     "RuntimeContext",
+    "RuntimeExecutionMode",
+    "SerializedValue",
+    "SimpleTypeSerializerSnapshot",
+    "SqlTimeTypeInfo",
     "State",
     "StateBackend",
     "StateDescriptor",
     "StreamExecutionEnvironment",
+    "TimeCharacteristic",
+    "TupleTypeInfo",
     "TypeInfo",
+    "TypeInformation",
+    "TypeSerializer",
+    "TypeSerializerSchemaCompatibility",
+    "TypeSerializerSnapshot",
     "Types",
     "ValueState",
     "ValueStateDescriptor",

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from queryable_state.streaming.graph.nodes import StreamNode
     from queryable_state.streaming.operator_handles import StreamEnvironment
     from queryable_state.streaming.ordering import DefaultOrder, OrderBy
+    from queryable_state.wire.schema.types import TypeInfo
 
 
 class DataStream:
@@ -135,6 +136,10 @@ class DataStream:
                 f"{dataframe!r}; connect() joins two streams"
             )
         return self.transform(lambda stream: stream.join(dataframe, on, how))
+
+    def get_type(self) -> TypeInfo:
+        """The type of the elements: a row of the columns, or the type of the only column."""
+        return self._node.columns.element_type(self._node.columns.names, "get_type")
 
     def to_dataframe(self) -> DataFrame:
         """The stream as an ordinary streaming DataFrame.

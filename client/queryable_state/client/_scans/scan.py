@@ -229,7 +229,7 @@ class Scan:
             self._ended = True
             self._complete = message.complete
             self._drop_call()
-        context = DecodeContext(codecs, message.info)
+        context = DecodeContext(batcher.answer_codecs(codecs), message.info)
         kind, keys_only = located.registration.kind, self._range.keys_only
         decode_key = codecs.key_groups.decode_key
         return [

@@ -1,21 +1,22 @@
 """Schema evolution: conversion of values of an older schema version to a newer one.
 
-Fields are matched by name: an added field is null, a dropped one is left out. Numbers may
-widen. Any other change needs a state of another name.
+Fields are matched by name: an added field is null, a dropped one is left out. Scalars may
+widen (`widening`). Any other change needs a state of another name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from queryable_state.wire.errors import JobError
-from queryable_state.wire.rows import row_class
+from queryable_state.wire.rows import row_maker
+from queryable_state.wire.schema.serializer_formats import readable_as
 from queryable_state.wire.schema.type_model import Kind, TypeInfo, given
+from queryable_state.wire.values.widening import widening, widens
 
 Adapt = Callable[[Any], Any]
-
-_WIDTHS = {Kind.BYTE: 1, Kind.SHORT: 2, Kind.INT: 3, Kind.LONG: 4}
 
 
 def adapter(old: TypeInfo, new: TypeInfo, path: str = "value") -> Adapt | None:
@@ -34,24 +35,48 @@ def adapter(old: TypeInfo, new: TypeInfo, path: str = "value") -> Adapt | None:
             return _list_adapter(given(old.element), given(new.element), path)
         case (Kind.MAP, Kind.MAP) if adapter(given(old.key), given(new.key), path) is None:
             return _map_adapter(given(old.element), given(new.element), path)
-        case (Kind.DECIMAL, Kind.DECIMAL):
-            if new.scale == old.scale and new.precision > old.precision:
-                return None
-        case (Kind.FLOAT, Kind.DOUBLE):
+        case (Kind.CUSTOM, Kind.CUSTOM):
+            # The serializer of the old type reads its bytes: `readable_as`.
             return None
-        case (Kind.BYTE | Kind.SHORT | Kind.INT, Kind.DOUBLE):
-            return float
-        case _ if 0 < _WIDTHS.get(old.kind, 9) < _WIDTHS.get(new.kind, 0):
-            return None
+        case _ if widens(old, new):
+            return widening(old, new)
     raise JobError(
-        f"{path} was {old} and is {new}: fields may be added and dropped and numbers widened; "
-        "for any other change give the state another name"
+        f"{path} was {old} and is {new}: fields may be added, dropped and renamed, and numbers "
+        "widened; for any other change give the state another name"
     )
+
+
+def in_classes_of(old: TypeInfo, new: TypeInfo) -> TypeInfo:
+    """The old type, with the Python classes and the serializers that read its values as `new`.
+
+    Raises JobError (INCOMPATIBLE_STATE) if a serializer is incompatible with the stored format.
+    """
+    if old == new:
+        return new
+    if old.kind != new.kind:
+        return old
+    if old.kind == Kind.CUSTOM:
+        return readable_as(old, new, "value")
+    if old.kind == Kind.ROW:
+        after = {field.name: field.type for field in new.fields}
+        types = [
+            in_classes_of(field.type, after.get(field.name, field.type)) for field in old.fields
+        ]
+    else:
+        pairs = zip(old.fields, new.fields, strict=False)
+        types = [in_classes_of(before.type, field.type) for before, field in pairs]
+    fields = tuple(
+        replace(field, type=info) for field, info in zip(old.fields, types, strict=False)
+    )
+    element = None
+    if old.element is not None:
+        element = in_classes_of(old.element, given(new.element))
+    return replace(old, fields=fields or old.fields, element=element)
 
 
 def _row_adapter(old: TypeInfo, new: TypeInfo, path: str) -> Adapt:
     before = {f.name: (i, f.type) for i, f in enumerate(old.fields)}
-    make = row_class(tuple(f.name for f in new.fields))
+    make = row_maker(new)
     steps: list[tuple[int, Adapt | None]] = []
     for field in new.fields:
         position, old_type = before.get(field.name, (-1, field.type))

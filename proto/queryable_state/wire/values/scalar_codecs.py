@@ -9,12 +9,14 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from queryable_state.wire.errors import SerializationError
 from queryable_state.wire.schema.type_model import Kind, TypeInfo
 from queryable_state.wire.values import scalars
 from queryable_state.wire.values.pickled import PickledValue
+from queryable_state.wire.values.serialized import SerializedValue, deserialized, serialized
 
 Encode = Callable[[Any], bytes]
 Decode = Callable[[bytes, int], tuple[Any, int]]
@@ -30,6 +32,8 @@ NATIVE_FORMATS = {
     Kind.DATE: "i",
     Kind.TIMESTAMP: "q",
     Kind.TIMESTAMP_NTZ: "q",
+    Kind.TIME: "q",
+    Kind.INSTANT: "q",
 }
 """`struct` formats of the types of fixed width."""
 
@@ -42,11 +46,15 @@ _TO_INTEGER: dict[Kind, Callable[[Any], int]] = {
     Kind.DATE: scalars.days_of,
     Kind.TIMESTAMP: scalars.micros_of,
     Kind.TIMESTAMP_NTZ: scalars.wall_micros_of,
+    Kind.TIME: scalars.time_micros_of,
+    Kind.INSTANT: scalars.micros_of,
 }
 FROM_INTEGER: dict[Kind, Callable[[int], Any]] = {
     Kind.DATE: scalars.date_of,
     Kind.TIMESTAMP: scalars.instant_of,
     Kind.TIMESTAMP_NTZ: scalars.wall_time_of,
+    Kind.TIME: scalars.time_of,
+    Kind.INSTANT: scalars.instant_object_of,
 }
 
 
@@ -117,7 +125,7 @@ def _boolean(value: Any) -> int:
 
 
 def bytes_encoder(info: TypeInfo, path: str, pickles: PickleMode) -> Encode:
-    """An encoder of a STRING, BINARY or PICKLED value without its length."""
+    """An encoder of a STRING, BINARY, PICKLED or CUSTOM value without its length."""
 
     def encode_string(value: Any) -> bytes:
         if not isinstance(value, str):
@@ -135,26 +143,38 @@ def bytes_encoder(info: TypeInfo, path: str, pickles: PickleMode) -> Encode:
     def encode_pickled(value: Any) -> bytes:
         return PickledValue.dump(value, path)
 
+    serializer = info.serializer
+    if serializer is not None:
+        return lambda value: serialized(value, serializer, path)
     if info.kind == Kind.STRING:
         return encode_string
     return encode_pickled if info.kind == Kind.PICKLED and pickles.dump else encode_binary
 
 
 def bytes_decoder(info: TypeInfo, pickles: PickleMode) -> Callable[[bytes], Any]:
-    """A decoder of a STRING, BINARY or PICKLED value; raises ValueError for invalid UTF-8."""
+    """A decoder of a STRING, BINARY, PICKLED or CUSTOM value; ValueError for invalid UTF-8."""
     if info.kind == Kind.STRING:
         return bytes.decode
+    serializer = info.serializer
+    if serializer is not None:
+        return lambda data: deserialized(data, serializer)
+    if info.kind == Kind.CUSTOM:
+        return SerializedValue
     if info.kind == Kind.PICKLED:
         return (lambda data: PickledValue(data).load()) if pickles.load else PickledValue
     return bytes
 
 
 def decimal_encoder(info: TypeInfo, path: str) -> Encode:
-    """An encoder of decimals: a length byte, then the shortest big-endian unscaled number."""
+    """An encoder of DECIMAL and BIG_INT: a length byte, then the shortest unscaled number."""
+
+    unscaled_of: Callable[[Any], int] = scalars.big_int_of
+    if info.kind == Kind.DECIMAL:
+        unscaled_of = partial(scalars.unscaled_of, precision=info.precision, scale=info.scale)
 
     def encode(value: Any) -> bytes:
         try:
-            unscaled = scalars.unscaled_of(value, info.precision, info.scale)
+            unscaled = unscaled_of(value)
         except (TypeError, ValueError) as error:
             raise refusal(value, info, path, error) from None
         data = scalars.shortest_bytes(unscaled)

@@ -84,6 +84,12 @@ class NextJob:
             operator.taken = True
             self.taken.append(operator)
 
+    def planned(self) -> DeclaredJob:
+        """The job that `execute` would run."""
+        if self._refused is not None and not self.declared.graph().ends:
+            return self._refused
+        return self.declared
+
     def refuse(self, job: DeclaredJob) -> None:
         """Keeps a job that did not start, for another `execute`."""
         if job.graph().ends:

@@ -111,6 +111,16 @@ class JobGraph:
                 "queryable state (streams taken with to_dataframe() run elsewhere)"
             )
 
+    def require_uids(self, job_name: str) -> None:
+        """Raises InvalidRequestError if an operator has no uid."""
+        unnamed = [node.uid for node in self.operators if node.given_uid is None]
+        if unnamed:
+            raise InvalidRequestError(
+                f"job {job_name!r} has operators without a uid ({joined(unnamed)}), and "
+                "pipeline.auto-generate-uids is false: call .uid() on each, or "
+                "enable_auto_generated_uids() of the ExecutionConfig"
+            )
+
     def check(self) -> None:
         """Raises JobError for uids or queryable names used twice; warns about missing uids."""
         uids = Counter(node.uid for node in self.operators)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -44,7 +45,7 @@ def union_node(streams: Sequence[StreamNode]) -> FrameNode:
         upstreams=tuple(streams),
         kind="union",
         apply=lambda *frames: reduce(lambda one, other: one.unionByName(other), frames),
-        columns=Columns(first.types, first.bare, first.event_time if same_time else None),
+        columns=replace(first, event_time=first.event_time if same_time else None),
     )
 
 

@@ -45,6 +45,12 @@ class TaskOperatorList(TaskOperatorState, ListState[Any]):
         self._elements = []
         self._written = True
 
+    def is_empty(self) -> bool:
+        return not self._held()
+
+    def __len__(self) -> int:
+        return len(self._held())
+
     def elements(self) -> list[bytes]:
         return self._held()
 

@@ -67,7 +67,7 @@ class TaskOperatorStateStore(OperatorStateStore):
                 )
             make: Any = state_class
             known = self.states[descriptor.name] = make(descriptor, self._begin)
-        elif not known.descriptor.agrees_with(descriptor):
+        elif known.descriptor != descriptor:
             raise JobError(
                 f"operator {self._operator_name!r}: operator state {descriptor.name!r} is "
                 f"requested with two different descriptors: {known.descriptor!r} and "

@@ -110,7 +110,7 @@ class BroadcastRun(FunctionRun):
         function: KeyedStateFunction[Any] | Callable[[Any, Any], None],
     ) -> None:
         state = self._context.states.get(descriptor.name)
-        if state is None or not state.descriptor.agrees_with(descriptor):
+        if state is None or state.descriptor != descriptor:
             known = ", ".join(map(repr, self._context.states)) or "none"
             raise InvalidRequestError(
                 f"{self.where}: apply_to_keyed_state was called with {descriptor!r}, but the "

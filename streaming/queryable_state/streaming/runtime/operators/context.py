@@ -99,7 +99,7 @@ class DeclaringContext(RuntimeContext):
         if declared is None:
             self._check_new(descriptor)
             declared = self.states[descriptor.name] = state_class(descriptor)
-        elif not declared.descriptor.agrees_with(descriptor):
+        elif declared.descriptor != descriptor:
             raise JobError(
                 f"operator {self._name!r}: state {descriptor.name!r} is requested with two "
                 f"different descriptors: {declared.descriptor!r} and {descriptor!r}; rename one"

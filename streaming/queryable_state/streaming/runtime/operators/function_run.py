@@ -17,7 +17,7 @@ from queryable_state.streaming.runtime.operators.outputs import Outputs
 from queryable_state.streaming.runtime.states.key_table import shown_key
 from queryable_state.streaming.runtime.states.task_states import TaskStates
 from queryable_state.wire.errors import QueryableStateError
-from queryable_state.wire.rows import row_class
+from queryable_state.wire.rows import row_maker
 from queryable_state.wire.schema.types import Kind, TypeInfo
 
 if TYPE_CHECKING:
@@ -41,7 +41,11 @@ _PIECE_ROWS = 1024
 
 
 def element_reader(rows: InputSpec) -> Callable[[pa.RecordBatch], Iterator[Any]]:
-    """A reader of a chunk's elements: a `Row` of the value columns, or the only column's value."""
+    """A reader of a chunk's elements.
+
+    They are `Row`s of the value columns, instances of the row type's Python class, or the values
+    of the only column.
+    """
     info = rows.value_type
     if info.kind != Kind.ROW:
         column = rows.value_columns[0]
@@ -52,7 +56,7 @@ def element_reader(rows: InputSpec) -> Callable[[pa.RecordBatch], Iterator[Any]]
 def _row_reader(
     columns: tuple[str, ...], info: TypeInfo
 ) -> Callable[[pa.RecordBatch], Iterator[Any]]:
-    make = row_class(tuple(field.name for field in info.fields))
+    make = row_maker(info)
     types = [field.type for field in info.fields]
 
     def read(batch: pa.RecordBatch) -> Iterator[Any]:

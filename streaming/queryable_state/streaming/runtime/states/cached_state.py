@@ -133,6 +133,11 @@ class CachedState(ABC):
             "call clear() to remove the state of the key"
         )
 
+    def _argument_refused(self, method: str, expected: str, given: object) -> SerializationError:
+        """The error for an argument of another shape than the method takes."""
+        where = self._described(self._current_key.slot)
+        return SerializationError(f"{where}: {method} takes {expected}, not {given!r:.100}")
+
     def _check_size(self, slot: int, size: int, info: TypeInfo) -> None:
         limit = self._context.settings.value_bytes
         if size > limit:
@@ -150,6 +155,8 @@ def value_codec(
     current = next((v for v in sorted(types, reverse=True) if types[v] == declared), None)
     if current is None:
         raise InternalError(f"type {declared} is not among the registered {list(types.values())}")
+    # The declared type has the Python classes of its rows.
+    types[current] = declared
     if of is not None:
         types = {version: of(info) for version, info in types.items()}
     return ValueCodec(types, current, pickle_values=True, unpickle=True)

@@ -13,6 +13,7 @@ from queryable_state.streaming.runtime.operator_states.operator_state import Ope
 from queryable_state.streaming.runtime.states.cached_state import CachedState, StateContext
 from queryable_state.streaming.runtime.states.cursor import CurrentKey
 from queryable_state.streaming.runtime.states.key_table import KeyTable
+from queryable_state.streaming.runtime.states.serializer_checks import begin_with_serializers
 from queryable_state.v1.query_pb2 import ReadKind
 from queryable_state.wire.changes import BlockSums, ChangeBlockBuilder
 from queryable_state.wire.errors import (
@@ -107,7 +108,12 @@ class TaskStates:
             )
             for state in every
         ]
-        begun = self._access.begin(registrations)
+        begun = begin_with_serializers(
+            self._access.begin,
+            registrations,
+            [state.descriptor for state in every],
+            self.where,
+        )
         if len(begun.states) != len(registrations):
             raise InternalError(
                 f"{self.where}: {len(registrations)} states were declared, {len(begun.states)} "

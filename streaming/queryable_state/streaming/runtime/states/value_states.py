@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from queryable_state.internal.v1.backend_pb2 import StateValues
-    from queryable_state.streaming.descriptors import StateDescriptor
+    from queryable_state.streaming.descriptors import StateDescriptor, ValueStateDescriptor
     from queryable_state.streaming.functions import (
         AggregatingStateDescriptor,
         ReducingStateDescriptor,
@@ -78,6 +78,10 @@ class SingleValueState(CachedState):
             read=ReadKind.POINT,
             keys=[self.prefix(slot) + self.element for slot in slots],
         )
+
+    def is_present(self) -> bool:
+        """True if the current key has a value; a default value is none."""
+        return self._read() is not None
 
     def load_chunk(self) -> list[Any]:
         """Fetches the unseen keys of the chunk; returns the cached values by slot."""
@@ -135,11 +139,15 @@ class SingleValueState(CachedState):
 class CachedValue(SingleValueState, ValueState[Any]):
     """Value state of a task."""
 
+    def __init__(self, descriptor: ValueStateDescriptor) -> None:
+        super().__init__(descriptor)
+        self._default_value = descriptor.get_default_value
+
     def value(self) -> Any:
         cached = self.cached_values[self._current_key.slot]
         if cached is UNSEEN:
             cached = self._read()
-        return None if cached is None else self.give(cached)
+        return self._default_value() if cached is None else self.give(cached)
 
     def update(self, value: Any) -> None:
         slot = self._current_key.slot
@@ -222,7 +230,7 @@ class CachedAggregating(SingleValueState, AggregatingState[Any, Any]):
         self._write(accumulator)
 
     def write(self, changes: ChangeBlockBuilder) -> None:
-        if self._results is not None and self.descriptor.is_queryable:
+        if self._results is not None and self.descriptor.is_queryable():
             results = {slot: self._result(slot, self._results) for slot in sorted(self.dirty)}
             for slot, result in results.items():
                 if result is None:
