@@ -21,10 +21,10 @@ from queryable_state.streaming import (
     ValueStateDescriptor,
 )
 from queryable_state.streaming.functions import UserFunctionError
+from queryable_state.streaming.runtime.operators.declared_states import declared_states
 from queryable_state.streaming.runtime.operators.operators import (
     BroadcastProcess,
     KeyedBroadcastProcess,
-    declared_states,
 )
 from queryable_state.streaming.runtime.states.settings import RuntimeSettings
 from queryable_state.streaming.testing import BroadcastOperatorHarness

@@ -19,7 +19,10 @@ from queryable_state.streaming import (
     ValueStateDescriptor,
 )
 from queryable_state.streaming.functions import UserFunctionError
-from queryable_state.streaming.runtime.operators.operators import KeyedProcess, declared_states
+from queryable_state.streaming.runtime.operators.declared_states import declared_states
+from queryable_state.streaming.runtime.operators.operators import (
+    KeyedProcess,
+)
 from queryable_state.streaming.testing import KeyedOperatorHarness
 from queryable_state.v1.registration_pb2 import StateKind
 

@@ -124,6 +124,13 @@ from queryable_state.streaming.streams.broadcast_streams import (
     BroadcastStream,
 )
 from queryable_state.streaming.streams.connected_streams import KeyedConnectedStreams
+from queryable_state.streaming.vectorised.functions import (
+    BatchKeys,
+    BatchRuntimeContext,
+    BatchState,
+    KeyedBatchProcessFunction,
+    ValueColumn,
+)
 from queryable_state.wire.schema.instant import (
     Instant,
 )
@@ -168,6 +175,9 @@ __all__ = [
     "BasicArrayTypeInfo",
     "BasicType",
     "BasicTypeInfo",
+    "BatchKeys",
+    "BatchRuntimeContext",
+    "BatchState",
     "BroadcastConnectedStream",
     "BroadcastProcessFunction",
     "BroadcastState",
@@ -203,6 +213,7 @@ __all__ = [
     "JobID",
     "JobManagerCheckpointStorage",
     "JobStatus",
+    "KeyedBatchProcessFunction",
     "KeyedBroadcastProcessFunction",
     "KeyedCoProcessFunction",
     "KeyedConnectedStreams",
@@ -255,6 +266,7 @@ __all__ = [
     "TypeSerializerSchemaCompatibility",
     "TypeSerializerSnapshot",
     "Types",
+    "ValueColumn",
     "ValueState",
     "ValueStateDescriptor",
 ]

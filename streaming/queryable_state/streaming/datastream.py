@@ -15,6 +15,7 @@ from queryable_state.streaming.operator_handles import (
 from queryable_state.streaming.ordering import EVENT_TIME, order_columns
 from queryable_state.streaming.runtime.operators.operators import (
     AggregateKind,
+    KeyedBatchProcess,
     KeyedProcess,
 )
 from queryable_state.streaming.runtime.operators.operators import Reduce as ReduceOperator
@@ -26,11 +27,13 @@ from queryable_state.streaming.streams.broadcast_streams import (
 from queryable_state.streaming.streams.connected_streams import KeyedConnectedStreams
 from queryable_state.streaming.streams.keyed_input import KeyedInput
 from queryable_state.streaming.streams.multiple_inputs import initial_input, union_node
+from queryable_state.streaming.streams.print_sink import print_rows
+from queryable_state.streaming.vectorised.functions import KeyedBatchProcessFunction
 from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.schema.types import type_info
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from pyspark.sql import DataFrame
 
@@ -98,21 +101,17 @@ class DataStream:
         return BroadcastStream(self._node, descriptors)
 
     def connect(self, other: BroadcastStream) -> BroadcastConnectedStream[OperatorStream]:
-        """Connects the stream with a broadcast stream.
-
-        Rows are spread over the subtasks. To keep state by key, call `key_by` before.
-        """
-        if not isinstance(other, BroadcastStream):
-            raise InvalidRequestError(
-                f"connect of a stream without keys takes a BroadcastStream, not {other!r}: call "
-                "broadcast(descriptor) on it, or key_by() on both streams"
-            )
+        """Connects the stream, whose rows are spread over the subtasks, with a broadcast stream."""
         stream = unkeyed_input(self._node)
         return BroadcastConnectedStream(self._environment, stream, other, OperatorStream)
 
     def union(self, *streams: DataStream) -> DataStream:
         """The elements of this stream and the others, which have the same type; in no order."""
-        return DataStream(self._environment, union_node([self._node, *_nodes_of(streams)]))
+        for stream in streams:
+            if not isinstance(stream, DataStream):
+                raise InvalidRequestError(f"union takes streams, not {stream!r}")
+        nodes = [self._node, *(stream._node for stream in streams)]
+        return DataStream(self._environment, union_node(nodes))
 
     def transform(self, function: Callable[[DataFrame], DataFrame]) -> DataStream:
         """Applies a function of DataFrames, as `DataFrame.transform` does: `select`, `where`, joins
@@ -151,7 +150,7 @@ class DataStream:
 
     def print(self) -> DataStreamSink:
         """Prints each element on the driver's standard output."""
-        return self.add_sink(_print_rows).name("print")
+        return self.add_sink(print_rows).name("print")
 
     def add_sink(self, function: Callable[[DataFrame, int], object]) -> DataStreamSink:
         """Calls a function with the DataFrame and the id of each batch, as `foreachBatch` does.
@@ -180,7 +179,6 @@ class KeyedStream:
 
     @overload
     def connect(self, other: KeyedStream) -> KeyedConnectedStreams[OperatorStream]: ...
-
     @overload
     def connect(self, other: BroadcastStream) -> BroadcastConnectedStream[OperatorStream]: ...
 
@@ -190,9 +188,9 @@ class KeyedStream:
         """Connects the stream with another keyed stream, so that both share the state of each key,
         or with a broadcast stream."""
         if isinstance(other, BroadcastStream):
-            return BroadcastConnectedStream(
-                self._input.environment, self._input.whole("connect"), other, OperatorStream
-            )
+            own = self._input
+            stream = own.whole("connect")
+            return BroadcastConnectedStream(own.environment, stream, other, OperatorStream)
         if not isinstance(other, KeyedStream):
             raise InvalidRequestError(
                 f"connect of a keyed stream takes another keyed stream, not {other!r}: call "
@@ -226,6 +224,23 @@ class KeyedStream:
             return self._stream(self._input.operator("process", operator, output))
         initial = initial_input(initial_state, self._input.keys, function)
         return self._stream(self._input.operator("process", operator, output, before=(initial,)))
+
+    def process_batch(
+        self, function: KeyedBatchProcessFunction, output_type: object
+    ) -> OperatorStream:
+        """Runs a function with state over Arrow columns of the elements.
+
+        The function is called with many rows of many keys at once; `output_type` is as in
+        `process`.
+        """
+        if not isinstance(function, KeyedBatchProcessFunction):
+            raise InvalidRequestError(
+                f"process_batch takes an instance of KeyedBatchProcessFunction, not {function!r}"
+            )
+        output = type_info(output_type)
+        return self._stream(
+            self._input.operator("process-batch", KeyedBatchProcess(function), output)
+        )
 
     def reduce(self, function: ReduceFunction[Any] | Callable[[Any, Any], Any]) -> OperatorStream:
         """Reduces the elements of each key; emits the reduced value for each element."""
@@ -283,15 +298,3 @@ class OperatorStream(StatefulOperator, DataStream):
     """The output of a stateful operator."""
 
     _node: OperatorNode
-
-
-def _print_rows(batch: DataFrame, batch_id: int) -> None:
-    for row in batch.collect():
-        print(row, flush=True)  # noqa: T201 - what print() is for
-
-
-def _nodes_of(streams: Sequence[DataStream]) -> list[StreamNode]:
-    for stream in streams:
-        if not isinstance(stream, DataStream):
-            raise InvalidRequestError(f"union takes streams, not {stream!r}")
-    return [stream._node for stream in streams]

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.client._reading.elements import ListSlice, MapEntry, Presence, Size
-from queryable_state.client._reading.operator_state import OPERATOR_STATE_TYPES
 from queryable_state.client._reading.pending_results import FutureResults, PresenceResults
 from queryable_state.client._reading.states import STATE_TYPES
 from queryable_state.v1 import query_pb2, registration_pb2
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
     from queryable_state.client._reading.decode_context import DecodeContext
     from queryable_state.wire.located_state import LocatedState
     from queryable_state.wire.state_codecs import StateCodecs
-
-_STATE_TYPES = {**STATE_TYPES, **OPERATOR_STATE_TYPES}
 
 
 class EntryKey(bytes):
@@ -62,7 +59,7 @@ class Operation:
 
     def answer_type(self, located: LocatedState) -> Callable[[bytes, DecodeContext], Any]:
         """Returns the constructor of the result for one value of a state."""
-        return _STATE_TYPES[located.registration.kind] if self.answer is None else self.answer
+        return STATE_TYPES[located.registration.kind] if self.answer is None else self.answer
 
     @property
     def of_pairs(self) -> bool:

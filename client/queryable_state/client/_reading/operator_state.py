@@ -6,20 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from queryable_state.client._reading.states import KvState, ListState, MapState
-from queryable_state.v1 import registration_pb2
+from queryable_state.client._reading.states import MapState
 
 if TYPE_CHECKING:
     from queryable_state.client._reading.info import ReadInfo
     from queryable_state.client._reading.multi_get import KeyResult
-
-
-OPERATOR_STATE_TYPES: dict[registration_pb2.StateKind.ValueType, type[KvState]] = {
-    registration_pb2.OPERATOR_LIST: ListState,
-    registration_pb2.OPERATOR_UNION: ListState,
-    registration_pb2.BROADCAST: MapState,
-}
-"""What a lookup returns for one subtask."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

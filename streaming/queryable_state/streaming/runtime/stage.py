@@ -16,6 +16,7 @@ from queryable_state.streaming.runtime.operators.latest_value import LatestValue
 from queryable_state.streaming.runtime.operators.operators import (
     Aggregate,
     BroadcastProcess,
+    KeyedBatchProcess,
     KeyedBroadcastProcess,
     KeyedCoProcess,
     KeyedProcess,
@@ -27,6 +28,7 @@ from queryable_state.streaming.runtime.operators.row_operators import ProcessRun
 from queryable_state.streaming.runtime.operators.spec import VALUE_COLUMN, columns_of
 from queryable_state.streaming.runtime.states.state_spec import subtask_mismatch
 from queryable_state.streaming.runtime.states.task_states import where
+from queryable_state.streaming.runtime.vectorised.batch_process import BatchProcessRun
 from queryable_state.wire.errors import InvalidRequestError, JobError, Reason
 from queryable_state.wire.schema.types import Field, Kind, TypeInfo
 
@@ -202,6 +204,8 @@ def _run_of(spec: OperatorSpec, task: TaskIdentity, access: StateAccess) -> Oper
         case KeyedCoProcess(function):
             hooks = [function.process_element1, function.process_element2]
             return ProcessRun(function, hooks, spec, task, access)
+        case KeyedBatchProcess(function):
+            return BatchProcessRun(function, spec, task, access)
         case KeyedBroadcastProcess(keyed_function, descriptors):
             return BroadcastRun(keyed_function, descriptors, spec, task, access, keyed=True)
         case BroadcastProcess(plain_function, descriptors):

@@ -71,6 +71,11 @@ class BroadcastConnectedStream(Generic[S]):
         broadcast: BroadcastStream,
         stream_of: Callable[[StreamEnvironment, OperatorNode], S],
     ) -> None:
+        if not isinstance(broadcast, BroadcastStream):
+            raise InvalidRequestError(
+                f"connect of a stream without keys takes a BroadcastStream, not {broadcast!r}: "
+                "call broadcast(descriptor) on it, or key_by() on both streams"
+            )
         self._environment = environment
         self._stream = stream
         self._broadcast = broadcast

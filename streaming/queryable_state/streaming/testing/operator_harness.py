@@ -15,13 +15,14 @@ from queryable_state.streaming.graph.elements import Columns
 from queryable_state.streaming.ordering import order_columns
 from queryable_state.streaming.runtime.columns.arrow_types import arrow_type, to_python
 from queryable_state.streaming.runtime.columns.row_check import row_check
-from queryable_state.streaming.runtime.operators.operators import KeyedProcess
+from queryable_state.streaming.runtime.operators.operators import KeyedBatchProcess, KeyedProcess
 from queryable_state.streaming.runtime.operators.spec import VALUE_COLUMN, OperatorSpec
 from queryable_state.streaming.runtime.stage import StageSpec, StageTask
 from queryable_state.streaming.runtime.states.input_spec import InputSpec
 from queryable_state.streaming.runtime.states.settings import RuntimeSettings
 from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
 from queryable_state.streaming.testing.in_memory_state import InMemoryStateBackend
+from queryable_state.streaming.vectorised.functions import KeyedBatchProcessFunction
 from queryable_state.v1.registration_pb2 import StateKind, StateRegistration
 from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.keys.key_groups import KeyGroups, subtask_of
@@ -80,7 +81,7 @@ class KeyedOperatorHarness:
 
     def __init__(
         self,
-        operator: Operator | KeyedProcessFunction,
+        operator: Operator | KeyedProcessFunction | KeyedBatchProcessFunction,
         input_type: object,
         *,
         key_by: str | Sequence[str],
@@ -102,6 +103,8 @@ class KeyedOperatorHarness:
         self._attempts = itertools.count(1)
         if isinstance(operator, KeyedProcessFunction):
             operator = KeyedProcess(operator)
+        elif isinstance(operator, KeyedBatchProcessFunction):
+            operator = KeyedBatchProcess(operator)
         value_type = type_info(input_type)
         fields = value_type.fields
         if value_type.kind != Kind.ROW:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from queryable_state.streaming.functions import UserFunctionError
 from queryable_state.streaming.operator_state.broadcast_functions import KeyedStateFunction
 from queryable_state.streaming.runtime.operator_states.broadcast_state import ReadOnlyBroadcastView
+from queryable_state.streaming.runtime.operator_states.keyed_iteration import visit_keys
 from queryable_state.streaming.runtime.operators.broadcast_contexts import (
     BroadcastElementContext,
     KeyedElementContext,
@@ -20,7 +21,6 @@ from queryable_state.streaming.runtime.operators.function_run import (
     outputs_of,
 )
 from queryable_state.streaming.runtime.operators.operator_run import MAIN
-from queryable_state.streaming.runtime.states.keyed_iteration import visit_keys
 from queryable_state.wire.errors import InvalidRequestError, QueryableStateError, Reason
 
 if TYPE_CHECKING:

@@ -1,29 +1,16 @@
-"""Operators as picklable descriptions, which the driver creates and tasks run.
-
-`declared_states` returns the states an operator will register, so that the driver can refuse a
-duplicate queryable name before the job starts.
-"""
+"""Operators as picklable descriptions, which the driver creates and tasks run."""
 
 from __future__ import annotations
 
-import copy
-import logging
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from queryable_state.streaming.descriptors import ValueStateDescriptor
-from queryable_state.streaming.functions import ReducingStateDescriptor, UserFunctionError
 from queryable_state.streaming.hooks import refuse_uncalled_hooks
 from queryable_state.streaming.operator_state.checkpointed import HOOKS
-from queryable_state.streaming.operator_state.descriptors import BroadcastStateDescriptor
-from queryable_state.streaming.runtime.operator_states.checkpoint_hooks import (
-    declared_operator_states,
-)
-from queryable_state.streaming.runtime.operators.context import DeclaringContext
-from queryable_state.streaming.runtime.operators.open_functions import OpenFunctions
 from queryable_state.v1.registration_pb2 import StateKind
-from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
+from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.schema.types import Field, Kind, TypeInfo
 
 if TYPE_CHECKING:
@@ -31,14 +18,13 @@ if TYPE_CHECKING:
 
     from queryable_state.streaming.co_functions import KeyedCoProcessFunction
     from queryable_state.streaming.descriptors import MapStateDescriptor, StateDescriptor
-    from queryable_state.streaming.functions import KeyedProcessFunction
+    from queryable_state.streaming.functions import KeyedProcessFunction, ReducingStateDescriptor
     from queryable_state.streaming.operator_state.broadcast_functions import (
         BroadcastProcessFunction,
         KeyedBroadcastProcessFunction,
     )
     from queryable_state.streaming.runtime.columns.row_order import OrderColumn
-
-_log = logging.getLogger("queryable_state.streaming")
+    from queryable_state.streaming.vectorised.functions import KeyedBatchProcessFunction
 
 
 @dataclass(frozen=True)
@@ -83,6 +69,16 @@ class KeyedCoProcess:
 
     def __post_init__(self) -> None:
         refuse_uncalled_hooks(self.function, HOOKS)
+
+
+@dataclass(frozen=True)
+class KeyedBatchProcess:
+    """Runs a function over Arrow columns of the elements; emits the function's outputs."""
+
+    function: KeyedBatchProcessFunction
+
+    def __post_init__(self) -> None:
+        refuse_uncalled_hooks(self.function)
 
 
 @dataclass(frozen=True)
@@ -209,6 +205,7 @@ class _AggregateStateDescriptor(ValueStateDescriptor):
 Operator = (
     KeyedProcess
     | KeyedCoProcess
+    | KeyedBatchProcess
     | KeyedBroadcastProcess
     | BroadcastProcess
     | Reduce
@@ -216,54 +213,6 @@ Operator = (
     | LatestValueSink
     | Aggregate
 )
-
-_WithFunction = KeyedProcess | KeyedCoProcess | KeyedBroadcastProcess | BroadcastProcess
-
-
-def declared_states(operator: Operator) -> list[StateDescriptor]:
-    """The states an operator will register.
-
-    To learn those of a user's function, a copy of it is initialized with empty operator states,
-    opened and closed.
-    """
-    match operator:
-        case KeyedProcess() | KeyedCoProcess() | KeyedBroadcastProcess() | BroadcastProcess():
-            return _declared_by_function(operator)
-        case LatestValueSink(descriptor, _, order_descriptor):
-            return [descriptor] if order_descriptor is None else [descriptor, order_descriptor]
-        case Reduce() | ReducingSink() | Aggregate():
-            return [operator.descriptor]
-    raise InvalidRequestError(f"{operator!r} is not an operator")
-
-
-def _declared_by_function(operator: _WithFunction) -> list[StateDescriptor]:
-    context = DeclaringContext()
-    function = copy.deepcopy(operator.function)
-    where = f"function {type(function).__name__}"
-    keyed = None if isinstance(operator, BroadcastProcess) else context
-    with OpenFunctions(where) as functions:
-        functions.close_at_end(function)
-        operator_states = declared_operator_states(function, keyed, where)
-        functions.open(function, context)
-    if isinstance(operator, KeyedBroadcastProcess | BroadcastProcess):
-        broadcast = map(BroadcastStateDescriptor.of, operator.descriptors)
-        operator_states = [*broadcast, *operator_states]
-    return [*context.descriptors, *operator_states]
-
-
-def driver_declared_states(operator: Operator, name: str) -> list[StateDescriptor] | None:
-    """The states an operator will register; None if the driver cannot determine them, because the
-    function's `open` needs resources of an executor."""
-    try:
-        return declared_states(operator)
-    except Exception as problem:
-        refused = isinstance(problem, QueryableStateError)
-        if not isinstance(operator, _WithFunction) or (
-            refused and not isinstance(problem, UserFunctionError)
-        ):
-            raise
-        _log.debug("operator %s cannot be opened in the driver: %r", name, problem)
-        return None
 
 
 def with_renamed_fields(operator: Operator, renamed: Mapping[str, str]) -> Operator:
