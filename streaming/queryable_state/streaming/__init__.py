@@ -92,6 +92,7 @@ from queryable_state.streaming.operator_handles import (
     QueryableStateStream,
 )
 from queryable_state.streaming.operator_state.broadcast_functions import (
+    BaseBroadcastProcessFunction,
     BroadcastProcessFunction,
     KeyedBroadcastProcessFunction,
     KeyedStateFunction,
@@ -172,6 +173,7 @@ __all__ = [
     "AggregatingState",
     "AggregatingStateDescriptor",
     "AppendingState",
+    "BaseBroadcastProcessFunction",
     "BasicArrayTypeInfo",
     "BasicType",
     "BasicTypeInfo",
