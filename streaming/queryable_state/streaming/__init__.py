@@ -93,6 +93,7 @@ from queryable_state.streaming.operator_handles import (
     QueryableStateStream,
 )
 from queryable_state.streaming.operator_state.broadcast_functions import (
+    BaseBroadcastProcessFunction,
     BroadcastProcessFunction,
     KeyedBroadcastProcessFunction,
     KeyedStateFunction,
@@ -119,6 +120,10 @@ from queryable_state.streaming.state import (
     ReducingState,
     State,
     ValueState,
+)
+from queryable_state.streaming.streams.broadcast_streams import (
+    BroadcastConnectedStream,
+    BroadcastStream,
 )
 from queryable_state.streaming.streams.connected_streams import (
     KeyedConnectedStreams,
@@ -177,14 +182,17 @@ __all__ = [
     "AggregatingState",
     "AggregatingStateDescriptor",
     "AppendingState",
+    "BaseBroadcastProcessFunction",
     "BasicArrayTypeInfo",
     "BasicType",
     "BasicTypeInfo",
     "BatchKeys",
     "BatchRuntimeContext",
     "BatchState",
+    "BroadcastConnectedStream",
     "BroadcastProcessFunction",
     "BroadcastState",
+    "BroadcastStream",
     "CheckpointConfig",
     "CheckpointListener",
     "CheckpointStorage",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from queryable_state.streaming.functions import KeyedProcessFunction, ReducingStateDescriptor
 from queryable_state.streaming.graph.keys import KeySelector
@@ -19,19 +19,25 @@ from queryable_state.streaming.runtime.operators.operators import (
     KeyedProcess,
 )
 from queryable_state.streaming.runtime.operators.operators import Reduce as ReduceOperator
+from queryable_state.streaming.streams.broadcast_streams import (
+    BroadcastConnectedStream,
+    BroadcastStream,
+    unkeyed_input,
+)
 from queryable_state.streaming.streams.connected_streams import KeyedConnectedStreams
 from queryable_state.streaming.streams.keyed_input import KeyedInput
 from queryable_state.streaming.streams.multiple_inputs import initial_input, union_node
+from queryable_state.streaming.streams.print_sink import print_rows
 from queryable_state.streaming.vectorised.functions import KeyedBatchProcessFunction
 from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.schema.types import type_info
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from pyspark.sql import DataFrame
 
-    from queryable_state.streaming.descriptors import ValueStateDescriptor
+    from queryable_state.streaming.descriptors import MapStateDescriptor, ValueStateDescriptor
     from queryable_state.streaming.functions import ReduceFunction
     from queryable_state.streaming.graph.nodes import StreamNode
     from queryable_state.streaming.operator_handles import StreamEnvironment
@@ -87,9 +93,25 @@ class DataStream:
         order = order_columns(order_by, columns, "order_by")
         return KeyedStream(KeyedInput(self._environment, self._node, selector, order))
 
+    def broadcast(self, *descriptors: MapStateDescriptor) -> BroadcastStream:
+        """Sends each element to every subtask of the operators that the stream is connected with.
+
+        The descriptors are those of the broadcast states that `process_broadcast_element` writes.
+        """
+        return BroadcastStream(self._node, descriptors)
+
+    def connect(self, other: BroadcastStream) -> BroadcastConnectedStream[OperatorStream]:
+        """Connects the stream, whose rows are spread over the subtasks, with a broadcast stream."""
+        stream = unkeyed_input(self._node)
+        return BroadcastConnectedStream(self._environment, stream, other, OperatorStream)
+
     def union(self, *streams: DataStream) -> DataStream:
         """The elements of this stream and the others, which have the same type; in no order."""
-        return DataStream(self._environment, union_node([self._node, *_nodes_of(streams)]))
+        for stream in streams:
+            if not isinstance(stream, DataStream):
+                raise InvalidRequestError(f"union takes streams, not {stream!r}")
+        nodes = [self._node, *(stream._node for stream in streams)]
+        return DataStream(self._environment, union_node(nodes))
 
     def transform(self, function: Callable[[DataFrame], DataFrame]) -> DataStream:
         """Applies a function of DataFrames, as `DataFrame.transform` does: `select`, `where`, joins
@@ -128,7 +150,7 @@ class DataStream:
 
     def print(self) -> DataStreamSink:
         """Prints each element on the driver's standard output."""
-        return self.add_sink(_print_rows).name("print")
+        return self.add_sink(print_rows).name("print")
 
     def add_sink(self, function: Callable[[DataFrame, int], object]) -> DataStreamSink:
         """Calls a function with the DataFrame and the id of each batch, as `foreachBatch` does.
@@ -155,12 +177,24 @@ class KeyedStream:
     def __init__(self, read: KeyedInput) -> None:
         self._input = read
 
-    def connect(self, other: KeyedStream) -> KeyedConnectedStreams[OperatorStream]:
-        """Connects the stream with another keyed stream; both share the state of each key."""
+    @overload
+    def connect(self, other: KeyedStream) -> KeyedConnectedStreams[OperatorStream]: ...
+    @overload
+    def connect(self, other: BroadcastStream) -> BroadcastConnectedStream[OperatorStream]: ...
+
+    def connect(
+        self, other: KeyedStream | BroadcastStream
+    ) -> KeyedConnectedStreams[OperatorStream] | BroadcastConnectedStream[OperatorStream]:
+        """Connects the stream with another keyed stream, so that both share the state of each key,
+        or with a broadcast stream."""
+        if isinstance(other, BroadcastStream):
+            own = self._input
+            stream = own.whole("connect")
+            return BroadcastConnectedStream(own.environment, stream, other, OperatorStream)
         if not isinstance(other, KeyedStream):
             raise InvalidRequestError(
                 f"connect of a keyed stream takes another keyed stream, not {other!r}: call "
-                "key_by() on it"
+                "key_by() on it, or broadcast(descriptor)"
             )
         return KeyedConnectedStreams(self._input, other._input, OperatorStream)
 
@@ -264,15 +298,3 @@ class OperatorStream(StatefulOperator, DataStream):
     """The output of a stateful operator."""
 
     _node: OperatorNode
-
-
-def _print_rows(batch: DataFrame, batch_id: int) -> None:
-    for row in batch.collect():
-        print(row, flush=True)  # noqa: T201 - what print() is for
-
-
-def _nodes_of(streams: Sequence[DataStream]) -> list[StreamNode]:
-    for stream in streams:
-        if not isinstance(stream, DataStream):
-            raise InvalidRequestError(f"union takes streams, not {stream!r}")
-    return [stream._node for stream in streams]

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from queryable_state.server.state_server.queries.element_reads import requested_elements
+from queryable_state.server.state_server.queries.element_reads import (
+    check_ranges,
+    requested_elements,
+)
 from queryable_state.server.state_server.queries.key_reads import no_key_group
 from queryable_state.server.state_server.stores.store_table import NOT_HERE
 from queryable_state.v1 import query_pb2, registration_pb2
@@ -44,6 +47,7 @@ def read_operator_state(
         raise InvalidRequestError(
             f"state {route.name!r} is operator state and has no namespaces: leave it out"
         )
+    check_ranges(route, query, len(keys))
     wanted: Sequence[bytes] = ()
     if query.read not in (query_pb2.PREFIX, query_pb2.POINT):
         wanted = requested_elements(route, query, len(keys), limits)

@@ -80,6 +80,10 @@ class SingleValueState(CachedState):
             keys=[self.prefix(slot) + self.element for slot in slots],
         )
 
+    def is_present(self) -> bool:
+        """True if the current key has a value; a default value is none."""
+        return self._read() is not None
+
     def load_chunk(self) -> list[Any]:
         """Fetches the unseen keys of the chunk; returns the cached values by slot."""
         self._load_chunk()
