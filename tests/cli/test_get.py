@@ -16,7 +16,7 @@ from queryable_state.client import (
     UnknownKeyOrNamespaceError,
     UnknownStateError,
 )
-from queryable_state.server.testing.job import NULL
+from queryable_state.server.testing.changes import NULL
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Terminal

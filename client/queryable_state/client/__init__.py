@@ -10,6 +10,7 @@ from queryable_state.client._reading.explanation import ExplainStep, Explanation
 from queryable_state.client._reading.info import ReadInfo, Role
 from queryable_state.client._reading.listing import JobInfo, StateInfo
 from queryable_state.client._reading.multi_get import KeyResult, KeyStatus, MultiGet
+from queryable_state.client._reading.operator_state import OperatorState, SubtaskState
 from queryable_state.client._reading.size_estimate import StateMeasure, StatePart
 from queryable_state.client._reading.states import (
     AggregatingState,
@@ -78,6 +79,7 @@ __all__ = [
     "MapEntry",
     "MapState",
     "MultiGet",
+    "OperatorState",
     "PickleSerializer",
     "PickledValue",
     "PlacementError",
@@ -101,6 +103,7 @@ __all__ = [
     "StateLostError",
     "StateMeasure",
     "StatePart",
+    "SubtaskState",
     "TypeInfo",
     "TypeSerializer",
     "TypeSerializerSchemaCompatibility",

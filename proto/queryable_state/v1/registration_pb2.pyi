@@ -206,20 +206,22 @@ class StateRegistration(_message.Message):
     incarnation: _builtins.int
     """Grows when a state of this name is dropped and created again."""
     @_builtins.property
-    def key_type(self) -> _types_pb2.TypeInfo: ...
+    def key_type(self) -> _types_pb2.TypeInfo:
+        """Of operator state: INT, the index of a subtask."""
+
     @_builtins.property
     def namespace_type(self) -> _types_pb2.TypeInfo:
         """Absent: only the void namespace."""
 
     @_builtins.property
     def value_types(self) -> _containers.RepeatedCompositeFieldContainer[Global___SchemaVersion]:
-        """VALUE and REDUCING: the value; LIST: an element; MAP: an entry's value;
-        AGGREGATING: the result. All versions, ascending.
+        """VALUE and REDUCING: the value; LIST and operator lists: an element; MAP and BROADCAST: an
+        entry's value; AGGREGATING: the result. All versions, ascending.
         """
 
     @_builtins.property
     def map_key_type(self) -> _types_pb2.TypeInfo:
-        """MAP: type of the entries' keys."""
+        """MAP and BROADCAST: type of the entries' keys."""
 
     @_builtins.property
     def accumulator_types(self) -> _containers.RepeatedCompositeFieldContainer[Global___SchemaVersion]:
@@ -424,7 +426,7 @@ class StateLocation(_message.Message):
     def registration(self) -> Global___StateRegistration: ...
     @_builtins.property
     def owners(self) -> _containers.RepeatedCompositeFieldContainer[Global___RangeOwner]:
-        """Ascending, without gaps, covering all key groups."""
+        """Ascending, without gaps, covering all key groups: one a subtask, once the operator has run."""
 
     def __init__(
         self,

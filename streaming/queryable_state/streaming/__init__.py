@@ -91,6 +91,24 @@ from queryable_state.streaming.operator_handles import (
     DataStreamSink,
     QueryableStateStream,
 )
+from queryable_state.streaming.operator_state.broadcast_functions import (
+    BroadcastProcessFunction,
+    KeyedBroadcastProcessFunction,
+    KeyedStateFunction,
+)
+from queryable_state.streaming.operator_state.broadcast_state import (
+    BroadcastState,
+    ReadOnlyBroadcastState,
+)
+from queryable_state.streaming.operator_state.checkpointed import (
+    CheckpointedFunction,
+    CheckpointListener,
+    FunctionInitializationContext,
+    FunctionSnapshotContext,
+    KeyedStateStore,
+    ListCheckpointed,
+    OperatorStateStore,
+)
 from queryable_state.streaming.state import (
     AggregatingState,
     AppendingState,
@@ -103,6 +121,13 @@ from queryable_state.streaming.state import (
 )
 from queryable_state.streaming.streams.connected_streams import (
     KeyedConnectedStreams,
+)
+from queryable_state.streaming.vectorised.functions import (
+    BatchKeys,
+    BatchRuntimeContext,
+    BatchState,
+    KeyedBatchProcessFunction,
+    ValueColumn,
 )
 from queryable_state.wire.schema.instant import (
     Instant,
@@ -151,8 +176,15 @@ __all__ = [
     "BasicArrayTypeInfo",
     "BasicType",
     "BasicTypeInfo",
+    "BatchKeys",
+    "BatchRuntimeContext",
+    "BatchState",
+    "BroadcastProcessFunction",
+    "BroadcastState",
     "CheckpointConfig",
+    "CheckpointListener",
     "CheckpointStorage",
+    "CheckpointedFunction",
     "CheckpointingMode",
     "CoFlatMapFunction",
     "CoMapFunction",
@@ -170,6 +202,8 @@ __all__ = [
     "ExternalizedCheckpointRetention",
     "FileSystemCheckpointStorage",
     "FsStateBackend",
+    "FunctionInitializationContext",
+    "FunctionSnapshotContext",
     "HashMapStateBackend",
     "InputDependencyConstraint",
     "Instant",
@@ -178,10 +212,15 @@ __all__ = [
     "JobID",
     "JobManagerCheckpointStorage",
     "JobStatus",
+    "KeyedBatchProcessFunction",
+    "KeyedBroadcastProcessFunction",
     "KeyedCoProcessFunction",
     "KeyedConnectedStreams",
     "KeyedProcessFunction",
+    "KeyedStateFunction",
+    "KeyedStateStore",
     "KeyedStream",
+    "ListCheckpointed",
     "ListState",
     "ListStateDescriptor",
     "ListTypeInfo",
@@ -191,6 +230,7 @@ __all__ = [
     "MemoryStateBackend",
     "MergingState",
     "ObjectArrayTypeInfo",
+    "OperatorStateStore",
     "OperatorStream",
     "PickleSerializer",
     "PickledBytesTypeInfo",
@@ -198,6 +238,7 @@ __all__ = [
     "PredefinedOptions",
     "PrimitiveArrayTypeInfo",
     "QueryableStateStream",
+    "ReadOnlyBroadcastState",
     "ReduceFunction",
     "ReducingState",
     "ReducingStateDescriptor",
@@ -224,6 +265,7 @@ __all__ = [
     "TypeSerializerSchemaCompatibility",
     "TypeSerializerSnapshot",
     "Types",
+    "ValueColumn",
     "ValueState",
     "ValueStateDescriptor",
 ]

@@ -59,38 +59,38 @@ class MapBoth(KeyedCoProcessFunction):
     """A `CoMapFunction` as a process function, so that it can use keyed state."""
 
     def __init__(self, function: CoMapFunction) -> None:
-        self._function = function
+        self.wrapped = function
 
     def open(self, runtime_context: Any) -> None:
-        self._function.open(runtime_context)
+        self.wrapped.open(runtime_context)
 
     def close(self) -> None:
-        self._function.close()
+        self.wrapped.close()
 
     def process_element1(self, value: Any, ctx: Context) -> Iterable[Any]:
-        return _if_any(self._function.map1(value))
+        return _if_any(self.wrapped.map1(value))
 
     def process_element2(self, value: Any, ctx: Context) -> Iterable[Any]:
-        return _if_any(self._function.map2(value))
+        return _if_any(self.wrapped.map2(value))
 
 
 class FlatMapBoth(KeyedCoProcessFunction):
     """A `CoFlatMapFunction` as a process function, so that it can use keyed state."""
 
     def __init__(self, function: CoFlatMapFunction) -> None:
-        self._function = function
+        self.wrapped = function
 
     def open(self, runtime_context: Any) -> None:
-        self._function.open(runtime_context)
+        self.wrapped.open(runtime_context)
 
     def close(self) -> None:
-        self._function.close()
+        self.wrapped.close()
 
     def process_element1(self, value: Any, ctx: Context) -> Iterable[Any] | None:
-        return self._function.flat_map1(value)
+        return self.wrapped.flat_map1(value)
 
     def process_element2(self, value: Any, ctx: Context) -> Iterable[Any] | None:
-        return self._function.flat_map2(value)
+        return self.wrapped.flat_map2(value)
 
 
 def _if_any(value: Any) -> Iterable[Any]:

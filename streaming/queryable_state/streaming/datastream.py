@@ -15,12 +15,14 @@ from queryable_state.streaming.operator_handles import (
 from queryable_state.streaming.ordering import EVENT_TIME, order_columns
 from queryable_state.streaming.runtime.operators.operators import (
     AggregateKind,
+    KeyedBatchProcess,
     KeyedProcess,
 )
 from queryable_state.streaming.runtime.operators.operators import Reduce as ReduceOperator
 from queryable_state.streaming.streams.connected_streams import KeyedConnectedStreams
 from queryable_state.streaming.streams.keyed_input import KeyedInput
 from queryable_state.streaming.streams.multiple_inputs import initial_input, union_node
+from queryable_state.streaming.vectorised.functions import KeyedBatchProcessFunction
 from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.schema.types import type_info
 
@@ -188,6 +190,23 @@ class KeyedStream:
             return self._stream(self._input.operator("process", operator, output))
         initial = initial_input(initial_state, self._input.keys, function)
         return self._stream(self._input.operator("process", operator, output, before=(initial,)))
+
+    def process_batch(
+        self, function: KeyedBatchProcessFunction, output_type: object
+    ) -> OperatorStream:
+        """Runs a function with state over Arrow columns of the elements.
+
+        The function is called with many rows of many keys at once; `output_type` is as in
+        `process`.
+        """
+        if not isinstance(function, KeyedBatchProcessFunction):
+            raise InvalidRequestError(
+                f"process_batch takes an instance of KeyedBatchProcessFunction, not {function!r}"
+            )
+        output = type_info(output_type)
+        return self._stream(
+            self._input.operator("process-batch", KeyedBatchProcess(function), output)
+        )
 
     def reduce(self, function: ReduceFunction[Any] | Callable[[Any, Any], Any]) -> OperatorStream:
         """Reduces the elements of each key; emits the reduced value for each element."""

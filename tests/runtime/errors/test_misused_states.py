@@ -17,7 +17,10 @@ from queryable_state.streaming.functions import (
     AggregatingStateDescriptor,
     ReducingStateDescriptor,
 )
-from queryable_state.streaming.runtime.operators.operators import KeyedProcess, declared_states
+from queryable_state.streaming.runtime.operators.declared_states import declared_states
+from queryable_state.streaming.runtime.operators.operators import (
+    KeyedProcess,
+)
 from queryable_state.wire.errors import InvalidRequestError, JobError, KeyTypeError, Reason
 
 if TYPE_CHECKING:

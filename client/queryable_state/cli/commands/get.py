@@ -111,8 +111,8 @@ def _map_key(word: str, shown: ShownState) -> Any:
     map_key_type = shown.state.map_key_type
     if map_key_type is None:
         raise InvalidRequestError(
-            f"state {shown.state.state_name!r} is of kind {shown.state.kind}: only a MAP has "
-            "entries; omit --map-key",
+            f"state {shown.state.state_name!r} is of kind {shown.state.kind}: only a MAP or "
+            "BROADCAST has entries; omit --map-key",
             reason=Reason.UNSUPPORTED,
         )
     return key_of(word, map_key_type)

@@ -5,10 +5,8 @@ from __future__ import annotations
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn
 
-from queryable_state.client._reading.decode_context import RefusedContext
 from queryable_state.v1 import query_pb2, registration_pb2
 from queryable_state.wire.errors import (
-    CorruptDataError,
     InvalidRequestError,
     QueryableStateError,
     Reason,
@@ -173,7 +171,7 @@ class AggregatingState(KvState, Generic[OUT]):
         return result
 
 
-class _RecordsState(KvState):
+class RecordsState(KvState):
     __slots__ = ()
 
     def _decode(self) -> Any:
@@ -183,7 +181,7 @@ class _RecordsState(KvState):
         return self._decoded
 
 
-class ListState(_RecordsState, Generic[T]):
+class ListState(RecordsState, Generic[T]):
     """Elements in the order they were added."""
 
     __slots__ = ()
@@ -205,7 +203,7 @@ class ListState(_RecordsState, Generic[T]):
         return len(self._decode())
 
 
-class MapState(_RecordsState, Generic[K, V]):
+class MapState(RecordsState, Generic[K, V]):
     """Entries, in the order of their keys."""
 
     __slots__ = ()
@@ -267,31 +265,10 @@ STATE_TYPES: dict[registration_pb2.StateKind.ValueType, type[KvState]] = {
     registration_pb2.MAP: MapState,
     registration_pb2.REDUCING: ReducingState,
     registration_pb2.AGGREGATING: AggregatingState,
+    registration_pb2.OPERATOR_LIST: ListState,
+    registration_pb2.OPERATOR_UNION: ListState,
+    registration_pb2.BROADCAST: MapState,
 }
-
-
-def scanned_state(
-    kind: registration_pb2.StateKind.ValueType,
-    scanned: query_pb2.ScannedKey,
-    context: DecodeContext,
-) -> KvState:
-    """Returns the state of one scanned key; if it has an error, its methods raise the error."""
-    if scanned.HasField("error"):
-        refusal = QueryableStateError.from_proto(scanned.error)
-        return STATE_TYPES[kind](b"", RefusedContext(refusal, context.proto))
-    return state_of(kind, scanned.records, context)
-
-
-def state_of(
-    kind: registration_pb2.StateKind.ValueType, records: query_pb2.Records, context: DecodeContext
-) -> KvState:
-    """Returns the state with these records, at least one, as a scan returns them."""
-    state_type = STATE_TYPES[kind]
-    if issubclass(state_type, _RecordsState):
-        return state_type(records.SerializeToString(), context)
-    if not records.values:
-        raise CorruptDataError(f"a server returned a {state_type.kind} without a record")
-    return state_type(records.values[0], context)
 
 
 def takes_no_key(state: KvState, key: Any) -> None:

@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from queryable_state.client._arguments import Job
     from queryable_state.client._read_options import ReadOptions
     from queryable_state.client._reading.connection_info import ConnectionInfo
+    from queryable_state.client._reading.elements import MapEntry
     from queryable_state.client._reading.explanation import Explanation
     from queryable_state.client._reading.listing import JobInfo, StateInfo
+    from queryable_state.client._reading.operator_state import OperatorState
     from queryable_state.client._reading.size_estimate import StateMeasure
     from queryable_state.client._scans.scan import Scan as AsyncScan
 
@@ -31,6 +33,25 @@ class QueryableStateClient(KeyLookups):
     among threads, so that it batches their lookups. It runs an event loop on a background
     thread from the first call until `close`.
     """
+
+    def get_operator_state(
+        self,
+        job: Job,
+        state_name: str,
+        subtask: int | None = None,
+        *,
+        one_cut: bool = False,
+        **options: Unpack[ReadOptions],
+    ) -> OperatorState:
+        """Returns the operator state of one subtask (None: of all)."""
+        call = self._client.get_operator_state
+        return self._call(call, job, state_name, subtask, one_cut=one_cut, **options)
+
+    def get_broadcast_entry(
+        self, job: Job, state_name: str, map_key: Any, **options: Unpack[ReadOptions]
+    ) -> MapEntry:
+        """Returns one entry of a broadcast state; does not read the other entries."""
+        return self._call(self._client.get_broadcast_entry, job, state_name, map_key, **options)
 
     def scan(
         self,

@@ -21,7 +21,7 @@ from queryable_state.streaming.graph.nodes import (
     stateful_depths,
     upstream_first,
 )
-from queryable_state.streaming.runtime.operators.operators import driver_declared_states
+from queryable_state.streaming.runtime.operators.declared_states import driver_declared_states
 from queryable_state.wire.errors import InvalidRequestError, JobError
 
 if TYPE_CHECKING:

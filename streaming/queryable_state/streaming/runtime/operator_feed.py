@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self
 
 from queryable_state.streaming.runtime.columns.batch_coalescing import ChunkBuffer
-from queryable_state.streaming.runtime.operators.ordered_rows import HeldRows, in_order
+from queryable_state.streaming.runtime.columns.ordered_rows import HeldRows, in_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _MANY_RECORDS = frozenset({registration_pb2.LIST, registration_pb2.MAP})
 _READS = frozenset({query_pb2.ENTRY, query_pb2.EXISTS, query_pb2.SIZE, query_pb2.SLICE})
+_HAVE_ENTRIES = frozenset({registration_pb2.MAP, registration_pb2.BROADCAST})
 # EXISTS reads the first records of a key; more are needed only if all of these have expired.
 _FIRST_RECORDS = 16
 
@@ -47,7 +48,7 @@ def read_elements(
     counted: RecordCount,
 ) -> tuple[list[bytes], list[int]]:
     """Returns the answers of ENTRY, SLICE, EXISTS or SIZE, and the positions of absent keys."""
-    elements = _elements(route, query, len(keys), limits)
+    elements = requested_elements(route, query, len(keys), limits)
     _check_ranges(route, query, len(keys))
     kind = route.registration.kind
     slices = None
@@ -188,7 +189,7 @@ def _answer(
     ).SerializeToString()
 
 
-def _elements(
+def requested_elements(
     route: StateRoute, query: query_pb2.Query, keys: int, limits: Limits
 ) -> Sequence[bytes]:
     """Returns the requested elements: none, one for all keys, or one for each key."""
@@ -212,10 +213,10 @@ def _elements(
         )
     if not elements:
         return ()
-    if state.kind != registration_pb2.MAP:
+    if state.kind not in _HAVE_ENTRIES:
         raise InvalidRequestError(
             f"state {route.name!r} is of kind {registration_pb2.StateKind.Name(state.kind)}: only "
-            "a MAP has entries; read its whole value",
+            "a MAP or BROADCAST has entries; read its whole value",
             reason=Reason.UNSUPPORTED,
         )
     if len(elements) not in (1, keys):
