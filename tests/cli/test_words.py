@@ -41,8 +41,8 @@ def test_words_of_other_types() -> None:
     assert key_of("c2Vuc29y", Types.BINARY()) == b"sensor"
     assert key_of("2013-01-31", Types.SQL_DATE()) == date(2013, 1, 31)
     instant = datetime(2013, 1, 31, 10, tzinfo=UTC)
-    assert key_of("2013-01-31T10:00:00Z", Types.SQL_TIMESTAMP()) == instant
-    assert key_of('"2013-01-31T10:00:00Z"', Types.SQL_TIMESTAMP()) == instant
+    assert key_of("2013-01-31T10:00:00Z", Types.TIMESTAMP_LTZ()) == instant
+    assert key_of('"2013-01-31T10:00:00Z"', Types.INSTANT()) == instant
     assert key_of('["AA", 3]', PAIR) == ("AA", 3)
     assert key_of('{"carrier": "AA", "flight": 3}', NAMED) == ("AA", 3)
 

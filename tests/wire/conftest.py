@@ -14,6 +14,7 @@ import pytest
 from hypothesis import strategies as st
 
 from queryable_state.wire.rows import make_row
+from queryable_state.wire.schema.instant import Instant
 from queryable_state.wire.schema.types import Field, Kind, TypeInfo
 from queryable_state.wire.values.pickled import PickledValue
 
@@ -30,6 +31,9 @@ _PLAIN_SCALARS = (
     Kind.DATE,
     Kind.TIMESTAMP,
     Kind.TIMESTAMP_NTZ,
+    Kind.TIME,
+    Kind.INSTANT,
+    Kind.BIG_INT,
 )
 
 # Zero bytes and their neighbours are what escaping is about.
@@ -97,6 +101,12 @@ def values_of(info: TypeInfo, *, nulls: bool) -> st.SearchStrategy[Any]:
             return st.datetimes(timezones=st.just(_ZONE)).map(_unfolded)
         case Kind.TIMESTAMP_NTZ:
             return st.datetimes().map(_unfolded)
+        case Kind.TIME:
+            return st.times().map(lambda time: time.replace(fold=0))
+        case Kind.INSTANT:
+            return st.datetimes(timezones=st.just(_ZONE)).map(Instant.of_datetime)
+        case Kind.BIG_INT:
+            return st.integers(1 - 10**38, 10**38 - 1)
         case Kind.DECIMAL:
             most = 10**info.precision - 1
             return st.integers(-most, most).map(

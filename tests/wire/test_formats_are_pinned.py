@@ -6,7 +6,7 @@ The expected bytes stand in `fixtures/*.json`; the objects they are made of stan
 from __future__ import annotations
 
 import json
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from queryable_state.wire.keys.store_keys import (
     list_element,
     window_namespace,
 )
+from queryable_state.wire.schema.instant import Instant
 from queryable_state.wire.schema.types import TypeInfo, type_info
 from queryable_state.wire.values.pickled import PickledValue
 from queryable_state.wire.values.value_codec import ValueCodec, header_of, read_header
@@ -50,6 +51,9 @@ KEYS: dict[str, tuple[str, Any]] = {
     "date": ("date", date(2013, 1, 31)),
     "timestamp": ("timestamp", datetime(2013, 1, 31, 10, 0, 0, 5, tzinfo=UTC)),
     "timestamp_ntz": ("timestamp_ntz", datetime(1969, 12, 31, 23, 59, 59)),  # noqa: DTZ001
+    "time": ("time", time(23, 59, 59, 5)),
+    "instant": ("instant", Instant(-1, 5000)),
+    "big_int": ("big_int", -(10**38 - 1)),
     "row": ("a string, b int", ("AA", 3)),
     "tuple": ("tuple<string,tuple<bigint,boolean>>", ("", (-1, False))),
 }
@@ -69,6 +73,9 @@ VALUES: dict[str, tuple[str, Any]] = {
     "date": ("date", date(2013, 1, 31)),
     "timestamp": ("timestamp", datetime(2013, 1, 31, 10, 0, 0, 5, tzinfo=UTC)),
     "timestamp_ntz": ("timestamp_ntz", datetime(1969, 12, 31, 23, 59, 59)),  # noqa: DTZ001
+    "time": ("time", time(23, 59, 59, 5)),
+    "instant": ("instant", Instant(-1, 5000)),
+    "big_int": ("big_int", 2**70),
     "row of numbers": ("a int, b double", (1, 2.0)),
     "row": ("a string, b binary, c decimal(4,1)", ("x", None, Decimal("0.5"))),
     "row of nine, the last null": (

@@ -71,6 +71,8 @@ COLUMNS: dict[str, Callable[[], Any]] = {
     "date": lambda: date(1, 1, 1) + timedelta(days=DRAW.randint(0, 3_652_058)),
     "timestamp": _instant,
     "timestamp_ntz": lambda: _instant().replace(tzinfo=None),
+    "time(6)": lambda: (EPOCH + timedelta(microseconds=DRAW.randrange(24 * 3600 * 10**6))).time(),
+    "decimal(38,0)": lambda: _decimal(38, 0),
     "struct<a:string,b:struct<c:double,d:decimal(30,3)>>": lambda: (
         _text(),
         (_double(), _decimal(30, 3)),

@@ -35,7 +35,15 @@ KEYS_EPILOG = (
 )
 
 # Types whose JSON is a string, so the quotes may be omitted.
-_QUOTED = (Kind.STRING, Kind.BINARY, Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ)
+_QUOTED = (
+    Kind.STRING,
+    Kind.BINARY,
+    Kind.DATE,
+    Kind.TIME,
+    Kind.TIMESTAMP,
+    Kind.TIMESTAMP_NTZ,
+    Kind.INSTANT,
+)
 
 
 def key_of(word: str, key_type: TypeInfo) -> Any:

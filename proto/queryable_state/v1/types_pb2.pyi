@@ -68,6 +68,12 @@ class TypeInfo(_message.Message):
         """`key` to `element`."""
         PICKLED: TypeInfo._Kind.ValueType  # 18
         """A Python pickle. Servers never load it; a client does at its user's request."""
+        TIME: TypeInfo._Kind.ValueType  # 19
+        """Microseconds since midnight."""
+        INSTANT: TypeInfo._Kind.ValueType  # 20
+        """A TIMESTAMP that Python functions and clients see as an `Instant`."""
+        BIG_INT: TypeInfo._Kind.ValueType  # 21
+        """A DECIMAL of 38 digits, none after the point, that Python sees as an `int`."""
 
     class Kind(_Kind, metaclass=_KindEnumTypeWrapper): ...
     KIND_UNSPECIFIED: TypeInfo.Kind.ValueType  # 0
@@ -105,6 +111,12 @@ class TypeInfo(_message.Message):
     """`key` to `element`."""
     PICKLED: TypeInfo.Kind.ValueType  # 18
     """A Python pickle. Servers never load it; a client does at its user's request."""
+    TIME: TypeInfo.Kind.ValueType  # 19
+    """Microseconds since midnight."""
+    INSTANT: TypeInfo.Kind.ValueType  # 20
+    """A TIMESTAMP that Python functions and clients see as an `Instant`."""
+    BIG_INT: TypeInfo.Kind.ValueType  # 21
+    """A DECIMAL of 38 digits, none after the point, that Python sees as an `int`."""
 
     KIND_FIELD_NUMBER: _builtins.int
     PRECISION_FIELD_NUMBER: _builtins.int

@@ -1,8 +1,8 @@
 """JSON form of keys and values, for people and grpcurl.
 
-Dates and times are ISO 8601, binary is base64, decimals are strings (numbers are accepted
-too), floats that JSON lacks are "NaN", "Infinity" and "-Infinity", rows are objects, tuples
-arrays, maps objects with strings as keys. A pickle is {"$pickled": "<base64>"}.
+Dates and times are ISO 8601, binary is base64, decimals and BIG_INT are strings (numbers
+are accepted too), floats that JSON lacks are "NaN", "Infinity" and "-Infinity", rows are
+objects, tuples arrays, maps objects with strings as keys. A pickle is {"$pickled": "<base64>"}.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import base64
 import binascii
 import json
 import math
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -83,6 +83,8 @@ def _scalar_from_json(value: Any, info: TypeInfo) -> Any:
         if value in _SPECIAL_FLOATS:
             return float(value)
         return value
+    if info.kind == Kind.BIG_INT:
+        return int(value) if isinstance(value, str) else value
     if info.kind == Kind.DECIMAL:
         return Decimal(value) if isinstance(value, str) else value
     if info.kind == Kind.BOOLEAN:
@@ -95,6 +97,8 @@ def _scalar_from_json(value: Any, info: TypeInfo) -> Any:
         return base64.b64decode(value, validate=True)
     if info.kind == Kind.DATE:
         return date.fromisoformat(value)
+    if info.kind == Kind.TIME:
+        return time.fromisoformat(value)
     return datetime.fromisoformat(value)
 
 
@@ -117,6 +121,9 @@ _EXAMPLES = {
     Kind.DATE: '"2013-01-31"',
     Kind.TIMESTAMP: '"2013-01-31T10:00:00Z"',
     Kind.TIMESTAMP_NTZ: '"2013-01-31T10:00:00"',
+    Kind.TIME: '"10:00:00"',
+    Kind.INSTANT: '"2013-01-31T10:00:00Z"',
+    Kind.BIG_INT: '"12345678901234567890"',
 }
 
 
@@ -145,7 +152,11 @@ def to_jsonable(value: Any, info: TypeInfo) -> Any:
             return base64.b64encode(value).decode()
         case Kind.PICKLED:
             return {"$pickled": base64.b64encode(value).decode()}
-        case Kind.DATE | Kind.TIMESTAMP_NTZ:
+        case Kind.BIG_INT:
+            return str(value)
+        case Kind.INSTANT:
+            return to_jsonable(value.to_datetime(), TypeInfo(Kind.TIMESTAMP))
+        case Kind.DATE | Kind.TIME | Kind.TIMESTAMP_NTZ:
             return value.isoformat()
         case Kind.TIMESTAMP:
             return value.astimezone(UTC).isoformat().replace("+00:00", "Z")

@@ -39,7 +39,12 @@ def test_a_type_comes_back_from_its_proto_and_from_its_name(
         ("varchar(10)", Types.STRING()),
         ("double precision", Types.DOUBLE()),
         ("string collate UTF8_BINARY", Types.STRING()),
-        ("timestamp_ltz", Types.SQL_TIMESTAMP()),
+        ("timestamp_ltz", Types.TIMESTAMP_LTZ()),
+        ("timestamp_ntz", Types.SQL_TIMESTAMP()),
+        ("time", Types.SQL_TIME()),
+        ("time(6)", Types.SQL_TIME()),
+        ("instant", Types.INSTANT()),
+        ("big_int", Types.BIG_INT()),
         ("array<tinyint>", Types.LIST(Types.BYTE())),
         ("map<string,array<int>>", Types.MAP("string", Types.LIST("int"))),
         (
@@ -87,7 +92,7 @@ def test_what_is_no_type_is_refused(written: str, text: str) -> None:
 
 
 def test_what_only_looks_like_a_type_is_refused() -> None:
-    for spec in (7, None, int, Types):
+    for spec in (7, None, Types):
         with pytest.raises(InvalidRequestError, match="not a type"):
             type_info(spec)
 
@@ -120,7 +125,9 @@ def test_an_unknown_kind_asks_for_a_newer_version() -> None:
 def test_pyflinks_names() -> None:
     assert Types.PRIMITIVE_ARRAY(Types.BYTE()) == Types.BINARY()
     assert Types.PRIMITIVE_ARRAY("int") == Types.BASIC_ARRAY("int") == Types.LIST("int")
-    assert Types.INSTANT() == Types.SQL_TIMESTAMP()
+    assert Types.SQL_TIMESTAMP() == Types.TIMESTAMP_NTZ()
+    with pytest.raises(InvalidRequestError, match="invalid element type for a primitive array"):
+        Types.PRIMITIVE_ARRAY(Types.SQL_DATE())
     assert [f.name for f in Types.ROW(["int", "string"]).fields] == ["f0", "f1"]
 
 

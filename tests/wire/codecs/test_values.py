@@ -132,7 +132,7 @@ def test_a_map_needs_keys_that_python_can_look_up() -> None:
 
 def test_a_row_is_taken_by_position_and_by_name() -> None:
     codec = ValueCodec.of(type_info("count bigint, `my name` string"))
-    rows: list[Any] = [(1, "x"), [1, "x"], {"my name": "x", "count": 1}, Row((1, "x"))]
+    rows: list[Any] = [(1, "x"), [1, "x"], {"my name": "x", "count": 1}, Row(1, "x")]
     assert len({codec.encode(row) for row in rows}) == 1
     row = codec.decode(codec.encode(rows[0]))
     assert isinstance(row, Row)

@@ -61,9 +61,9 @@ def _json(state: StateInfo, measure: StateMeasure | None) -> dict[str, Any]:
         "job_id": state.job_id,
         "state": state.state_name,
         "kind": state.kind,
-        "key_type": str(state.key_type),
-        "value_type": None if state.value_type is None else str(state.value_type),
-        "map_key_type": None if state.map_key_type is None else str(state.map_key_type),
+        "key_type": state.key_type.simple_string(),
+        "value_type": None if state.value_type is None else state.value_type.simple_string(),
+        "map_key_type": None if state.map_key_type is None else state.map_key_type.simple_string(),
     }
     if measure is not None:
         described |= {
@@ -87,10 +87,10 @@ def _json(state: StateInfo, measure: StateMeasure | None) -> dict[str, Any]:
 
 
 def _row(state: StateInfo, measure: StateMeasure | None) -> list[str]:
-    value = str(state.value_type or "")
+    value = "" if state.value_type is None else state.value_type.simple_string()
     if state.map_key_type is not None:
         value = f"{state.map_key_type} -> {value}"
-    row = [state.job_name, state.state_name, state.kind, str(state.key_type), value]
+    row = [state.job_name, state.state_name, state.kind, state.key_type.simple_string(), value]
     if measure is not None:
         complete = "yes" if measure.complete else "no"
         row += [str(measure.records), bytes_text(measure.bytes), complete]

@@ -3,12 +3,12 @@
 Encoded keys compare as bytes the way their values compare, and no encoded key is
 a prefix of another, so keys can be concatenated and scanned by range:
 
-* integers, dates and timestamps: big-endian at their width, sign bit flipped;
+* integers, dates, times and timestamps: big-endian at their width, sign bit flipped;
 * booleans: one byte, 0 or 1;
 * strings (UTF-8) and binary: 00 as 00 FF, ended by 00 01;
 * floats: IEEE bits, all flipped when negative, else the sign bit alone; -0.0 is
   0.0, every NaN is the same one and sorts last;
-* decimals: the unscaled number plus half the range, 8 bytes up to 18 digits, else 16;
+* decimals and BIG_INT: the unscaled number plus half the range, 8 bytes up to 18 digits, else 16;
 * rows and tuples: their fields, one after the other.
 
 A key contains no null, list, map or pickle.

@@ -1,10 +1,10 @@
 """Spark's `xxhash64` of keys, equal to the JVM's.
 
 Hashed bytes, each compared with Spark in tests: strings and binary as they are; integers up
-to 32 bits and dates as 4 bytes, longs and timestamps as 8 bytes, little-endian; booleans as
-the integer 0 or 1; floats as their IEEE bits with -0.0 as 0.0 and one NaN; decimals of up to
-18 digits as their unscaled long, longer ones as the shortest big-endian two's complement. For
-rows and tuples the hash of a field is the seed of the next.
+to 32 bits and dates as 4 bytes, longs, timestamps and times of day (in nanoseconds) as 8 bytes,
+little-endian; booleans as the integer 0 or 1; floats as their IEEE bits with -0.0 as 0.0 and
+one NaN; decimals of up to 18 digits as their unscaled long, longer ones as the shortest
+big-endian two's complement. For rows and tuples the hash of a field is the seed of the next.
 """
 
 from __future__ import annotations
@@ -74,10 +74,14 @@ def _byte_form(info: TypeInfo) -> Callable[[Any], bytes]:
             return _double_form
         case Kind.DATE:
             return lambda value: _INT(scalars.days_of(value))
-        case Kind.TIMESTAMP:
+        case Kind.TIMESTAMP | Kind.INSTANT:
             return lambda value: _LONG(scalars.micros_of(value))
         case Kind.TIMESTAMP_NTZ:
             return lambda value: _LONG(scalars.wall_micros_of(value))
+        case Kind.TIME:
+            return lambda value: _LONG(scalars.time_micros_of(value) * 1000)
+        case Kind.BIG_INT:
+            return lambda value: scalars.shortest_bytes(scalars.big_int_of(value))
         case Kind.DECIMAL:
             return _decimal_form(info.precision, info.scale)
         case _:

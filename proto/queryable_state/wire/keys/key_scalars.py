@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable
+from functools import partial
 from operator import index
 from typing import Any
 
@@ -40,8 +41,14 @@ def codec(info: TypeInfo, path: str) -> tuple[Encode, Decode] | None:
             return _float(path, ">f", ">I", 32)
         case Kind.DOUBLE:
             return _float(path, ">d", ">Q", 64)
-        case Kind.DECIMAL:
+        case Kind.DECIMAL | Kind.BIG_INT:
             return _decimal(info, path)
+        case Kind.TIME:
+            encode = _converted(info, path, 64, scalars.time_micros_of)
+            return encode, _decode_integer(path, 64, scalars.time_of)
+        case Kind.INSTANT:
+            encode = _converted(info, path, 64, scalars.micros_of)
+            return encode, _decode_integer(path, 64, scalars.instant_object_of)
         case Kind.DATE:
             encode = _converted(info, path, 32, scalars.days_of)
             return encode, _decode_integer(path, 32, scalars.date_of)
@@ -242,13 +249,17 @@ def _float(path: str, real: str, bits_format: str, bits: int) -> tuple[Encode, D
 
 
 def _decimal(info: TypeInfo, path: str) -> tuple[Encode, Decode]:
-    precision, scale = info.precision, info.scale
-    width = 8 if precision <= 18 else 16
+    of_value: Callable[[Any], int] = scalars.big_int_of
+    of_unscaled: Callable[[int], Any] = scalars.checked_big_int
+    if info.kind == Kind.DECIMAL:
+        of_value = partial(scalars.unscaled_of, precision=info.precision, scale=info.scale)
+        of_unscaled = partial(scalars.decimal_of, precision=info.precision, scale=info.scale)
+    width = 8 if 0 < info.precision <= 18 else 16
     bias = 1 << (8 * width - 1)
 
     def encode(value: Any) -> bytes:
         try:
-            return (scalars.unscaled_of(value, precision, scale) + bias).to_bytes(width, "big")
+            return (of_value(value) + bias).to_bytes(width, "big")
         except (TypeError, ValueError) as error:
             raise refusal(value, info, path, error) from None
 
@@ -258,7 +269,7 @@ def _decimal(info: TypeInfo, path: str) -> tuple[Encode, Decode]:
             raise _truncated(path)
         unscaled = int.from_bytes(data[offset:end], "big") - bias
         try:
-            return scalars.decimal_of(unscaled, precision, scale), end
+            return of_unscaled(unscaled), end
         except ValueError as error:
             raise CorruptDataError(f"{path}: {error}") from None
 

@@ -32,8 +32,12 @@ _SIMPLE = {
     "timestamp_ltz": Kind.TIMESTAMP,
     "timestamp_ntz": Kind.TIMESTAMP_NTZ,
     "pickled": Kind.PICKLED,
+    "time": Kind.TIME,
+    "instant": Kind.INSTANT,
+    "big_int": Kind.BIG_INT,
 }
 _SIZED = ("varchar", "char", "character")
+_TEXTS = ("string", *_SIZED)
 _DECIMAL = ("decimal", "dec", "numeric")
 
 # Types of more than one word, which must not be read as `name type`.
@@ -176,11 +180,11 @@ class _Parser:
         raise self._error(f"{word!r} is not a type that keys or values can have")
 
     def _simple(self, name: str) -> TypeInfo:
-        if name in _SIZED:
+        if name in (*_SIZED, "time"):
             self._numbers()
         if name == "double" and self._peek()[1].lower() == "precision":
             self._next()
-        if name in ("string", *_SIZED) and self._peek()[1].lower() == "collate":
+        if name in _TEXTS and self._peek()[1].lower() == "collate":
             self._next()
             collation = self._next()[1]
             if collation.upper() != "UTF8_BINARY":

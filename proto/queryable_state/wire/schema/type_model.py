@@ -36,6 +36,9 @@ class Kind(IntEnum):
     LIST = 16
     MAP = 17
     PICKLED = 18
+    TIME = 19
+    INSTANT = 20
+    BIG_INT = 21
 
 
 _SIMPLE_NAMES = {
@@ -52,6 +55,29 @@ _SIMPLE_NAMES = {
     Kind.TIMESTAMP: "timestamp",
     Kind.TIMESTAMP_NTZ: "timestamp_ntz",
     Kind.PICKLED: "pickled",
+    Kind.TIME: "time(6)",
+    Kind.INSTANT: "instant",
+    Kind.BIG_INT: "big_int",
+}
+
+
+_PYFLINK_NAMES = {
+    Kind.BOOLEAN: "Boolean",
+    Kind.BYTE: "Byte",
+    Kind.SHORT: "Short",
+    Kind.INT: "Integer",
+    Kind.LONG: "Long",
+    Kind.FLOAT: "Float",
+    Kind.DOUBLE: "Double",
+    Kind.STRING: "String",
+    Kind.BINARY: "PrimitiveArrayTypeInfo<Byte>",
+    Kind.DATE: "DateTypeInfo",
+    Kind.TIME: "TimeTypeInfo",
+    Kind.TIMESTAMP: "TimestampLtzTypeInfo",
+    Kind.TIMESTAMP_NTZ: "TimestampTypeInfo",
+    Kind.INSTANT: "Instant",
+    Kind.BIG_INT: "BigInteger",
+    Kind.PICKLED: "PickledByteArrayTypeInfo",
 }
 
 
@@ -65,7 +91,10 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class TypeInfo:
-    """A type; equal types are equal, and usable as dictionary keys."""
+    """A type; equal types are equal, and usable as dictionary keys.
+
+    `str` and `repr` are PyFlink's texts; within a format string it is Spark's `simple_string`.
+    """
 
     kind: Kind
     precision: int = 0
@@ -78,6 +107,9 @@ class TypeInfo:
     """MAP: the type of the keys."""
     element: TypeInfo | None = None
     """LIST: the type of the elements; MAP: the type of the values."""
+    python_class: type | None = field(default=None, compare=False, repr=False)
+    """ROW: the dataclass, NamedTuple or TypedDict that its values are delivered as in the process
+    that declared the type; None: `Row`. It is not part of the type and never leaves its program."""
     depth: int = field(init=False, repr=False, compare=False, default=1)
     """Levels of nesting, at most `MAX_DEPTH`."""
 
@@ -110,7 +142,51 @@ class TypeInfo:
             case _:
                 return _SIMPLE_NAMES[self.kind]
 
-    __str__ = simple_string
+    def __format__(self, spec: str) -> str:
+        return format(self.simple_string(), spec)
+
+    def __repr__(self) -> str:
+        """PyFlink's text of the type."""
+        match self.kind:
+            case Kind.DECIMAL:
+                is_big = (self.precision, self.scale) == (38, 18)
+                return "BigDecimal" if is_big else f"Decimal({self.precision}, {self.scale})"
+            case Kind.ROW:
+                inner = ", ".join(f"{f.name}: {f.type!r}" for f in self.fields)
+                return f"RowTypeInfo({inner})"
+            case Kind.TUPLE:
+                return f"TupleTypeInfo({', '.join(repr(f.type) for f in self.fields)})"
+            case Kind.LIST:
+                return f"ListTypeInfo<{self.element!r}>"
+            case Kind.MAP:
+                return f"MapTypeInfo<{self.key!r}, {self.element!r}>"
+            case _:
+                return _PYFLINK_NAMES[self.kind]
+
+    def get_field_names(self) -> list[str]:
+        """The names of a row's fields; f0, f1, ... for a tuple."""
+        self._check_has_fields("field names")
+        return [f.name or f"f{position}" for position, f in enumerate(self.fields)]
+
+    def get_field_types(self) -> list[TypeInfo]:
+        """The types of the fields of a row or a tuple."""
+        self._check_has_fields("field types")
+        return [f.type for f in self.fields]
+
+    def get_field_index(self, field_name: str) -> int:
+        """The position of a field; ValueError if there is none of that name."""
+        return self.get_field_names().index(field_name)
+
+    @property
+    def elem_type(self) -> TypeInfo:
+        """The type of a list's elements."""
+        return given(self.element)
+
+    def _check_has_fields(self, what: str) -> None:
+        if self.kind not in (Kind.ROW, Kind.TUPLE):
+            raise InvalidRequestError(
+                f"{self.simple_string()} has no {what}: it is no row or tuple"
+            )
 
     def to_proto(self) -> types_pb2.TypeInfo:
         """The type as a message."""

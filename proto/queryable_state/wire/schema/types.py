@@ -6,12 +6,27 @@ from typing import TYPE_CHECKING, Any
 
 from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.schema import ddl
+from queryable_state.wire.schema.python_types import is_python_type, type_of_class
 from queryable_state.wire.schema.type_model import MAX_DEPTH, Field, Kind, TypeInfo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = ["MAX_DEPTH", "Field", "Kind", "TypeInfo", "Types", "type_info"]
+
+
+_PRIMITIVES = frozenset(
+    (
+        Kind.BOOLEAN,
+        Kind.BYTE,
+        Kind.SHORT,
+        Kind.INT,
+        Kind.LONG,
+        Kind.FLOAT,
+        Kind.DOUBLE,
+        Kind.STRING,
+    )
+)
 
 
 class Types:
@@ -59,7 +74,7 @@ class Types:
 
     @staticmethod
     def CHAR() -> TypeInfo:  # noqa: N802
-        """`str`."""
+        """`str`; the same as `STRING`."""
         return TypeInfo(Kind.STRING)
 
     @staticmethod
@@ -73,19 +88,36 @@ class Types:
         return TypeInfo(Kind.DATE)
 
     @staticmethod
+    def SQL_TIME() -> TypeInfo:  # noqa: N802
+        """`datetime.time` without a time zone."""
+        return TypeInfo(Kind.TIME)
+
+    @staticmethod
     def SQL_TIMESTAMP() -> TypeInfo:  # noqa: N802
-        """An instant: an aware `datetime.datetime`, read back in UTC."""
+        """Wall-clock time: `datetime.datetime` without a time zone; the same as `TIMESTAMP_NTZ`.
+
+        Flink maps it to a TIMESTAMP without time zone, too. PyFlink reads and writes such a
+        datetime in the time zone of the process; here it does not depend on a time zone.
+        """
+        return TypeInfo(Kind.TIMESTAMP_NTZ)
+
+    @staticmethod
+    def TIMESTAMP_NTZ() -> TypeInfo:  # noqa: N802
+        """Wall-clock time: `datetime.datetime` without a time zone."""
+        return TypeInfo(Kind.TIMESTAMP_NTZ)
+
+    @staticmethod
+    def TIMESTAMP_LTZ() -> TypeInfo:  # noqa: N802
+        """A point in time: `datetime.datetime` with a time zone, read back in UTC.
+
+        It is the type of Spark's `timestamp` columns.
+        """
         return TypeInfo(Kind.TIMESTAMP)
 
     @staticmethod
     def INSTANT() -> TypeInfo:  # noqa: N802
-        """The same as `SQL_TIMESTAMP`."""
-        return TypeInfo(Kind.TIMESTAMP)
-
-    @staticmethod
-    def TIMESTAMP_NTZ() -> TypeInfo:  # noqa: N802
-        """Wall-clock time: a naive `datetime.datetime`."""
-        return TypeInfo(Kind.TIMESTAMP_NTZ)
+        """A point in time: PyFlink's `Instant`. A `datetime` with a time zone is accepted, too."""
+        return TypeInfo(Kind.INSTANT)
 
     @staticmethod
     def PICKLED_BYTE_ARRAY() -> TypeInfo:  # noqa: N802
@@ -104,19 +136,19 @@ class Types:
 
     @staticmethod
     def BIG_INT() -> TypeInfo:  # noqa: N802
-        """`decimal.Decimal` of 38 digits, none after the decimal point."""
-        return TypeInfo(Kind.DECIMAL, precision=38, scale=0)
+        """`int` of at most 38 digits."""
+        return TypeInfo(Kind.BIG_INT)
 
     @staticmethod
     def PRIMITIVE_ARRAY(element_type: Any) -> TypeInfo:  # noqa: N802
-        """BINARY for BYTE, else a LIST."""
-        element = type_info(element_type)
+        """Numbers, booleans or CHAR in a `list`; `bytes` for BYTE."""
+        element = _element_of(element_type, _PRIMITIVES, "primitive array")
         return TypeInfo(Kind.BINARY) if element.kind == Kind.BYTE else Types.LIST(element)
 
     @staticmethod
     def BASIC_ARRAY(element_type: Any) -> TypeInfo:  # noqa: N802
-        """The same as `LIST`."""
-        return Types.LIST(element_type)
+        """Numbers, booleans or strings in a `list`."""
+        return Types.LIST(_element_of(element_type, _PRIMITIVES, "basic array"))
 
     @staticmethod
     def OBJECT_ARRAY(element_type: Any) -> TypeInfo:  # noqa: N802
@@ -154,14 +186,29 @@ class Types:
         return TypeInfo(Kind.MAP, key=type_info(key_type), element=type_info(value_type))
 
 
-def type_info(spec: Any) -> TypeInfo:
-    """Converts a `TypeInfo`, a Spark DDL string ("bigint", "a INT, b STRING") or a PySpark type.
+def _element_of(spec: Any, allowed: frozenset[Kind], what: str) -> TypeInfo:
+    element = type_info(spec)
+    if element.kind not in allowed:
+        raise InvalidRequestError(
+            f"{element.simple_string()} is an invalid element type for a {what}: use "
+            "OBJECT_ARRAY or LIST"
+        )
+    return element
 
-    Raises InvalidRequestError for strings with a collation other than UTF8_BINARY, because
-    equal keys would hash to different key groups.
+
+def type_info(spec: Any) -> TypeInfo:
+    """Converts a type specification.
+
+    It is a `TypeInfo`, a Spark DDL string ("bigint", "a INT, b STRING"), a PySpark `DataType`, or
+    a Python class or annotation (`int`, `list[str]`, a dataclass): `python_types` has the mapping.
+    The string "int" is Spark's 32-bit INT, the class `int` is LONG. Raises InvalidRequestError for
+    strings with a collation other than UTF8_BINARY, because equal keys would hash to different key
+    groups.
     """
     if isinstance(spec, TypeInfo):
         return spec
     if isinstance(spec, str):
         return ddl.parse(spec)
+    if is_python_type(spec) and not hasattr(spec, "simpleString"):
+        return type_of_class(spec)
     return ddl.from_data_type(spec)

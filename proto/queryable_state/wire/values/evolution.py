@@ -7,10 +7,11 @@ widen. Any other change needs a state of another name.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from queryable_state.wire.errors import JobError
-from queryable_state.wire.rows import row_class
+from queryable_state.wire.rows import row_maker
 from queryable_state.wire.schema.type_model import Kind, TypeInfo, given
 
 Adapt = Callable[[Any], Any]
@@ -49,9 +50,32 @@ def adapter(old: TypeInfo, new: TypeInfo, path: str = "value") -> Adapt | None:
     )
 
 
+def in_classes_of(old: TypeInfo, new: TypeInfo) -> TypeInfo:
+    """The old type; the rows in it that the new type has unchanged have its Python classes."""
+    if old == new:
+        return new
+    if old.kind != new.kind:
+        return old
+    if old.kind == Kind.ROW:
+        after = {field.name: field.type for field in new.fields}
+        types = [
+            in_classes_of(field.type, after.get(field.name, field.type)) for field in old.fields
+        ]
+    else:
+        pairs = zip(old.fields, new.fields, strict=False)
+        types = [in_classes_of(before.type, field.type) for before, field in pairs]
+    fields = tuple(
+        replace(field, type=info) for field, info in zip(old.fields, types, strict=False)
+    )
+    element = None
+    if old.element is not None:
+        element = in_classes_of(old.element, given(new.element))
+    return replace(old, fields=fields or old.fields, element=element)
+
+
 def _row_adapter(old: TypeInfo, new: TypeInfo, path: str) -> Adapt:
     before = {f.name: (i, f.type) for i, f in enumerate(old.fields)}
-    make = row_class(tuple(f.name for f in new.fields))
+    make = row_maker(new)
     steps: list[tuple[int, Adapt | None]] = []
     for field in new.fields:
         position, old_type = before.get(field.name, (-1, field.type))

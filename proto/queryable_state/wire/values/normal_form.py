@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from datetime import UTC, date, datetime, tzinfo
+from datetime import UTC, date, datetime, time, tzinfo
 from decimal import Decimal
 from functools import partial
 from typing import Any
 
 from queryable_state.wire.errors import InvalidRequestError
-from queryable_state.wire.rows import row_class
+from queryable_state.wire.rows import row_class, row_maker
 from queryable_state.wire.schema.type_model import Kind, TypeInfo
 
 Normalise = Callable[[Any], Any]
@@ -25,8 +25,10 @@ _FLOAT = struct.Struct("<f")
 
 
 def is_mutable(info: TypeInfo) -> bool:
-    """True if a value of the type is or contains a mutable object."""
+    """True if a value of the type is or contains an object that may be mutable."""
     if info.kind in (Kind.LIST, Kind.MAP, Kind.PICKLED):
+        return True
+    if info.python_class is not None and not issubclass(info.python_class, tuple):
         return True
     return any(is_mutable(field.type) for field in info.fields)
 
@@ -49,14 +51,14 @@ def compiled(value):
     tests = [
         _field_test(of.type, name, names) for of, name in zip(info.fields, fields, strict=True)
     ]
-    row = names.of(_class_of(info))
+    row, make = names.of(_class_of(info)), names.of(row_maker(info))
     return names.compiled(f"""
 def compiled(value):
     made_of = value.__class__
     if (made_of is tuple or made_of is {row}) and len(value) == {len(fields)}:
         [{", ".join(fields)}] = value
         if {" and ".join(tests) or "True"}:
-            return value if made_of is {row} else {row}(value)
+            return value if made_of is {row} else {make}(value)
     return read_back(value)
 """)
 
@@ -86,7 +88,9 @@ class _Names:
 
 
 def _class_of(info: TypeInfo) -> type:
-    return row_class(tuple(f.name for f in info.fields)) if info.kind == Kind.ROW else tuple
+    if info.kind == Kind.TUPLE:
+        return tuple
+    return info.python_class or row_class(tuple(f.name for f in info.fields))
 
 
 def _field_test(info: TypeInfo, name: str, names: _Names) -> str:
@@ -112,6 +116,14 @@ def _test(info: TypeInfo, name: str, names: _Names) -> str:
             return f"{names.of(partial(_is_time, UTC))}({name})"
         case Kind.TIMESTAMP_NTZ:
             return f"{names.of(partial(_is_time, None))}({name})"
+        case Kind.TIME:
+            return f"{names.of(_is_time_of_day)}({name})"
+        case Kind.INSTANT:
+            # Nearly every instant is in range; reading back converts and checks it.
+            return "False"
+        case Kind.BIG_INT:
+            bound = 10**38
+            return f"({name}.__class__ is int and {-bound} < {name} < {bound})"
         case Kind.ROW | Kind.TUPLE:
             tests = [
                 _field_test(field.type, f"{name}[{position}]", names)
@@ -137,6 +149,10 @@ def _is_float(value: Any) -> bool:
 
 def _is_time(zone: tzinfo | None, value: Any) -> bool:
     return value.__class__ is datetime and value.tzinfo is zone and not value.fold
+
+
+def _is_time_of_day(value: Any) -> bool:
+    return value.__class__ is time and value.tzinfo is None and not value.fold
 
 
 def _decimal_test(info: TypeInfo) -> Callable[[Any], bool]:

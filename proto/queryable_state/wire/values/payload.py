@@ -8,7 +8,7 @@ binary or a pickle is all of the remaining bytes.
 * STRING, BINARY, PICKLED inside: u32 length, bytes;
 * LIST: u32 count, null bitmap, the elements that are not null;
 * MAP: u32 count, null bitmap of the values, then key and value in turn, null values left out;
-* DECIMAL: u8 length, big-endian two's complement of the unscaled number.
+* DECIMAL, BIG_INT: u8 length, big-endian two's complement of the unscaled number.
 
 All lengths, counts and fixed-width numbers are little-endian. A decoder checks that the
 bytes for a count are there before it uses the count.
@@ -17,10 +17,11 @@ bytes for a count are there before it uses the count.
 from __future__ import annotations
 
 import struct
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.wire.errors import SerializationError
-from queryable_state.wire.rows import row_class, row_values
+from queryable_state.wire.rows import row_class, row_maker, row_values
 from queryable_state.wire.schema.type_model import Kind, TypeInfo, given
 from queryable_state.wire.values import scalar_codecs, scalars
 from queryable_state.wire.values.collections import (
@@ -67,9 +68,11 @@ def row_encoder(info: TypeInfo, path: str, encoders: Sequence[Encode]) -> Encode
         return encode
     formats = "".join(NATIVE_FORMATS[f.type.kind] for f in info.fields)
     pack = struct.Struct(f"<{bitmap_bytes}s{formats}").pack
-    by_position: set[type] = {tuple, list}
+    by_position: set[type | None] = {tuple, list}
     if info.kind == Kind.ROW:
         by_position.add(row_class(tuple(f.name for f in info.fields)))
+        if issubclass(info.python_class or object, tuple):
+            by_position.add(info.python_class)
 
     def encode_numbers(value: Any) -> bytes:
         made_of = value.__class__
@@ -85,12 +88,10 @@ def row_encoder(info: TypeInfo, path: str, encoders: Sequence[Encode]) -> Encode
 
 
 def row_decoder(info: TypeInfo, decoders: Sequence[Decode]) -> Decode:
-    """A decoder of a ROW to a `Row`, of a TUPLE to a tuple."""
+    """A decoder of a ROW to a `Row` or an instance of its class, of a TUPLE to a tuple."""
     width = len(decoders)
     bitmap_bytes = (width + 7) // 8
-    make: Callable[[Any], Any] = tuple
-    if info.kind == Kind.ROW:
-        make = row_class(tuple(f.name for f in info.fields))
+    make = row_maker(info)
 
     def decode(data: bytes, offset: int) -> tuple[Any, int]:
         end = offset + bitmap_bytes
@@ -171,7 +172,7 @@ def whole_decoder(info: TypeInfo) -> Callable[[Sequence[bytes], int], list[Any]]
 def encoder(info: TypeInfo, path: str, pickles: PickleMode) -> Encode:
     """Encodes a value within another one; `path` names it in errors."""
     match info.kind:
-        case Kind.DECIMAL:
+        case Kind.DECIMAL | Kind.BIG_INT:
             return scalar_codecs.decimal_encoder(info, path)
         case Kind.STRING | Kind.BINARY | Kind.PICKLED:
             return _prefixed(scalar_codecs.bytes_encoder(info, path, pickles), info, path)
@@ -195,7 +196,7 @@ def encoder(info: TypeInfo, path: str, pickles: PickleMode) -> Encode:
 def decoder(info: TypeInfo, pickles: PickleMode) -> Decode:
     """A decoder of a value inside another one."""
     match info.kind:
-        case Kind.DECIMAL:
+        case Kind.DECIMAL | Kind.BIG_INT:
             return _decimal_decoder(info)
         case Kind.STRING | Kind.BINARY | Kind.PICKLED:
             return _raw_decoder(info, pickles)
@@ -232,7 +233,9 @@ def _raw_decoder(info: TypeInfo, pickles: PickleMode) -> Decode:
 
 
 def _decimal_decoder(info: TypeInfo) -> Decode:
-    precision, scale = info.precision, info.scale
+    convert: Callable[[int], Any] = scalars.checked_big_int
+    if info.kind == Kind.DECIMAL:
+        convert = partial(scalars.decimal_of, precision=info.precision, scale=info.scale)
 
     def decode(data: bytes, offset: int) -> tuple[Any, int]:
         start = offset + 1
@@ -241,7 +244,7 @@ def _decimal_decoder(info: TypeInfo) -> Decode:
             raise PayloadError(f"no decimal of {length} bytes at {start}")
         end = start + length
         unscaled = int.from_bytes(data[start:end], "big", signed=True)
-        return scalars.decimal_of(unscaled, precision, scale), end
+        return convert(unscaled), end
 
     return decode
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from queryable_state.wire.errors import SerializationError
@@ -30,6 +31,8 @@ NATIVE_FORMATS = {
     Kind.DATE: "i",
     Kind.TIMESTAMP: "q",
     Kind.TIMESTAMP_NTZ: "q",
+    Kind.TIME: "q",
+    Kind.INSTANT: "q",
 }
 """`struct` formats of the types of fixed width."""
 
@@ -42,11 +45,15 @@ _TO_INTEGER: dict[Kind, Callable[[Any], int]] = {
     Kind.DATE: scalars.days_of,
     Kind.TIMESTAMP: scalars.micros_of,
     Kind.TIMESTAMP_NTZ: scalars.wall_micros_of,
+    Kind.TIME: scalars.time_micros_of,
+    Kind.INSTANT: scalars.micros_of,
 }
 FROM_INTEGER: dict[Kind, Callable[[int], Any]] = {
     Kind.DATE: scalars.date_of,
     Kind.TIMESTAMP: scalars.instant_of,
     Kind.TIMESTAMP_NTZ: scalars.wall_time_of,
+    Kind.TIME: scalars.time_of,
+    Kind.INSTANT: scalars.instant_object_of,
 }
 
 
@@ -150,11 +157,15 @@ def bytes_decoder(info: TypeInfo, pickles: PickleMode) -> Callable[[bytes], Any]
 
 
 def decimal_encoder(info: TypeInfo, path: str) -> Encode:
-    """An encoder of decimals: a length byte, then the shortest big-endian unscaled number."""
+    """An encoder of DECIMAL and BIG_INT: a length byte, then the shortest unscaled number."""
+
+    unscaled_of: Callable[[Any], int] = scalars.big_int_of
+    if info.kind == Kind.DECIMAL:
+        unscaled_of = partial(scalars.unscaled_of, precision=info.precision, scale=info.scale)
 
     def encode(value: Any) -> bytes:
         try:
-            unscaled = scalars.unscaled_of(value, info.precision, info.scale)
+            unscaled = unscaled_of(value)
         except (TypeError, ValueError) as error:
             raise refusal(value, info, path, error) from None
         data = scalars.shortest_bytes(unscaled)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Context, Decimal
+from operator import index
+
+from queryable_state.wire.schema.instant import Instant
 
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - the wall-clock origin of TIMESTAMP_NTZ
 _EPOCH_UTC = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
+_DAY_MICROS = 24 * 3600 * 1_000_000
+BIG_INT_DIGITS = 38
+"""Digits of a BIG_INT, which Spark has as decimal(38,0)."""
 _MICROSECOND = timedelta(microseconds=1)
 _FIRST_INSTANT = datetime.min.replace(tzinfo=UTC)
 _LAST_INSTANT = datetime.max.replace(tzinfo=UTC)
@@ -31,10 +37,14 @@ def date_of(days: int) -> date:
 
 
 def micros_of(value: object) -> int:
-    """Microseconds from the epoch to an aware datetime.
+    """Microseconds from the epoch to an aware datetime or an `Instant`.
 
     Raises TypeError for a naive one, ValueError outside the years 1 to 9999 in UTC.
     """
+    if isinstance(value, Instant):
+        micros = value.to_epoch_micros()
+        instant_of(micros)
+        return micros
     if not isinstance(value, datetime):
         raise TypeError(f"needs a datetime.datetime, not {type(value).__name__}")
     if value.tzinfo is None:
@@ -50,6 +60,46 @@ def instant_of(micros: int) -> datetime:
         return _EPOCH_UTC + timedelta(microseconds=micros)
     except OverflowError:
         raise ValueError(f"{micros} us since 1970 is outside the years 1 to 9999") from None
+
+
+def instant_object_of(micros: int) -> Instant:
+    """The `Instant`; raises ValueError outside the years 1 to 9999."""
+    instant_of(micros)
+    return Instant.of_epoch_micros(micros)
+
+
+def time_micros_of(value: object) -> int:
+    """Microseconds from midnight to a time of day; raises TypeError for one with a zone."""
+    if not isinstance(value, time):
+        raise TypeError(f"needs a datetime.time, not {type(value).__name__}")
+    if value.tzinfo is not None:
+        raise TypeError("needs a time without a time zone")
+    seconds = (value.hour * 60 + value.minute) * 60 + value.second
+    return seconds * 1_000_000 + value.microsecond
+
+
+def time_of(micros: int) -> time:
+    """The time of day; raises ValueError outside of one day."""
+    if not 0 <= micros < _DAY_MICROS:
+        raise ValueError(f"{micros} us since midnight is not within one day")
+    seconds, microsecond = divmod(micros, 1_000_000)
+    minutes, second = divmod(seconds, 60)
+    hour, minute = divmod(minutes, 60)
+    return time(hour, minute, second, microsecond)
+
+
+def big_int_of(value: object) -> int:
+    """An integer of at most 38 digits; raises TypeError or ValueError for any other value."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"needs an int, not {type(value).__name__}")
+    return unscaled_of(index(value), BIG_INT_DIGITS, 0)
+
+
+def checked_big_int(number: int) -> int:
+    """The integer; raises ValueError if it has more than 38 digits."""
+    if abs(number) >= 10**BIG_INT_DIGITS:
+        raise ValueError(f"{number} has more than {BIG_INT_DIGITS} digits")
+    return number
 
 
 def wall_micros_of(value: object) -> int:

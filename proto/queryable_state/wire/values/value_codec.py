@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from queryable_state.wire.errors import CorruptDataError, InvalidRequestError, SerializationError
 from queryable_state.wire.rows import Row
-from queryable_state.wire.values.evolution import adapter
+from queryable_state.wire.values.evolution import adapter, in_classes_of
 from queryable_state.wire.values.payload import top_decoder, top_encoder, whole_decoder
 from queryable_state.wire.values.pickled import PickledValue
 from queryable_state.wire.values.scalar_codecs import PickleMode
@@ -246,7 +246,7 @@ class ValueCodec:
         old = self._versions.get(version)
         if old is None:
             raise self._unknown_version(version)
-        read = top_decoder(old, self._mode)
+        read = top_decoder(in_classes_of(old, self.type_info), self._mode)
         adapt = adapter(old, self.type_info)
         self._readers[version] = (
             read if adapt is None else lambda data, offset: adapt(read(data, offset))

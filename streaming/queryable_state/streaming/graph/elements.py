@@ -30,6 +30,8 @@ class Columns:
     types: Mapping[str, TypeInfo | InvalidRequestError]
     bare: bool = False
     """True if the elements are the values of the only column, not rows."""
+    python_class: type | None = None
+    """The class that elements of all columns are instances of; None: `Row`."""
     event_time: str | None = None
     """The event-time column of the DataFrame's watermark; None if there is none or several."""
 
@@ -53,7 +55,10 @@ class Columns:
     def of_output(output_type: TypeInfo) -> Columns:
         """The columns of an operator's output."""
         if output_type.kind == Kind.ROW:
-            return Columns({field.name: field.type for field in output_type.fields})
+            return Columns(
+                {field.name: field.type for field in output_type.fields},
+                python_class=output_type.python_class,
+            )
         return Columns({VALUE_COLUMN: output_type}, bare=True)
 
     @property
@@ -81,7 +86,8 @@ class Columns:
         if self.bare:
             return self.type_of(names[0], purpose)
         fields = tuple(Field(name, self.type_of(name, purpose)) for name in names)
-        return TypeInfo(Kind.ROW, fields=fields)
+        whole = tuple(names) == self.names
+        return TypeInfo(Kind.ROW, fields=fields, python_class=self.python_class if whole else None)
 
     def free_name(self, wanted: str) -> str:
         """An unused column name; names are compared case-insensitively."""

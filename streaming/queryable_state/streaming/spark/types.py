@@ -27,6 +27,8 @@ _SIMPLE: dict[Kind, type[spark_types.DataType]] = {
     Kind.TIMESTAMP: spark_types.TimestampType,
     Kind.TIMESTAMP_NTZ: spark_types.TimestampNTZType,
     Kind.PICKLED: spark_types.BinaryType,
+    Kind.TIME: spark_types.TimeType,
+    Kind.INSTANT: spark_types.TimestampType,
 }
 
 
@@ -35,6 +37,8 @@ def data_type(info: TypeInfo) -> spark_types.DataType:
     match info.kind:
         case Kind.DECIMAL:
             return spark_types.DecimalType(info.precision, info.scale)
+        case Kind.BIG_INT:
+            return spark_types.DecimalType(38, 0)
         case Kind.ROW:
             return schema(info.fields)
         case Kind.TUPLE:

@@ -26,13 +26,13 @@ from queryable_state.v1.registration_pb2 import StateKind, StateRegistration
 from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.keys.key_groups import KeyGroups, subtask_of
 from queryable_state.wire.keys.store_keys import ACCUMULATOR_ELEMENT, RESULT_ELEMENT, VOID_NAMESPACE
-from queryable_state.wire.rows import row_class
+from queryable_state.wire.rows import row_maker, row_values
 from queryable_state.wire.schema.types import Field, Kind, TypeInfo, type_info
 from queryable_state.wire.state_codecs import StateCodecs
 from queryable_state.wire.values.value_codec import ValueCodec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Sequence
+    from collections.abc import Generator, Iterable, Sequence
 
     from queryable_state.streaming.ordering import OrderBy
     from queryable_state.streaming.runtime.operators.operators import Operator
@@ -190,10 +190,13 @@ class KeyedOperatorHarness:
         names = [field.name for field in self._input_fields]
         if self._rows_are_bare:
             rows = [(row,) for row in rows]
+        values_of = row_values(
+            TypeInfo(Kind.ROW, fields=self._input_fields), "row", InvalidRequestError
+        )
         positions = [names.index(column) for column in self.spec.input.key_columns]
         by_subtask: list[list[tuple[Any, ...]]] = [[] for _ in range(self.spec.parallelism)]
         for row in rows:
-            values = tuple(row.get(n) for n in names) if isinstance(row, dict) else tuple(row)
+            values = tuple(values_of(row))
             key = [values[position] for position in positions]
             # As in Spark a null does not change the hash; the operator refuses a null key.
             group = 0 if None in key else self._key_groups.of(key[0] if len(key) == 1 else key)
@@ -224,7 +227,7 @@ class KeyedOperatorHarness:
         ]
         if output.kind != Kind.ROW:
             return columns[0]
-        make: Callable[[Any], Any] = row_class(tuple(field.name for field in output.fields))
+        make = row_maker(output)
         return [make(values) for values in zip(*columns, strict=True)]
 
 

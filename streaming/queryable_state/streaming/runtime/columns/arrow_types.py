@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pickle
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from queryable_state.wire.errors import InvalidRequestError
-from queryable_state.wire.rows import row_class
+from queryable_state.wire.errors import InvalidRequestError, SerializationError
+from queryable_state.wire.rows import row_maker, row_values
+from queryable_state.wire.schema.instant import Instant
 from queryable_state.wire.schema.types import Field, Kind, TypeInfo
 
 if TYPE_CHECKING:
@@ -27,10 +29,17 @@ _SCALARS = {
     Kind.DATE: pa.date32(),
     Kind.TIMESTAMP: pa.timestamp("us", tz="UTC"),
     Kind.TIMESTAMP_NTZ: pa.timestamp("us"),
-    # Arrow and Spark see a pickle as bytes.
-    Kind.PICKLED: pa.binary(),
+    # Spark's TIME columns have nanoseconds.
+    Kind.TIME: pa.time64("ns"),
 }
-_KINDS = {arrow: kind for kind, arrow in _SCALARS.items() if kind != Kind.PICKLED} | {
+_CONVERTED = {
+    # Arrow and Spark see a pickle as bytes, an instant as a timestamp, a BIG_INT as a decimal.
+    Kind.PICKLED: pa.binary(),
+    Kind.INSTANT: _SCALARS[Kind.TIMESTAMP],
+    Kind.BIG_INT: pa.decimal128(38, 0),
+}
+_KINDS = {arrow: kind for kind, arrow in _SCALARS.items()} | {
+    pa.time64("us"): Kind.TIME,
     pa.large_string(): Kind.STRING,
     pa.string_view(): Kind.STRING,
     pa.large_binary(): Kind.BINARY,
@@ -55,7 +64,7 @@ def arrow_type(info: TypeInfo) -> pa.DataType:
             return pa.list_(arrow_type(element))
         case TypeInfo(kind=Kind.MAP, key=TypeInfo() as key, element=TypeInfo() as element):
             return pa.map_(arrow_type(key), arrow_type(element))
-    return _SCALARS[info.kind]
+    return _CONVERTED.get(info.kind) or _SCALARS[info.kind]
 
 
 def arrow_schema(fields: Sequence[Field]) -> pa.Schema:
@@ -102,10 +111,14 @@ def from_arrow_value(info: TypeInfo) -> Callable[[Any], Any] | None:
     match info:
         case TypeInfo(kind=Kind.PICKLED):
             return pickle.loads
+        case TypeInfo(kind=Kind.INSTANT):
+            return Instant.of_datetime
+        case TypeInfo(kind=Kind.BIG_INT):
+            return int
         case TypeInfo(kind=Kind.ROW | Kind.TUPLE):
             names = field_names(info)
             converters = [from_arrow_value(field.type) or _same for field in info.fields]
-            make = row_class(tuple(names)) if info.kind == Kind.ROW else tuple
+            make = row_maker(info)
             pairs = list(zip(names, converters, strict=True))
             return lambda value: make([_given(value[name], of) for name, of in pairs])
         case TypeInfo(kind=Kind.LIST, element=TypeInfo() as element):
@@ -123,19 +136,19 @@ def to_arrow_value(info: TypeInfo) -> Callable[[Any], Any] | None:
     match info:
         case TypeInfo(kind=Kind.PICKLED):
             return pickle.dumps
+        case TypeInfo(kind=Kind.INSTANT):
+            return Instant.to_datetime
+        case TypeInfo(kind=Kind.BIG_INT):
+            return Decimal
         case TypeInfo(kind=Kind.ROW | Kind.TUPLE):
             names = field_names(info)
             converters = [to_arrow_value(field.type) for field in info.fields]
+            values_of = row_values(info, "value", SerializationError)
 
             def struct_of(value: Any) -> dict[str, Any]:
-                values = [value.get(n) for n in names] if isinstance(value, dict) else list(value)
-                if len(values) != len(names):
-                    raise ValueError(
-                        f"{info} has {len(names)} fields, but the value has {len(values)}"
-                    )
                 return {
                     name: item if of is None else _given(item, of)
-                    for name, item, of in zip(names, values, converters, strict=True)
+                    for name, item, of in zip(names, values_of(value), converters, strict=True)
                 }
 
             return struct_of

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     Numbers = npt.NDArray[np.int64]
 
-_RANKED = frozenset((Kind.STRING, Kind.BINARY, Kind.DECIMAL))
+_RANKED = frozenset((Kind.STRING, Kind.BINARY, Kind.DECIMAL, Kind.BIG_INT, Kind.TIME))
 _SIGN_CLEARED = np.int64((1 << 63) - 1)
 
 

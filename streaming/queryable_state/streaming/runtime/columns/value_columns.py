@@ -37,6 +37,7 @@ DTYPES = {
     Kind.DATE: "<i4",
     Kind.TIMESTAMP: "<i8",
     Kind.TIMESTAMP_NTZ: "<i8",
+    Kind.INSTANT: "<i8",
 }
 """numpy types of the fixed-width kinds, in payload byte order."""
 _RAW = (Kind.STRING, Kind.BINARY)
@@ -63,7 +64,7 @@ def numbers(column: pa.Array, info: TypeInfo) -> npt.NDArray[Any]:
         column = column.cast(pa.uint8())
     elif kind == Kind.DATE:
         column = column.cast(pa.int32())
-    elif kind in (Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ):
+    elif kind in (Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ, Kind.INSTANT):
         column = column.cast(pa.int64())
     if column.null_count:
         column = column.fill_null(0)
@@ -120,7 +121,7 @@ def decode_column(values: Sequence[bytes], codec: ValueCodec) -> pa.Array:
         rows = _read_fixed(values, [info], codec.header, 0)
         if rows is not None:
             return column_of_numbers(rows["f0"], info)
-    return pa.array([codec.decode(value) for value in values], type=arrow_type(info))
+    return _nested([codec.decode(value) for value in values], info)
 
 
 def decode_rows(values: Sequence[bytes], codec: ValueCodec) -> list[pa.Array]:
@@ -221,10 +222,7 @@ class _FixedFields:
 
 
 def _columns_of_rows(rows: list[Any], fields: Sequence[Field]) -> list[pa.Array]:
-    return [
-        pa.array([row[i] for row in rows], type=arrow_type(field.type))
-        for i, field in enumerate(fields)
-    ]
+    return [_nested([row[i] for row in rows], field.type) for i, field in enumerate(fields)]
 
 
 def _layout(types: Sequence[TypeInfo], head_bytes: int) -> np.dtype[Any]:

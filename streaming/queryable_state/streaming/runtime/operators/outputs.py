@@ -29,6 +29,9 @@ _CHECKED = frozenset(
         Kind.DATE,
         Kind.TIMESTAMP,
         Kind.TIMESTAMP_NTZ,
+        Kind.TIME,
+        Kind.INSTANT,
+        Kind.BIG_INT,
         Kind.LIST,
         Kind.MAP,
         Kind.ROW,
@@ -56,7 +59,9 @@ class Outputs:
         self._schema = arrow_schema(self._fields)
         self._converters = [_converter(field.type) for field in self._fields]
         self._names = tuple(field.name for field in self._fields)
-        self._ordered_types = {tuple, row_class(self._names)}
+        self._ordered_types: set[type] = {tuple, row_class(self._names)}
+        if output is not None and issubclass(output.python_class or object, tuple):
+            self._ordered_types |= {output.python_class or tuple}
         self._is_row = output is not None and output.kind == Kind.ROW
         self._in_order = (
             row_values(output, "output", SerializationError)

@@ -13,7 +13,7 @@ from queryable_state.streaming.runtime.operators.outputs import Outputs
 from queryable_state.streaming.runtime.states.key_table import shown_key
 from queryable_state.streaming.runtime.states.value_states import CachedReducing
 from queryable_state.wire.errors import QueryableStateError
-from queryable_state.wire.rows import row_class
+from queryable_state.wire.rows import row_maker
 from queryable_state.wire.schema.types import Kind, TypeInfo
 
 if TYPE_CHECKING:
@@ -38,7 +38,11 @@ _PIECE_ROWS = 1024
 
 
 def element_reader(rows: InputSpec) -> Callable[[pa.RecordBatch], Iterator[Any]]:
-    """A reader of a chunk's elements: a `Row` of the value columns, or the only column's value."""
+    """A reader of a chunk's elements.
+
+    They are `Row`s of the value columns, instances of the row type's Python class, or the values
+    of the only column.
+    """
     info = rows.value_type
     if info.kind != Kind.ROW:
         column = rows.value_columns[0]
@@ -49,7 +53,7 @@ def element_reader(rows: InputSpec) -> Callable[[pa.RecordBatch], Iterator[Any]]
 def _row_reader(
     columns: tuple[str, ...], info: TypeInfo
 ) -> Callable[[pa.RecordBatch], Iterator[Any]]:
-    make = row_class(tuple(field.name for field in info.fields))
+    make = row_maker(info)
     types = [field.type for field in info.fields]
 
     def read(batch: pa.RecordBatch) -> Iterator[Any]:

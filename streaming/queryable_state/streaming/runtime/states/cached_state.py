@@ -150,6 +150,8 @@ def value_codec(
     current = next((v for v in sorted(types, reverse=True) if types[v] == declared), None)
     if current is None:
         raise InternalError(f"type {declared} is not among the registered {list(types.values())}")
+    # The declared type has the Python classes of its rows.
+    types[current] = declared
     if of is not None:
         types = {version: of(info) for version, info in types.items()}
     return ValueCodec(types, current, pickle_values=True, unpickle=True)

@@ -65,4 +65,4 @@ def _is_narrow(node: OperatorNode, number: int) -> bool:
 
 
 def _has_fixed_width(info: TypeInfo) -> bool:
-    return info.kind in DTYPES or info.kind == Kind.DECIMAL
+    return info.kind in DTYPES or info.kind in (Kind.DECIMAL, Kind.BIG_INT, Kind.TIME)
