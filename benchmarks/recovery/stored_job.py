@@ -16,6 +16,7 @@ import numpy as np
 import psutil
 import pyarrow as pa
 
+from benchmarks.recovery.sink_stage import MAX_PARALLELISM, NAME, sink_stage
 from queryable_state.client.blocking import QueryableStateClient
 from queryable_state.server.checkpoint.file_systems.storage_factory import storage_of
 from queryable_state.server.checkpoint.state_root import StateRoot
@@ -24,12 +25,8 @@ from queryable_state.server.coordinator.model.job_config import JobConfig
 from queryable_state.server.settings import CoordinatorSettings, StateServerSettings
 from queryable_state.server.state_server.launch import ensure_server
 from queryable_state.server.testing import InMemoryEngine
-from queryable_state.streaming import Types, ValueStateDescriptor
+from queryable_state.streaming import Types
 from queryable_state.streaming.runtime.columns.row_check import row_check
-from queryable_state.streaming.runtime.operators.operators import LatestValueSink
-from queryable_state.streaming.runtime.operators.spec import OperatorSpec
-from queryable_state.streaming.runtime.stage import StageSpec, StageTask
-from queryable_state.streaming.runtime.states.input_spec import InputSpec
 from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
 from queryable_state.wire.keys.key_groups import KeyGroups
 
@@ -44,8 +41,6 @@ if TYPE_CHECKING:
     from queryable_state.server.settings import Backend
     from queryable_state.server.state_server.base.server_directory import ServerAddresses
 
-NAME = "recovery"
-MAX_PARALLELISM = 128
 ROWS_PER_BATCH = 100_000
 _CHECKPOINT_S = 300.0
 _CHECKED_KEYS = 2_000
@@ -114,7 +109,7 @@ class StoredJob:
             self._server = self.start_server()
             stack.callback(self._wait_for_server)
             self._query_id, self._run_id = self._engine.start(NAME)
-            self._task = StageTask(StageSpec(operators=(self._operator(),)))
+            self._task = sink_stage(self._coordinator, self.parallelism)
             self._stack = stack.pop_all()
         return self
 
@@ -200,7 +195,7 @@ class StoredJob:
         self._engine.end(self._query_id)
         _, self._run_id = self._engine.start(NAME, query_id=self._query_id)
         self.parallelism = parallelism
-        self._task = StageTask(StageSpec(operators=(self._operator(),)))
+        self._task = sink_stage(self._coordinator, self.parallelism)
 
     def start_from(self, savepoint: str) -> None:
         """Ends the query and starts a new one, with an id and root of its own, from a savepoint."""
@@ -213,9 +208,7 @@ class StoredJob:
         )
         config = replace(self._config, state_root=root)
         self._coordinator.configure("second", config)
-        self._task = StageTask(
-            StageSpec(operators=(replace(self._operator(), config_id="second"),))
-        )
+        self._task = sink_stage(self._coordinator, self.parallelism, "second")
 
     def check(self) -> None:
         """Looks up some keys; raises `WrongStateError` if a value is not the written one."""
@@ -268,30 +261,6 @@ class StoredJob:
                     ("check", pa.int64()),
                 ]
             ),
-        )
-
-    def _operator(self) -> OperatorSpec:
-        (descriptor := ValueStateDescriptor(NAME, Types.STRING())).set_queryable(NAME)
-        return OperatorSpec(
-            uid="sink",
-            name="sink",
-            depth=0,
-            parallelism=self.parallelism,
-            max_parallelism=MAX_PARALLELISM,
-            job_name=NAME,
-            inputs=(
-                InputSpec(
-                    key_columns=("key",),
-                    value_columns=("value",),
-                    value_type=Types.STRING(),
-                    check_column="check",
-                ),
-            ),
-            key_type=Types.STRING(),
-            operator=LatestValueSink(descriptor),
-            output_type=None,
-            secret=self._coordinator.secret,
-            coordinator_address=self._coordinator.address,
         )
 
     def _wait_for_server(self) -> None:

@@ -1,0 +1,47 @@
+"""The operator of a stored job: a sink that keeps the last value of each key."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from queryable_state.streaming.descriptors import ValueStateDescriptor
+from queryable_state.streaming.runtime.operators.operators import LatestValueSink
+from queryable_state.streaming.runtime.operators.spec import OperatorSpec
+from queryable_state.streaming.runtime.stage import StageSpec, StageTask
+from queryable_state.streaming.runtime.states.input_spec import InputSpec
+from queryable_state.wire.schema.types import Types
+
+if TYPE_CHECKING:
+    from queryable_state.server.coordinator import Coordinator
+
+NAME = "recovery"
+MAX_PARALLELISM = 128
+
+
+def sink_stage(coordinator: Coordinator, parallelism: int, config_id: str = "") -> StageTask:
+    """The stage of a job with this parallelism."""
+    descriptor = ValueStateDescriptor(NAME, Types.STRING())
+    descriptor.set_queryable(NAME)
+    operator = OperatorSpec(
+        uid="sink",
+        name="sink",
+        depth=0,
+        parallelism=parallelism,
+        max_parallelism=MAX_PARALLELISM,
+        job_name=NAME,
+        inputs=(
+            InputSpec(
+                key_columns=("key",),
+                value_columns=("value",),
+                value_type=Types.STRING(),
+                check_column="check",
+            ),
+        ),
+        key_type=Types.STRING(),
+        operator=LatestValueSink(descriptor),
+        output_type=None,
+        secret=coordinator.secret,
+        coordinator_address=coordinator.address,
+        config_id=config_id,
+    )
+    return StageTask(StageSpec(operators=(operator,)))
