@@ -42,6 +42,8 @@ from queryable_state.streaming.functions import (
 )
 from queryable_state.streaming.job_client import JobClient, JobStatus
 from queryable_state.streaming.operator_handles import DataStreamSink, QueryableStateStream
+from queryable_state.streaming.sources.spark_source import SparkSource
+from queryable_state.streaming.sources.watermark_strategy import WatermarkStrategy
 from queryable_state.streaming.state import (
     AggregatingState,
     ListState,
@@ -50,6 +52,22 @@ from queryable_state.streaming.state import (
     State,
     ValueState,
 )
+from queryable_state.streaming.stateless.co_functions import (
+    CoFlatMapFunction,
+    CoMapFunction,
+    CoProcessFunction,
+)
+from queryable_state.streaming.stateless.functions import (
+    FilterFunction,
+    FlatMapFunction,
+    KeySelector,
+    MapFunction,
+    Partitioner,
+    ProcessFunction,
+)
+from queryable_state.streaming.stateless.output_tag import OutputTag
+from queryable_state.streaming.streams.collected import CloseableIterator
+from queryable_state.streaming.streams.sinks import SparkSink
 from queryable_state.wire.schema.types import TypeInfo, Types
 
 __all__ = [
@@ -58,23 +76,34 @@ __all__ = [
     "AggregatingStateDescriptor",
     "CheckpointConfig",
     "CheckpointingMode",
+    "CloseableIterator",
+    "CoFlatMapFunction",
+    "CoMapFunction",
+    "CoProcessFunction",
     "CustomStateBackend",
     "DataStream",
     "DataStreamSink",
     "EnvironmentSettings",
     "ExternalizedCheckpointCleanup",
+    "FilterFunction",
+    "FlatMapFunction",
     "FsStateBackend",
     "JobClient",
     "JobStatus",
+    "KeySelector",
     "KeyedProcessFunction",
     "KeyedStream",
     "ListState",
     "ListStateDescriptor",
+    "MapFunction",
     "MapState",
     "MapStateDescriptor",
     "MemoryStateBackend",
     "OperatorStream",
+    "OutputTag",
+    "Partitioner",
     "PredefinedOptions",
+    "ProcessFunction",
     "QueryableStateStream",
     "ReduceFunction",
     "ReducingState",
@@ -83,6 +112,8 @@ __all__ = [
     "RestartStrategyConfiguration",
     "RocksDBStateBackend",
     "RuntimeContext",
+    "SparkSink",
+    "SparkSource",
     "State",
     "StateBackend",
     "StateDescriptor",
@@ -91,4 +122,5 @@ __all__ = [
     "Types",
     "ValueState",
     "ValueStateDescriptor",
+    "WatermarkStrategy",
 ]

@@ -12,15 +12,14 @@ from queryable_state.streaming.config.restart_strategy import (
 )
 from queryable_state.streaming.config.settings import EnvironmentSettings
 from queryable_state.streaming.config.state_backend import StateBackend
-from queryable_state.streaming.datastream import DataStream
 from queryable_state.streaming.graph.declared_job import NextJob
 from queryable_state.streaming.graph.job_graph import JobGraph
 from queryable_state.streaming.graph.nodes import SourceNode
 from queryable_state.streaming.order_checks import warn_of_order
+from queryable_state.streaming.sources.stream_sources import StreamSources
 from queryable_state.streaming.spark.application import SparkApplication
 from queryable_state.streaming.spark.launch import JobLaunch, QueryRestore, configured
 from queryable_state.streaming.spark.plan.compiler import Compiler
-from queryable_state.streaming.spark.queries.source_plan import source_node
 from queryable_state.streaming.spark.session import active_session, check_session, parallelism_of
 from queryable_state.wire.errors import InvalidRequestError
 
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from queryable_state.streaming.job_client import JobClient
 
 
-class StreamExecutionEnvironment:
+class StreamExecutionEnvironment(StreamSources):
     """The streams and sinks of a program on one Spark session.
 
     The environment collects sinks and stateful operators until `execute` or `execute_async` starts
@@ -124,10 +123,6 @@ class StreamExecutionEnvironment:
     def get_restart_strategy(self) -> RestartStrategyConfiguration:
         """The restart strategy that was set, else the fallback strategy."""
         return self._restart_strategy
-
-    def from_dataframe(self, dataframe: DataFrame) -> DataStream:
-        """A stream of the rows of a streaming DataFrame, which may contain native aggregations."""
-        return DataStream(self, source_node(dataframe))
 
     def execute(
         self,
@@ -282,6 +277,12 @@ class StreamExecutionEnvironment:
 
     def _add_sink(self, node: SinkNode) -> None:
         self._next.declared.sinks.append(node)
+
+    def _as_stream_environment(self) -> Self:
+        return self
+
+    def _partitions(self) -> int:
+        return self._job_settings().parallelism
 
     def _dataframe_of(self, node: StreamNode) -> DataFrame:
         if isinstance(node, SourceNode):

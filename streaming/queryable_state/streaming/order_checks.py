@@ -37,7 +37,7 @@ def order_warning(node: OperatorNode) -> str | None:
         return _unordered(node, sink, f"the subtasks of operator {upstream.name!r}")
     origin = origin_of(upstream)
     if origin.grouping is not None:
-        if node.keys.function is None and origin.grouping.distinguished_by(node.keys.columns):
+        if not node.keys.is_computed and origin.grouping.distinguished_by(node.keys.columns):
             return None
         return _several_groups(node, sink, origin.grouping)
     if read.order or not origin.sources:
@@ -58,7 +58,7 @@ def _unordered(node: OperatorNode, sink: LatestValueSink, parts: str) -> str:
 
 def _several_groups(node: OperatorNode, sink: LatestValueSink, grouping: Grouping) -> str:
     name = sink.descriptor.queryable_name
-    key = joined(node.keys.columns) if node.keys.function is None else "computed by a function"
+    key = "computed by a function" if node.keys.is_computed else joined(node.keys.columns)
     candidates = grouping.columns_beside(node.keys.columns)
     column = repr(candidates[0]) if len(candidates) == 1 else "<column>"
     return (

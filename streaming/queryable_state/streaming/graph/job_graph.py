@@ -77,6 +77,11 @@ class JobGraph:
         """All sources, in the order in which the ends reach them."""
         return tuple(node for node in self.nodes if isinstance(node, SourceNode))
 
+    @property
+    def is_bounded(self) -> bool:
+        """True if all sources end, so that the job ends."""
+        return all(source.is_bounded for source in self.sources)
+
     @cached_property
     def sinks(self) -> tuple[SinkNode, ...]:
         """All sinks, in program order."""

@@ -10,8 +10,11 @@ from queryable_state.streaming.runtime.operators.context import DeclaringContext
 from queryable_state.streaming.runtime.operators.open_functions import OpenFunctions
 from queryable_state.streaming.runtime.operators.operator_run import MAIN, OperatorRun
 from queryable_state.streaming.runtime.operators.outputs import Outputs
+from queryable_state.streaming.runtime.operators.side_outputs import SideOutputs
 from queryable_state.streaming.runtime.states.key_table import shown_key
 from queryable_state.streaming.runtime.states.value_states import CachedReducing
+from queryable_state.streaming.runtime.user_code import described
+from queryable_state.streaming.stateless.output_tag import OutputTag
 from queryable_state.wire.errors import QueryableStateError
 from queryable_state.wire.rows import row_maker
 from queryable_state.wire.schema.types import Kind, TypeInfo
@@ -99,8 +102,7 @@ class _RowRun(OperatorRun):
 
     def _user_error(self, error: Exception, what: str) -> UserFunctionError:
         return UserFunctionError(
-            f"{self.where}: {what} failed for key {self._current_key}: "
-            f"{type(error).__name__}: {error}"
+            f"{self.where}: {what} failed for key {self._current_key}: {described(error)}"
         )
 
     def _name_element(self, error: QueryableStateError) -> None:
@@ -124,6 +126,7 @@ class ProcessRun(_RowRun):
         super().__init__(spec, task, access)
         self._function = function
         self._outputs = Outputs(spec.output_type, spec.settings.output_rows, self.where)
+        self._sides = SideOutputs(spec, self.where)
         self._read = element_reader(spec.input)
 
     def _open(self) -> Sequence[CachedState]:
@@ -139,7 +142,11 @@ class ProcessRun(_RowRun):
         super().begin()
         owned = self.owned
         self._element_context = ElementContext(
-            owned.current_key, owned.keys, owned.batch_timestamp_ms, owned.watermark_ms
+            owned.current_key,
+            owned.keys,
+            owned.batch_timestamp_ms,
+            owned.watermark_ms,
+            pickled_keys=self.spec.pickled_keys,
         )
 
     def process(self, number: int, batch: pa.RecordBatch) -> Iterator[Output]:
@@ -150,7 +157,7 @@ class ProcessRun(_RowRun):
         for state in self._context.states.values():
             state.enter()
         for start in range(0, len(slots), _PIECE_ROWS):
-            extend = outputs.rows.extend
+            extend, emitted = outputs.rows.extend, len(outputs.rows)
             try:
                 # `zip` must read slots first: at their end it must not consume an element.
                 for slot, element in zip(  # noqa: B905
@@ -170,6 +177,9 @@ class ProcessRun(_RowRun):
                 raise
             except Exception as error:
                 raise self._user_error(error, "process_element") from error
+            if OutputTag.exists:
+                self._sides.take(outputs.rows, emitted)
+                yield from self._sides.batches(only_full=True)
             for rows in outputs.full_batches():
                 yield MAIN, rows
         for state in self._context.states.values():
@@ -178,6 +188,7 @@ class ProcessRun(_RowRun):
     def finish(self) -> Iterator[Output]:
         for rows in self._outputs.all_batches():
             yield MAIN, rows
+        yield from self._sides.batches(only_full=False)
 
 
 class ReduceRun(_RowRun):

@@ -69,10 +69,10 @@ class Compiler:
     def is_native(self, graph: JobGraph) -> bool:
         """True if the operators of a graph are in the plan of its query.
 
-        That is so if one action runs all of the graph and no operator twice. Otherwise a
+        That is so if one action runs all of the graph and no function twice. Otherwise a
         `foreachBatch` function applies the operators, and the plan contains only the sources.
         """
         stages = self._stages.stages(graph)
         reads = FrameReads.of(graph, stages)
         actions = len(graph.sinks) + len(reads.unread(stages))
-        return actions == 1 and max(reads.stages.values(), default=0) <= 1
+        return actions == 1 and not reads.repeats
