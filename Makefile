@@ -9,7 +9,7 @@ SETUPS := setup-demo setup-bench setup-test setup-dev
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup $(SETUPS) demo test test-slow chaos hostile check format proto settings-docs bench plots flights-matrix lock clean
+.PHONY: help setup $(SETUPS) demo test test-slow chaos hostile check format proto settings-docs pyflink-docs bench plots flights-matrix lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,6 +47,7 @@ check: setup ## Lint, check formatting and types, and that generated code is cur
 	$(PY) -m mypy
 	$(PY) scripts/generate_protos.py --check
 	$(PY) scripts/generate_settings_docs.py --check
+	$(PY) scripts/generate_pyflink_docs.py --check
 
 format: setup ## Format the code and fix what the linter can fix
 	$(PY) -m ruff check --fix --exit-zero
@@ -57,6 +58,9 @@ proto: setup ## Generate the code of the .proto files
 
 settings-docs: setup ## Write docs/settings.md from the settings classes
 	$(PY) scripts/generate_settings_docs.py
+
+pyflink-docs: setup ## Write docs/pyflink.md from our classes and PyFlink's names
+	$(PY) scripts/generate_pyflink_docs.py
 
 bench: setup-bench ## Measure it all beside its peers (ARGS="query --quick --json FILE", ARGS="--help")
 	$(RUN) python -m benchmarks $(ARGS)

@@ -23,8 +23,9 @@ from queryable_state.server import settings as server
 from queryable_state.server.checkpoint_server.settings import CheckpointServerSettings
 from queryable_state.server.process.log_settings import LOG_LEVELS, LogSettings
 from queryable_state.server.storage.rocksdb.settings import PREDEFINED_OPTIONS, RocksDBSettings
-from queryable_state.streaming.config import checkpoint_config, durability_settings
+from queryable_state.streaming.config import checkpoint_modes, durability_settings
 from queryable_state.streaming.config.configuration import CONF_PREFIX
+from queryable_state.streaming.config.execution_options import OPTIONS
 from queryable_state.streaming.config.settings import MAX_PARALLELISM_LIMIT, EnvironmentSettings
 from queryable_state.streaming.runtime.states.settings import RuntimeSettings
 
@@ -49,10 +50,11 @@ BOUNDS: dict[type, dict[str, str]] = {
         "parallelism": "0 to `max_parallelism`",
         "max_parallelism": f"1 to {MAX_PARALLELISM_LIMIT}",
         "backend": one_of(durability_settings.BACKEND_NAMES) + ", a class",
+        "checkpoint_storage": one_of(durability_settings.STORAGE_NAMES),
         "changelog": one_of(durability_settings.CHANGELOG_CHOICES),
         "log_level": ", ".join(LOG_LEVELS),
-        "checkpointing_mode": one_of(checkpoint_config.CheckpointingMode),
-        "externalized_retention": one_of(checkpoint_config.ExternalizedCheckpointCleanup),
+        "checkpointing_mode": one_of(checkpoint_modes.CheckpointingMode),
+        "externalized_retention": one_of(checkpoint_modes.ExternalizedCheckpointCleanup),
         "rocksdb_predefined_options": one_of(PREDEFINED_OPTIONS),
         "restart_strategy": "`none`, `fixed-delay`, `failure-rate`",
     },
@@ -114,15 +116,24 @@ APPLICATION = """## Spark application
 
 Set a field in one of these places; the first one that has it counts:
 
-1. `spark.queryable_state.<field>` in Spark's configuration; for fields with a second key
-   (PyFlink's) also that key, with or without the prefix `spark.queryable_state.`;
-2. `QUERYABLE_STATE_<FIELD>` in the driver's environment (`.` and `-` of PyFlink's keys become
-   `_`);
+1. `spark.queryable_state.<field>` in Spark's configuration; for fields with more keys (Flink's)
+   also those keys, with or without the prefix `spark.queryable_state.`;
+2. `QUERYABLE_STATE_<FIELD>` in the driver's environment (`.` and `-` of Flink's keys become `_`);
 3. the TOML file that `spark.queryable_state.file` or `QUERYABLE_STATE_FILE` names.
 
 Times take units (`500 ms`, `10 s`, `5 min`, `1 h`, `1 d`), sizes too (`20 kb`, `64 mb`, `1 gb`).
-What a job sets itself (`StateBackend`, `CheckpointConfig`, arguments of `execute`) counts before
-these.
+What a job sets itself (`StateBackend`, `CheckpointConfig`, a `Configuration`, arguments of
+`execute`) counts before these.
+
+An unknown name is refused with the most similar known one. A known key of Flink that has no effect
+is logged as a warning with the reason; the last table of this section has the execution options
+that are kept and returned.
+"""
+
+OPTIONS_HEAD = """### Flink's execution options
+
+Each is set like the fields above, by Flink's key, or by a method of the environment or of its
+`ExecutionConfig`.
 """
 
 ROCKSDB = """## RocksDB
@@ -190,6 +201,8 @@ def page() -> str:
     for section in sections:
         heading = f"## {section.heading}\n\n" if section.heading else ""
         parts.append(heading + section.text + "\n" + table(section))
+        if section.settings is EnvironmentSettings:
+            parts.append(OPTIONS_HEAD + "\n" + options_table())
     return "\n".join([*parts, TAIL])
 
 
@@ -205,7 +218,7 @@ def table(section: Section) -> str:
     for field in fields(section.settings):
         keys = [section.keys[field.name]] if field.name in section.keys else []
         if "flink" in field.metadata:
-            keys.append(str(field.metadata["flink"]))
+            keys += field.metadata["flink"]
         key = "<br>".join(f"`{key}`" for key in keys)
         cells = [key] if named else [f"`{field.name}`", key]
         cells += [
@@ -218,9 +231,25 @@ def table(section: Section) -> str:
     return "\n".join(lines) + "\n"
 
 
+def options_table() -> str:
+    """One row per execution option of Flink."""
+    lines = ["| key | default | effect |", "|---|---|---|"]
+    for key, option in OPTIONS.items():
+        keys = "<br>".join(f"`{each}`" for each in (key, *option.spellings))
+        default = str(option.default).lower() if option.kind == "bool" else option.default
+        effect = f"none: {option.no_effect}" if option.no_effect else "works"
+        cells = [keys, f"`{default}`" if default not in ("", ()) else "", effect]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
 def fields(settings: type[Any]) -> list[dataclasses.Field[Any]]:
     """The fields that have a row of their own: those that hold other settings have tables."""
-    return [field for field in dataclasses.fields(settings) if field.name not in ("limits", "logs")]
+    return [
+        field
+        for field in dataclasses.fields(settings)
+        if field.name not in ("limits", "logs", "flink_options")
+    ]
 
 
 def docstrings(settings: type[Any]) -> dict[str, str]:

@@ -45,7 +45,7 @@ _LAYERS = {
     ),
     "server/state_server": ("base", "stores", "queries", "restore", "batches", "snapshots"),
     "server/query": ("frames", "reads", "proxy"),
-    "streaming": ("config", "runtime", "graph", "spark"),
+    "streaming": ("config", "execution", "runtime", "graph", "spark", "compat"),
     "streaming/runtime": ("columns", "states", "operators"),
     "streaming/spark": ("savepoints", "queries", "worker"),
 }

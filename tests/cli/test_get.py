@@ -16,7 +16,7 @@ from queryable_state.client import (
     UnknownKeyOrNamespaceError,
     UnknownStateError,
 )
-from queryable_state.server.testing.job import NULL
+from queryable_state.server.testing.changes import NULL
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Terminal
@@ -161,3 +161,28 @@ async def test_what_cannot_work_is_refused(
 ) -> None:
     with pytest.raises(error, match=text):
         await terminal.run("get", *arguments)
+
+
+async def test_a_slice_shows_its_elements_and_where_they_are(
+    terminal: Terminal, job: InProcessJob
+) -> None:
+    await job.run(2, {"seen": {"sensor_2": list("abcdef")}})
+    last = await terminal.run("get", "seen", "sensor_2", "--slice=-2:")
+    assert last.rows == [["value"], ["e"], ["f"], ["elements", "4", "to", "5", "of", "6"]]
+    middle = await terminal.run("get", "seen", "sensor_2", "--slice", "1:3", "--json")
+    assert (middle.json["value"], middle.json["start"]) == (["b", "c"], 1)
+    assert (middle.json["limit"], middle.json["length"]) == (2, 6)
+    behind = await terminal.run("get", "seen", "sensor_2", "--slice", "6:")
+    assert (behind.exit_code, behind.rows) == (0, [["value"], ["none", "of", "6", "elements"]])
+
+
+@pytest.mark.parametrize("text", ["3", "a:b", "2:1", "1:-1", ":-1", "-1:1", "1:1"])
+async def test_a_slice_that_is_none_is_refused(terminal: Terminal, text: str) -> None:
+    with pytest.raises(InvalidRequestError, match=f"--slice {text}: "):
+        await terminal.run("get", "seen", "sensor_1", f"--slice={text}")
+
+
+async def test_a_slice_is_read_alone(terminal: Terminal) -> None:
+    for other in (["--size"], ["--exists"], ["--map-key", "x"]):
+        with pytest.raises(InvalidRequestError, match="--slice reads elements: omit"):
+            await terminal.run("get", "seen", "sensor_1", "--slice", "0:1", *other)

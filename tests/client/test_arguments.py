@@ -34,7 +34,7 @@ async def test_the_longest_time_is_taken(client: QueryableStateClient) -> None:
 
 async def test_a_namespace_is_bytes(client: QueryableStateClient) -> None:
     with pytest.raises(InvalidRequestError, match="namespace"):
-        await client.get_kv_state("sensors", "last", "sensor_1", namespace="window")  # type: ignore[arg-type]
+        await client.get_kv_state("sensors", "last", "sensor_1", namespace="window")  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize(

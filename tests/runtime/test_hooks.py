@@ -14,11 +14,11 @@ from queryable_state.streaming.functions import (
     ReducingStateDescriptor,
     UserFunctionError,
 )
+from queryable_state.streaming.runtime.operators.declared_states import declared_states
 from queryable_state.streaming.runtime.operators.operators import (
     KeyedProcess,
     Reduce,
     ReducingSink,
-    declared_states,
 )
 from queryable_state.streaming.testing import KeyedOperatorHarness
 from queryable_state.wire.errors import InvalidRequestError, JobError, Reason

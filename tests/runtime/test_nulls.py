@@ -102,6 +102,19 @@ def test_none_is_refused_where_values_are_added(call: Callable[[Any], Any]) -> N
         calling(call).process(["k"])
 
 
+@pytest.mark.parametrize(
+    ("call", "takes"),
+    [
+        (lambda f: f.list.add_all(None), "add_all takes an iterable of elements, not None"),
+        (lambda f: f.list.update(7), "update takes an iterable of elements, not 7"),
+        (lambda f: f.map.put_all(None), "put_all takes a mapping of map keys to values"),
+    ],
+)
+def test_a_collection_of_another_shape_is_refused(call: Callable[[Any], Any], takes: str) -> None:
+    with pytest.raises(SerializationError, match=rf"state '\w+', key 'k': {takes}"):
+        calling(call).process(["k"])
+
+
 @pytest.mark.parametrize("limit", [1, 1000])
 def test_a_null_map_value_is_a_value(limit: int) -> None:
     """In the batch that writes it and in later ones, where the map is read whole and by entry."""

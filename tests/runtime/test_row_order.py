@@ -17,6 +17,11 @@ from hypothesis import strategies as st
 from queryable_state.streaming.descriptors import ListStateDescriptor
 from queryable_state.streaming.functions import KeyedProcessFunction, ReducingStateDescriptor
 from queryable_state.streaming.runtime.columns.arrow_types import arrow_type, to_arrow_value
+from queryable_state.streaming.runtime.columns.ordered_rows import (
+    MOST_BYTES,
+    HeldRows,
+    in_order,
+)
 from queryable_state.streaming.runtime.columns.row_order import (
     OrderColumn,
     has_order,
@@ -25,11 +30,6 @@ from queryable_state.streaming.runtime.columns.row_order import (
     sorted_rows,
 )
 from queryable_state.streaming.runtime.operators.operators import Reduce
-from queryable_state.streaming.runtime.operators.ordered_rows import (
-    MOST_BYTES,
-    HeldRows,
-    in_order,
-)
 from queryable_state.streaming.testing import KeyedOperatorHarness
 from queryable_state.wire.schema.types import Types, type_info
 

@@ -39,7 +39,9 @@ async def test_a_checkpoint_is_scanned_page_by_page(stub: Any, ended: Ended) -> 
     assert found["sensor_1"] == 71.5
 
 
-async def test_a_checkpoint_answers_entries_sizes_and_one_cut(stub: Any, ended: Ended) -> None:
+async def test_a_checkpoint_answers_entries_slices_sizes_and_one_cut(
+    stub: Any, ended: Ended
+) -> None:
     entry = await stub.GetKvState(
         query_pb2.GetKvStateRequest(
             state_name="counts",
@@ -53,6 +55,15 @@ async def test_a_checkpoint_answers_entries_sizes_and_one_cut(stub: Any, ended: 
         query_pb2.GetKvStateRequest(state_name="seen", key_json='"sensor_1"', read=query_pb2.SIZE)
     )
     assert json.loads(size.value_json)["elements"] == 2
+    last = await stub.GetKvState(
+        query_pb2.GetKvStateRequest(
+            state_name="seen",
+            key_json='"sensor_1"',
+            read=query_pb2.SLICE,
+            range=query_pb2.ListRange(start=-1),
+        )
+    )
+    assert (json.loads(last.value_json)["start"], json.loads(last.value_json)["length"]) == (1, 2)
     cut = await stub.BatchGetKvState(
         query_pb2.BatchGetKvStateRequest(
             state_name="last", keys_json=['"sensor_1"', '"sensor_2"'], one_cut=True

@@ -47,7 +47,9 @@ class Jobs:
     def savepoint(self, job: JobClient, *, stop: bool = False) -> str:
         """The URI of a savepoint made now."""
         directory = str(self.folder / "savepoints")
-        return job.stop_with_savepoint(directory) if stop else job.trigger_savepoint(directory)
+        if stop:
+            return job.stop_with_savepoint(False, directory).result()
+        return job.trigger_savepoint(directory).result()
 
     def values(self, job: JobClient, name: str = "count") -> Counter[object]:
         """How many keys have each value of a state."""

@@ -11,6 +11,7 @@ from pyspark import TaskContext
 from queryable_state.streaming import (
     AggregateFunction,
     AggregatingStateDescriptor,
+    KeyedCoProcessFunction,
     KeyedProcessFunction,
     ListStateDescriptor,
     MapStateDescriptor,
@@ -203,3 +204,29 @@ class KeepsSequence(KeyedProcessFunction):
 
     def process_element(self, value: Any, ctx: Context) -> None:
         self.sequence.add(value.n)
+
+
+class StartingCount(CountPerKey):
+    """Counts on from a number that is given for a key."""
+
+    def handle_initial_state(self, value: Any, ctx: Context) -> None:
+        self.count.update(value["count"])
+
+
+class JoinThresholds(KeyedCoProcessFunction):
+    """Counts the readings of a key above the threshold of the key."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        descriptor = ValueStateDescriptor("threshold", Types.DOUBLE())
+        descriptor.set_queryable("threshold")
+        self.threshold = runtime_context.get_state(descriptor)
+        self.alerts = runtime_context.get_state(ValueStateDescriptor("alerts", Types.LONG()))
+
+    def process_element1(self, value: Any, ctx: Context) -> None:
+        self.threshold.update(value.threshold)
+
+    def process_element2(self, value: Any, ctx: Context) -> Iterator[tuple[str, int]]:
+        threshold = self.threshold.value()
+        if threshold is not None and value.temperature > threshold:
+            self.alerts.update((self.alerts.value() or 0) + 1)
+            yield value.sensor, self.alerts.value() or 0

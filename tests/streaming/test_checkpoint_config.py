@@ -9,8 +9,11 @@ import pytest
 from queryable_state.streaming import (
     CheckpointConfig,
     CheckpointingMode,
+    Duration,
     EnvironmentSettings,
     ExternalizedCheckpointCleanup,
+    FileSystemCheckpointStorage,
+    JobManagerCheckpointStorage,
 )
 from queryable_state.wire.errors import InvalidRequestError
 
@@ -109,3 +112,67 @@ def test_unaligned_checkpoints_are_for_exactly_once() -> None:
     config.set_checkpointing_mode(CheckpointingMode.AT_LEAST_ONCE)
     with pytest.raises(InvalidRequestError, match="EXACTLY_ONCE"):
         config.enable_unaligned_checkpoints()
+
+
+def test_setters_return_the_configuration() -> None:
+    config = CheckpointConfig()
+    assert (
+        config.set_checkpoint_interval(1000)
+        .set_checkpoint_timeout(1000)
+        .set_min_pause_between_checkpoints(1)
+        .set_max_concurrent_checkpoints(2)
+        .set_checkpointing_mode(CheckpointingMode.EXACTLY_ONCE)
+        .set_fail_on_checkpointing_errors(True)
+        .set_tolerable_checkpoint_failure_number(1)
+        .set_prefer_checkpoint_for_recovery(False)
+        .enable_unaligned_checkpoints()
+        .disable_unaligned_checkpoints()
+        .set_force_unaligned_checkpoints()
+        .set_alignment_timeout(Duration.of_minutes(1))
+        .set_checkpoint_storage_dir("/c")
+    ) is config
+
+
+def test_unaligned_settings_are_kept() -> None:
+    config = CheckpointConfig()
+    assert not config.is_force_unaligned_checkpoints()
+    assert config.get_alignment_timeout() == Duration.of_millis(0)
+    config.set_force_unaligned_checkpoints(True)
+    config.set_alignment_timeout(Duration.of_minutes(1))
+    assert config.is_force_unaligned_checkpoints()
+    assert config.get_alignment_timeout() == Duration.of_seconds(60)
+
+
+@pytest.mark.parametrize(
+    ("cleanup", "externalized"),
+    [
+        (ExternalizedCheckpointCleanup.RETAIN_ON_CANCELLATION, True),
+        (ExternalizedCheckpointCleanup.DELETE_ON_CANCELLATION, True),
+        (ExternalizedCheckpointCleanup.NO_EXTERNALIZED_CHECKPOINTS, False),
+    ],
+)
+def test_each_cleanup_is_set_by_all_its_names(
+    cleanup: ExternalizedCheckpointCleanup, externalized: bool
+) -> None:
+    for name in (
+        "enable_externalized_checkpoints",
+        "set_externalized_checkpoint_cleanup",
+        "set_externalized_checkpoint_retention",
+    ):
+        config = CheckpointConfig()
+        assert getattr(config, name)(cleanup) is config
+        assert config.get_externalized_checkpoint_cleanup() is cleanup
+        assert config.get_externalized_checkpoint_retention() is cleanup
+        assert config.is_externalized_checkpoints_enabled() is externalized
+
+
+def test_a_checkpoint_storage_is_kept() -> None:
+    config = CheckpointConfig()
+    assert config.get_checkpoint_storage() is None
+    storage = JobManagerCheckpointStorage(max_state_size=5)
+    assert config.set_checkpoint_storage(storage).get_checkpoint_storage() is storage
+    found = config.set_checkpoint_storage_dir("file:///c/").get_checkpoint_storage()
+    assert isinstance(found, FileSystemCheckpointStorage)
+    assert found.get_checkpoint_path() == "file:///c"
+    with pytest.raises(InvalidRequestError, match="FileSystemCheckpointStorage"):
+        config.set_checkpoint_storage("/c")  # type: ignore[arg-type]

@@ -95,10 +95,10 @@ def test_the_secret_is_random_where_none_is_set_and_never_shown() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "text"),
     [
-        ("paralelism", "2", "paralelism is not a setting; the settings are: allow_missing_state"),
+        ("paralelism", "2", "paralelism is not a setting; did you mean .parallelism."),
         ("parallelism", "two", "'two', which is not a whole number"),
         ("strict", "maybe", "true or false"),
-        ("backend", "redis", "heap, rocksdb"),
+        ("backend", "redis", "hashmap"),
         ("max_parallelism", "32768", "1 to 32767"),
         ("state.backend", "redis", "heap, rocksdb"),
         ("changelog", "maybe", "auto, on, off"),

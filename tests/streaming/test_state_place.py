@@ -9,9 +9,11 @@ import pytest
 from queryable_state.streaming import (
     CheckpointConfig,
     CustomStateBackend,
+    EmbeddedRocksDBStateBackend,
     EnvironmentSettings,
     ExternalizedCheckpointCleanup,
     FsStateBackend,
+    HashMapStateBackend,
     MemoryStateBackend,
     PredefinedOptions,
     RocksDBStateBackend,
@@ -136,9 +138,9 @@ def test_a_job_that_must_be_durable_is_refused_without_a_place() -> None:
 
 def test_a_backend_by_name_is_pyflinks() -> None:
     settings = EnvironmentSettings
-    assert backend_of(settings(backend="heap"), None) == "heap"
-    assert backend_of(settings(backend="hashmap"), None) == "heap"
-    assert backend_of(settings(), None) == "rocksdb"
+    assert isinstance(backend_of(settings(backend="heap"), None), HashMapStateBackend)
+    assert isinstance(backend_of(settings(), None), HashMapStateBackend)
+    assert backend_of(settings(backend="rocksdb"), None).kind == "rocksdb"
     assert isinstance(backend_of(settings(backend="jobmanager"), None), MemoryStateBackend)
     files = backend_of(settings(backend="filesystem", checkpoint_directory="/c"), None)
     assert isinstance(files, FsStateBackend)
@@ -155,6 +157,7 @@ def test_a_backend_by_name_is_pyflinks() -> None:
 
 def test_the_coordinator_is_told_what_is_configured() -> None:
     told = config(
+        EmbeddedRocksDBStateBackend(),
         storage_options={"anon": True},
         fsync=True,
         memory_threshold_bytes=5,

@@ -44,7 +44,7 @@ _TEXT = st.text(max_size=12) | st.text("\x00\x01a", max_size=6)
 
 
 def scalar_types() -> st.SearchStrategy[TypeInfo]:
-    decimals = st.integers(1, 38).flatmap(
+    decimals: st.SearchStrategy[TypeInfo] = st.integers(1, 38).flatmap(
         lambda p: st.builds(
             TypeInfo, st.just(Kind.DECIMAL), precision=st.just(p), scale=st.integers(0, p)
         )
@@ -72,7 +72,9 @@ def value_types() -> st.SearchStrategy[TypeInfo]:
     def composite(inner: st.SearchStrategy[TypeInfo]) -> st.SearchStrategy[TypeInfo]:
         types = st.lists(inner, max_size=10)
         lists = inner.map(lambda t: TypeInfo(Kind.LIST, element=t))
-        maps = st.builds(TypeInfo, st.just(Kind.MAP), key=key_types(), element=inner)
+        maps: st.SearchStrategy[TypeInfo] = st.builds(
+            TypeInfo, st.just(Kind.MAP), key=key_types(), element=inner
+        )
         return types.map(_row) | types.map(_tuple) | lists | maps
 
     leaves = scalar_types() | st.just(TypeInfo(Kind.PICKLED))

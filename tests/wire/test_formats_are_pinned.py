@@ -26,8 +26,10 @@ from queryable_state.wire.keys.store_keys import (
     window_namespace,
 )
 from queryable_state.wire.schema.instant import Instant
-from queryable_state.wire.schema.types import TypeInfo, type_info
+from queryable_state.wire.schema.type_model import Kind, SerializerFormat, TypeInfo
+from queryable_state.wire.schema.types import type_info
 from queryable_state.wire.values.pickled import PickledValue
+from queryable_state.wire.values.serialized import SerializedValue
 from queryable_state.wire.values.value_codec import ValueCodec, header_of, read_header
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -167,6 +169,13 @@ def test_types(name: str) -> None:
     expected = bytes.fromhex(fixture("types")[name])
     assert info.to_proto().SerializeToString(deterministic=True) == expected
     assert TypeInfo.from_proto(type(info.to_proto()).FromString(expected)) == info
+
+
+def test_types_of_a_serializer_of_the_job() -> None:
+    info = TypeInfo(Kind.CUSTOM, serializer_format=SerializerFormat("app.Text", 2, b"utf-8"))
+    data = info.to_proto().SerializeToString(deterministic=True)
+    assert data.hex() == fixture("types")["custom"]
+    assert ValueCodec.of(info).encode(SerializedValue(b"a")).hex() == fixture("values")["custom"]
 
 
 def test_headers() -> None:

@@ -19,6 +19,7 @@ from queryable_state.cli.commands import (
     get,
     jobs,
     mget,
+    operator_state,
     scan,
     server_commands,
     states,
@@ -73,7 +74,7 @@ def parser() -> argparse.ArgumentParser:
         description="Queries and serves the keyed state of running PySpark jobs.",
     )
     commands = whole.add_subparsers(required=True, metavar="COMMAND")
-    for command in (get, mget, scan, explain, states, jobs):
+    for command in (get, mget, scan, operator_state, explain, states, jobs):
         command.add_command(commands)
     server_commands.add_commands(commands)
     completion.add_command(commands, whole)

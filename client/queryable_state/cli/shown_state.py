@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.cli.tables import cell
-from queryable_state.client import ListState, MapEntry, MapState, ValueState
+from queryable_state.client import ListSlice, ListState, MapEntry, MapState, ValueState
 from queryable_state.wire.json_text import to_jsonable
 from queryable_state.wire.schema.type_model import Kind, TypeInfo, given
 
@@ -38,7 +38,11 @@ class ShownState:
         """The whole value of a key as JSON; for a map entry, the entry's value."""
         if isinstance(found, MapEntry):
             return to_jsonable(found.value(), given(self.state.value_type))
-        return to_jsonable(_decoded(found), given(whole_type(self.state)))
+        return self.whole_value(_decoded(found))
+
+    def whole_value(self, value: Any) -> Any:
+        """The decoded value of a whole key or subtask as JSON."""
+        return to_jsonable(value, given(whole_type(self.state)))
 
     def key_cells(self, key: Any) -> list[str]:
         """A key as cells for `key_head`."""
@@ -61,9 +65,9 @@ class ShownState:
                 [*_cells(to_jsonable(k, map_key), map_key), *_cells(to_jsonable(v, value), value)]
                 for k, v in entries
             ]
-        if isinstance(found, MapEntry | ListState):
+        if isinstance(found, MapEntry | ListState | ListSlice):
             value = given(self.state.value_type)
-            values = found.get() if isinstance(found, ListState) else [found.value()]
+            values = [found.value()] if isinstance(found, MapEntry) else found.get()
             return _head("value", value), [_cells(to_jsonable(v, value), value) for v in values]
         return [*self.key_head, *self.value_head], [
             [*self.key_cells(key), *self.value_cells(found)]
@@ -75,9 +79,9 @@ def whole_type(state: StateInfo) -> TypeInfo | None:
     if state.value_type is None:
         return None
     match state.kind:
-        case "LIST":
+        case "LIST" | "OPERATOR_LIST" | "OPERATOR_UNION":
             return TypeInfo(Kind.LIST, element=state.value_type)
-        case "MAP":
+        case "MAP" | "BROADCAST":
             return TypeInfo(Kind.MAP, key=state.map_key_type, element=state.value_type)
         case _:
             return state.value_type

@@ -5,11 +5,12 @@ from queryable_state.client._consistency import Consistency
 from queryable_state.client._errors import ClientClosedError
 from queryable_state.client._read_options import ReadOptions
 from queryable_state.client._reading.connection_info import ConnectionInfo
-from queryable_state.client._reading.elements import MapEntry, Presence, Size
+from queryable_state.client._reading.elements import ListSlice, MapEntry, Presence, Size
 from queryable_state.client._reading.explanation import ExplainStep, Explanation
 from queryable_state.client._reading.info import ReadInfo, Role
 from queryable_state.client._reading.listing import JobInfo, StateInfo
 from queryable_state.client._reading.multi_get import KeyResult, KeyStatus, MultiGet
+from queryable_state.client._reading.operator_state import OperatorState, SubtaskState
 from queryable_state.client._reading.size_estimate import StateMeasure, StatePart
 from queryable_state.client._reading.states import (
     AggregatingState,
@@ -40,8 +41,18 @@ from queryable_state.wire.errors import (
     UnknownStateError,
     VersionGoneError,
 )
+from queryable_state.wire.schema.instant import Instant
+from queryable_state.wire.schema.row import Row, RowKind
+from queryable_state.wire.schema.type_serializer import (
+    PickleSerializer,
+    SimpleTypeSerializerSnapshot,
+    TypeSerializer,
+    TypeSerializerSchemaCompatibility,
+    TypeSerializerSnapshot,
+)
 from queryable_state.wire.schema.types import TypeInfo, Types
-from queryable_state.wire.values.value_codec import PickledValue, Row
+from queryable_state.wire.values.pickled import PickledValue
+from queryable_state.wire.values.serialized import SerializedValue
 
 __all__ = [
     "AggregatingState",
@@ -54,6 +65,7 @@ __all__ = [
     "DescriptorMismatchError",
     "ExplainStep",
     "Explanation",
+    "Instant",
     "InternalError",
     "InvalidRequestError",
     "JobInfo",
@@ -62,10 +74,13 @@ __all__ = [
     "KeyTypeError",
     "KvState",
     "LimitExceededError",
+    "ListSlice",
     "ListState",
     "MapEntry",
     "MapState",
     "MultiGet",
+    "OperatorState",
+    "PickleSerializer",
     "PickledValue",
     "PlacementError",
     "Presence",
@@ -79,13 +94,20 @@ __all__ = [
     "RetryLaterError",
     "Role",
     "Row",
+    "RowKind",
     "Scan",
+    "SerializedValue",
+    "SimpleTypeSerializerSnapshot",
     "Size",
     "StateInfo",
     "StateLostError",
     "StateMeasure",
     "StatePart",
+    "SubtaskState",
     "TypeInfo",
+    "TypeSerializer",
+    "TypeSerializerSchemaCompatibility",
+    "TypeSerializerSnapshot",
     "Types",
     "UnknownJobError",
     "UnknownKeyOrNamespaceError",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from uuid import UUID
 
+from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import InvalidRequestError
 
 Job = str | UUID | None
@@ -77,3 +78,18 @@ def checked_namespace(namespace: object) -> bytes:
             f"namespace must be the bytes of an encoded namespace, not {namespace!r}"
         )
     return namespace
+
+
+def checked_range(start: object, limit: object) -> query_pb2.ListRange:
+    """Returns the range of a slice; raises `InvalidRequestError` for positions it cannot have."""
+    if isinstance(start, bool) or not isinstance(start, int) or abs(start) > MOST_NUMBER:
+        raise InvalidRequestError(
+            f"start must be the position of a list element, negative from its end, not {start!r}"
+        )
+    if limit is None:
+        return query_pb2.ListRange(start=start)
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 0 < limit < 1 << 32:
+        raise InvalidRequestError(
+            f"limit must be a number of elements from 1 to 2^32 - 1, or None, not {limit!r}"
+        )
+    return query_pb2.ListRange(start=start, limit=limit)

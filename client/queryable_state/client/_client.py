@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from queryable_state.client._arguments import Job, check_name, job_text
 from queryable_state.client._client_base import DEFAULT_PORT, DEFAULT_TIMEOUT_S
-from queryable_state.client._lookups import KeyLookups
+from queryable_state.client._operator_lookups import OperatorLookups
 from queryable_state.client._reading.listing import JobInfo, StateInfo
 from queryable_state.client._reading.size_estimate import StateMeasure
 from queryable_state.client._routing.explain import explained
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_PORT", "DEFAULT_TIMEOUT_S", "QueryableStateClient"]
 
 
-class QueryableStateClient(KeyLookups):
-    """Client for the keyed state of running jobs.
+class QueryableStateClient(OperatorLookups):
+    """Client for the state of running jobs.
 
         async with QueryableStateClient("host", 9069) as client:
             state = await client.get_kv_state(job, "lastTemperature", "sensor_1")

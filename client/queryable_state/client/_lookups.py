@@ -2,43 +2,51 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, cast, overload
 
-from queryable_state.client._batching.multi_lookup import look_up_many, raise_call_error
-from queryable_state.client._client_base import ClientBase
-from queryable_state.client._reading.multi_get import MultiGet
-from queryable_state.client._reading.operation import ENTRY, ENTRY_EXISTS, EXISTS, SIZE
-from queryable_state.client._reading.outcomes import OutcomeResults, StateOutcomes
-from queryable_state.client._reading.states import KvState
-from queryable_state.client._routing.snapshot_read import read_keys_in_snapshot
-from queryable_state.wire.consistent_snapshot import check_snapshot
-from queryable_state.wire.errors import QueryableStateError
+from queryable_state.client._arguments import checked_range
+from queryable_state.client._multi_lookups import MultiLookups
+from queryable_state.client._reading.operation import ENTRY, ENTRY_EXISTS, EXISTS, SIZE, SLICE
+from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Coroutine, Iterable
     from typing import Unpack
 
     from queryable_state.client._arguments import Job
-    from queryable_state.client._batching.key_batcher import KeyBatcher
-    from queryable_state.client._read_options import ReadOptions
-    from queryable_state.client._reading.elements import MapEntry, Presence, Size
+    from queryable_state.client._read_options import ReadOptions, TypedReadOptions
+    from queryable_state.client._reading.elements import ListSlice, MapEntry, Presence, Size
     from queryable_state.client._reading.operation import Operation
-    from queryable_state.client._reading.outcomes import KeyOutcomes
-    from queryable_state.client._routing.dispatcher import Dispatcher
-
-_Result = TypeVar("_Result")
+    from queryable_state.client._reading.states import KvState, ListState, MapState
+    from queryable_state.client._typed_descriptor import S, TypedDescriptor
+    from queryable_state.wire.schema.type_variables import K, T, V
 
 NO_MAP_KEY: Any = object()
 """Default of `map_key`, since None can be a map key."""
 
 
-class KeyLookups(ClientBase):
+class KeyLookups(MultiLookups):
     """Client with lookups by key. Errors are raised by the returned future."""
 
+    @overload
+    def get_kv_state(
+        self,
+        job: Job,
+        state_name: str,
+        key: Any,
+        *,
+        descriptor: TypedDescriptor[S],
+        **options: Unpack[TypedReadOptions],
+    ) -> asyncio.Future[S]: ...
+
+    @overload
     def get_kv_state(
         self, job: Job, state_name: str, key: Any, **options: Unpack[ReadOptions]
-    ) -> asyncio.Future[KvState]:
+    ) -> asyncio.Future[KvState]: ...
+
+    def get_kv_state(
+        self, job: Job, state_name: str, key: Any, **options: Any
+    ) -> asyncio.Future[Any]:
         """Returns a future of the state under one key.
 
         Args:
@@ -68,7 +76,7 @@ class KeyLookups(ClientBase):
         batcher = self._batchers.get((job, state_name))
         if batcher is None or options:
             try:
-                batcher = self._batcher(job, state_name, options)
+                batcher = self._batcher(job, state_name, cast("ReadOptions", options))
             except QueryableStateError as error:
                 return self._failed(error)
         # The same as `_look_up`, inlined for speed.
@@ -89,87 +97,86 @@ class KeyLookups(ClientBase):
             loop.call_soon(batcher.flush)
         return future
 
-    def get_kv_states(
+    @overload
+    def get_map_entry(
         self,
         job: Job,
         state_name: str,
-        keys: Iterable[Any],
+        key: Any,
+        map_key: Any,
         *,
-        one_cut: bool = False,
-        **options: Unpack[ReadOptions],
-    ) -> asyncio.Future[list[KvState | None]]:
-        """Returns one future of the states under many keys.
+        descriptor: TypedDescriptor[MapState[K, V]],
+        **options: Unpack[TypedReadOptions],
+    ) -> asyncio.Future[MapEntry[V]]: ...
 
-        Args:
-            job: Same as in `get_kv_state`, like `state_name` and `options`.
-            state_name: Queryable name of the state.
-            keys: Values of the registered key type.
-            one_cut: Read all keys from one committed batch, across all owners.
-
-        The result is aligned with `keys`; it is None for a key without a state. The first key
-        that fails fails the call. The future raises the errors of `get_kv_state`, and with
-        `one_cut` also `VersionGoneError` if no owner has the common batch any more.
-        """
-        try:
-            batcher = self._batcher(job, state_name, options)
-            every = list(keys)
-            if one_cut:
-                return self._run(_consistent_states(self._dispatcher(), batcher, every))
-            encode_all = batcher.encode_all
-            try:
-                encoded = every if encode_all is None else encode_all(every)
-            except QueryableStateError as error:
-                raise batcher.key_error(error) from None
-        except QueryableStateError as error:
-            return self._failed(error)
-        future: asyncio.Future[list[KvState | None]] = batcher.new_future()
-        if not encoded:
-            future.set_result([])
-            return future
-        outcomes = StateOutcomes(future, len(encoded))
-        batcher.add_all(encoded, OutcomeResults(outcomes, range(len(encoded))))
-        return future
-
-    def multi_get(
-        self,
-        job: Job,
-        state_name: str,
-        keys: Iterable[Any],
-        *,
-        one_cut: bool = False,
-        **options: Unpack[ReadOptions],
-    ) -> asyncio.Future[MultiGet]:
-        """Returns a future of one result for each of many keys, aligned with `keys`.
-
-        Args:
-            job: Same as in `get_kv_state`, like `state_name` and `options`.
-            state_name: Queryable name of the state.
-            keys: Values of the registered key type.
-            one_cut: Read all keys from one committed batch, across all owners.
-
-        A key may fail alone, for example if its owner is unreachable; its `KeyResult` has the
-        error. The future raises only errors of the whole call: an unknown or ambiguous job, an
-        unknown state, a mismatching descriptor, an invalid argument or a closed client.
-        """
-        try:
-            batcher = self._batcher(job, state_name, options)
-            every = list(keys)
-            if one_cut:
-                return self._run(_consistent_multi_get(self._dispatcher(), batcher, every))
-        except QueryableStateError as error:
-            return self._failed(error)
-        return self._run(_multi_get(batcher, every, look_up_many(batcher, every)))
-
+    @overload
     def get_map_entry(
         self, job: Job, state_name: str, key: Any, map_key: Any, **options: Unpack[ReadOptions]
-    ) -> asyncio.Future[MapEntry]:
+    ) -> asyncio.Future[MapEntry]: ...
+
+    def get_map_entry(
+        self, job: Job, state_name: str, key: Any, map_key: Any, **options: Any
+    ) -> asyncio.Future[Any]:
         """Returns a future of one entry of a map state; does not read the other entries.
 
         Arguments and errors as in `get_kv_state`; `map_key` is a value of the registered map key
         type. Raises `UnknownKeyOrNamespaceError` if the map has no such entry, and
         `InvalidRequestError` if the state is not a map.
         """
-        return self._look_up(job, state_name, (key, map_key), ENTRY, options)
+        return self._look_up(job, state_name, (key, map_key), ENTRY, cast("ReadOptions", options))
+
+    @overload
+    def get_list_slice(
+        self,
+        job: Job,
+        state_name: str,
+        key: Any,
+        start: int = 0,
+        limit: int | None = None,
+        *,
+        descriptor: TypedDescriptor[ListState[T]],
+        **options: Unpack[TypedReadOptions],
+    ) -> asyncio.Future[ListSlice[T]]: ...
+
+    @overload
+    def get_list_slice(
+        self,
+        job: Job,
+        state_name: str,
+        key: Any,
+        start: int = 0,
+        limit: int | None = None,
+        **options: Unpack[ReadOptions],
+    ) -> asyncio.Future[ListSlice]: ...
+
+    def get_list_slice(
+        self,
+        job: Job,
+        state_name: str,
+        key: Any,
+        start: int = 0,
+        limit: int | None = None,
+        **options: Any,
+    ) -> asyncio.Future[Any]:
+        """Returns a future of some elements of a list state; no others are transferred.
+
+        Args:
+            job: Same as in `get_kv_state`, like `state_name`, `key` and `options`.
+            state_name: Queryable name of the state.
+            key: A value of the registered key type.
+            start: Position of the first element, from 0; negative: counted from the end, so that
+                -10 reads the last ten.
+            limit: At most this many elements; None: all up to the end.
+
+        The result also has the number of elements of the whole list. It is empty if the list
+        has no element at `start`. Raises the errors of `get_kv_state`, and `InvalidRequestError`
+        if the state is not a list.
+        """
+        try:
+            wanted = checked_range(start, limit)
+        except InvalidRequestError as error:
+            return self._failed(error)
+        return self._look_up(job, state_name, (key, wanted), SLICE, cast("ReadOptions", options))
 
     def contains(
         self,
@@ -206,31 +213,3 @@ class KeyLookups(ClientBase):
         except QueryableStateError as error:
             return self._failed(error)
         return batcher.look_up(key)
-
-    def _run(self, work: Coroutine[Any, Any, _Result]) -> asyncio.Task[_Result]:
-        assert self._loop is not None
-        return self._loop.create_task(work)
-
-
-async def _multi_get(batcher: KeyBatcher, keys: list[Any], outcomes: KeyOutcomes) -> MultiGet:
-    await outcomes.future
-    raise_call_error(batcher, outcomes)
-    return MultiGet(keys, outcomes.all())
-
-
-async def _consistent_multi_get(
-    dispatcher: Dispatcher, batcher: KeyBatcher, keys: list[Any]
-) -> MultiGet:
-    check_snapshot(batcher.options.consistency.wire)
-    outcomes = await read_keys_in_snapshot(dispatcher, batcher, keys)
-    return MultiGet(keys, outcomes.all())
-
-
-async def _consistent_states(
-    dispatcher: Dispatcher, batcher: KeyBatcher, keys: list[Any]
-) -> list[KvState | None]:
-    check_snapshot(batcher.options.consistency.wire)
-    outcomes = await read_keys_in_snapshot(dispatcher, batcher, keys)
-    for failure in outcomes.failures():
-        raise failure.copy()
-    return [known if isinstance(known, KvState) else None for known in outcomes.by_position]

@@ -8,16 +8,12 @@ if TYPE_CHECKING:
     from queryable_state.client._consistency import Consistency
 
 
-class ReadOptions(TypedDict, total=False):
-    """Keyword arguments common to all calls that read state."""
+class TypedReadOptions(TypedDict, total=False):
+    """Keyword arguments common to all calls that read state, without the descriptor."""
 
     key_type: object
     """Expected key type: a type, Spark DDL or a pyspark `DataType`. The call raises
     `KeyTypeError` if the state has another one."""
-
-    descriptor: object
-    """Expected state: any object with `kind`, `value_type` and, for a map, `map_key_type`. The
-    call raises `DescriptorMismatchError` if the registered state differs."""
 
     namespace: bytes | None
     """Encoded namespace; None: the state outside windows."""
@@ -31,6 +27,15 @@ class ReadOptions(TypedDict, total=False):
 
     timeout_s: float | None
     """Seconds until the call fails; None: the client's timeout."""
+
+
+class ReadOptions(TypedReadOptions, total=False):
+    """Keyword arguments common to all calls that read state."""
+
+    descriptor: object
+    """Expected state: any object with `kind`, `value_type` and, for a map, `map_key_type`. The
+    call raises `DescriptorMismatchError` if the registered state differs. With a descriptor of
+    `streaming`, type checkers know the type of the answer."""
 
 
 def check_options(options: ReadOptions) -> None:

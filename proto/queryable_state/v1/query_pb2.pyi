@@ -4,7 +4,8 @@ isort:skip_file
 The public query service, the same on every state server and proxy.
 
 A key on this wire is `key group (2 bytes, big-endian) | encoded key`, exactly
-the prefix it has in the store.
+the prefix it has in the store. The key of operator state is a subtask: its first and its last
+key group, 2 bytes each; in JSON its index, from 0.
 """
 
 from collections import abc as _abc
@@ -60,6 +61,8 @@ class _ReadKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ReadKind.Val
     """An empty value if there is any record under key and namespace or, with an element, that one."""
     SIZE: _ReadKind.ValueType  # 4
     """The size of the records under key and namespace: one serialized `Size`."""
+    SLICE: _ReadKind.ValueType  # 5
+    """Some elements of a list: one serialized `ListSlice`."""
 
 class ReadKind(_ReadKind, metaclass=_ReadKindEnumTypeWrapper): ...
 
@@ -73,6 +76,8 @@ EXISTS: ReadKind.ValueType  # 3
 """An empty value if there is any record under key and namespace or, with an element, that one."""
 SIZE: ReadKind.ValueType  # 4
 """The size of the records under key and namespace: one serialized `Size`."""
+SLICE: ReadKind.ValueType  # 5
+"""Some elements of a list: one serialized `ListSlice`."""
 Global___ReadKind: _TypeAlias = ReadKind  # noqa: Y015
 
 class _Role:
@@ -176,6 +181,70 @@ class Size(_message.Message):
 Global___Size: _TypeAlias = Size  # noqa: Y015
 
 @_typing.final
+class ListRange(_message.Message):
+    """Which elements of a list a SLICE reads."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    START_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    start: _builtins.int
+    """Position of the first element, from 0. Negative: counted from the end, so that -10 reads the
+    last ten. Before the first element of a shorter list: its first element.
+    """
+    limit: _builtins.int
+    """At most this many elements; 0: all up to the end."""
+    def __init__(
+        self,
+        *,
+        start: _builtins.int = ...,
+        limit: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["limit", b"limit", "start", b"start"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListRange: _TypeAlias = ListRange  # noqa: Y015
+
+@_typing.final
+class ListSlice(_message.Message):
+    """Consecutive elements of a list."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHUNKS_FIELD_NUMBER: _builtins.int
+    START_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    LENGTH_FIELD_NUMBER: _builtins.int
+    start: _builtins.int
+    """Position of the first of these elements in the list, from 0."""
+    limit: _builtins.int
+    """The limit that was given; 0: none."""
+    length: _builtins.int
+    """Number of elements of the whole list."""
+    @_builtins.property
+    def chunks(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """Chunks of the list in their order, cut to these elements. None: there is no element at `start`."""
+
+    def __init__(
+        self,
+        *,
+        chunks: _abc.Iterable[_builtins.bytes] | None = ...,
+        start: _builtins.int = ...,
+        limit: _builtins.int = ...,
+        length: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["chunks", b"chunks", "length", b"length", "limit", b"limit", "start", b"start"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListSlice: _TypeAlias = ListSlice  # noqa: Y015
+
+@_typing.final
 class GetKvStateRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -192,6 +261,7 @@ class GetKvStateRequest(_message.Message):
     MAP_KEY_JSON_FIELD_NUMBER: _builtins.int
     ELEMENT_FIELD_NUMBER: _builtins.int
     EXPLAIN_FIELD_NUMBER: _builtins.int
+    RANGE_FIELD_NUMBER: _builtins.int
     job: _builtins.str
     """Id (32 hex digits, dashes allowed) or name; empty: the only job that has the state."""
     state_name: _builtins.str
@@ -217,6 +287,10 @@ class GetKvStateRequest(_message.Message):
     """Encoded map key."""
     explain: _builtins.bool
     """Also answer `trace`. The call succeeds then: a refusal, or that nothing is stored, is `error`."""
+    @_builtins.property
+    def range(self) -> Global___ListRange:
+        """SLICE: the elements to read; not set: all."""
+
     def __init__(
         self,
         *,
@@ -233,10 +307,11 @@ class GetKvStateRequest(_message.Message):
         map_key_json: _builtins.str = ...,
         element: _builtins.bytes = ...,
         explain: _builtins.bool = ...,
+        range: Global___ListRange | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["element", b"element", "encoded_key", b"encoded_key", "entry", b"entry", "key", b"key", "key_json", b"key_json", "map_key_json", b"map_key_json"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["element", b"element", "encoded_key", b"encoded_key", "entry", b"entry", "key", b"key", "key_json", b"key_json", "map_key_json", b"map_key_json", "range", b"range"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_incomplete", b"allow_incomplete", "consistency", b"consistency", "element", b"element", "encoded_key", b"encoded_key", "entry", b"entry", "explain", b"explain", "job", b"job", "key", b"key", "key_json", b"key_json", "map_key_json", b"map_key_json", "max_staleness_ms", b"max_staleness_ms", "min_version", b"min_version", "namespace", b"namespace", "read", b"read", "state_name", b"state_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_incomplete", b"allow_incomplete", "consistency", b"consistency", "element", b"element", "encoded_key", b"encoded_key", "entry", b"entry", "explain", b"explain", "job", b"job", "key", b"key", "key_json", b"key_json", "map_key_json", b"map_key_json", "max_staleness_ms", b"max_staleness_ms", "min_version", b"min_version", "namespace", b"namespace", "range", b"range", "read", b"read", "state_name", b"state_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_entry: _TypeAlias = _typing.Literal["map_key_json", "element"]  # noqa: Y015
     _WhichOneofArgType_entry: _TypeAlias = _typing.Literal["entry", b"entry"]  # noqa: Y015
@@ -262,6 +337,7 @@ class GetKvStateResponse(_message.Message):
     """The value as JSON; set if the key was JSON. A pickled value is
     {"$pickled": "<base64>"}, binary is base64. EXISTS: true or false.
     SIZE: {"elements": 3, "value_bytes": 120}.
+    SLICE: {"elements": [7, 8], "start": 0, "limit": 2, "length": 3}.
     """
     @_builtins.property
     def records(self) -> Global___Records:
@@ -341,6 +417,7 @@ class BatchGetKvStateRequest(_message.Message):
     AT_VERSION_FIELD_NUMBER: _builtins.int
     QUERY_FIELD_NUMBER: _builtins.int
     SERVER_ID_FIELD_NUMBER: _builtins.int
+    RANGES_FIELD_NUMBER: _builtins.int
     job: _builtins.str
     state_name: _builtins.str
     namespace: _builtins.bytes
@@ -375,6 +452,10 @@ class BatchGetKvStateRequest(_message.Message):
         the answers that a frame connection gets.
         """
 
+    @_builtins.property
+    def ranges(self) -> _containers.RepeatedCompositeFieldContainer[Global___ListRange]:
+        """SLICE: one for all keys, or one each."""
+
     def __init__(
         self,
         *,
@@ -393,10 +474,11 @@ class BatchGetKvStateRequest(_message.Message):
         at_version: _builtins.int | None = ...,
         query: Global___Query | None = ...,
         server_id: _builtins.str = ...,
+        ranges: _abc.Iterable[Global___ListRange] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_at_version", b"_at_version", "at_version", b"at_version", "query", b"query"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_at_version", b"_at_version", "allow_incomplete", b"allow_incomplete", "at_version", b"at_version", "consistency", b"consistency", "elements", b"elements", "job", b"job", "keys", b"keys", "keys_json", b"keys_json", "max_staleness_ms", b"max_staleness_ms", "min_version", b"min_version", "namespace", b"namespace", "one_cut", b"one_cut", "query", b"query", "read", b"read", "server_id", b"server_id", "state_name", b"state_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_at_version", b"_at_version", "allow_incomplete", b"allow_incomplete", "at_version", b"at_version", "consistency", b"consistency", "elements", b"elements", "job", b"job", "keys", b"keys", "keys_json", b"keys_json", "max_staleness_ms", b"max_staleness_ms", "min_version", b"min_version", "namespace", b"namespace", "one_cut", b"one_cut", "query", b"query", "ranges", b"ranges", "read", b"read", "server_id", b"server_id", "state_name", b"state_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__at_version: _TypeAlias = _typing.Literal["at_version"]  # noqa: Y015
     _WhichOneofArgType__at_version: _TypeAlias = _typing.Literal["_at_version", b"_at_version"]  # noqa: Y015
@@ -707,6 +789,7 @@ class Query(_message.Message):
     AT_VERSION_FIELD_NUMBER: _builtins.int
     ELEMENTS_FIELD_NUMBER: _builtins.int
     EXPLAIN_FIELD_NUMBER: _builtins.int
+    RANGES_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     """Chosen by the client; unique on its connection while unanswered."""
     state_id: _builtins.int
@@ -735,6 +818,10 @@ class Query(_message.Message):
     def elements(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
         """ENTRY, and EXISTS of entries: one for all keys, or one each."""
 
+    @_builtins.property
+    def ranges(self) -> _containers.RepeatedCompositeFieldContainer[Global___ListRange]:
+        """SLICE: one for all keys, or one each."""
+
     def __init__(
         self,
         *,
@@ -752,10 +839,11 @@ class Query(_message.Message):
         at_version: _builtins.int | None = ...,
         elements: _abc.Iterable[_builtins.bytes] | None = ...,
         explain: _builtins.bool = ...,
+        ranges: _abc.Iterable[Global___ListRange] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_at_version", b"_at_version", "at_version", b"at_version"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_at_version", b"_at_version", "allow_incomplete", b"allow_incomplete", "at_version", b"at_version", "consistency", b"consistency", "deadline_ms", b"deadline_ms", "elements", b"elements", "explain", b"explain", "id", b"id", "keys", b"keys", "max_staleness_ms", b"max_staleness_ms", "min_version", b"min_version", "namespace", b"namespace", "placement_version", b"placement_version", "read", b"read", "state_id", b"state_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_at_version", b"_at_version", "allow_incomplete", b"allow_incomplete", "at_version", b"at_version", "consistency", b"consistency", "deadline_ms", b"deadline_ms", "elements", b"elements", "explain", b"explain", "id", b"id", "keys", b"keys", "max_staleness_ms", b"max_staleness_ms", "min_version", b"min_version", "namespace", b"namespace", "placement_version", b"placement_version", "ranges", b"ranges", "read", b"read", "state_id", b"state_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__at_version: _TypeAlias = _typing.Literal["at_version"]  # noqa: Y015
     _WhichOneofArgType__at_version: _TypeAlias = _typing.Literal["_at_version", b"_at_version"]  # noqa: Y015
@@ -790,7 +878,7 @@ class Answer(_message.Message):
     @_builtins.property
     def values(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
         """POINT and ENTRY: stored values. PREFIX: one serialized `Records` each. EXISTS: empty.
-        SIZE: one serialized `Size` each.
+        SIZE: one serialized `Size` each. SLICE: one serialized `ListSlice` each.
         """
 
     @_builtins.property

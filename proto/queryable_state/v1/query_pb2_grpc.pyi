@@ -4,7 +4,8 @@ isort:skip_file
 The public query service, the same on every state server and proxy.
 
 A key on this wire is `key group (2 bytes, big-endian) | encoded key`, exactly
-the prefix it has in the store.
+the prefix it has in the store. The key of operator state is a subtask: its first and its last
+key group, 2 bytes each; in JSON its index, from 0.
 """
 
 from collections import abc as _abc

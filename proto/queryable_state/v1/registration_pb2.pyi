@@ -184,6 +184,7 @@ class StateRegistration(_message.Message):
     INCARNATION_FIELD_NUMBER: _builtins.int
     RENAMED_FIELDS_FIELD_NUMBER: _builtins.int
     DROPPED_FIELDS_FIELD_NUMBER: _builtins.int
+    READABLE_SERIALIZERS_FIELD_NUMBER: _builtins.int
     state_id: _builtins.int
     """Assigned by the coordinator, never reused, equal on every server; 0 in a request."""
     job_id: _builtins.bytes
@@ -205,20 +206,22 @@ class StateRegistration(_message.Message):
     incarnation: _builtins.int
     """Grows when a state of this name is dropped and created again."""
     @_builtins.property
-    def key_type(self) -> _types_pb2.TypeInfo: ...
+    def key_type(self) -> _types_pb2.TypeInfo:
+        """Of operator state: INT, the index of a subtask."""
+
     @_builtins.property
     def namespace_type(self) -> _types_pb2.TypeInfo:
         """Absent: only the void namespace."""
 
     @_builtins.property
     def value_types(self) -> _containers.RepeatedCompositeFieldContainer[Global___SchemaVersion]:
-        """VALUE and REDUCING: the value; LIST: an element; MAP: an entry's value;
-        AGGREGATING: the result. All versions, ascending.
+        """VALUE and REDUCING: the value; LIST and operator lists: an element; MAP and BROADCAST: an
+        entry's value; AGGREGATING: the result. All versions, ascending.
         """
 
     @_builtins.property
     def map_key_type(self) -> _types_pb2.TypeInfo:
-        """MAP: type of the entries' keys."""
+        """MAP and BROADCAST: type of the entries' keys."""
 
     @_builtins.property
     def accumulator_types(self) -> _containers.RepeatedCompositeFieldContainer[Global___SchemaVersion]:
@@ -235,6 +238,10 @@ class StateRegistration(_message.Message):
     @_builtins.property
     def dropped_fields(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Only in a request: paths of stored fields that are dropped, whatever fields are added."""
+
+    @_builtins.property
+    def readable_serializers(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.SerializerSnapshot]:
+        """Only in a request: snapshots of earlier serializers whose bytes the requesting program reads."""
 
     def __init__(
         self,
@@ -258,10 +265,11 @@ class StateRegistration(_message.Message):
         incarnation: _builtins.int = ...,
         renamed_fields: _abc.Iterable[Global___FieldRename] | None = ...,
         dropped_fields: _abc.Iterable[_builtins.str] | None = ...,
+        readable_serializers: _abc.Iterable[_types_pb2.SerializerSnapshot] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["key_type", b"key_type", "map_key_type", b"map_key_type", "namespace_type", b"namespace_type", "ttl", b"ttl"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accumulator_types", b"accumulator_types", "dropped_fields", b"dropped_fields", "incarnation", b"incarnation", "job_id", b"job_id", "job_name", b"job_name", "key_type", b"key_type", "kind", b"kind", "map_key_type", b"map_key_type", "max_parallelism", b"max_parallelism", "namespace_type", b"namespace_type", "operator_depth", b"operator_depth", "operator_name", b"operator_name", "operator_uid", b"operator_uid", "queryable_name", b"queryable_name", "renamed_fields", b"renamed_fields", "state_id", b"state_id", "state_name", b"state_name", "ttl", b"ttl", "value_types", b"value_types"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accumulator_types", b"accumulator_types", "dropped_fields", b"dropped_fields", "incarnation", b"incarnation", "job_id", b"job_id", "job_name", b"job_name", "key_type", b"key_type", "kind", b"kind", "map_key_type", b"map_key_type", "max_parallelism", b"max_parallelism", "namespace_type", b"namespace_type", "operator_depth", b"operator_depth", "operator_name", b"operator_name", "operator_uid", b"operator_uid", "queryable_name", b"queryable_name", "readable_serializers", b"readable_serializers", "renamed_fields", b"renamed_fields", "state_id", b"state_id", "state_name", b"state_name", "ttl", b"ttl", "value_types", b"value_types"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -418,7 +426,7 @@ class StateLocation(_message.Message):
     def registration(self) -> Global___StateRegistration: ...
     @_builtins.property
     def owners(self) -> _containers.RepeatedCompositeFieldContainer[Global___RangeOwner]:
-        """Ascending, without gaps, covering all key groups."""
+        """Ascending, without gaps, covering all key groups: one a subtask, once the operator has run."""
 
     def __init__(
         self,

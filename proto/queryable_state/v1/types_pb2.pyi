@@ -74,6 +74,8 @@ class TypeInfo(_message.Message):
         """A TIMESTAMP that Python functions and clients see as an `Instant`."""
         BIG_INT: TypeInfo._Kind.ValueType  # 21
         """A DECIMAL of 38 digits, none after the point, that Python sees as an `int`."""
+        CUSTOM: TypeInfo._Kind.ValueType  # 22
+        """Bytes of a serializer of the job. Servers never read them; a client does with the serializer."""
 
     class Kind(_Kind, metaclass=_KindEnumTypeWrapper): ...
     KIND_UNSPECIFIED: TypeInfo.Kind.ValueType  # 0
@@ -117,6 +119,8 @@ class TypeInfo(_message.Message):
     """A TIMESTAMP that Python functions and clients see as an `Instant`."""
     BIG_INT: TypeInfo.Kind.ValueType  # 21
     """A DECIMAL of 38 digits, none after the point, that Python sees as an `int`."""
+    CUSTOM: TypeInfo.Kind.ValueType  # 22
+    """Bytes of a serializer of the job. Servers never read them; a client does with the serializer."""
 
     KIND_FIELD_NUMBER: _builtins.int
     PRECISION_FIELD_NUMBER: _builtins.int
@@ -124,6 +128,7 @@ class TypeInfo(_message.Message):
     FIELDS_FIELD_NUMBER: _builtins.int
     KEY_FIELD_NUMBER: _builtins.int
     ELEMENT_FIELD_NUMBER: _builtins.int
+    SERIALIZER_FIELD_NUMBER: _builtins.int
     kind: Global___TypeInfo.Kind.ValueType
     precision: _builtins.int
     """DECIMAL: total digits, 1 to 38."""
@@ -141,6 +146,10 @@ class TypeInfo(_message.Message):
     def element(self) -> Global___TypeInfo:
         """LIST: the type of its elements. MAP: the type of its values."""
 
+    @_builtins.property
+    def serializer(self) -> Global___SerializerSnapshot:
+        """CUSTOM: the format of the bytes."""
+
     def __init__(
         self,
         *,
@@ -150,14 +159,44 @@ class TypeInfo(_message.Message):
         fields: _abc.Iterable[Global___Field] | None = ...,
         key: Global___TypeInfo | None = ...,
         element: Global___TypeInfo | None = ...,
+        serializer: Global___SerializerSnapshot | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["element", b"element", "key", b"key"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["element", b"element", "key", b"key", "serializer", b"serializer"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["element", b"element", "fields", b"fields", "key", b"key", "kind", b"kind", "precision", b"precision", "scale", b"scale"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["element", b"element", "fields", b"fields", "key", b"key", "kind", b"kind", "precision", b"precision", "scale", b"scale", "serializer", b"serializer"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___TypeInfo: _TypeAlias = TypeInfo  # noqa: Y015
+
+@_typing.final
+class SerializerSnapshot(_message.Message):
+    """The format of a serializer, which only its own snapshot class understands."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    CONFIGURATION_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Name of the serializer."""
+    version: _builtins.int
+    """Version of the format of `configuration`."""
+    configuration: _builtins.bytes
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        version: _builtins.int = ...,
+        configuration: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["configuration", b"configuration", "name", b"name", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SerializerSnapshot: _TypeAlias = SerializerSnapshot  # noqa: Y015
 
 @_typing.final
 class Field(_message.Message):

@@ -2,7 +2,8 @@
 
 Dates and times are ISO 8601, binary is base64, decimals and BIG_INT are strings (numbers
 are accepted too), floats that JSON lacks are "NaN", "Infinity" and "-Infinity", rows are
-objects, tuples arrays, maps objects with strings as keys. A pickle is {"$pickled": "<base64>"}.
+objects, tuples arrays, maps objects with strings as keys. A pickle is
+{"$pickled": "<base64>"}, a value of a job's own serializer {"$serialized": "<base64>"}.
 """
 
 from __future__ import annotations
@@ -152,6 +153,8 @@ def to_jsonable(value: Any, info: TypeInfo) -> Any:
             return base64.b64encode(value).decode()
         case Kind.PICKLED:
             return {"$pickled": base64.b64encode(value).decode()}
+        case Kind.CUSTOM:
+            return {"$serialized": base64.b64encode(value).decode()}
         case Kind.BIG_INT:
             return str(value)
         case Kind.INSTANT:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from queryable_state.v1 import query_pb2, registration_pb2
 from queryable_state.wire.errors import CorruptDataError, InvalidRequestError
+from queryable_state.wire.operator_state import OPERATOR_KINDS
 from queryable_state.wire.state_json import StateJson
 
 if TYPE_CHECKING:
@@ -19,6 +20,9 @@ _READ_KINDS: dict[registration_pb2.StateKind.ValueType, query_pb2.ReadKind.Value
     registration_pb2.AGGREGATING: query_pb2.POINT,
     registration_pb2.LIST: query_pb2.PREFIX,
     registration_pb2.MAP: query_pb2.PREFIX,
+    registration_pb2.OPERATOR_LIST: query_pb2.PREFIX,
+    registration_pb2.OPERATOR_UNION: query_pb2.PREFIX,
+    registration_pb2.BROADCAST: query_pb2.PREFIX,
 }
 
 
@@ -103,7 +107,16 @@ class LocatedState:
     @cached_property
     def json(self) -> StateJson:
         """The JSON codec of its keys and values."""
-        return StateJson(self.registration)
+        return StateJson(self.registration, self.ranges)
+
+    @cached_property
+    def ranges(self) -> tuple[tuple[int, int], ...]:
+        """First and last key group of each subtask, by index; empty for keyed state."""
+        if self.registration.kind not in OPERATOR_KINDS:
+            return ()
+        return tuple(
+            (owner.first_key_group, owner.last_key_group) for owner in self.location.owners
+        )
 
     def describe(self) -> str:
         """Name and job of the state, for error texts."""

@@ -9,6 +9,7 @@ from queryable_state.v1 import registration_pb2
 from queryable_state.wire.errors import CorruptDataError, InvalidRequestError
 from queryable_state.wire.keys.key_codec import KeyCodec
 from queryable_state.wire.keys.key_groups import KeyGroups
+from queryable_state.wire.operator_state import OPERATOR_KINDS, SubtaskKeys
 from queryable_state.wire.schema.type_model import Kind, TypeInfo
 from queryable_state.wire.values.value_codec import ValueCodec
 
@@ -21,7 +22,10 @@ StateKind = registration_pb2.StateKind
 class StateCodecs:
     """Codecs of the keys and values of a registered state. Thread-safe.
 
-    `pickle_values` and `unpickle` as in `ValueCodec`.
+    `pickle_values` and `unpickle` as in `ValueCodec`. `value_type`, if it is the newest registered
+    type, gives the serializers and the Python classes of decoded values.
+    `ranges` are the key groups of each subtask, first and last, by index; only the keys of
+    operator state need them.
     """
 
     def __init__(
@@ -30,20 +34,28 @@ class StateCodecs:
         *,
         pickle_values: bool = False,
         unpickle: bool = False,
+        value_type: TypeInfo | None = None,
+        ranges: Iterable[tuple[int, int]] = (),
     ) -> None:
         self.kind = registration.kind
-        self.key_groups = KeyGroups(
-            TypeInfo.from_proto(registration.key_type), registration.max_parallelism
-        )
+        self.key_groups: KeyGroups | SubtaskKeys
+        """Wire keys: of the subtasks for operator state."""
+        if self.kind in OPERATOR_KINDS:
+            self.key_groups = SubtaskKeys(ranges, registration.max_parallelism)
+        else:
+            self.key_groups = KeyGroups(
+                TypeInfo.from_proto(registration.key_type), registration.max_parallelism
+            )
         self._registration = registration
         self._pickle_values = pickle_values
         self._unpickle = unpickle
+        self._value_type = value_type
         if registration.value_types:
             # Raises for an unreadable type now, not at the first value.
             self.value  # noqa: B018
         self.map_key: KeyCodec | None = None
-        """Codec of a MAP's keys; None for other kinds."""
-        if self.kind == StateKind.MAP:
+        """Codec of the keys of a MAP or BROADCAST; None for other kinds."""
+        if self.kind in (StateKind.MAP, StateKind.BROADCAST):
             self.map_key = KeyCodec(TypeInfo.from_proto(registration.map_key_type))
         self.accumulator: ValueCodec | None = None
         """Codec of an AGGREGATING accumulator; None for other kinds."""
@@ -67,20 +79,34 @@ class StateCodecs:
                 f"state {registration.state_name!r} keeps no value to read: it stores only "
                 "accumulators, because it is not queryable"
             )
+        if types[max(types)] == self._value_type:
+            types[max(types)] = self._value_type
         if self.kind == StateKind.LIST:
             types = {n: TypeInfo(Kind.LIST, element=info) for n, info in types.items()}
         return ValueCodec(
             types, max(types), pickle_values=self._pickle_values, unpickle=self._unpickle
         )
 
+    def delivering(self, value_type: TypeInfo) -> StateCodecs:
+        """The same codecs with the serializers and the Python classes of this type."""
+        return StateCodecs(
+            self._registration,
+            pickle_values=self._pickle_values,
+            unpickle=self._unpickle,
+            value_type=value_type,
+        )
+
     def decode_records(self, elements: Sequence[bytes], values: Sequence[bytes]) -> Any:
-        """The whole value of a key: a `list` for a LIST, a `dict` for a MAP, else the value.
+        """The whole value of a key: a `list` for a LIST and for operator lists, a `dict` for a MAP
+        and for broadcast state, else the value.
 
         `elements` and `values` are aligned, in store order, of one key and namespace; not
-        empty unless the state is a LIST or a MAP.
+        empty unless the value is a list or a dict.
         """
         if self.kind == StateKind.LIST:
             return decode_list(values, self.value)
+        if self.kind in (StateKind.OPERATOR_LIST, StateKind.OPERATOR_UNION):
+            return list(map(self.value.decode, values))
         if self.map_key is not None:
             return decode_map(elements, values, self.map_key, self.value)
         if not values:

@@ -9,10 +9,13 @@ from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import InvalidRequestError, Reason
 from queryable_state.wire.json_text import key_from_json, to_jsonable
 from queryable_state.wire.keys.key_prefix import key_prefix_from_json
+from queryable_state.wire.operator_state import OPERATOR_KINDS
 from queryable_state.wire.schema.type_model import Kind, TypeInfo
-from queryable_state.wire.state_codecs import StateCodecs, StateKind
+from queryable_state.wire.state_codecs import StateCodecs, StateKind, decode_list
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from queryable_state.v1 import registration_pb2
 
 
@@ -23,9 +26,14 @@ class StateJson:
     another type `KeyTypeError`.
     """
 
-    def __init__(self, registration: registration_pb2.StateRegistration) -> None:
+    def __init__(
+        self,
+        registration: registration_pb2.StateRegistration,
+        ranges: Iterable[tuple[int, int]] = (),
+    ) -> None:
+        """`ranges` as in `StateCodecs`."""
         self._registration = registration
-        self._codecs = StateCodecs(registration)
+        self._codecs = StateCodecs(registration, ranges=ranges)
         self._groups = self._codecs.key_groups
 
     def wire_key(self, text: str) -> bytes:
@@ -45,7 +53,7 @@ class StateJson:
         if self._codecs.map_key is None:
             raise InvalidRequestError(
                 f"state {self._registration.queryable_name!r} is of kind "
-                f"{StateKind.Name(self._registration.kind)}: only a MAP has entries; "
+                f"{StateKind.Name(self._registration.kind)}: only a MAP or BROADCAST has entries; "
                 "read its whole value",
                 reason=Reason.UNSUPPORTED,
             )
@@ -62,6 +70,8 @@ class StateJson:
         info = self._codecs.value.type_info
         if self._codecs.map_key is not None:
             info = TypeInfo(Kind.MAP, key=self._codecs.map_key.type_info, element=info)
+        elif self._codecs.kind in OPERATOR_KINDS:
+            info = TypeInfo(Kind.LIST, element=info)
         return _dumped(to_jsonable(value, info), sum(map(len, records.values)))
 
     def answer_text(self, read: query_pb2.ReadKind.ValueType, value: bytes) -> str:
@@ -74,11 +84,24 @@ class StateJson:
                 return _dumped(to_jsonable(codec.decode(value), codec.type_info), len(value))
             case query_pb2.EXISTS:
                 return "true"
+            case query_pb2.SLICE:
+                return self._slice_text(query_pb2.ListSlice.FromString(value))
             case query_pb2.SIZE:
                 size = query_pb2.Size.FromString(value)
                 return _dumped({"elements": size.elements, "value_bytes": size.value_bytes})
             case _:
                 return self.records_text(query_pb2.Records(elements=[b""], values=[value]))
+
+    def _slice_text(self, found: query_pb2.ListSlice) -> str:
+        lists = self._codecs.value
+        elements = to_jsonable(decode_list(found.chunks, lists), lists.type_info)
+        text = {
+            "elements": elements,
+            "start": found.start,
+            "limit": found.limit,
+            "length": found.length,
+        }
+        return _dumped(text, sum(map(len, found.chunks)))
 
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)

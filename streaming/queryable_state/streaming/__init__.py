@@ -4,34 +4,79 @@ A program creates a `StreamExecutionEnvironment`, keys a stream and processes it
 `set_queryable` method of a descriptor makes a state visible to `queryable_state.client`.
 """
 
+from queryable_state.streaming.co_functions import (
+    CoFlatMapFunction,
+    CoMapFunction,
+    CoProcessFunction,
+    KeyedCoProcessFunction,
+)
 from queryable_state.streaming.config.checkpoint_config import (
     CheckpointConfig,
+)
+from queryable_state.streaming.config.checkpoint_modes import (
     CheckpointingMode,
     ExternalizedCheckpointCleanup,
+    ExternalizedCheckpointRetention,
+)
+from queryable_state.streaming.config.checkpoint_storage import (
+    CheckpointStorage,
+    FileSystemCheckpointStorage,
+    JobManagerCheckpointStorage,
+)
+from queryable_state.streaming.config.durations import (
+    Duration,
 )
 from queryable_state.streaming.config.restart_strategy import (
     RestartStrategies,
     RestartStrategyConfiguration,
 )
 from queryable_state.streaming.config.rocksdb_state_backend import (
+    EmbeddedRocksDBStateBackend,
     PredefinedOptions,
     RocksDBStateBackend,
 )
-from queryable_state.streaming.config.settings import EnvironmentSettings
+from queryable_state.streaming.config.settings import (
+    EnvironmentSettings,
+)
 from queryable_state.streaming.config.state_backend import (
     CustomStateBackend,
     FsStateBackend,
+    HashMapStateBackend,
     MemoryStateBackend,
     StateBackend,
 )
-from queryable_state.streaming.datastream import DataStream, KeyedStream, OperatorStream
+from queryable_state.streaming.datastream import (
+    DataStream,
+    KeyedStream,
+    OperatorStream,
+)
 from queryable_state.streaming.descriptors import (
     ListStateDescriptor,
     MapStateDescriptor,
     StateDescriptor,
     ValueStateDescriptor,
 )
-from queryable_state.streaming.environment import StreamExecutionEnvironment
+from queryable_state.streaming.environment import (
+    StreamExecutionEnvironment,
+)
+from queryable_state.streaming.execution.configuration import (
+    Configuration,
+)
+from queryable_state.streaming.execution.execution_config import (
+    ExecutionConfig,
+)
+from queryable_state.streaming.execution.execution_modes import (
+    ExecutionMode,
+    InputDependencyConstraint,
+    RuntimeExecutionMode,
+    TimeCharacteristic,
+)
+from queryable_state.streaming.execution.job_result import (
+    CompletableFuture,
+    JobExecutionResult,
+    JobID,
+    JobStatus,
+)
 from queryable_state.streaming.functions import (
     AggregateFunction,
     AggregatingStateDescriptor,
@@ -40,22 +85,44 @@ from queryable_state.streaming.functions import (
     ReducingStateDescriptor,
     RuntimeContext,
 )
-from queryable_state.streaming.job_client import JobClient, JobStatus
-from queryable_state.streaming.operator_handles import DataStreamSink, QueryableStateStream
+from queryable_state.streaming.job_client import (
+    JobClient,
+)
+from queryable_state.streaming.operator_handles import (
+    DataStreamSink,
+    QueryableStateStream,
+)
+from queryable_state.streaming.operator_state.broadcast_functions import (
+    BroadcastProcessFunction,
+    KeyedBroadcastProcessFunction,
+    KeyedStateFunction,
+)
+from queryable_state.streaming.operator_state.broadcast_state import (
+    BroadcastState,
+    ReadOnlyBroadcastState,
+)
+from queryable_state.streaming.operator_state.checkpointed import (
+    CheckpointedFunction,
+    CheckpointListener,
+    FunctionInitializationContext,
+    FunctionSnapshotContext,
+    KeyedStateStore,
+    ListCheckpointed,
+    OperatorStateStore,
+)
+from queryable_state.streaming.sinks.collected import CloseableIterator
+from queryable_state.streaming.sinks.sinks import SparkSink
 from queryable_state.streaming.sources.spark_source import SparkSource
 from queryable_state.streaming.sources.watermark_strategy import WatermarkStrategy
 from queryable_state.streaming.state import (
     AggregatingState,
+    AppendingState,
     ListState,
     MapState,
+    MergingState,
     ReducingState,
     State,
     ValueState,
-)
-from queryable_state.streaming.stateless.co_functions import (
-    CoFlatMapFunction,
-    CoMapFunction,
-    CoProcessFunction,
 )
 from queryable_state.streaming.stateless.functions import (
     FilterFunction,
@@ -66,60 +133,164 @@ from queryable_state.streaming.stateless.functions import (
     ProcessFunction,
 )
 from queryable_state.streaming.stateless.output_tag import OutputTag
-from queryable_state.streaming.streams.collected import CloseableIterator
-from queryable_state.streaming.streams.sinks import SparkSink
-from queryable_state.wire.schema.types import TypeInfo, Types
+from queryable_state.streaming.streams.connected_streams import (
+    KeyedConnectedStreams,
+)
+from queryable_state.streaming.vectorised.functions import (
+    BatchKeys,
+    BatchRuntimeContext,
+    BatchState,
+    KeyedBatchProcessFunction,
+    ValueColumn,
+)
+from queryable_state.wire.schema.instant import (
+    Instant,
+)
+from queryable_state.wire.schema.row import (
+    Row,
+    RowKind,
+)
+from queryable_state.wire.schema.type_classes import (
+    BasicArrayTypeInfo,
+    BasicType,
+    BasicTypeInfo,
+    ListTypeInfo,
+    MapTypeInfo,
+    ObjectArrayTypeInfo,
+    PickledBytesTypeInfo,
+    PrimitiveArrayTypeInfo,
+    RowTypeInfo,
+    SqlTimeTypeInfo,
+    TupleTypeInfo,
+    TypeInformation,
+)
+from queryable_state.wire.schema.type_serializer import (
+    PickleSerializer,
+    SimpleTypeSerializerSnapshot,
+    TypeSerializer,
+    TypeSerializerSchemaCompatibility,
+    TypeSerializerSnapshot,
+)
+from queryable_state.wire.schema.types import (
+    TypeInfo,
+    Types,
+)
+from queryable_state.wire.values.pickled import (
+    PickledValue,
+)
+from queryable_state.wire.values.serialized import (
+    SerializedValue,
+)
 
 __all__ = [
     "AggregateFunction",
     "AggregatingState",
     "AggregatingStateDescriptor",
+    "AppendingState",
+    "BasicArrayTypeInfo",
+    "BasicType",
+    "BasicTypeInfo",
+    "BatchKeys",
+    "BatchRuntimeContext",
+    "BatchState",
+    "BroadcastProcessFunction",
+    "BroadcastState",
     "CheckpointConfig",
+    "CheckpointListener",
+    "CheckpointStorage",
+    "CheckpointedFunction",
     "CheckpointingMode",
     "CloseableIterator",
     "CoFlatMapFunction",
     "CoMapFunction",
     "CoProcessFunction",
+    "CompletableFuture",
+    "Configuration",
     "CustomStateBackend",
     "DataStream",
     "DataStreamSink",
+    "Duration",
+    "EmbeddedRocksDBStateBackend",
     "EnvironmentSettings",
+    "ExecutionConfig",
+    "ExecutionMode",
     "ExternalizedCheckpointCleanup",
+    "ExternalizedCheckpointRetention",
+    "FileSystemCheckpointStorage",
     "FilterFunction",
     "FlatMapFunction",
     "FsStateBackend",
+    "FunctionInitializationContext",
+    "FunctionSnapshotContext",
+    "HashMapStateBackend",
+    "InputDependencyConstraint",
+    "Instant",
     "JobClient",
+    "JobExecutionResult",
+    "JobID",
+    "JobManagerCheckpointStorage",
     "JobStatus",
     "KeySelector",
+    "KeyedBatchProcessFunction",
+    "KeyedBroadcastProcessFunction",
+    "KeyedCoProcessFunction",
+    "KeyedConnectedStreams",
     "KeyedProcessFunction",
+    "KeyedStateFunction",
+    "KeyedStateStore",
     "KeyedStream",
+    "ListCheckpointed",
     "ListState",
     "ListStateDescriptor",
+    "ListTypeInfo",
     "MapFunction",
     "MapState",
     "MapStateDescriptor",
+    "MapTypeInfo",
     "MemoryStateBackend",
+    "MergingState",
+    "ObjectArrayTypeInfo",
+    "OperatorStateStore",
     "OperatorStream",
     "OutputTag",
     "Partitioner",
+    "PickleSerializer",
+    "PickledBytesTypeInfo",
+    "PickledValue",
     "PredefinedOptions",
+    "PrimitiveArrayTypeInfo",
     "ProcessFunction",
     "QueryableStateStream",
+    "ReadOnlyBroadcastState",
     "ReduceFunction",
     "ReducingState",
     "ReducingStateDescriptor",
     "RestartStrategies",
     "RestartStrategyConfiguration",
     "RocksDBStateBackend",
+    "Row",
+    "RowKind",
+    "RowTypeInfo",
     "RuntimeContext",
+    "RuntimeExecutionMode",
+    "SerializedValue",
+    "SimpleTypeSerializerSnapshot",
     "SparkSink",
     "SparkSource",
+    "SqlTimeTypeInfo",
     "State",
     "StateBackend",
     "StateDescriptor",
     "StreamExecutionEnvironment",
+    "TimeCharacteristic",
+    "TupleTypeInfo",
     "TypeInfo",
+    "TypeInformation",
+    "TypeSerializer",
+    "TypeSerializerSchemaCompatibility",
+    "TypeSerializerSnapshot",
     "Types",
+    "ValueColumn",
     "ValueState",
     "ValueStateDescriptor",
     "WatermarkStrategy",

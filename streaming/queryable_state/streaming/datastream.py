@@ -9,36 +9,40 @@ from queryable_state.streaming.graph.nodes import OperatorNode, SideOutputNode, 
 from queryable_state.streaming.operator_handles import StatefulOperator
 from queryable_state.streaming.ordering import EVENT_TIME, order_columns
 from queryable_state.streaming.runtime.operators.operators import KeyedProcess
+from queryable_state.streaming.sinks.stream_sinks import StreamSinks
 from queryable_state.streaming.stateless.functions import (
     FilterFunction,
     FlatMapFunction,
     MapFunction,
 )
+from queryable_state.streaming.streams.connected_streams import (
+    ConnectedStreams,
+    KeyedConnectedStreams,
+)
 from queryable_state.streaming.streams.keyed_functions import KeyedStep
+from queryable_state.streaming.streams.keyed_input import KeyedInput
 from queryable_state.streaming.streams.keyed_operators import KeyedOperators
 from queryable_state.streaming.streams.keys import keyed
+from queryable_state.streaming.streams.multiple_inputs import union_node
 from queryable_state.streaming.streams.partitioning import Partitioning
 from queryable_state.streaming.streams.queryable_sinks import QueryableSinks
 from queryable_state.streaming.streams.steps import result_type, step_of
 from queryable_state.streaming.streams.stream_options import StreamOptions
-from queryable_state.streaming.streams.stream_sinks import StreamSinks
 from queryable_state.streaming.streams.transformations import Transformations
 from queryable_state.wire.errors import InvalidRequestError, Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from pyspark.sql import DataFrame
 
-    from queryable_state.streaming.graph.keys import KeySelector
     from queryable_state.streaming.graph.nodes import FrameNode, StreamNode
     from queryable_state.streaming.operator_handles import DataStreamSink, StreamEnvironment
     from queryable_state.streaming.ordering import DefaultOrder, OrderBy
-    from queryable_state.streaming.runtime.columns.row_order import OrderColumn
     from queryable_state.streaming.runtime.stateless.steps import Step
+    from queryable_state.streaming.sinks.stream_sinks import Sink
     from queryable_state.streaming.stateless.functions import ProcessFunction
     from queryable_state.streaming.stateless.output_tag import OutputTag
-    from queryable_state.streaming.streams.stream_sinks import Sink
     from queryable_state.wire.schema.types import TypeInfo
 
 
@@ -106,7 +110,50 @@ class DataStream(
         """
         order = order_columns(order_by, self._node.columns, "order_by")
         node, selector = keyed(self._node, keys, key_type)
-        return KeyedStream(self._environment, node, selector, order, self)
+        read = KeyedInput(self._environment, node, selector, self._node.columns, order)
+        return KeyedStream(read, self)
+
+    def union(self, *streams: DataStream) -> DataStream:
+        """The elements of this stream and the others, which have the same type; in no order."""
+        return DataStream(self._environment, union_node([self._node, *_nodes_of(streams)]))
+
+    def connect(self, ds: DataStream) -> ConnectedStreams[DataStream, OperatorStream]:
+        """Connects the stream with another one, so that one function processes both."""
+        if not isinstance(ds, DataStream):
+            raise InvalidRequestError(
+                f"connect of a stream without keys takes another one, not {ds!r}: call key_by() on "
+                "both, or on the connected streams"
+            )
+        return ConnectedStreams(
+            (self._node, ds._node),
+            self._stream_of,
+            lambda first, second, **keys: self.key_by(first, **keys).connect(
+                ds.key_by(second, **keys)
+            ),
+        )
+
+    def transform(self, function: Callable[[DataFrame], DataFrame]) -> DataStream:
+        """Applies a function of DataFrames, as `DataFrame.transform` does: `select`, `where`, joins
+        with static DataFrames.
+
+        The function must be deterministic and keep no state between batches: Spark's own
+        aggregations, `dropDuplicates`, joins of streams and limits are refused.
+        """
+        return DataStream(self._environment, self._environment._transformed(self._node, function))
+
+    def lookup_join(
+        self, dataframe: DataFrame, on: str | list[str], how: str = "left"
+    ) -> DataStream:
+        """Joins each element with a static DataFrame (`inner` or `left`) by columns of both.
+
+        Spark reads the DataFrame in each batch; `cache()` it if that is expensive.
+        """
+        if dataframe.isStreaming or how not in ("inner", "left"):
+            raise InvalidRequestError(
+                f"lookup_join takes a static DataFrame and how='inner' or 'left', not {how!r} and "
+                f"{dataframe!r}; connect() joins two streams"
+            )
+        return self.transform(lambda stream: stream.join(dataframe, on, how))
 
     def to_dataframe(self) -> DataFrame:
         """The stream as an ordinary streaming DataFrame.
@@ -123,20 +170,18 @@ class DataStream(
 class KeyedStream(QueryableSinks, KeyedOperators["OperatorStream"]):
     """A stream partitioned by key; created by `DataStream.key_by`."""
 
-    def __init__(
-        self,
-        environment: StreamEnvironment,
-        node: StreamNode,
-        keys: KeySelector,
-        order: tuple[OrderColumn, ...],
-        source: DataStream,
-    ) -> None:
-        self._environment = environment
-        self._node = node
-        self._keys = keys
-        self._order = order
+    def __init__(self, read: KeyedInput, source: DataStream) -> None:
+        self._input = read
         self._source = source
-        self._columns = source._node.columns
+
+    def connect(self, other: KeyedStream) -> KeyedConnectedStreams[OperatorStream]:
+        """Connects the stream with another keyed stream; both share the state of each key."""
+        if not isinstance(other, KeyedStream):
+            raise InvalidRequestError(
+                f"connect of a keyed stream takes another keyed stream, not {other!r}: call "
+                "key_by() on it"
+            )
+        return KeyedConnectedStreams(self._input, other._input, OperatorStream)
 
     def map(
         self, func: MapFunction | Callable[[Any], Any], output_type: object = None
@@ -164,7 +209,7 @@ class KeyedStream(QueryableSinks, KeyedOperators["OperatorStream"]):
         step = step_of(func, FilterFunction)
         if not step.methods:
             return self._source.filter(func)
-        return self._stepped("filter", step, self._element("filter"))
+        return self._stepped("filter", step, self._input.element_type("filter"))
 
     def key_by(
         self,
@@ -189,11 +234,11 @@ class KeyedStream(QueryableSinks, KeyedOperators["OperatorStream"]):
 
     def get_type(self) -> TypeInfo:
         """Type of the elements."""
-        return self._element("get_type")
+        return self._input.element_type("get_type")
 
     def get_execution_environment(self) -> StreamEnvironment:
         """The environment of the stream."""
-        return self._environment
+        return self._input.environment
 
     def __getattr__(self, name: str) -> NoReturn:
         """Raises InvalidRequestError for the methods of a `DataStream` that need an operator or
@@ -211,7 +256,7 @@ class KeyedStream(QueryableSinks, KeyedOperators["OperatorStream"]):
         return self._stream(kind, KeyedProcess(KeyedStep(step)), output)
 
     def _operator_stream(self, node: OperatorNode) -> OperatorStream:
-        return OperatorStream(self._environment, node)
+        return OperatorStream(self._input.environment, node)
 
 
 class OperatorStream(StatefulOperator, DataStream):
@@ -244,3 +289,10 @@ _OF_DATA_STREAMS = frozenset(
         "uid",
     }
 )
+
+
+def _nodes_of(streams: Sequence[DataStream]) -> list[StreamNode]:
+    for stream in streams:
+        if not isinstance(stream, DataStream):
+            raise InvalidRequestError(f"union takes streams, not {stream!r}")
+    return [stream._node for stream in streams]

@@ -1,216 +1,149 @@
-"""State descriptors: names and types of states, which tasks register with the coordinator."""
+"""State descriptors: names and types of states, which tasks register with the coordinator.
+
+For type checkers each carries the Python types of its state. `RuntimeContext` gives states of these
+types, and a query with the descriptor gives the type that is declared as `_answer`, an attribute
+that no descriptor has at run time.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+import warnings
+from typing import TYPE_CHECKING, Generic, cast, overload
 
-from queryable_state.streaming.field_changes import checked_drops, checked_renames
-from queryable_state.v1.registration_pb2 import (
-    FieldRename,
-    SchemaVersion,
-    StateKind,
-    StateRegistration,
-)
-from queryable_state.wire.errors import InvalidRequestError, JobError, KeyTypeError
+from queryable_state.streaming.state_descriptor import StateDescriptor, declared_type
+from queryable_state.v1.registration_pb2 import StateKind
+from queryable_state.wire.errors import InvalidRequestError, KeyTypeError, SerializationError
 from queryable_state.wire.keys.key_codec import KeyCodec
-from queryable_state.wire.schema.types import TypeInfo, type_info
+from queryable_state.wire.schema.type_variables import K, T, V
+from queryable_state.wire.schema.types import TypeInfo, Types
+from queryable_state.wire.values.value_codec import ValueCodec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from queryable_state import client
+
+__all__ = [
+    "ListStateDescriptor",
+    "MapStateDescriptor",
+    "StateDescriptor",
+    "ValueStateDescriptor",
+    "declared_type",
+]
 
 
-def _is_name(name: object) -> bool:
-    return isinstance(name, str) and name != ""
+class ValueStateDescriptor(StateDescriptor, Generic[T]):
+    """Descriptor of a `ValueState`.
 
-
-class StateDescriptor:
-    """Name and types of one state of an operator.
-
-    Types are `Types.*`, Spark DDL strings or pyspark `DataType`s. Two descriptors of one operator
-    with the same name must be equal in every property.
+    `default_value` is deprecated, as in Flink: `value()` returns it if the key has no value. It is
+    not stored, so queries do not see it.
     """
-
-    kind: ClassVar[StateKind.ValueType]
-
-    def __init__(self, name: str, value_type: TypeInfo | None) -> None:
-        if not _is_name(name):
-            raise InvalidRequestError(
-                f"a state needs a name that is a non-empty string, not {name!r}"
-            )
-        self._name = name
-        self._value_type = value_type
-        self._queryable_name: str | None = None
-        self._renamed_fields: dict[str, str] = {}
-        self._dropped_fields: Sequence[str] = ()
-
-    @property
-    def name(self) -> str:
-        """Name of the state within its operator."""
-        return self._name
-
-    @property
-    def state_name(self) -> str:
-        """The same as `name`."""
-        return self._name
-
-    @property
-    def value_type(self) -> TypeInfo | None:
-        """Type of the value, list element, map value or result; None for an aggregating state
-        without a result type."""
-        return self._value_type
-
-    @property
-    def map_key_type(self) -> TypeInfo | None:
-        """Type of a map state's keys; None for other states."""
-        return None
-
-    @property
-    def accumulator_type(self) -> TypeInfo | None:
-        """Type of an aggregating state's accumulator; None for other states."""
-        return None
-
-    @property
-    def function(self) -> object | None:
-        """The reduce or aggregate function of the state; None for other states."""
-        return None
-
-    @property
-    def queryable_name(self) -> str | None:
-        """The name clients query the state by; None if it is not queryable."""
-        return self._queryable_name
-
-    @property
-    def is_queryable(self) -> bool:
-        """True if clients can query the state."""
-        return self._queryable_name is not None
-
-    def set_queryable(self, name: str) -> None:
-        """Makes the state queryable under a name that is unique within the job."""
-        if not _is_name(name):
-            raise InvalidRequestError(
-                f"state {self._name!r}: a queryable name is a non-empty string, not {name!r}"
-            )
-        if self._queryable_name is not None:
-            raise JobError(
-                f"state {self._name!r} is queryable as {self._queryable_name!r} already and "
-                f"cannot be made queryable as {name!r} too; call set_queryable once",
-            )
-        self._queryable_name = name
-
-    def set_renamed_fields(self, renamed: Mapping[str, str]) -> None:
-        """Declares renamed fields of the value's rows, as new path to old name.
-
-        A path joins field names by `.`, with `[]` for the elements of a list and the values of a
-        map: `{"n": "cnt", "address.street": "str", "items[].price": "cost"}`. Tasks and clients
-        read stored values under the new names. A rename that a former start applied has no
-        effect.
-        """
-        where = f"state {self._name!r}"
-        self._renamed_fields = checked_renames(where, self._types, renamed)
-
-    def set_dropped_fields(self, dropped: Iterable[str]) -> None:
-        """Declares dropped fields of the value's rows, by path.
-
-        Required if the same start adds other fields: without the declaration the start is
-        refused, because a dropped and an added field may be a rename.
-        """
-        self._dropped_fields = checked_drops(f"state {self._name!r}", self._types, dropped)
-
-    @property
-    def _types(self) -> list[TypeInfo]:
-        return [info for info in (self.value_type, self.accumulator_type) if info is not None]
-
-    def to_registration(
-        self,
-        *,
-        job_id: bytes,
-        operator_uid: str,
-        key_type: TypeInfo,
-        max_parallelism: int,
-        job_name: str = "",
-        operator_name: str = "",
-        operator_depth: int = 0,
-    ) -> StateRegistration:
-        """The registration of the state; the coordinator adds the state id."""
-        registration = StateRegistration(
-            job_id=job_id,
-            job_name=job_name,
-            operator_uid=operator_uid,
-            operator_name=operator_name,
-            operator_depth=operator_depth,
-            state_name=self._name,
-            queryable_name=self._queryable_name or "",
-            kind=self.kind,
-            key_type=key_type.to_proto(),
-            max_parallelism=max_parallelism,
-            renamed_fields=[
-                FieldRename(path=path, old_name=old) for path, old in self._renamed_fields.items()
-            ],
-            dropped_fields=self._dropped_fields,
-        )
-        if self._value_type is not None:
-            registration.value_types.append(
-                SchemaVersion(version=1, type=self._value_type.to_proto())
-            )
-        if self.map_key_type is not None:
-            registration.map_key_type.CopyFrom(self.map_key_type.to_proto())
-        if self.accumulator_type is not None:
-            registration.accumulator_types.append(
-                SchemaVersion(version=1, type=self.accumulator_type.to_proto())
-            )
-        return registration
-
-    def agrees_with(self, other: StateDescriptor) -> bool:
-        """True if both descriptors are equal in every property."""
-        return (
-            type(self) is type(other)
-            and self.name == other.name
-            and self.value_type == other.value_type
-            and self.map_key_type == other.map_key_type
-            and self.accumulator_type == other.accumulator_type
-            and self.function == other.function
-            and self.queryable_name == other.queryable_name
-            and self._renamed_fields == other._renamed_fields
-            and self._dropped_fields == other._dropped_fields
-        )
-
-    def __repr__(self) -> str:
-        queryable = f", queryable as {self._queryable_name!r}" if self._queryable_name else ""
-        of = self._value_type.simple_string() if self._value_type is not None else "no result"
-        return f"{type(self).__name__}({self._name!r}, {of}{queryable})"
-
-
-class ValueStateDescriptor(StateDescriptor):
-    """Descriptor of a `ValueState`."""
 
     kind = StateKind.VALUE
 
-    def __init__(self, name: str, value_type: object) -> None:
-        super().__init__(name, type_info(value_type))
+    _answer: client.ValueState[T]
+
+    @overload
+    def __init__(
+        self, name: str, value_type_info: TypeInfo[T] | type[T], default_value: T | None = None
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self, name: str, value_type_info: object, default_value: object = None
+    ) -> None: ...
+
+    def __init__(self, name: str, value_type_info: object, default_value: object = None) -> None:
+        super().__init__(name, declared_type(name, "value_type_info", value_type_info))
+        if default_value is not None:
+            warnings.warn(
+                f"state {name!r}: default_value is deprecated: replace None where value() is read",
+                DeprecationWarning,
+                stacklevel=2,
+            )
+            try:
+                self._default_value = self._codec.encode(default_value)
+            except SerializationError as problem:
+                raise InvalidRequestError(f"state {name!r}: default_value: {problem}") from None
+
+    @property
+    def type_info(self) -> TypeInfo[T]:
+        return super().type_info
+
+    def get_default_value(self) -> T | None:
+        """A new copy of the default value; None if there is none."""
+        return (
+            None
+            if self._default_value is None
+            else cast("T", self._codec.decode(self._default_value))
+        )
+
+    @property
+    def _codec(self) -> ValueCodec:
+        return ValueCodec.of(self.type_info, pickle_values=True, unpickle=True)
 
 
-class ListStateDescriptor(StateDescriptor):
+class ListStateDescriptor(StateDescriptor, Generic[T]):
     """Descriptor of a `ListState`."""
 
     kind = StateKind.LIST
 
-    def __init__(self, name: str, elem_type: object) -> None:
-        super().__init__(name, type_info(elem_type))
+    _answer: client.ListState[T]
+
+    @overload
+    def __init__(self, name: str, elem_type_info: TypeInfo[T] | type[T]) -> None: ...
+
+    @overload
+    def __init__(self, name: str, elem_type_info: object) -> None: ...
+
+    def __init__(self, name: str, elem_type_info: object) -> None:
+        super().__init__(name, declared_type(name, "elem_type_info", elem_type_info))
+
+    @property
+    def type_info(self) -> TypeInfo[list[T]]:
+        return Types.LIST(self.get_element_type_info())
+
+    def get_element_type_info(self) -> TypeInfo[T]:
+        """Type of the elements."""
+        return super().type_info
 
 
-class MapStateDescriptor(StateDescriptor):
+class MapStateDescriptor(StateDescriptor, Generic[K, V]):
     """Descriptor of a `MapState`."""
 
     kind = StateKind.MAP
 
-    def __init__(self, name: str, key_type: object, value_type: object) -> None:
-        super().__init__(name, type_info(value_type))
-        self._map_key_type = type_info(key_type)
+    _answer: client.MapState[K, V]
+
+    @overload
+    def __init__(
+        self,
+        name: str,
+        key_type_info: TypeInfo[K] | type[K],
+        value_type_info: TypeInfo[V] | type[V],
+    ) -> None: ...
+
+    @overload
+    def __init__(self, name: str, key_type_info: object, value_type_info: object) -> None: ...
+
+    def __init__(self, name: str, key_type_info: object, value_type_info: object) -> None:
+        super().__init__(name, declared_type(name, "value_type_info", value_type_info))
+        self._map_key_type = declared_type(name, "key_type_info", key_type_info)
         try:
             KeyCodec(self._map_key_type)
         except KeyTypeError as problem:
-            raise KeyTypeError(f"state {name!r}: map {problem}") from None
+            raise KeyTypeError(f"state {name!r}: key_type_info: map {problem}") from None
 
     @property
-    def map_key_type(self) -> TypeInfo:
+    def map_key_type(self) -> TypeInfo[K]:
         return self._map_key_type
+
+    @property
+    def type_info(self) -> TypeInfo[dict[K, V]]:
+        return Types.MAP(self.get_key_type_info(), self.get_value_type_info())
+
+    def get_key_type_info(self) -> TypeInfo[K]:
+        """Type of the map keys."""
+        return self._map_key_type
+
+    def get_value_type_info(self) -> TypeInfo[V]:
+        """Type of the map values."""
+        return super().type_info

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
-from queryable_state.streaming.config.checkpoint_config import CheckpointConfig, CheckpointingMode
-from queryable_state.streaming.config.restart_strategy import (
-    RestartStrategies,
-    RestartStrategyConfiguration,
-)
-from queryable_state.streaming.config.settings import EnvironmentSettings
-from queryable_state.streaming.config.state_backend import StateBackend
+from queryable_state.streaming.config.configuration import CONF_PREFIX
+from queryable_state.streaming.config.durability_settings import DurabilitySettings
+from queryable_state.streaming.config.settings import EnvironmentSettings, joined
+from queryable_state.streaming.execution.configuration import Configuration
+from queryable_state.streaming.execution.environment_options import EnvironmentOptions
 from queryable_state.streaming.graph.declared_job import NextJob
+from queryable_state.streaming.graph.execution_plan import ExecutionPlan
 from queryable_state.streaming.graph.job_graph import JobGraph
 from queryable_state.streaming.graph.nodes import SourceNode
 from queryable_state.streaming.order_checks import warn_of_order
@@ -20,20 +19,28 @@ from queryable_state.streaming.sources.stream_sources import StreamSources
 from queryable_state.streaming.spark.application import SparkApplication
 from queryable_state.streaming.spark.launch import JobLaunch, QueryRestore, configured
 from queryable_state.streaming.spark.plan.compiler import Compiler
+from queryable_state.streaming.spark.plan.transformed import transformed_node
+from queryable_state.streaming.spark.program_files import ProgramFiles
 from queryable_state.streaming.spark.session import active_session, check_session, parallelism_of
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from queryable_state.streaming.execution.job_result import JobExecutionResult
     from queryable_state.streaming.graph.nodes import OperatorNode, SinkNode, StreamNode
     from queryable_state.streaming.job_client import JobClient
+    from queryable_state.streaming.operator_handles import FrameFunction
 
 
-class StreamExecutionEnvironment(StreamSources):
+DEFAULT_JOB_NAME: Final = "Flink Streaming Job"
+_OF_JOBS = {"parallelism", "max_parallelism"}
+
+
+class StreamExecutionEnvironment(StreamSources, ProgramFiles, EnvironmentOptions):
     """The streams and sinks of a program on one Spark session.
 
     The environment collects sinks and stateful operators until `execute` or `execute_async` starts
@@ -42,99 +49,52 @@ class StreamExecutionEnvironment(StreamSources):
     """
 
     def __init__(self, spark: SparkSession, settings: EnvironmentSettings) -> None:
+        super().__init__(settings)
         self._spark = spark
-        self._settings = settings
         self._next = NextJob()
         self._application: SparkApplication | None = None
-        self._backend: StateBackend | None = None
-        self._checkpoints = CheckpointConfig.of(settings)
-        self._restart_strategy = RestartStrategies.fall_back_restart()
 
     @classmethod
     def get_execution_environment(
-        cls, spark: SparkSession | None = None, settings: EnvironmentSettings | None = None
+        cls,
+        spark: SparkSession | Configuration | None = None,
+        settings: EnvironmentSettings | None = None,
+        *,
+        configuration: Configuration | None = None,
     ) -> Self:
         """Creates an environment on a Spark session, by default the active or a new session.
 
         Without `settings` they are read from Spark's configuration (`spark.queryable_state.*`), the
-        process environment and a file; see `EnvironmentSettings`.
+        process environment and a file; see `EnvironmentSettings`. A `configuration` overrides them;
+        as in PyFlink it may be the first argument.
         """
+        if isinstance(spark, Configuration):
+            spark, configuration = None, spark
         session = active_session() if spark is None else spark
         check_session(session)
         if settings is None:
             conf = dict(session.sparkContext.getConf().getAll()) | dict(session.conf.getAll)
             settings = EnvironmentSettings.load(conf)
-        return cls(session, settings)
-
-    @property
-    def settings(self) -> EnvironmentSettings:
-        """The current settings."""
-        return self._settings
-
-    def set_parallelism(self, parallelism: int) -> Self:
-        """Sets the subtasks per stateful operator, for jobs started later."""
-        if parallelism < 1:
-            raise InvalidRequestError(f"parallelism must be at least 1, not {parallelism}")
-        return self._set(parallelism=parallelism)
-
-    def set_max_parallelism(self, max_parallelism: int) -> Self:
-        """Sets the key groups per state, for jobs started later; fixed for a state's lifetime."""
-        return self._set(max_parallelism=max_parallelism)
-
-    def set_state_backend(self, backend: StateBackend | str) -> Self:
-        """Sets the state backend of jobs started later: a StateBackend, or a value of
-        `state.backend` (`heap`, `rocksdb`)."""
-        if isinstance(backend, StateBackend):
-            self._backend = backend
-            return self
-        self._backend = None
-        return self._set(backend=backend)
-
-    def get_state_backend(self) -> StateBackend | str:
-        """The StateBackend that was set, else the value of `state.backend`."""
-        return self._backend or self._settings.backend
-
-    def enable_checkpointing(
-        self, interval: int, mode: CheckpointingMode = CheckpointingMode.EXACTLY_ONCE
-    ) -> Self:
-        """Takes a checkpoint every `interval` milliseconds of jobs started later.
-
-        State with a durable location survives without checkpoints too: every batch is durable when
-        it commits. With checkpointing a failed job is restarted (`set_restart_strategy`), and a job
-        without a durable location keeps its checkpoints in the driver's memory.
-        """
-        self._checkpoints.set_checkpoint_interval(interval)
-        self._checkpoints.set_checkpointing_mode(mode)
-        return self
-
-    def get_checkpoint_config(self) -> CheckpointConfig:
-        """The checkpoint configuration; changes apply to jobs started later."""
-        return self._checkpoints
-
-    def set_restart_strategy(self, strategy: RestartStrategyConfiguration) -> Self:
-        """Sets the restart strategy of jobs started later; see `RestartStrategies`."""
-        if not isinstance(strategy, RestartStrategyConfiguration):
-            raise InvalidRequestError(
-                f"{strategy!r} is not a restart strategy: create one with RestartStrategies"
-            )
-        self._restart_strategy = strategy
-        return self
-
-    def get_restart_strategy(self) -> RestartStrategyConfiguration:
-        """The restart strategy that was set, else the fallback strategy."""
-        return self._restart_strategy
+        environment = cls(session, settings)
+        environment._add_files(settings.flink_options)
+        if configuration is not None:
+            environment.configure(configuration)
+        return environment
 
     def execute(
         self,
-        job_name: str,
+        job_name: str | None = None,
         *,
         checkpoint_location: str | None = None,
         trigger: Mapping[str, Any] | None = None,
         output_mode: str = "update",
         savepoint: str | None = None,
         allow_non_restored_state: bool = False,
-    ) -> JobClient:
-        """Starts the job and waits until it ends; raises its failure. See `execute_async`."""
+    ) -> JobExecutionResult:
+        """Starts the job, waits until it ends and returns its result; raises its failure.
+
+        See `execute_async`.
+        """
         job = self.execute_async(
             job_name,
             checkpoint_location=checkpoint_location,
@@ -143,12 +103,11 @@ class StreamExecutionEnvironment(StreamSources):
             savepoint=savepoint,
             allow_non_restored_state=allow_non_restored_state,
         )
-        job.await_termination()
-        return job
+        return job.await_result()
 
     def execute_async(
         self,
-        job_name: str,
+        job_name: str | None = None,
         *,
         checkpoint_location: str | None = None,
         trigger: Mapping[str, Any] | None = None,
@@ -157,6 +116,8 @@ class StreamExecutionEnvironment(StreamSources):
         allow_non_restored_state: bool = False,
     ) -> JobClient:
         """Starts all sinks, and the operators without a reader, as one Spark query.
+
+        Without a `job_name` the name is `pipeline.name`, else `Flink Streaming Job`.
 
         `trigger` has the arguments of `DataStreamWriter.trigger`. `output_mode` is the mode of the
         Spark query; use `append` if Spark refuses update mode. The call clears the environment,
@@ -173,9 +134,14 @@ class StreamExecutionEnvironment(StreamSources):
         not fit the job. With `allow_non_restored_state` the savepoint may contain state of
         operators that the job does not have; that state is not restored.
         """
+        job_name = job_name or self._config.option("pipeline.name") or DEFAULT_JOB_NAME
+        if not trigger and self._config.option("execution.runtime-mode") == "BATCH":
+            trigger = {"availableNow": True}
         declared = self._next.take(job_name)
         try:
             graph = declared.checked_graph(job_name)
+            if not self._config.has_auto_generated_uids_enabled():
+                graph.require_uids(job_name)
             warn_of_order(graph)
             return JobLaunch(
                 graph=graph,
@@ -184,7 +150,7 @@ class StreamExecutionEnvironment(StreamSources):
                 job_name=job_name,
                 backend=self._backend,
                 checkpoints=self._checkpoints,
-                restart_strategy=self._restart_strategy,
+                restart_strategy=self.get_restart_strategy(),
                 checkpoint_location=checkpoint_location,
                 trigger=dict(trigger or {}),
                 output_mode=output_mode,
@@ -196,6 +162,19 @@ class StreamExecutionEnvironment(StreamSources):
         except BaseException:
             self._next.refuse(declared)
             raise
+
+    def get_execution_plan(self) -> str:
+        """The declared job as JSON, in the form of Flink's plan; call it before `execute`.
+
+        Each node has an id, type, pact (Data Source, Operator, Data Sink), contents, parallelism
+        (0: Spark decides) and its predecessors with their ship strategy. Stateful operators also
+        have a uid, keys and the names of their queryable states.
+        """
+        return self._plan().as_json()
+
+    def draw_execution_plan(self, language: str = "mermaid") -> str:
+        """The declared job as text of a graph: `mermaid` or `dot` (Graphviz)."""
+        return self._plan().drawn(language)
 
     def restore_savepoint(
         self, savepoint: str, checkpoint_location: str, *, allow_non_restored_state: bool = False
@@ -236,7 +215,11 @@ class StreamExecutionEnvironment(StreamSources):
         return self._running_application().secret_file
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {self._next.summary()}>"
+        backend = self.get_state_backend() or "HashMapStateBackend()"
+        return (
+            f"<{type(self).__name__}: {self._next.summary()}; parallelism "
+            f"{self.get_parallelism()} of {self.get_max_parallelism()}, {backend}>"
+        )
 
     def __str__(self) -> str:
         """The declared operators and sinks, one line each."""
@@ -257,18 +240,29 @@ class StreamExecutionEnvironment(StreamSources):
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
-    def _set(self, **values: Any) -> Self:
-        self._settings = dataclasses.replace(self._settings, **values)
-        return self
-
     def _job_settings(self) -> EnvironmentSettings:
-        most = self._settings.max_parallelism
-        parallelism = self._settings.parallelism or min(parallelism_of(self._spark), most)
-        return dataclasses.replace(self._settings, parallelism=parallelism)
+        return dataclasses.replace(self.settings, parallelism=self.get_parallelism())
+
+    def _default_parallelism(self) -> int:
+        return parallelism_of(self._spark)
+
+    def _check_changes(self, fields: Collection[str]) -> None:
+        of_jobs = {each.name for each in dataclasses.fields(DurabilitySettings)} | _OF_JOBS
+        fixed = sorted(set(fields) - of_jobs)
+        if fixed and self._application is not None and not self._application.closed:
+            raise InvalidRequestError(
+                f"{joined(CONF_PREFIX + name for name in fixed)} cannot change while the state "
+                "servers run: configure the environment before its first job"
+            )
+
+    def _plan(self) -> ExecutionPlan:
+        graph = self._next.planned().graph()
+        graph.check_not_empty(self._config.option("pipeline.name") or DEFAULT_JOB_NAME)
+        return ExecutionPlan.of(graph, self.get_parallelism())
 
     def _running_application(self) -> SparkApplication:
         if self._application is None or self._application.closed:
-            self._application = SparkApplication.of(self._spark, self._settings)
+            self._application = SparkApplication.of(self._spark, self.settings)
         return self._application
 
     def _add_operator(self, node: OperatorNode) -> OperatorNode:
@@ -284,16 +278,16 @@ class StreamExecutionEnvironment(StreamSources):
     def _partitions(self) -> int:
         return self._job_settings().parallelism
 
+    def _transformed(self, node: StreamNode, function: FrameFunction) -> StreamNode:
+        return transformed_node(self._spark, node, function)
+
     def _dataframe_of(self, node: StreamNode) -> DataFrame:
         if isinstance(node, SourceNode):
             return node.dataframe
-        graph = JobGraph.of_stream(node)
-        graph.check()
+        (graph := JobGraph.of_stream(node)).check()
         warn_of_order(graph)
         application, settings = self._running_application(), self._job_settings()
         identity, _ = configured(application, settings, self._backend, self._checkpoints)
         frame = Compiler(application, settings, "", identity).dataframe(node, graph)
-        for operator in graph.last_operators:
-            operator.taken = True
-            self._next.taken.append(operator)
+        self._next.take_streams(graph.last_operators)
         return frame

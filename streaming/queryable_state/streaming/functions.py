@@ -17,17 +17,19 @@ times in one batch: the state counts one run, but other side effects happen in e
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, overload
 
-from queryable_state.streaming.descriptors import StateDescriptor
+from queryable_state.streaming.descriptors import StateDescriptor, declared_type
 from queryable_state.streaming.hooks import refuse_uncalled_hooks
 from queryable_state.v1.registration_pb2 import StateKind
 from queryable_state.wire.errors import InvalidRequestError, JobError, Reason
-from queryable_state.wire.schema.types import TypeInfo, Types, type_info
+from queryable_state.wire.schema.type_variables import ACC, IN, OUT, K, T, V
+from queryable_state.wire.schema.types import TypeInfo, Types
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from queryable_state import client
     from queryable_state.streaming.descriptors import (
         ListStateDescriptor,
         MapStateDescriptor,
@@ -41,11 +43,6 @@ if TYPE_CHECKING:
         ValueState,
     )
 
-T = TypeVar("T")
-IN = TypeVar("IN")
-ACC = TypeVar("ACC")
-OUT = TypeVar("OUT")
-
 
 class UserFunctionError(JobError):
     """A user function raised, or returned a value that does not fit its type: fix the function.
@@ -56,11 +53,11 @@ class UserFunctionError(JobError):
     default_reason = Reason.USER_FUNCTION_FAILED
 
 
-class Context(ABC):
+class Context(ABC, Generic[K]):
     """Key and clocks of the element that is being processed."""
 
     @abstractmethod
-    def get_current_key(self) -> Any:
+    def get_current_key(self) -> K:
         """Key of the element: a bare value, or a tuple if there are several key columns."""
 
     @abstractmethod
@@ -93,14 +90,22 @@ class Function(ABC):  # noqa: B024 - both hooks are optional
         """Releases the resources that `open` acquired."""
 
 
-class KeyedProcessFunction(Function):
-    """A function with state over the elements of a keyed stream."""
+class KeyedProcessFunction(Function, Generic[K, IN, OUT]):
+    """A function with state over the elements of a keyed stream.
+
+    Key, elements and outputs may be named for type checkers: `KeyedProcessFunction[str, Row, Row]`.
+    """
 
     Context: TypeAlias = _Context
 
     @abstractmethod
-    def process_element(self, value: Any, ctx: Context) -> Iterable[Any] | None:
+    def process_element(self, value: IN, ctx: Context[K]) -> Iterable[OUT] | None:
         """Processes one element; yields or returns the outputs, None for no output."""
+
+    def handle_initial_state(self, value: Any, ctx: Context) -> Iterable[Any] | None:
+        """Writes one row of `process(..., initial_state=...)` to the state, before the elements of
+        the job's first batch; yields or returns outputs."""
+        raise InvalidRequestError(f"{type(self).__name__} has no handle_initial_state: override it")
 
 
 class ReduceFunction(Function, Generic[T]):
@@ -140,71 +145,114 @@ def reducer(function: ReduceFunction[T] | Callable[[T, T], T]) -> Callable[[T, T
     if callable(function):
         return function
     raise InvalidRequestError(
-        f"a reduce function is a ReduceFunction or a callable of two values, not {function!r}"
+        f"reduce_function: expected a ReduceFunction or a callable of two values, not {function!r}"
     )
 
 
-class ReducingStateDescriptor(StateDescriptor):
+class ReducingStateDescriptor(StateDescriptor, Generic[T]):
     """Descriptor of a `ReducingState` with a `ReduceFunction` or a callable of two values."""
 
     kind = StateKind.REDUCING
+
+    _answer: client.ReducingState[T]
+
+    @overload
+    def __init__(
+        self,
+        name: str,
+        reduce_function: ReduceFunction[Any] | Callable[[Any, Any], Any],
+        type_info: TypeInfo[T] | type[T],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self,
+        name: str,
+        reduce_function: ReduceFunction[Any] | Callable[[Any, Any], Any],
+        type_info: object,
+    ) -> None: ...
 
     def __init__(
         self,
         name: str,
         reduce_function: ReduceFunction[Any] | Callable[[Any, Any], Any],
-        value_type: object,
+        type_info: object,
     ) -> None:
-        super().__init__(name, type_info(value_type))
+        super().__init__(name, declared_type(name, "type_info", type_info))
         self.reduce: Callable[[Any, Any], Any] = reducer(reduce_function)
         self._function = reduce_function
+
+    @property
+    def type_info(self) -> TypeInfo[T]:
+        return super().type_info
 
     @property
     def function(self) -> ReduceFunction[Any] | Callable[[Any, Any], Any]:
         return self._function
 
+    def get_reduce_function(self) -> ReduceFunction[T] | Callable[[T, T], T]:
+        """The reduce function, as it was given."""
+        return self._function
 
-class AggregatingStateDescriptor(StateDescriptor):
+
+class AggregatingStateDescriptor(StateDescriptor, Generic[IN, ACC, OUT]):
     """Descriptor of an `AggregatingState`.
 
-    Only a queryable state needs a `result_type`: its result is stored beside the accumulator,
-    because queries never run the aggregate function.
+    `state_type_info` is the type of the accumulator, by default a pickled object. Only a queryable
+    state needs a `result_type_info`: its result is stored beside the accumulator, because queries
+    never run the aggregate function.
     """
 
     kind = StateKind.AGGREGATING
 
+    _answer: client.AggregatingState[OUT]
+
     def __init__(
         self,
         name: str,
-        agg_function: AggregateFunction[Any, Any, Any],
-        accumulator_type: object = None,
-        result_type: object = None,
+        agg_function: AggregateFunction[IN, ACC, OUT],
+        state_type_info: object = None,
+        result_type_info: object = None,
     ) -> None:
-        super().__init__(name, None if result_type is None else type_info(result_type))
+        result = None
+        if result_type_info is not None:
+            result = declared_type(name, "result_type_info", result_type_info)
+        super().__init__(name, result)
         if not isinstance(agg_function, AggregateFunction):
             raise InvalidRequestError(
-                f"state {name!r}: an aggregating state takes an AggregateFunction, "
-                f"not {agg_function!r}"
+                f"state {name!r}: agg_function: expected an AggregateFunction, not {agg_function!r}"
             )
         refuse_uncalled_hooks(agg_function)
         self.agg_function = agg_function
         self._accumulator_type = (
-            Types.PICKLED_BYTE_ARRAY() if accumulator_type is None else type_info(accumulator_type)
+            Types.PICKLED_BYTE_ARRAY()
+            if state_type_info is None
+            else declared_type(name, "state_type_info", state_type_info)
         )
 
     @property
-    def accumulator_type(self) -> TypeInfo:
+    def accumulator_type(self) -> TypeInfo[ACC]:
         return self._accumulator_type
 
+    type_info = accumulator_type
+
     @property
-    def function(self) -> AggregateFunction[Any, Any, Any]:
+    def function(self) -> AggregateFunction[IN, ACC, OUT]:
         return self.agg_function
+
+    def get_agg_function(self) -> AggregateFunction[IN, ACC, OUT]:
+        """The aggregate function."""
+        return self.agg_function
+
+    def _shown_type(self) -> str:
+        result = "no result" if self.value_type is None else self.value_type.simple_string()
+        return f"{self._accumulator_type.simple_string()} -> {result}"
 
     def set_queryable(self, name: str) -> None:
         if self.value_type is None:
             raise InvalidRequestError(
-                f"state {self.name!r} cannot be queryable without a result type: pass result_type= "
-                "to its AggregatingStateDescriptor"
+                f"state {self.name!r} cannot be queryable without a result type: pass "
+                "result_type_info= to its AggregatingStateDescriptor"
             )
         super().set_queryable(name)
 
@@ -213,25 +261,25 @@ class RuntimeContext(ABC):
     """States, name and subtask of the task that opens a function."""
 
     @abstractmethod
-    def get_state(self, descriptor: ValueStateDescriptor) -> ValueState[Any]:
+    def get_state(self, descriptor: ValueStateDescriptor[T]) -> ValueState[T]:
         """The value state of this descriptor."""
 
     @abstractmethod
-    def get_list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
+    def get_list_state(self, descriptor: ListStateDescriptor[T]) -> ListState[T]:
         """The list state of this descriptor."""
 
     @abstractmethod
-    def get_map_state(self, descriptor: MapStateDescriptor) -> MapState[Any, Any]:
+    def get_map_state(self, descriptor: MapStateDescriptor[K, V]) -> MapState[K, V]:
         """The map state of this descriptor."""
 
     @abstractmethod
-    def get_reducing_state(self, descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
+    def get_reducing_state(self, descriptor: ReducingStateDescriptor[T]) -> ReducingState[T]:
         """The reducing state of this descriptor."""
 
     @abstractmethod
     def get_aggregating_state(
-        self, descriptor: AggregatingStateDescriptor
-    ) -> AggregatingState[Any, Any]:
+        self, descriptor: AggregatingStateDescriptor[IN, ACC, OUT]
+    ) -> AggregatingState[IN, OUT]:
         """The aggregating state of this descriptor."""
 
     @abstractmethod

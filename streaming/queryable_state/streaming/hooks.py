@@ -1,41 +1,75 @@
-"""Refusal of hooks that Flink calls and this library never calls."""
+"""Refusal of hooks that Flink calls and this library would not call on a function."""
 
 from __future__ import annotations
 
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
 from queryable_state.wire.errors import InvalidRequestError, Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _TIMERS = (
     "timers are not supported: when the next element of the key arrives, compare ctx.timestamp() "
-    "or ctx.current_watermark() with a time kept in state"
+    "or ctx.current_watermark() with a time kept in state. Remove {hook} from {name}"
 )
-_SNAPSHOTS = (
-    "a function has no state other than its keyed states, which are stored with each batch: keep "
-    "lasting data in a keyed state"
+_CONTEXT = (
+    "the context is an argument: override open(self, runtime_context). Remove {hook} from {name}"
 )
-_CHECKPOINTS = (
-    "functions are not notified of checkpoints: use the sink, or Spark's StreamingQueryListener"
+_SUBSUMED = (
+    "each batch is a checkpoint and none is subsumed: override notify_checkpoint_complete. Remove "
+    "{hook} from {name}"
 )
-_CONTEXT = "the context is an argument: override open(self, runtime_context)"
+_NO_OPERATOR = (
+    "only the function of an operator has operator state and follows checkpoints, not the function "
+    "of a state. Remove {hook} from {name}"
+)
 
 _UNCALLED = {
     "on_timer": _TIMERS,
-    "initialize_state": _SNAPSHOTS,
-    "snapshot_state": _SNAPSHOTS,
-    "restore_state": _SNAPSHOTS,
-    "notify_checkpoint_complete": _CHECKPOINTS,
-    "notify_checkpoint_aborted": _CHECKPOINTS,
-    "notify_checkpoint_subsumed": _CHECKPOINTS,
     "set_runtime_context": _CONTEXT,
+    "notify_checkpoint_subsumed": _SUBSUMED,
+    "initialize_state": _NO_OPERATOR,
+    "snapshot_state": _NO_OPERATOR,
+    "restore_state": _NO_OPERATOR,
+    "notify_checkpoint_complete": _NO_OPERATOR,
+    "notify_checkpoint_aborted": _NO_OPERATOR,
 }
+_NOTHING_CALLED: Mapping[str, tuple[type, ...]] = MappingProxyType({})
 
 
-def refuse_uncalled_hooks(function: object) -> None:
-    """Raises InvalidRequestError if a function has a hook that would never be called."""
+def user_function(function: object) -> object:
+    """The function that a user passed: `wrapped` of a function that adapts another one."""
+    while hasattr(function, "wrapped"):
+        function = function.wrapped
+    return function
+
+
+def refuse_uncalled_hooks(
+    function: object, called: Mapping[str, tuple[type, ...]] = _NOTHING_CALLED
+) -> None:
+    """Raises InvalidRequestError if a function has a hook that would never be called.
+
+    `called` has the interfaces through which hooks are called; a hook that is not in it is not
+    called on this function.
+    """
+    function = user_function(function)
     for hook, instead in _UNCALLED.items():
-        if callable(getattr(function, hook, None)):
-            name = type(function).__name__
-            raise InvalidRequestError(
-                f"{name}.{hook} would never be called: {instead}. Remove {hook} from {name}; a "
-                "method of your own needs another name",
-                reason=Reason.UNSUPPORTED,
-            )
+        if not callable(getattr(function, hook, None)):
+            continue
+        interfaces = called.get(hook)
+        if interfaces is None:
+            raise _uncalled(function, hook, instead)
+        if not isinstance(function, interfaces):
+            names = " or ".join(interface.__name__ for interface in interfaces)
+            raise _uncalled(function, hook, f"make {{name}} a {names}, or remove {{hook}}")
+
+
+def _uncalled(function: object, hook: str, instead: str) -> InvalidRequestError:
+    name = type(function).__name__
+    return InvalidRequestError(
+        f"{name}.{hook} would never be called: {instead.format(hook=hook, name=name)}; a method of "
+        "your own needs another name",
+        reason=Reason.UNSUPPORTED,
+    )

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import threading
+import time
 import uuid
-from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from queryable_state.streaming.config.state_paths import absolute
+from queryable_state.streaming.execution.job_result import (
+    CompletableFuture,
+    JobExecutionResult,
+    JobID,
+    JobStatus,
+)
 from queryable_state.streaming.job_runs import JobRuns
 from queryable_state.streaming.spark.queries.failure import failure_of
+from queryable_state.streaming.spark.savepoints.job_savepoints import JobSavepoints
 from queryable_state.wire.addresses import host_and_port
+from queryable_state.wire.errors import JobError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,21 +33,9 @@ if TYPE_CHECKING:
 
 _SETTLE_TIMEOUT_S = 5.0
 _RECOVERY_TIMEOUT_S = 30.0
-_SAVEPOINT_TIMEOUT_S = 600.0
 
 
-class JobStatus(StrEnum):
-    """Status of a job."""
-
-    RUNNING = "RUNNING"
-    RESTARTING = "RESTARTING"
-    """A run has failed, and the restart strategy restarts the job."""
-    FINISHED = "FINISHED"
-    """The job ended without an error or was cancelled; its state is still served."""
-    FAILED = "FAILED"
-
-
-class JobClient:
+class JobClient(JobSavepoints):
     """A job started by `execute_async`: one Spark query at a time, a new one after each restart.
     Usable from every thread."""
 
@@ -52,12 +48,11 @@ class JobClient:
         paths: StatePaths,
         config: JobConfig,
     ) -> None:
-        self._application = application
-        self._name = name
-        self._runs = runs
+        super().__init__(application, name, runs, config)
         self._paths = paths
-        self._config = config
-        self._query_id = uuid.UUID(str(runs.query.id)).bytes
+        self._lock = threading.Lock()
+        self._started_at = time.monotonic()
+        self._net_runtime_ms: int | None = None
 
     @classmethod
     def started(
@@ -96,9 +91,9 @@ class JobClient:
         it."""
         return self._query_id.hex()
 
-    def get_job_id(self) -> str:
+    def get_job_id(self) -> JobID:
         """The same as `job_id`."""
-        return self.job_id
+        return JobID(self.job_id)
 
     @property
     def name(self) -> str:
@@ -123,12 +118,38 @@ class JobClient:
     def status(self) -> JobStatus:
         """The current status."""
         if self._runs.ended:
-            return JobStatus.FINISHED if self.exception() is None else JobStatus.FAILED
+            if self.exception() is not None:
+                return JobStatus.FAILED
+            return JobStatus.CANCELED if self._cancelled else JobStatus.FINISHED
         return JobStatus.RESTARTING if self._runs.restarting else JobStatus.RUNNING
 
-    def get_job_status(self) -> JobStatus:
-        """The same as `status`."""
-        return self.status()
+    def get_job_status(self) -> CompletableFuture[JobStatus]:
+        """A future of `status`."""
+        return CompletableFuture.completed(self.status())
+
+    def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:
+        """A future of the accumulators: none, because Python functions cannot define any."""
+        return CompletableFuture.completed({})
+
+    def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
+        """A future that ends with the job: with its result, or with the failure of the job; a
+        JobError if the job was cancelled."""
+        return CompletableFuture.of(self.await_result, f"result-{self._name}")
+
+    def await_result(self) -> JobExecutionResult:
+        """Waits for the end of the job and returns its result; raises its failure, or JobError if
+        it was cancelled."""
+        self.await_termination()
+        if self._cancelled:
+            raise JobError(f"job {self._name!r} ({self.job_id}) was cancelled, so it has no result")
+        return JobExecutionResult(job_id=self.get_job_id(), net_runtime_ms=self._net_runtime())
+
+    def _net_runtime(self) -> int:
+        """Milliseconds from the start to the first call after the end."""
+        with self._lock:
+            if self._net_runtime_ms is None:
+                self._net_runtime_ms = round((time.monotonic() - self._started_at) * 1000)
+            return self._net_runtime_ms
 
     def exception(self) -> Exception | None:
         """The failure of the job: a `QueryableStateError` if one caused it, else Spark's error;
@@ -197,50 +218,21 @@ class JobClient:
         """Reports on the job's latest checkpoints and savepoints, newest first."""
         return self._application.coordinator.checkpoints(self._query_id)
 
-    def trigger_savepoint(
-        self, directory: str | None = None, timeout_s: float = _SAVEPOINT_TIMEOUT_S
-    ) -> str:
-        """Takes a savepoint while the job runs, and returns its URI.
-
-        Its folder is created under `directory`, by default under `state.savepoints.dir`.
-        """
-        return self._savepoint(directory, timeout_s, stop=False)
-
-    def stop_with_savepoint(
-        self, directory: str | None = None, timeout_s: float = _SAVEPOINT_TIMEOUT_S
-    ) -> str:
-        """Stops the job, takes a savepoint of its last batch, and returns the savepoint's URI."""
-        return self._savepoint(directory, timeout_s, stop=True)
-
-    def cancel_with_savepoint(
-        self, directory: str | None = None, timeout_s: float = _SAVEPOINT_TIMEOUT_S
-    ) -> str:
-        """Takes a savepoint and cancels the job: `stop_with_savepoint`, then `cancel`."""
-        uri = self.stop_with_savepoint(directory, timeout_s)
-        self.cancel()
-        return uri
-
-    def _savepoint(self, directory: str | None, timeout_s: float, *, stop: bool) -> str:
-        where = "" if directory is None else absolute(directory)
-        uri, _ = self._application.coordinator.trigger_savepoint(
-            self.job_id, where, stop=stop, timeout_s=timeout_s
-        )
-        if stop:
-            self._runs.cancel()
-        return uri
-
-    def cancel(self) -> None:
+    def cancel(self) -> CompletableFuture[None]:
         """Stops the job without a restart. Its state is served until the environment closes.
 
         With `DELETE_ON_CANCELLATION` the job's checkpoints and stored state are deleted; else the
-        same job continues from them when it is started again.
+        same job continues from them when it is started again. The call returns when the job has
+        ended, so that the same job can be started at once; the future is done.
         """
-        self._runs.cancel()
-        if self._config.delete_on_cancellation:
-            self._application.coordinator.job_cancelled(self._query_id)
+        if not self._runs.ended:
+            self._cancelled = True
+            self._runs.cancel()
+        self._delete_cancelled()
+        return CompletableFuture.completed(None)
 
     def stop(self) -> None:
-        """The same as `cancel`."""
+        """Same as `cancel`, without a future."""
         self.cancel()
 
     def proxy_addresses(self) -> list[str]:
@@ -256,3 +248,11 @@ class JobClient:
         from queryable_state.client import QueryableStateClient
 
         return QueryableStateClient(*host_and_port(self.proxy_address(timeout_s)))
+
+    def __repr__(self) -> str:
+        progress = self.query.lastProgress
+        batch = "" if progress is None else f", batch {progress['batchId']}"
+        restarts = f", {self.restarts} restarts" if self.restarts else ""
+        return (
+            f"<JobClient: {self._name!r} {self.status().name}{batch}{restarts}, id {self.job_id}>"
+        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self, TypeAlias
 
 from queryable_state.streaming.graph.job_graph import check_name
 from queryable_state.streaming.runtime.operators.operators import (
@@ -11,12 +11,14 @@ from queryable_state.streaming.runtime.operators.operators import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql import DataFrame
 
     from queryable_state.streaming.graph.nodes import OperatorNode, SinkNode, StreamNode
     from queryable_state.streaming.job_client import JobClient
+
+    FrameFunction: TypeAlias = Callable[[DataFrame], DataFrame]
 
 
 class StreamEnvironment(Protocol):
@@ -28,6 +30,10 @@ class StreamEnvironment(Protocol):
 
     def _add_sink(self, node: SinkNode) -> None:
         """Adds a sink to the next job."""
+        ...
+
+    def _transformed(self, node: StreamNode, function: FrameFunction) -> StreamNode:
+        """The stream with a function of DataFrames applied."""
         ...
 
     def _dataframe_of(self, node: StreamNode) -> DataFrame:

@@ -6,11 +6,12 @@ import logging
 from typing import TYPE_CHECKING
 
 from queryable_state.streaming.config.settings import joined
-from queryable_state.streaming.graph.nodes import OperatorNode, origin_of
+from queryable_state.streaming.graph.nodes import FrameNode, OperatorNode, origin_of
 from queryable_state.streaming.runtime.operators.operators import LatestValueSink
 
 if TYPE_CHECKING:
     from queryable_state.streaming.graph.job_graph import JobGraph
+    from queryable_state.streaming.graph.keys import KeySelector
     from queryable_state.streaming.graph.origin import Grouping
 
 _log = logging.getLogger("queryable_state.streaming")
@@ -30,19 +31,27 @@ def order_warning(node: OperatorNode) -> str | None:
     if not isinstance(sink, LatestValueSink) or sink.latest_by:
         return None
     (read,) = node.inputs
+    keys = read.keys
+    assert keys is not None, "a queryable sink is keyed"
     upstream = read.upstream
     if isinstance(upstream, OperatorNode):
-        if read.order or node.keys.columns == upstream.keys.columns:
+        if read.order or (upstream.keys and keys.columns == upstream.keys.columns):
             return None
         return _unordered(node, sink, f"the subtasks of operator {upstream.name!r}")
     origin = origin_of(upstream)
     if origin.grouping is not None:
-        if not node.keys.is_computed and origin.grouping.distinguished_by(node.keys.columns):
+        if not keys.is_computed and origin.grouping.distinguished_by(keys.columns):
             return None
-        return _several_groups(node, sink, origin.grouping)
-    if read.order or not origin.sources:
+        return _several_groups(node, sink, keys, origin.grouping)
+    if read.order:
         return None
-    return _unordered(node, sink, f"the partitions of {joined(origin.sources)}")
+    if isinstance(upstream, FrameNode) and len(upstream.upstreams) > 1:
+        return _unordered(node, sink, f"the streams of its {upstream.kind}")
+    return (
+        _unordered(node, sink, f"the partitions of {joined(origin.sources)}")
+        if origin.sources
+        else None
+    )
 
 
 def _unordered(node: OperatorNode, sink: LatestValueSink, parts: str) -> str:
@@ -56,10 +65,12 @@ def _unordered(node: OperatorNode, sink: LatestValueSink, parts: str) -> str:
     )
 
 
-def _several_groups(node: OperatorNode, sink: LatestValueSink, grouping: Grouping) -> str:
+def _several_groups(
+    node: OperatorNode, sink: LatestValueSink, keys: KeySelector, grouping: Grouping
+) -> str:
     name = sink.descriptor.queryable_name
-    key = "computed by a function" if node.keys.is_computed else joined(node.keys.columns)
-    candidates = grouping.columns_beside(node.keys.columns)
+    key = "computed by a function" if keys.is_computed else joined(keys.columns)
+    candidates = grouping.columns_beside(keys.columns)
     column = repr(candidates[0]) if len(candidates) == 1 else "<column>"
     return (
         f"operator {node.name!r} keeps one row for each key in the queryable state {name!r}, but a "

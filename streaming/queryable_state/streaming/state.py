@@ -21,15 +21,19 @@ change the state. Write it again to keep a change:
 None; the entry then exists. `add(None)` of a list, reducing or aggregating state raises
 `SerializationError`, and so does a None in `add_all` or `update` of a list. (In Flink `add(null)`
 of a reducing or aggregating state depends on the backend.)
+
+**As Python collections.** A map and a list support `[]`, `in`, `del`, `len` and iteration. They are
+true if they are not empty. As in PyFlink `state[map_key]` is None if the map has no such entry, and
+`del state[map_key]` of no entry does nothing.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar, overload
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -58,8 +62,28 @@ class ValueState(State, Generic[T]):
         """Replaces the value; None clears it."""
 
 
-class ListState(State, Generic[T]):
-    """A list per key, in the order of the `add` calls. `add` does not read the state."""
+class AppendingState(State, Generic[IN, OUT]):
+    """A state to which elements are added, one by one."""
+
+    @abstractmethod
+    def get(self) -> OUT:
+        """What the added elements make."""
+
+    @abstractmethod
+    def add(self, value: IN) -> None:
+        """Adds one element; raises SerializationError if it is None."""
+
+
+class MergingState(AppendingState[IN, OUT]):
+    """An appending state of which two can be merged into one: the state of all their elements."""
+
+
+class ListState(MergingState[T, "list[T]"], Generic[T]):
+    """A list per key, in the order of the `add` calls.
+
+    `add` and `add_all` do not read the state. Setting or deleting a position writes the whole list
+    again.
+    """
 
     @abstractmethod
     def get(self) -> list[T]:
@@ -77,9 +101,54 @@ class ListState(State, Generic[T]):
     def update(self, values: Iterable[T]) -> None:
         """Replaces all elements; an empty iterable clears the list."""
 
+    @abstractmethod
+    def is_empty(self) -> bool:
+        """True if there is no element."""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    def __bool__(self) -> bool:
+        return not self.is_empty()
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self.get())
+
+    def __contains__(self, value: object) -> bool:
+        return value in self.get()
+
+    @overload
+    def __getitem__(self, position: int) -> T: ...
+
+    @overload
+    def __getitem__(self, position: slice) -> list[T]: ...
+
+    def __getitem__(self, position: int | slice) -> T | list[T]:
+        return self.get()[position]
+
+    @overload
+    def __setitem__(self, position: int, value: T) -> None: ...
+
+    @overload
+    def __setitem__(self, position: slice, value: Iterable[T]) -> None: ...
+
+    def __setitem__(self, position: int | slice, value: T | Iterable[T]) -> None:
+        elements = self.get()
+        elements[position] = value  # type: ignore[index, assignment] # the overloads fit together
+        self.update(elements)
+
+    def __delitem__(self, position: int | slice) -> None:
+        elements = self.get()
+        del elements[position]
+        self.update(elements)
+
 
 class MapState(State, Generic[K, V]):
-    """A map per key, one record per entry. Iteration is in the order of encoded map keys."""
+    """A map per key, one record per entry. Iteration is in the order of encoded map keys.
+
+    Reading one entry of a large map does not fetch the others. `items`, `keys`, `values`, `len` and
+    iteration fetch the whole map. They return new lists: the map may be changed meanwhile.
+    """
 
     @abstractmethod
     def get(self, key: K) -> V | None:
@@ -90,7 +159,7 @@ class MapState(State, Generic[K, V]):
         """Writes one entry; None is a valid value."""
 
     @abstractmethod
-    def put_all(self, entries: Mapping[K, V | None]) -> None:
+    def put_all(self, dict_value: Mapping[K, V | None]) -> None:
         """Writes entries: all, or none if one is invalid."""
 
     @abstractmethod
@@ -117,11 +186,29 @@ class MapState(State, Generic[K, V]):
     def is_empty(self) -> bool:
         """True if there is no entry."""
 
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    def __bool__(self) -> bool:
+        return not self.is_empty()
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self.keys())
+
     def __contains__(self, key: K) -> bool:
         return self.contains(key)
 
+    def __getitem__(self, key: K) -> V | None:
+        return self.get(key)
 
-class ReducingState(State, Generic[T]):
+    def __setitem__(self, key: K, value: V | None) -> None:
+        self.put(key, value)
+
+    def __delitem__(self, key: K) -> None:
+        self.remove(key)
+
+
+class ReducingState(MergingState[T, "T | None"], Generic[T]):
     """One value per key, the reduction of all added values."""
 
     @abstractmethod
@@ -133,7 +220,7 @@ class ReducingState(State, Generic[T]):
         """Reduces a value into the state; raises SerializationError if it is None."""
 
 
-class AggregatingState(State, Generic[IN, OUT]):
+class AggregatingState(MergingState[IN, "OUT | None"], Generic[IN, OUT]):
     """One accumulator per key, and the result that is computed from it."""
 
     @abstractmethod

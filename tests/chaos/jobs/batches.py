@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from tests.chaos.checks.history import MISSING
 from tests.chaos.jobs.workload import GROUP_SUMS, RECENT, SHARES, STATES, TOTALS, rows_of
 
+from queryable_state.server.testing.changes import ReplaceList
 from queryable_state.server.testing.cluster import declare
-from queryable_state.server.testing.job import ReplaceList
 from queryable_state.v1 import registration_pb2
 from queryable_state.wire.schema.types import Types
 

@@ -39,7 +39,7 @@ class Job(Protocol):
     def await_termination(self, timeout_s: float) -> bool:
         """Whether it has ended, in time; raises what it failed of."""
 
-    def cancel(self) -> None:
+    def cancel(self) -> object:
         """Ends it."""
 
 

@@ -146,12 +146,12 @@ def test_what_is_no_consistency_cannot_be_made(make: Any) -> None:
 async def test_what_is_no_consistency_is_refused(client: QueryableStateClient) -> None:
     for wrong in (1, "COMMITTED", None):
         with pytest.raises(InvalidRequestError, match="Consistency"):
-            await client.get_kv_state("sensors", "last", "sensor_1", consistency=wrong)  # type: ignore[arg-type]
+            await client.get_kv_state("sensors", "last", "sensor_1", consistency=wrong)  # type: ignore[call-overload]
 
 
 async def test_an_argument_there_is_not_is_a_type_error(client: QueryableStateClient) -> None:
     with pytest.raises(TypeError, match=r"'timeout'.*timeout_s"):
-        await client.get_kv_state("sensors", "last", "sensor_1", timeout=1)  # type: ignore[call-arg]
+        await client.get_kv_state("sensors", "last", "sensor_1", timeout=1)  # type: ignore[call-overload]
 
 
 def test_consistencies_are_values() -> None:

@@ -18,7 +18,7 @@ from queryable_state.client import (
     Reason,
     UnknownKeyOrNamespaceError,
 )
-from queryable_state.server.testing.job import NULL
+from queryable_state.server.testing.changes import NULL
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -11,8 +11,8 @@ import pytest
 from tests.query.scans.scanning import DEADLINE_S
 from tests.query.streams import keys_of_server, wire_keys
 
+from queryable_state.server.testing.changes import NULL
 from queryable_state.server.testing.cluster import declare
-from queryable_state.server.testing.job import NULL
 from queryable_state.v1 import query_pb2, query_pb2_grpc, registration_pb2
 from queryable_state.wire.errors import (
     InvalidRequestError,
@@ -157,7 +157,7 @@ async def test_what_makes_no_sense_is_refused(
 
 async def test_only_maps_have_entries(channel: grpc.aio.Channel, job: InProcessJob) -> None:
     for fields in ({"map_key_json": '"a"'}, {"element": A}):
-        with pytest.raises(QueryableStateError, match="VALUE: only a MAP has entries") as refused:
+        with pytest.raises(QueryableStateError, match="VALUE: only a MAP or BROADCAST") as refused:
             await _get(channel, state_name="last", key_json='"sensor_7"', read=ENTRY, **fields)
         assert refused.value.reason == Reason.UNSUPPORTED
 

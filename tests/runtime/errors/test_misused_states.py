@@ -17,7 +17,10 @@ from queryable_state.streaming.functions import (
     AggregatingStateDescriptor,
     ReducingStateDescriptor,
 )
-from queryable_state.streaming.runtime.operators.operators import KeyedProcess, declared_states
+from queryable_state.streaming.runtime.operators.declared_states import declared_states
+from queryable_state.streaming.runtime.operators.operators import (
+    KeyedProcess,
+)
 from queryable_state.wire.errors import InvalidRequestError, JobError, KeyTypeError, Reason
 
 if TYPE_CHECKING:
@@ -87,13 +90,17 @@ def test_a_queryable_name_is_set_once_and_not_empty() -> None:
 
 
 def test_descriptors_refuse_what_they_cannot_use() -> None:
-    with pytest.raises(InvalidRequestError, match="a reduce function is"):
-        ReducingStateDescriptor("r", 1, "int")  # type: ignore[arg-type]
-    with pytest.raises(InvalidRequestError, match="takes an AggregateFunction"):
+    with pytest.raises(InvalidRequestError, match="reduce_function: expected a ReduceFunction"):
+        ReducingStateDescriptor("r", 1, "int")  # type: ignore[call-overload]
+    with pytest.raises(InvalidRequestError, match="agg_function: expected an AggregateFunction"):
         AggregatingStateDescriptor("a", max)  # type: ignore[arg-type]
-    with pytest.raises(InvalidRequestError):
+    with pytest.raises(InvalidRequestError, match=r"state 'v': value_type_info: .*no type"):
         ValueStateDescriptor("v", "no type")
-    with pytest.raises(KeyTypeError, match="map key"):
+    with pytest.raises(InvalidRequestError, match="state 'l': elem_type_info: None is not a type"):
+        ListStateDescriptor("l", None)
+    with pytest.raises(InvalidRequestError, match="state 'm': value_type_info: 7 is not a type"):
+        MapStateDescriptor("m", "int", 7)
+    with pytest.raises(KeyTypeError, match="state 'm': key_type_info: map key"):
         MapStateDescriptor("m", "array<int>", "int")
 
     class Total(AggregateFunction[int, int, int]):
@@ -109,5 +116,5 @@ def test_descriptors_refuse_what_they_cannot_use() -> None:
         def merge(self, acc_a: int, acc_b: int) -> int:
             return acc_a + acc_b
 
-    with pytest.raises(InvalidRequestError, match="pass result_type="):
+    with pytest.raises(InvalidRequestError, match="pass result_type_info="):
         AggregatingStateDescriptor("a", Total()).set_queryable("totals")

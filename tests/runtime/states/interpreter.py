@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import pickle
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from queryable_state.streaming.descriptors import ListStateDescriptor, MapStateDescriptor
-from queryable_state.streaming.functions import KeyedProcessFunction, ReducingStateDescriptor
+from queryable_state.streaming.descriptors import (
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ValueStateDescriptor,
+)
+from queryable_state.streaming.functions import (
+    AggregateFunction,
+    AggregatingStateDescriptor,
+    KeyedProcessFunction,
+    ReducingStateDescriptor,
+)
 from queryable_state.streaming.testing import InMemoryStateBackend, KeyedOperatorHarness
 from queryable_state.wire.schema.types import Types
 
@@ -18,14 +29,38 @@ if TYPE_CHECKING:
 Program = list[tuple[str, Any]]
 
 
+class Mean(AggregateFunction[int, "tuple[int, int]", float]):
+    def create_accumulator(self) -> tuple[int, int]:
+        return 0, 0
+
+    def add(self, value: int, accumulator: tuple[int, int]) -> tuple[int, int]:
+        return accumulator[0] + value, accumulator[1] + 1
+
+    def get_result(self, accumulator: tuple[int, int]) -> float:
+        return accumulator[0] / accumulator[1]
+
+    def merge(self, acc_a: tuple[int, int], acc_b: tuple[int, int]) -> tuple[int, int]:
+        return acc_a[0] + acc_b[0], acc_a[1] + acc_b[1]
+
+
 class Interpreter(KeyedProcessFunction):
-    """Runs the operations an element names on the three collections, and puts out what it reads."""
+    """Runs the operations an element names on a state of each kind, and puts out what it reads.
+
+    An operation that raises an error of Python's collections puts out the name of its class.
+    """
 
     def open(self, runtime_context: RuntimeContext) -> None:
+        self.value = runtime_context.get_state(ValueStateDescriptor("value", "bigint"))
         self.list = runtime_context.get_list_state(ListStateDescriptor("list", "bigint"))
         self.map = runtime_context.get_map_state(MapStateDescriptor("map", "string", "bigint"))
         self.sum = runtime_context.get_reducing_state(
             ReducingStateDescriptor("sum", lambda a, b: a + b, "bigint")
+        )
+        self.rows = runtime_context.get_list_state(
+            ListStateDescriptor("rows", Types.LIST(Types.LONG()))
+        )
+        self.mean = runtime_context.get_aggregating_state(
+            AggregatingStateDescriptor("mean", Mean())
         )
 
     def process_element(self, value: Any, ctx: Context) -> list[Any]:
@@ -33,8 +68,11 @@ class Interpreter(KeyedProcessFunction):
         for name, argument in value.program:
             state, _, method = name.partition(".")
             call: Callable[..., Any] = getattr(getattr(self, state), method)
-            result = call(*argument) if isinstance(argument, tuple) else call()
-            results.append(result)
+            try:
+                result = call(*argument) if isinstance(argument, tuple) else call()
+            except IndexError as error:
+                result = type(error).__name__
+            results.append(list(result) if isinstance(result, Iterator) else result)
         return [(results,)]
 
 
@@ -49,8 +87,6 @@ def interpreting(**kwargs: Any) -> KeyedOperatorHarness:
 
 
 def run(harness: KeyedOperatorHarness, *programs: Program, key: str = "k") -> list[Any]:
-    import pickle
-
     rows = [(key, pickle.dumps(program)) for program in programs]
     return [result for (result,) in harness.process(rows)]
 

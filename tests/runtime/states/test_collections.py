@@ -123,3 +123,56 @@ def test_a_reducing_state_reduces_what_is_added() -> None:
     assert harness.state("sum", "k") == 10
     run(harness, [("sum.clear", ())])
     assert harness.state("sum", "k") is None
+
+
+def test_one_entry_of_a_large_map_is_found_by_one_point_read() -> None:
+    harness = interpreting(settings=RuntimeSettings(map_prefetch_entries=10))
+    run(harness, [("map.put_all", ({f"e{i:03}": i for i in range(100)},))])
+
+    found = run(harness, [("map.__contains__", ("e050",)), ("map.__getitem__", ("e050",))])
+    assert found == [[True, 50]]
+    prefetch, point = fetches(harness)
+    assert (prefetch.read, prefetch.limit) == (ReadKind.PREFIX, 10)
+    assert (point.read, len(point.keys)) == (ReadKind.POINT, 1)
+
+
+def test_what_a_batch_wrote_itself_is_known_to_be_there_without_a_fetch() -> None:
+    harness = interpreting()
+    written = [("map.put", ("a", 1)), ("list.add", (1,))]
+    read = [("map.is_empty", ()), ("map.__contains__", ("a",)), ("list.is_empty", ())]
+    assert run(harness, [*written, *read])[0][2:] == [False, True, False]
+    assert fetches(harness) == []
+
+
+def test_the_length_of_a_list_of_lists_decodes_no_element() -> None:
+    harness = interpreting()
+    run(harness, [("rows.add_all", ([[1], [2, 3]],))])
+    assert run(harness, [("rows.add", ([4],)), ("rows.__len__", ())]) == [[None, 3]]
+
+
+def test_a_position_that_a_list_does_not_have_is_an_index_error() -> None:
+    harness = interpreting()
+    run(harness, [("list.add_all", ([1, 2, 3],))])
+    calls = [("list.__getitem__", (3,)), ("list.__delitem__", (0,)), ("list.__getitem__", (-1,))]
+    assert run(harness, calls) == [["IndexError", None, 3]]
+    assert harness.state("list", "k") == [2, 3]
+
+
+def test_a_map_entry_that_is_not_there_reads_as_none_and_is_deleted_without_an_error() -> None:
+    """As in PyFlink, and unlike a dict."""
+    harness = interpreting()
+    calls = [("map.__getitem__", ("a",)), ("map.__delitem__", ("a",)), ("map.__len__", ())]
+    assert run(harness, calls) == [[None, None, 0]]
+
+
+class Pairs:
+    """No mapping, but something with items, such as another `MapState`."""
+
+    def items(self) -> list[tuple[str, int]]:
+        return [("b", 2)]
+
+
+def test_a_map_is_copied_from_anything_with_items() -> None:
+    harness = interpreting()
+    run(harness, [("map.put_all", ({"a": 1},)), ("map.put_all", (Pairs(),))])
+    assert harness.state("map", "k") == {"a": 1, "b": 2}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.spark.functions import COUNTS, READINGS, CountPerKey
 
+from queryable_state.streaming import EmbeddedRocksDBStateBackend
 from queryable_state.wire.errors import StateLostError
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def test_jobs_of_one_application_have_backends_of_their_own(
     first = count(env, source, tmp_path / "first")
     first.cancel()
     env.set_state_backend("rocksdb")
-    assert env.get_state_backend() == "rocksdb"
+    assert isinstance(env.get_state_backend(), EmbeddedRocksDBStateBackend)
     second = count(env, source, tmp_path / "second")
     assert connect(second).get_kv_state(second.job_id, "count", "a").value() == 1
     assert connect(first).get_kv_state(first.job_id, "count", "a").value() == 1

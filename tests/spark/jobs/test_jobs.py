@@ -121,7 +121,10 @@ def test_a_job_with_an_end_answers_after_it(
     env.from_dataframe(source.dataframe()).key_by("sensor").as_queryable_state("last").uid("last")
     source.add(reading("a", 1.0))
     source.add(reading("a", 2.0))
-    job = env.execute("bounded", trigger={"availableNow": True})
+    job = env.execute_async("bounded", trigger={"availableNow": True})
+    result = job.get_job_execution_result().result(timeout=60)
+    assert result.get_job_id() == job.get_job_id()
+    assert result.get_net_runtime() > 0
     assert job.status() is JobStatus.FINISHED
     assert connect(job).get_kv_state(job.job_id, "last", "a").value().temperature == 2.0
 

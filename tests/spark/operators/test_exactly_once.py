@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from tests.spark.functions import COUNTS, READINGS, CountPerKey, CountWithFailures
 from tests.spark.waiting import until
 
+from queryable_state.streaming import JobStatus
 from queryable_state.wire.errors import JobError, Reason
 
 if TYPE_CHECKING:
@@ -197,4 +198,4 @@ def test_a_job_that_is_stopped_for_a_reason_has_it_as_its_exception(
     application.adapter.stop_query(uuid.UUID(job.job_id).bytes, refusal)
     until(lambda: not job.query.isActive)
     assert job.exception() is refusal
-    assert job.status() == "FAILED"
+    assert job.status() is JobStatus.FAILED

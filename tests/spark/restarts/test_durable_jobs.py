@@ -200,7 +200,7 @@ def test_a_job_that_fails_is_restarted_by_its_strategy(
     assert (job.restarts, job.status()) == (2, JobStatus.RUNNING)
     assert counts(job) == [1, 1, None]
     job.cancel()
-    assert job.status() is JobStatus.FINISHED
+    assert job.status() is JobStatus.CANCELED
 
 
 def test_checkpointing_without_a_place_keeps_state_in_the_driver(

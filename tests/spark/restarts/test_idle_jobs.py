@@ -88,7 +88,7 @@ def test_a_savepoint_is_answered_without_input_at_another_parallelism(
     source = feed(READINGS)
     source.add(*readings())
     first = started(new_environment(checkpoint_directory=str(tmp_path / "one")), source)
-    uri = first.stop_with_savepoint(str(tmp_path / "savepoints"))
+    uri = first.stop_with_savepoint(False, str(tmp_path / "savepoints")).result()
     env = new_environment(checkpoint_directory=str(tmp_path / "two")).set_parallelism(3)
     second = started(env, source, savepoint=uri)
     assert second.job_id != first.job_id

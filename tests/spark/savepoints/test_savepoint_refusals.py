@@ -30,7 +30,7 @@ def uri(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
     keyed.process(CountPerKey(), COUNTS).uid("counts").name("the counter")
     job = env.execute_async("refused", checkpoint_location=str(folder / "job"))
     job.process_all_available()
-    return job.stop_with_savepoint(str(folder))
+    return job.stop_with_savepoint(False, str(folder)).result()
 
 
 def test_a_savepoint_of_another_job(jobs: Jobs, uri: str) -> None:

@@ -9,7 +9,7 @@ from tests.state_server.owner import KEYS, PARALLELISM, STATE_ID, VALUES, key_of
 
 from queryable_state.internal.v1 import changes_pb2
 from queryable_state.server.storage.overlay import OverlayBuilder
-from queryable_state.v1 import query_pb2
+from queryable_state.v1 import query_pb2, registration_pb2
 from queryable_state.wire.errors import Reason
 from queryable_state.wire.keys.store_keys import VOID_NAMESPACE, record_key, window_namespace
 
@@ -233,6 +233,8 @@ def test_values_beyond_the_size_of_an_answer_are_to_be_asked_again(owner: Owner)
 
 @pytest.mark.parametrize("key", [b"", b"\x00", b"\xff\xffx"])
 def test_a_key_without_a_key_group_is_an_invalid_request(owner: Owner, key: bytes) -> None:
+    # A kind of which there are slices.
+    owner.registration.kind = registration_pb2.LIST
     owner.own(0)
     query = query_pb2.Query(id=1, state_id=STATE_ID, keys=[key])
     for read in query_pb2.ReadKind.values():

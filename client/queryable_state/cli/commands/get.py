@@ -28,13 +28,18 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     """Adds the command's arguments."""
     parser = commands.add_parser(
         "get",
-        help="read one key, or one entry of a map",
+        help="read one key, one entry of a map, or a slice of a list",
         description="Prints the value of one key. Exits with 1 if the key has no value.",
         epilog=KEYS_EPILOG,
     )
     add_state(parser)
     parser.add_argument("key", metavar="KEY")
     parser.add_argument("--map-key", metavar="KEY", help="only this entry of a map")
+    parser.add_argument(
+        "--slice",
+        metavar="START:STOP",
+        help="only these elements of a list, as in Python; from the end: --slice=-10:",
+    )
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument(
         "--exists", action="store_true", help="print only whether the key or the entry exists"
@@ -47,6 +52,8 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 async def _get(options: argparse.Namespace, client: QueryableStateClient, shown: ShownState) -> int:
     if options.size and options.map_key is not None:
         raise InvalidRequestError("--size is the size of the whole value: omit --map-key")
+    if options.slice is not None and (options.exists or options.size or options.map_key):
+        raise InvalidRequestError("--slice reads elements: omit --exists, --size and --map-key")
     key = key_of(options.key, shown.state.key_type)
     asked: dict[str, Any] = {**shown.names(), "key": shown.key(key)}
     entry: tuple[Any, ...] = ()
@@ -70,6 +77,19 @@ async def _get(options: argparse.Namespace, client: QueryableStateClient, shown:
             lines = table(list(figures), [[str(figure) for figure in figures.values()]])
             _print(options, asked, figures, size.info, lines)
             return 0
+        if options.slice is not None:
+            start, limit = _range(options.slice)
+            part = await client.get_list_slice(*where, start, limit, **context)
+            asked.update(start=part.start, limit=part.limit, length=part.length)
+            lines = table(*shown.value_table(key, part))
+            last = part.start + len(part) - 1
+            lines.append(
+                f"none of {part.length} elements"
+                if part.is_empty()
+                else f"elements {part.start} to {last} of {part.length}"
+            )
+            _print(options, asked, shown.value(part), part.info, lines)
+            return 0
         if entry:
             found: KvState = await client.get_map_entry(*where, *entry, **context)
         else:
@@ -91,11 +111,30 @@ def _map_key(word: str, shown: ShownState) -> Any:
     map_key_type = shown.state.map_key_type
     if map_key_type is None:
         raise InvalidRequestError(
-            f"state {shown.state.state_name!r} is of kind {shown.state.kind}: only a MAP has "
-            "entries; omit --map-key",
+            f"state {shown.state.state_name!r} is of kind {shown.state.kind}: only a MAP or "
+            "BROADCAST has entries; omit --map-key",
             reason=Reason.UNSUPPORTED,
         )
     return key_of(word, map_key_type)
+
+
+def _range(text: str) -> tuple[int, int | None]:
+    """Start and limit of a slice in Python's notation; both ends count from the same side."""
+    first, colon, last = text.partition(":")
+    try:
+        start, stop = int(first or 0), int(last) if last else None
+    except ValueError:
+        colon = ""
+        start, stop = 0, None
+    if not colon:
+        raise InvalidRequestError(f"--slice {text}: give START:STOP, as in 0:10, 100:120 or -10:")
+    if stop is None:
+        return start, None
+    if (start < 0) is not (stop < 0) or stop <= start:
+        raise InvalidRequestError(
+            f"--slice {text}: START is before STOP, and both count from the same end of the list"
+        )
+    return start, stop - start
 
 
 def _print(

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from queryable_state.client._reading.decode_context import DecodeContext
-from queryable_state.client._reading.operation import EntryKey
+from queryable_state.client._reading.operation import EntryKey, SliceKey
 from queryable_state.client._reading.states import states_of
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import (
@@ -177,6 +177,8 @@ class Batch:
         query.explain = options.trace is not None
         if options.operation.of_entries:
             query.elements.extend([key.element for key in self.keys if isinstance(key, EntryKey)])
+        if options.operation.of_slices:
+            query.ranges.extend([key.range for key in self.keys if isinstance(key, SliceKey)])
 
     def _complete_part(self, answer: query_pb2.Answer) -> Sequence[Failure]:
         if self.pending is None:
@@ -217,4 +219,4 @@ class Batch:
 
     def _context(self, answer: query_pb2.Answer) -> DecodeContext:
         assert self.codecs is not None
-        return DecodeContext(self.codecs, answer.info)
+        return DecodeContext(self.batcher.answer_codecs(self.codecs), answer.info)

@@ -38,6 +38,7 @@ class KeyBatcher:
 
     __slots__ = (
         "__weakref__",
+        "_answer_codecs",
         "_loop",
         "_submit",
         "answer_type",
@@ -81,7 +82,18 @@ class KeyBatcher:
         self.answer_type: Callable[[bytes, DecodeContext], Any] = KvState
         self.read_kind: query_pb2.ReadKind.ValueType = query_pb2.POINT
         self.refusal: QueryableStateError | None = None
+        self._answer_codecs: tuple[StateCodecs, StateCodecs] | None = None
         self.adopt_placement(cached=True)
+
+    def answer_codecs(self, codecs: StateCodecs) -> StateCodecs:
+        """The codecs of answers: with the serializers and classes of the caller's descriptor."""
+        expectation = self.options.expectation
+        declared = None if expectation is None else expectation.value_type
+        if declared is None or not declared.has_python_objects:
+            return codecs
+        if self._answer_codecs is None or self._answer_codecs[0] is not codecs:
+            self._answer_codecs = (codecs, codecs.delivering(declared))
+        return self._answer_codecs[1]
 
     def adopt_placement(self, *, cached: bool = False) -> None:
         """Takes over placement and types of the handle; `cached`: known before this lookup."""

@@ -38,7 +38,7 @@ class QueryOptions:
             or self.allow_incomplete
             or self.at_version is not None
             or self.trace is not None
-            or self.operation.of_entries
+            or self.operation.of_pairs
             or self.consistency != Consistency.COMMITTED
         )
 

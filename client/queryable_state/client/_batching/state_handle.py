@@ -26,11 +26,18 @@ class StateHandle:
     def place(self, located: LocatedState) -> None:
         """Stores a placement that is not older than the known one.
 
-        The codecs stay the same object while the registration does not change.
+        The codecs stay the same object while the registration, and the subtasks of operator state,
+        do not change.
         """
         before = self.located
-        if before is None or before.registration != located.registration:
-            self.codecs = StateCodecs(located.registration, unpickle=self._unpickle)
+        if (
+            before is None
+            or before.registration != located.registration
+            or before.ranges != located.ranges
+        ):
+            self.codecs = StateCodecs(
+                located.registration, unpickle=self._unpickle, ranges=located.ranges
+            )
         self.located = located
 
     def describe(self) -> str:

@@ -1,26 +1,77 @@
-"""Results of lookups that do not read a whole value: map entry, presence, size."""
+"""Results of lookups that do not read a whole value: map entry, list slice, presence, size."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
-from queryable_state.client._reading.states import KvState
+from queryable_state.client._reading.states import NOT_DECODED, KvState, takes_no_key
 from queryable_state.v1 import query_pb2
+from queryable_state.wire.schema.type_variables import T, V
+from queryable_state.wire.state_codecs import decode_list
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from queryable_state.client._reading.decode_context import DecodeContext
     from queryable_state.client._reading.info import ReadInfo
 
 
-class MapEntry(KvState):
+class MapEntry(KvState, Generic[V]):
     """One entry of a map at one version."""
 
     __slots__ = ()
     kind = "map entry"
 
-    def value(self) -> Any:
+    def value(self) -> V | None:
         """The value of the entry; None if it is null."""
-        return self._decode()
+        value: V | None = self._decode()
+        return value
+
+
+class ListSlice(KvState, Generic[T]):
+    """Consecutive elements of a list at one version."""
+
+    __slots__ = ("_found",)
+    kind = "list slice"
+
+    def __init__(self, data: bytes, context: DecodeContext) -> None:
+        super().__init__(data, context)
+        self._found = query_pb2.ListSlice.FromString(data)
+
+    @property
+    def start(self) -> int:
+        """Position of the first of these elements in the list, from 0."""
+        return self._found.start
+
+    @property
+    def limit(self) -> int | None:
+        """The limit of the lookup; None: it had none."""
+        return self._found.limit or None
+
+    @property
+    def length(self) -> int:
+        """Number of elements of the whole list."""
+        return self._found.length
+
+    def get(self, key: Any = None) -> list[T]:
+        """A copy of the elements of the slice."""
+        takes_no_key(self, key)
+        return list(self._decode())
+
+    def is_empty(self) -> bool:
+        """True if the list has no element at `start`."""
+        return not self._found.chunks
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._decode())
+
+    def __len__(self) -> int:
+        return len(self._decode())
+
+    def _decode(self) -> Any:
+        if self._decoded is NOT_DECODED:
+            self._decoded = decode_list(self._found.chunks, self._context.codecs.value)
+        return self._decoded
 
 
 class Presence:

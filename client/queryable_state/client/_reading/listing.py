@@ -59,15 +59,16 @@ class StateInfo:
     """Queryable name."""
 
     kind: str
-    """VALUE, LIST, MAP, REDUCING or AGGREGATING."""
+    """VALUE, LIST, MAP, REDUCING, AGGREGATING, OPERATOR_LIST, OPERATOR_UNION or BROADCAST."""
 
     key_type: TypeInfo
+    """Type of the keys; INT, the index of a subtask, for operator state."""
 
     value_type: TypeInfo | None
     """Type of the value, list element, map value or result; None: not registered."""
 
     map_key_type: TypeInfo | None
-    """Type of the map keys; None for other kinds."""
+    """Type of the map keys of a MAP or BROADCAST; None for other kinds."""
 
     registration: registration_pb2.StateRegistration = field(repr=False, compare=False)
     """The complete registration."""

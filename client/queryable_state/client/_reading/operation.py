@@ -1,11 +1,11 @@
-"""Operations of lookups: read a value or a map entry, check presence, get a size."""
+"""Operations of lookups: read a value, a map entry or a slice, check presence, get a size."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from queryable_state.client._reading.elements import MapEntry, Presence, Size
+from queryable_state.client._reading.elements import ListSlice, MapEntry, Presence, Size
 from queryable_state.client._reading.pending_results import FutureResults, PresenceResults
 from queryable_state.client._reading.states import STATE_TYPES
 from queryable_state.v1 import query_pb2, registration_pb2
@@ -28,6 +28,12 @@ class EntryKey(bytes):
     element: bytes
 
 
+class SliceKey(bytes):
+    """A wire key with the range of one slice; see `EntryKey`."""
+
+    range: query_pb2.ListRange
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Operation:
     """One kind of lookup. The instances are the constants below, compared by identity."""
@@ -41,6 +47,9 @@ class Operation:
     of_entries: bool = False
     """True if its keys are pairs of key and map key, encoded as `EntryKey`."""
 
+    of_slices: bool = False
+    """True if its keys are pairs of key and `ListRange`, encoded as `SliceKey`."""
+
     results: type[FutureResults] = FutureResults
     """Pending results of single-key lookups."""
 
@@ -52,9 +61,17 @@ class Operation:
         """Returns the constructor of the result for one value of a state."""
         return STATE_TYPES[located.registration.kind] if self.answer is None else self.answer
 
+    @property
+    def of_pairs(self) -> bool:
+        """True if each key comes with what to read of its value."""
+        return self.of_entries or self.of_slices
+
     def encoder(self, codecs: StateCodecs, located: LocatedState) -> Callable[[Any], bytes]:
-        """Returns the encoder of one key; `InvalidRequestError` if the state has no entries."""
+        """Returns the encoder of one key; `InvalidRequestError` if the state has no entries, or
+        no slices."""
         wire_key = codecs.key_groups.wire_key
+        if self.of_slices:
+            return _slice_encoder(wire_key, located)
         if not self.of_entries:
             return wire_key
         if codecs.map_key is None:
@@ -77,13 +94,15 @@ class Operation:
         self, codecs: StateCodecs, encode: Callable[[Any], bytes]
     ) -> Callable[[Sequence[Any]], list[bytes]]:
         """Returns the encoder of many keys; `encode` encodes one."""
-        if not self.of_entries:
+        if not self.of_pairs:
             return codecs.key_groups.wire_keys
         return lambda keys: list(map(encode, keys))
 
     def decoded(self, key: bytes, codecs: StateCodecs) -> Any:
         """Decodes a wire key encoded by `codecs` to the key that the caller gave."""
         whole = codecs.key_groups.decode_key(key)
+        if isinstance(key, SliceKey):
+            return whole, key.range
         if not isinstance(key, EntryKey):
             return whole
         assert codecs.map_key is not None
@@ -91,7 +110,27 @@ class Operation:
 
     def describe(self, key: Any) -> str:
         """Names the key, or the map entry, for error texts."""
+        if self.of_slices:
+            return f"key {key[0]!r}"
         return f"entry {key[1]!r} of key {key[0]!r}" if self.of_entries else f"key {key!r}"
+
+
+def _slice_encoder(
+    wire_key: Callable[[Any], bytes], located: LocatedState
+) -> Callable[[tuple[Any, query_pb2.ListRange]], SliceKey]:
+    if located.registration.kind != registration_pb2.LIST:
+        kind = registration_pb2.StateKind.Name(located.registration.kind)
+        raise InvalidRequestError(
+            f"{located.describe()} is of kind {kind}: only a LIST has slices; read the whole value",
+            reason=Reason.UNSUPPORTED,
+        )
+
+    def slice_key(pair: tuple[Any, query_pb2.ListRange]) -> SliceKey:
+        key = SliceKey(wire_key(pair[0]))
+        key.range = pair[1]
+        return key
+
+    return slice_key
 
 
 VALUE = Operation(None, None)
@@ -99,3 +138,4 @@ ENTRY = Operation(query_pb2.ENTRY, MapEntry, of_entries=True)
 EXISTS = Operation(query_pb2.EXISTS, Presence, results=PresenceResults)
 ENTRY_EXISTS = Operation(query_pb2.EXISTS, Presence, of_entries=True, results=PresenceResults)
 SIZE = Operation(query_pb2.SIZE, Size)
+SLICE = Operation(query_pb2.SLICE, ListSlice, of_slices=True)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn
 
-from queryable_state.client._reading.decode_context import RefusedContext
 from queryable_state.v1 import query_pb2, registration_pb2
 from queryable_state.wire.errors import (
-    CorruptDataError,
     InvalidRequestError,
     QueryableStateError,
     Reason,
 )
+from queryable_state.wire.schema.type_variables import OUT, K, T, V
 
 if TYPE_CHECKING:
     from collections.abc import Callable, ItemsView, Iterator, KeysView, ValuesView
@@ -20,7 +19,8 @@ if TYPE_CHECKING:
     from queryable_state.client._reading.decode_context import DecodeContext
     from queryable_state.client._reading.info import ReadInfo
 
-_NOT_DECODED: Any = object()
+NOT_DECODED: Any = object()
+"""Marker of a value that was not decoded yet."""
 
 
 class KvState:
@@ -35,7 +35,7 @@ class KvState:
 
     kind: ClassVar[str] = "state"
 
-    def __init__(self, data: bytes, context: DecodeContext, decoded: Any = _NOT_DECODED) -> None:
+    def __init__(self, data: bytes, context: DecodeContext, decoded: Any = NOT_DECODED) -> None:
         self._data = data
         self._context = context
         self._decoded = decoded
@@ -111,7 +111,7 @@ class KvState:
         return f"<{type(self).__name__} at batch {info.version}{of}: {decoded!r}>"
 
     def _decode(self) -> Any:
-        if self._decoded is _NOT_DECODED:
+        if self._decoded is NOT_DECODED:
             self._decoded = self._context.codecs.value.decode(self._data)
         return self._decoded
 
@@ -132,98 +132,98 @@ class KvState:
         return "it has " + ", ".join(f"{name}()" for name in own)
 
 
-class ValueState(KvState):
+class ValueState(KvState, Generic[T]):
     """One value."""
 
     __slots__ = ()
     kind = "value state"
 
-    def value(self) -> Any:
+    def value(self) -> T:
         """The value."""
         decoded = self._decoded
-        return self._decode() if decoded is _NOT_DECODED else decoded
+        value: T = self._decode() if decoded is NOT_DECODED else decoded
+        return value
 
 
-class ReducingState(KvState):
+class ReducingState(KvState, Generic[T]):
     """The result of the job's reduce function over all elements."""
 
     __slots__ = ()
     kind = "reducing state"
 
-    def get(self, key: Any = None) -> Any:
+    def get(self, key: Any = None) -> T:
         """The reduced value."""
-        _takes_no_key(self, key)
-        return self._decode()
+        takes_no_key(self, key)
+        value: T = self._decode()
+        return value
 
 
-class AggregatingState(KvState):
+class AggregatingState(KvState, Generic[OUT]):
     """The result of the job's aggregate function over all elements."""
 
     __slots__ = ()
     kind = "aggregating state"
 
-    def get(self, key: Any = None) -> Any:
+    def get(self, key: Any = None) -> OUT:
         """The result."""
-        _takes_no_key(self, key)
-        return self._decode()
+        takes_no_key(self, key)
+        result: OUT = self._decode()
+        return result
 
 
-class _RecordsState(KvState):
+class RecordsState(KvState):
     __slots__ = ()
 
     def _decode(self) -> Any:
-        if self._decoded is _NOT_DECODED:
+        if self._decoded is NOT_DECODED:
             records = query_pb2.Records.FromString(self._data)
             self._decoded = self._context.codecs.decode_records(records.elements, records.values)
         return self._decoded
 
 
-class ListState(_RecordsState):
+class ListState(RecordsState, Generic[T]):
     """Elements in the order they were added."""
 
     __slots__ = ()
     kind = "list state"
 
-    def get(self, key: Any = None) -> list[Any]:
+    def get(self, key: Any = None) -> list[T]:
         """A copy of the elements."""
-        _takes_no_key(self, key)
+        takes_no_key(self, key)
         return list(self._decode())
 
     def is_empty(self) -> bool:
         """True if there is no element."""
         return not self._decode()
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[T]:
         return iter(self._decode())
 
     def __len__(self) -> int:
         return len(self._decode())
 
 
-class MapState(_RecordsState):
+class MapState(RecordsState, Generic[K, V]):
     """Entries, in the order of their keys."""
 
     __slots__ = ()
     kind = "map state"
 
-    def get(self, key: Any = None) -> Any:
+    def get(self, key: Any = None) -> V | None:
         """The value of the entry `key`; None if there is no such entry or its value is null."""
-        return self._decode().get(key)
+        return self._entries().get(key)
 
-    def keys(self) -> KeysView[Any]:
+    def keys(self) -> KeysView[K]:
         """The keys."""
-        entries: dict[Any, Any] = self._decode()
-        return entries.keys()
+        return self._entries().keys()
 
-    def values(self) -> ValuesView[Any]:
+    def values(self) -> ValuesView[V | None]:
         """The values."""
-        entries: dict[Any, Any] = self._decode()
-        return entries.values()
+        return self._entries().values()
 
-    def items(self) -> ItemsView[Any, Any]:
+    def items(self) -> ItemsView[K, V | None]:
         """The entries."""
-        entries: dict[Any, Any] = self._decode()
-        return entries.items()
+        return self._entries().items()
 
     def contains(self, key: Any) -> bool:
         """True if there is an entry `key`, even if its value is null."""
@@ -233,7 +233,7 @@ class MapState(_RecordsState):
         """True if there is no entry."""
         return not self._decode()
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[K]:
         return iter(self._decode())
 
     def __len__(self) -> int:
@@ -241,6 +241,10 @@ class MapState(_RecordsState):
 
     def __contains__(self, key: object) -> bool:
         return key in self._decode()
+
+    def _entries(self) -> dict[K, V | None]:
+        entries: dict[K, V | None] = self._decode()
+        return entries
 
 
 def states_of(answer: Callable[..., Any], values: list[bytes], context: DecodeContext) -> list[Any]:
@@ -261,33 +265,13 @@ STATE_TYPES: dict[registration_pb2.StateKind.ValueType, type[KvState]] = {
     registration_pb2.MAP: MapState,
     registration_pb2.REDUCING: ReducingState,
     registration_pb2.AGGREGATING: AggregatingState,
+    registration_pb2.OPERATOR_LIST: ListState,
+    registration_pb2.OPERATOR_UNION: ListState,
+    registration_pb2.BROADCAST: MapState,
 }
 
 
-def scanned_state(
-    kind: registration_pb2.StateKind.ValueType,
-    scanned: query_pb2.ScannedKey,
-    context: DecodeContext,
-) -> KvState:
-    """Returns the state of one scanned key; if it has an error, its methods raise the error."""
-    if scanned.HasField("error"):
-        refusal = QueryableStateError.from_proto(scanned.error)
-        return STATE_TYPES[kind](b"", RefusedContext(refusal, context.proto))
-    return state_of(kind, scanned.records, context)
-
-
-def state_of(
-    kind: registration_pb2.StateKind.ValueType, records: query_pb2.Records, context: DecodeContext
-) -> KvState:
-    """Returns the state with these records, at least one, as a scan returns them."""
-    state_type = STATE_TYPES[kind]
-    if issubclass(state_type, _RecordsState):
-        return state_type(records.SerializeToString(), context)
-    if not records.values:
-        raise CorruptDataError(f"a server returned a {state_type.kind} without a record")
-    return state_type(records.values[0], context)
-
-
-def _takes_no_key(state: KvState, key: Any) -> None:
+def takes_no_key(state: KvState, key: Any) -> None:
+    """Raises `InvalidRequestError` if `get` was called with the key of a map entry."""
     if key is not None:
         raise InvalidRequestError(f"get() of a {state.kind} takes no key: {key!r} was given")

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 from queryable_state.client._reading.decode_context import DecodeContext
 from queryable_state.client._reading.info import ReadInfo
-from queryable_state.client._reading.states import scanned_state
+from queryable_state.client._reading.scanned_state import scanned_state
 from queryable_state.client._routing.retries import LOOKUPS
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.calls.retrying import retrying
 from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
+from queryable_state.wire.keys.key_groups import KeyGroups
+from queryable_state.wire.operator_state import refuse_scan
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -205,6 +207,9 @@ class Scan:
         )
         if self._range.limit is not None:
             request.limit = self._range.limit - self._keys_read
+        assert handle.located is not None
+        refuse_scan(handle.located.registration)
+        assert isinstance(handle.codecs.key_groups, KeyGroups)
         try:
             self._range.apply_to(request, handle.codecs.key_groups)
         except QueryableStateError as error:
@@ -224,7 +229,7 @@ class Scan:
             self._ended = True
             self._complete = message.complete
             self._drop_call()
-        context = DecodeContext(codecs, message.info)
+        context = DecodeContext(batcher.answer_codecs(codecs), message.info)
         kind, keys_only = located.registration.kind, self._range.keys_only
         decode_key = codecs.key_groups.decode_key
         return [

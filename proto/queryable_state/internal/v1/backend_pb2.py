@@ -28,7 +28,7 @@ from queryable_state.v1 import query_pb2 as queryable__state_dot_v1_dot_query__p
 from queryable_state.v1 import registration_pb2 as queryable__state_dot_v1_dot_registration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)queryable_state/internal/v1/backend.proto\x12\x1bqueryable_state.internal.v1\x1a)queryable_state/internal/v1/changes.proto\x1a,queryable_state/internal/v1/checkpoint.proto\x1a\x1equeryable_state/v1/query.proto\x1a%queryable_state/v1/registration.proto\"n\n\x07Subtask\x12\x10\n\x08query_id\x18\x01 \x01(\x0c\x12\x14\n\x0coperator_uid\x18\x02 \x01(\t\x12\r\n\x05index\x18\x03 \x01(\r\x12\x13\n\x0bparallelism\x18\x04 \x01(\r\x12\x17\n\x0fmax_parallelism\x18\x05 \x01(\r\"d\n\x14LocateSubtaskRequest\x12\x35\n\x07subtask\x18\x01 \x01(\x0b\x32$.queryable_state.internal.v1.Subtask\x12\x15\n\rnot_server_id\x18\x02 \x01(\t\"V\n\x15LocateSubtaskResponse\x12\x19\n\x11placement_version\x18\x01 \x01(\x04\x12\x11\n\tserver_id\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\"\xd9\x01\n\x13OpenSubtasksRequest\x12\x10\n\x08query_id\x18\x01 \x01(\x0c\x12\x10\n\x08\x62\x61tch_id\x18\x02 \x01(\x03\x12\x16\n\x0e\x63ommit_time_ms\x18\x03 \x01(\x03\x12\x14\n\x0cwatermark_ms\x18\x04 \x01(\x03\x12\x38\n\x07storage\x18\x05 \x01(\x0b\x32\'.queryable_state.internal.v1.JobStorage\x12\x36\n\x08subtasks\x18\x06 \x03(\x0b\x32$.queryable_state.internal.v1.Subtask\"\x16\n\x14OpenSubtasksResponse\"\x89\x02\n\x0c\x42\x65ginRequest\x12\x35\n\x07subtask\x18\x01 \x01(\x0b\x32$.queryable_state.internal.v1.Subtask\x12\x0e\n\x06run_id\x18\x02 \x01(\x0c\x12\x10\n\x08\x62\x61tch_id\x18\x03 \x01(\x03\x12\x14\n\x0ctask_attempt\x18\x04 \x01(\x04\x12\x16\n\x0eoperator_depth\x18\x05 \x01(\r\x12\x15\n\roperator_name\x18\x06 \x01(\t\x12\x35\n\x06states\x18\x07 \x03(\x0b\x32%.queryable_state.v1.StateRegistration\x12\x11\n\tconfig_id\x18\x08 \x01(\t\x12\x11\n\texecution\x18\t \x01(\x06\"\x9e\x02\n\rBeginResponse\x12\x31\n\x05token\x18\x01 \x01(\x0b\x32\".queryable_state.internal.v1.Token\x12\x1a\n\x12\x62\x61tch_timestamp_ms\x18\x02 \x01(\x03\x12\x14\n\x0cwatermark_ms\x18\x03 \x01(\x03\x12\x35\n\x06states\x18\x04 \x03(\x0b\x32%.queryable_state.v1.StateRegistration\x12\x1c\n\x14\x63omplete_since_batch\x18\x05 \x01(\x03\x12<\n\ndue_timers\x18\x06 \x03(\x0b\x32(.queryable_state.internal.v1.TimerChange\x12\x15\n\rsealed_before\x18\x07 \x01(\x08\"\xc4\x01\n\x0c\x46\x65tchRequest\x12\x35\n\x07subtask\x18\x01 \x01(\x0b\x32$.queryable_state.internal.v1.Subtask\x12\x10\n\x08\x62\x61tch_id\x18\x02 \x01(\x03\x12\x31\n\x05token\x18\x03 \x01(\x0b\x32\".queryable_state.internal.v1.Token\x12\x38\n\x07\x66\x65tches\x18\x04 \x03(\x0b\x32\'.queryable_state.internal.v1.StateFetch\"g\n\nStateFetch\x12\x10\n\x08state_id\x18\x01 \x01(\r\x12*\n\x04read\x18\x02 \x01(\x0e\x32\x1c.queryable_state.v1.ReadKind\x12\x0c\n\x04keys\x18\x03 \x03(\x0c\x12\r\n\x05limit\x18\x04 \x01(\r\"J\n\rFetchResponse\x12\x39\n\x07results\x18\x01 \x03(\x0b\x32(.queryable_state.internal.v1.StateValues\"o\n\x0bStateValues\x12\x0e\n\x06values\x18\x01 \x03(\x0c\x12\x0f\n\x07missing\x18\x02 \x03(\r\x12,\n\x07records\x18\x03 \x03(\x0b\x32\x1b.queryable_state.v1.Records\x12\x11\n\ttruncated\x18\x04 \x03(\r\"\x97\x01\n\x0ePrepareRequest\x12\x38\n\x04open\x18\x01 \x01(\x0b\x32(.queryable_state.internal.v1.PrepareOpenH\x00\x12\x0f\n\x05\x62lock\x18\x02 \x01(\x0cH\x00\x12\x31\n\x04seal\x18\x03 \x01(\x0b\x32!.queryable_state.internal.v1.SealH\x00\x42\x07\n\x05\x66rame\"\x89\x01\n\x0bPrepareOpen\x12\x35\n\x07subtask\x18\x01 \x01(\x0b\x32$.queryable_state.internal.v1.Subtask\x12\x10\n\x08\x62\x61tch_id\x18\x02 \x01(\x03\x12\x31\n\x05token\x18\x03 \x01(\x0b\x32\".queryable_state.internal.v1.Token\"\'\n\x0fPrepareResponse\x12\x14\n\x0cstaged_bytes\x18\x01 \x01(\x04\"7\n\x12ReportSealsRequest\x12\x10\n\x08query_id\x18\x01 \x01(\x0c\x12\x0f\n\x07version\x18\x02 \x01(\x03\"Q\n\x13ReportSealsResponse\x12:\n\x06sealed\x18\x01 \x03(\x0b\x32*.queryable_state.internal.v1.SealedSubtask\"x\n\rCommitRequest\x12\x10\n\x08query_id\x18\x01 \x01(\x0c\x12\x0f\n\x07version\x18\x02 \x01(\x03\x12\x16\n\x0e\x63ommit_time_ms\x18\x03 \x01(\x03\x12\x14\n\x0cwatermark_ms\x18\x04 \x01(\x03\x12\x16\n\x0estable_version\x18\x05 \x01(\x03\"L\n\x0e\x43ommitResponse\x12:\n\x06sealed\x18\x01 \x03(\x0b\x32*.queryable_state.internal.v1.SealedSubtask\"\xb0\x01\n\rSealedSubtask\x12\x14\n\x0coperator_uid\x18\x01 \x01(\t\x12\x0f\n\x07subtask\x18\x02 \x01(\r\x12\x10\n\x08\x62\x61tch_id\x18\x03 \x01(\x03\x12\x14\n\x0c\x66ingerprints\x18\x04 \x03(\x04\x12\x11\n\trow_count\x18\x05 \x01(\x04\x12=\n\tchangelog\x18\x06 \x01(\x0b\x32*.queryable_state.internal.v1.ChangelogFile\"\xfb\x01\n\x0fSnapshotRequest\x12\x10\n\x08query_id\x18\x01 \x01(\x0c\x12\x15\n\rcheckpoint_id\x18\x02 \x01(\x04\x12\x0f\n\x07version\x18\x03 \x01(\x03\x12\x36\n\x08subtasks\x18\x04 \x03(\x0b\x32$.queryable_state.internal.v1.Subtask\x12;\n\x06\x66ormat\x18\x05 \x01(\x0e\x32+.queryable_state.internal.v1.SnapshotFormat\x12\x0c\n\x04root\x18\x06 \x01(\t\x12\x11\n\tdirectory\x18\x07 \x01(\t\x12\x18\n\x10shared_directory\x18\x08 \x01(\t\"\x8e\x01\n\rSnapshotEvent\x12\x37\n\x03\x63ut\x18\x01 \x01(\x0b\x32(.queryable_state.internal.v1.SnapshotCutH\x00\x12;\n\x05range\x18\x02 \x01(\x0b\x32*.queryable_state.internal.v1.RangeSnapshotH\x00\x42\x07\n\x05\x65vent\"\"\n\x0bSnapshotCut\x12\x13\n\x0b\x64uration_us\x18\x01 \x01(\x04\"$\n\x10\x44ropQueryRequest\x12\x10\n\x08query_id\x18\x01 \x01(\x0c\"\x13\n\x11\x44ropQueryResponse\"\x11\n\x0fShutdownRequest\"\x12\n\x10ShutdownResponse2\xb5\x08\n\x0cStateBackend\x12v\n\rLocateSubtask\x12\x31.queryable_state.internal.v1.LocateSubtaskRequest\x1a\x32.queryable_state.internal.v1.LocateSubtaskResponse\x12s\n\x0cOpenSubtasks\x12\x30.queryable_state.internal.v1.OpenSubtasksRequest\x1a\x31.queryable_state.internal.v1.OpenSubtasksResponse\x12^\n\x05\x42\x65gin\x12).queryable_state.internal.v1.BeginRequest\x1a*.queryable_state.internal.v1.BeginResponse\x12^\n\x05\x46\x65tch\x12).queryable_state.internal.v1.FetchRequest\x1a*.queryable_state.internal.v1.FetchResponse\x12\x66\n\x07Prepare\x12+.queryable_state.internal.v1.PrepareRequest\x1a,.queryable_state.internal.v1.PrepareResponse(\x01\x12p\n\x0bReportSeals\x12/.queryable_state.internal.v1.ReportSealsRequest\x1a\x30.queryable_state.internal.v1.ReportSealsResponse\x12\x61\n\x06\x43ommit\x12*.queryable_state.internal.v1.CommitRequest\x1a+.queryable_state.internal.v1.CommitResponse\x12\x66\n\x08Snapshot\x12,.queryable_state.internal.v1.SnapshotRequest\x1a*.queryable_state.internal.v1.SnapshotEvent0\x01\x12j\n\tDropQuery\x12-.queryable_state.internal.v1.DropQueryRequest\x1a..queryable_state.internal.v1.DropQueryResponse\x12g\n\x08Shutdown\x12,.queryable_state.internal.v1.ShutdownRequest\x1a-.queryable_state.internal.v1.ShutdownResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)queryable_state/internal/v1/backend.proto\x12\x1bqueryable_state.internal.v1\x1a)queryable_state/internal/v1/changes.proto\x1a,queryable_state/internal/v1/checkpoint.proto\x1a\x1equeryable_state/v1/query.proto\x1a%queryable_state/v1/registration.proto\"n\n\x07Subtask\x12\x10\n\x08query_id\x18\x01 \x01(\x0c\x12\x14\n\x0coperator_uid\x18\x02 \x01(\t\x12\r\n\x05index\x18\x03 \x01(\r\x12\x13\n\x0bparallelism\x18\x04 \x01(\r\x12\x17\n\x0fmax_parallelism\x18\x05 \x01(\r\"d\n\x14LocateSubtaskRequest\x12\x35\n\x07subtask\x18\x01 \x01(\x0b\x32$.queryable_state.internal.v1.Subtask\x12\x15\n\rnot_server_id\x18\x02 \x01(\t\"V\n\x15LocateSubtaskResponse\x12\x19\n\x11placement_version\x18\x01 \x01(\x04\x12\x11\n\tserver_id\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\"\xd9\x01\n\x13OpenSubtasksRequest\x12\x10\n\x08query_id\x18\x01 \x01(\x0c\x12\x10\n\x08\x62\x61tch_id\x18\x02 \x01(\x03\x12\x16\n\x0e\x63ommit_time_ms\x18\x03 \x01(\x03\x12\x14\n\x0cwatermark_ms\x18\x04 \x01(\x03\x12\x38\n\x07storage\x18\x05 \x01(\x0b\x32\'.queryable_state.internal.v1.JobStorage\x12\x36\n\x08subtasks\x18\x06 \x03(\x0b\x32$.queryable_state.internal.v1.Subtask\"\x16\n\x14OpenSubtasksResponse\"\x89\x02\n\x0c\x42\x65ginRequest\x12\x35\n\x07subtask\x18\x01 \x01(\x0b\x32$.queryable_state.internal.v1.Subtask\x12\x0e\n\x06run_id\x18\x02 \x01(\x0c\x12\x10\n\x08\x62\x61tch_id\x18\x03 \x01(\x03\x12\x14\n\x0ctask_attempt\x18\x04 \x01(\x04\x12\x16\n\x0eoperator_depth\x18\x05 \x01(\r\x12\x15\n\roperator_name\x18\x06 \x01(\t\x12\x35\n\x06states\x18\x07 \x03(\x0b\x32%.queryable_state.v1.StateRegistration\x12\x11\n\tconfig_id\x18\x08 \x01(\t\x12\x11\n\texecution\x18\t \x01(\x06\"\x9e\x02\n\rBeginResponse\x12\x31\n\x05token\x18\x01 \x01(\x0b\x32\".queryable_state.internal.v1.Token\x12\x1a\n\x12\x62\x61tch_timestamp_ms\x18\x02 \x01(\x03\x12\x14\n\x0cwatermark_ms\x18\x03 \x01(\x03\x12\x35\n\x06states\x18\x04 \x03(\x0b\x32%.queryable_state.v1.StateRegistration\x12\x1c\n\x14\x63omplete_since_batch\x18\x05 \x01(\x03\x12<\n\ndue_timers\x18\x06 \x03(\x0b\x32(.queryable_state.internal.v1.TimerChange\x12\x15\n\rsealed_before\x18\x07 \x01(\x08\"\xc4\x01\n\x0c\x46\x65tchRequest\x12\x35\n\x07subtask\x18\x01 \x01(\x0b\x32$.queryable_state.internal.v1.Subtask\x12\x10\n\x08\x62\x61tch_id\x18\x02 \x01(\x03\x12\x31\n\x05token\x18\x03 \x01(\x0b\x32\".queryable_state.internal.v1.Token\x12\x38\n\x07\x66\x65tches\x18\x04 \x03(\x0b\x32\'.queryable_state.internal.v1.StateFetch\"\x8d\x01\n\nStateFetch\x12\x10\n\x08state_id\x18\x01 \x01(\r\x12*\n\x04read\x18\x02 \x01(\x0e\x32\x1c.queryable_state.v1.ReadKind\x12\x0c\n\x04keys\x18\x03 \x03(\x0c\x12\r\n\x05limit\x18\x04 \x01(\r\x12\x16\n\tscan_from\x18\x05 \x01(\x0cH\x00\x88\x01\x01\x42\x0c\n\n_scan_from\"J\n\rFetchResponse\x12\x39\n\x07results\x18\x01 \x03(\x0b\x32(.queryable_state.internal.v1.StateValues\"o\n\x0bStateValues\x12\x0e\n\x06values\x18\x01 \x03(\x0c\x12\x0f\n\x07missing\x18\x02 \x03(\r\x12,\n\x07records\x18\x03 \x03(\x0b\x32\x1b.queryable_state.v1.Records\x12\x11\n\ttruncated\x18\x04 \x03(\r\"\x97\x01\n\x0ePrepareRequest\x12\x38\n\x04open\x18\x01 \x01(\x0b\x32(.queryable_state.internal.v1.PrepareOpenH\x00\x12\x0f\n\x05\x62lock\x18\x02 \x01(\x0cH\x00\x12\x31\n\x04seal\x18\x03 \x01(\x0b\x32!.queryable_state.internal.v1.SealH\x00\x42\x07\n\x05\x66rame\"\x89\x01\n\x0bPrepareOpen\x12\x35\n\x07subtask\x18\x01 \x01(\x0b\x32$.queryable_state.internal.v1.Subtask\x12\x10\n\x08\x62\x61tch_id\x18\x02 \x01(\x03\x12\x31\n\x05token\x18\x03 \x01(\x0b\x32\".queryable_state.internal.v1.Token\"\'\n\x0fPrepareResponse\x12\x14\n\x0cstaged_bytes\x18\x01 \x01(\x04\"7\n\x12ReportSealsRequest\x12\x10\n\x08query_id\x18\x01 \x01(\x0c\x12\x0f\n\x07version\x18\x02 \x01(\x03\"Q\n\x13ReportSealsResponse\x12:\n\x06sealed\x18\x01 \x03(\x0b\x32*.queryable_state.internal.v1.SealedSubtask\"x\n\rCommitRequest\x12\x10\n\x08query_id\x18\x01 \x01(\x0c\x12\x0f\n\x07version\x18\x02 \x01(\x03\x12\x16\n\x0e\x63ommit_time_ms\x18\x03 \x01(\x03\x12\x14\n\x0cwatermark_ms\x18\x04 \x01(\x03\x12\x16\n\x0estable_version\x18\x05 \x01(\x03\"L\n\x0e\x43ommitResponse\x12:\n\x06sealed\x18\x01 \x03(\x0b\x32*.queryable_state.internal.v1.SealedSubtask\"\xca\x01\n\rSealedSubtask\x12\x14\n\x0coperator_uid\x18\x01 \x01(\t\x12\x0f\n\x07subtask\x18\x02 \x01(\r\x12\x10\n\x08\x62\x61tch_id\x18\x03 \x01(\x03\x12\x14\n\x0c\x66ingerprints\x18\x04 \x03(\x04\x12\x11\n\trow_count\x18\x05 \x01(\x04\x12=\n\tchangelog\x18\x06 \x01(\x0b\x32*.queryable_state.internal.v1.ChangelogFile\x12\x18\n\x10\x62roadcast_digest\x18\x07 \x01(\x06\"\xfb\x01\n\x0fSnapshotRequest\x12\x10\n\x08query_id\x18\x01 \x01(\x0c\x12\x15\n\rcheckpoint_id\x18\x02 \x01(\x04\x12\x0f\n\x07version\x18\x03 \x01(\x03\x12\x36\n\x08subtasks\x18\x04 \x03(\x0b\x32$.queryable_state.internal.v1.Subtask\x12;\n\x06\x66ormat\x18\x05 \x01(\x0e\x32+.queryable_state.internal.v1.SnapshotFormat\x12\x0c\n\x04root\x18\x06 \x01(\t\x12\x11\n\tdirectory\x18\x07 \x01(\t\x12\x18\n\x10shared_directory\x18\x08 \x01(\t\"\x8e\x01\n\rSnapshotEvent\x12\x37\n\x03\x63ut\x18\x01 \x01(\x0b\x32(.queryable_state.internal.v1.SnapshotCutH\x00\x12;\n\x05range\x18\x02 \x01(\x0b\x32*.queryable_state.internal.v1.RangeSnapshotH\x00\x42\x07\n\x05\x65vent\"\"\n\x0bSnapshotCut\x12\x13\n\x0b\x64uration_us\x18\x01 \x01(\x04\"$\n\x10\x44ropQueryRequest\x12\x10\n\x08query_id\x18\x01 \x01(\x0c\"\x13\n\x11\x44ropQueryResponse\"\x11\n\x0fShutdownRequest\"\x12\n\x10ShutdownResponse2\xb5\x08\n\x0cStateBackend\x12v\n\rLocateSubtask\x12\x31.queryable_state.internal.v1.LocateSubtaskRequest\x1a\x32.queryable_state.internal.v1.LocateSubtaskResponse\x12s\n\x0cOpenSubtasks\x12\x30.queryable_state.internal.v1.OpenSubtasksRequest\x1a\x31.queryable_state.internal.v1.OpenSubtasksResponse\x12^\n\x05\x42\x65gin\x12).queryable_state.internal.v1.BeginRequest\x1a*.queryable_state.internal.v1.BeginResponse\x12^\n\x05\x46\x65tch\x12).queryable_state.internal.v1.FetchRequest\x1a*.queryable_state.internal.v1.FetchResponse\x12\x66\n\x07Prepare\x12+.queryable_state.internal.v1.PrepareRequest\x1a,.queryable_state.internal.v1.PrepareResponse(\x01\x12p\n\x0bReportSeals\x12/.queryable_state.internal.v1.ReportSealsRequest\x1a\x30.queryable_state.internal.v1.ReportSealsResponse\x12\x61\n\x06\x43ommit\x12*.queryable_state.internal.v1.CommitRequest\x1a+.queryable_state.internal.v1.CommitResponse\x12\x66\n\x08Snapshot\x12,.queryable_state.internal.v1.SnapshotRequest\x1a*.queryable_state.internal.v1.SnapshotEvent0\x01\x12j\n\tDropQuery\x12-.queryable_state.internal.v1.DropQueryRequest\x1a..queryable_state.internal.v1.DropQueryResponse\x12g\n\x08Shutdown\x12,.queryable_state.internal.v1.ShutdownRequest\x1a-.queryable_state.internal.v1.ShutdownResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -51,42 +51,42 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_BEGINRESPONSE']._serialized_end=1335
   _globals['_FETCHREQUEST']._serialized_start=1338
   _globals['_FETCHREQUEST']._serialized_end=1534
-  _globals['_STATEFETCH']._serialized_start=1536
-  _globals['_STATEFETCH']._serialized_end=1639
-  _globals['_FETCHRESPONSE']._serialized_start=1641
-  _globals['_FETCHRESPONSE']._serialized_end=1715
-  _globals['_STATEVALUES']._serialized_start=1717
-  _globals['_STATEVALUES']._serialized_end=1828
-  _globals['_PREPAREREQUEST']._serialized_start=1831
-  _globals['_PREPAREREQUEST']._serialized_end=1982
-  _globals['_PREPAREOPEN']._serialized_start=1985
-  _globals['_PREPAREOPEN']._serialized_end=2122
-  _globals['_PREPARERESPONSE']._serialized_start=2124
-  _globals['_PREPARERESPONSE']._serialized_end=2163
-  _globals['_REPORTSEALSREQUEST']._serialized_start=2165
-  _globals['_REPORTSEALSREQUEST']._serialized_end=2220
-  _globals['_REPORTSEALSRESPONSE']._serialized_start=2222
-  _globals['_REPORTSEALSRESPONSE']._serialized_end=2303
-  _globals['_COMMITREQUEST']._serialized_start=2305
-  _globals['_COMMITREQUEST']._serialized_end=2425
-  _globals['_COMMITRESPONSE']._serialized_start=2427
-  _globals['_COMMITRESPONSE']._serialized_end=2503
-  _globals['_SEALEDSUBTASK']._serialized_start=2506
-  _globals['_SEALEDSUBTASK']._serialized_end=2682
-  _globals['_SNAPSHOTREQUEST']._serialized_start=2685
-  _globals['_SNAPSHOTREQUEST']._serialized_end=2936
-  _globals['_SNAPSHOTEVENT']._serialized_start=2939
-  _globals['_SNAPSHOTEVENT']._serialized_end=3081
-  _globals['_SNAPSHOTCUT']._serialized_start=3083
-  _globals['_SNAPSHOTCUT']._serialized_end=3117
-  _globals['_DROPQUERYREQUEST']._serialized_start=3119
-  _globals['_DROPQUERYREQUEST']._serialized_end=3155
-  _globals['_DROPQUERYRESPONSE']._serialized_start=3157
-  _globals['_DROPQUERYRESPONSE']._serialized_end=3176
-  _globals['_SHUTDOWNREQUEST']._serialized_start=3178
-  _globals['_SHUTDOWNREQUEST']._serialized_end=3195
-  _globals['_SHUTDOWNRESPONSE']._serialized_start=3197
-  _globals['_SHUTDOWNRESPONSE']._serialized_end=3215
-  _globals['_STATEBACKEND']._serialized_start=3218
-  _globals['_STATEBACKEND']._serialized_end=4295
+  _globals['_STATEFETCH']._serialized_start=1537
+  _globals['_STATEFETCH']._serialized_end=1678
+  _globals['_FETCHRESPONSE']._serialized_start=1680
+  _globals['_FETCHRESPONSE']._serialized_end=1754
+  _globals['_STATEVALUES']._serialized_start=1756
+  _globals['_STATEVALUES']._serialized_end=1867
+  _globals['_PREPAREREQUEST']._serialized_start=1870
+  _globals['_PREPAREREQUEST']._serialized_end=2021
+  _globals['_PREPAREOPEN']._serialized_start=2024
+  _globals['_PREPAREOPEN']._serialized_end=2161
+  _globals['_PREPARERESPONSE']._serialized_start=2163
+  _globals['_PREPARERESPONSE']._serialized_end=2202
+  _globals['_REPORTSEALSREQUEST']._serialized_start=2204
+  _globals['_REPORTSEALSREQUEST']._serialized_end=2259
+  _globals['_REPORTSEALSRESPONSE']._serialized_start=2261
+  _globals['_REPORTSEALSRESPONSE']._serialized_end=2342
+  _globals['_COMMITREQUEST']._serialized_start=2344
+  _globals['_COMMITREQUEST']._serialized_end=2464
+  _globals['_COMMITRESPONSE']._serialized_start=2466
+  _globals['_COMMITRESPONSE']._serialized_end=2542
+  _globals['_SEALEDSUBTASK']._serialized_start=2545
+  _globals['_SEALEDSUBTASK']._serialized_end=2747
+  _globals['_SNAPSHOTREQUEST']._serialized_start=2750
+  _globals['_SNAPSHOTREQUEST']._serialized_end=3001
+  _globals['_SNAPSHOTEVENT']._serialized_start=3004
+  _globals['_SNAPSHOTEVENT']._serialized_end=3146
+  _globals['_SNAPSHOTCUT']._serialized_start=3148
+  _globals['_SNAPSHOTCUT']._serialized_end=3182
+  _globals['_DROPQUERYREQUEST']._serialized_start=3184
+  _globals['_DROPQUERYREQUEST']._serialized_end=3220
+  _globals['_DROPQUERYRESPONSE']._serialized_start=3222
+  _globals['_DROPQUERYRESPONSE']._serialized_end=3241
+  _globals['_SHUTDOWNREQUEST']._serialized_start=3243
+  _globals['_SHUTDOWNREQUEST']._serialized_end=3260
+  _globals['_SHUTDOWNRESPONSE']._serialized_start=3262
+  _globals['_SHUTDOWNRESPONSE']._serialized_end=3280
+  _globals['_STATEBACKEND']._serialized_start=3283
+  _globals['_STATEBACKEND']._serialized_end=4360
 # @@protoc_insertion_point(module_scope)

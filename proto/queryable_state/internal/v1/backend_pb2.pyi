@@ -311,13 +311,20 @@ class StateFetch(_message.Message):
     READ_FIELD_NUMBER: _builtins.int
     KEYS_FIELD_NUMBER: _builtins.int
     LIMIT_FIELD_NUMBER: _builtins.int
+    SCAN_FROM_FIELD_NUMBER: _builtins.int
     state_id: _builtins.int
     read: _query_pb2.ReadKind.ValueType
     limit: _builtins.int
     """PREFIX: maximum number of records a prefix; 0: all."""
+    scan_from: _builtins.bytes
+    """A page of all records of the subtask, in place of `keys`: at most `limit` records with store
+    keys from this one on, in store order.
+    """
     @_builtins.property
     def keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
-        """POINT: store keys. PREFIX: store key prefixes."""
+        """POINT: store keys. PREFIX: store key prefixes; of operator state the key of the subtask, first
+        and last key group.
+        """
 
     def __init__(
         self,
@@ -326,12 +333,15 @@ class StateFetch(_message.Message):
         read: _query_pb2.ReadKind.ValueType = ...,
         keys: _abc.Iterable[_builtins.bytes] | None = ...,
         limit: _builtins.int = ...,
+        scan_from: _builtins.bytes | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_scan_from", b"_scan_from", "scan_from", b"scan_from"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["keys", b"keys", "limit", b"limit", "read", b"read", "state_id", b"state_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_scan_from", b"_scan_from", "keys", b"keys", "limit", b"limit", "read", b"read", "scan_from", b"scan_from", "state_id", b"state_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__scan_from: _TypeAlias = _typing.Literal["scan_from"]  # noqa: Y015
+    _WhichOneofArgType__scan_from: _TypeAlias = _typing.Literal["_scan_from", b"_scan_from"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__scan_from) -> _WhichOneofReturnType__scan_from | None: ...
 
 Global___StateFetch: _TypeAlias = StateFetch  # noqa: Y015
 
@@ -375,11 +385,15 @@ class StateValues(_message.Message):
 
     @_builtins.property
     def records(self) -> _containers.RepeatedCompositeFieldContainer[_query_pb2.Records]:
-        """PREFIX: records, aligned with the prefixes."""
+        """PREFIX: records, aligned with the prefixes. Of operator state: its elements as values, without
+        `elements`. Of a page: its records, with whole store keys as `elements`.
+        """
 
     @_builtins.property
     def truncated(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """PREFIX: positions of the prefixes with more records than the limit."""
+        """PREFIX: positions of the prefixes with more records than the limit. Of a page: 0 if records
+        follow it.
+        """
 
     def __init__(
         self,
@@ -584,10 +598,15 @@ class SealedSubtask(_message.Message):
     FINGERPRINTS_FIELD_NUMBER: _builtins.int
     ROW_COUNT_FIELD_NUMBER: _builtins.int
     CHANGELOG_FIELD_NUMBER: _builtins.int
+    BROADCAST_DIGEST_FIELD_NUMBER: _builtins.int
     operator_uid: _builtins.str
     subtask: _builtins.int
     batch_id: _builtins.int
     row_count: _builtins.int
+    broadcast_digest: _builtins.int
+    """Sum modulo 2^64 of the hashes of the broadcast states that the winning seal changed; equal on
+    all subtasks of the operator. 0: it changed none.
+    """
     @_builtins.property
     def fingerprints(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Fingerprints of all seals seen for the batch, the winning one last."""
@@ -605,10 +624,11 @@ class SealedSubtask(_message.Message):
         fingerprints: _abc.Iterable[_builtins.int] | None = ...,
         row_count: _builtins.int = ...,
         changelog: _checkpoint_pb2.ChangelogFile | None = ...,
+        broadcast_digest: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["changelog", b"changelog"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_id", b"batch_id", "changelog", b"changelog", "fingerprints", b"fingerprints", "operator_uid", b"operator_uid", "row_count", b"row_count", "subtask", b"subtask"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_id", b"batch_id", "broadcast_digest", b"broadcast_digest", "changelog", b"changelog", "fingerprints", b"fingerprints", "operator_uid", b"operator_uid", "row_count", b"row_count", "subtask", b"subtask"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

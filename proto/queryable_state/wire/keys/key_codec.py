@@ -11,7 +11,7 @@ a prefix of another, so keys can be concatenated and scanned by range:
 * decimals and BIG_INT: the unscaled number plus half the range, 8 bytes up to 18 digits, else 16;
 * rows and tuples: their fields, one after the other.
 
-A key contains no null, list, map or pickle.
+A key contains no null, list, map, pickle or custom value.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ _ITERABLES = (
     tuple,
     set,
 )
-_KEYS = frozenset(Kind) - {Kind.LIST, Kind.MAP, Kind.PICKLED}
+_KEYS = frozenset(Kind) - {Kind.LIST, Kind.MAP, Kind.PICKLED, Kind.CUSTOM}
 _LONG_BOUND = 1 << 63
 _MAX_DIGITS = 38
 

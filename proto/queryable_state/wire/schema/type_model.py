@@ -6,79 +6,20 @@ A `TypeInfo` crosses the wire as `queryable_state.v1.TypeInfo`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import IntEnum
+from typing import TYPE_CHECKING, Any, Generic
 
 from queryable_state.v1 import types_pb2
 from queryable_state.wire.errors import InvalidRequestError, Reason
+from queryable_state.wire.schema.kinds import PYFLINK_NAMES, SIMPLE_NAMES, Kind
+from queryable_state.wire.schema.type_variables import T_co
+
+__all__ = ["MAX_DEPTH", "Field", "Kind", "SerializerFormat", "TypeInfo", "given"]
+
+if TYPE_CHECKING:
+    from queryable_state.wire.schema.type_serializer import TypeSerializer
 
 MAX_DEPTH = 32
 """Levels that a type may nest; decoding a value recurses once a level."""
-
-
-class Kind(IntEnum):
-    """Kind of a type; numbers as in the proto."""
-
-    BOOLEAN = 1
-    BYTE = 2
-    SHORT = 3
-    INT = 4
-    LONG = 5
-    FLOAT = 6
-    DOUBLE = 7
-    DECIMAL = 8
-    STRING = 9
-    BINARY = 10
-    DATE = 11
-    TIMESTAMP = 12
-    TIMESTAMP_NTZ = 13
-    ROW = 14
-    TUPLE = 15
-    LIST = 16
-    MAP = 17
-    PICKLED = 18
-    TIME = 19
-    INSTANT = 20
-    BIG_INT = 21
-
-
-_SIMPLE_NAMES = {
-    Kind.BOOLEAN: "boolean",
-    Kind.BYTE: "tinyint",
-    Kind.SHORT: "smallint",
-    Kind.INT: "int",
-    Kind.LONG: "bigint",
-    Kind.FLOAT: "float",
-    Kind.DOUBLE: "double",
-    Kind.STRING: "string",
-    Kind.BINARY: "binary",
-    Kind.DATE: "date",
-    Kind.TIMESTAMP: "timestamp",
-    Kind.TIMESTAMP_NTZ: "timestamp_ntz",
-    Kind.PICKLED: "pickled",
-    Kind.TIME: "time(6)",
-    Kind.INSTANT: "instant",
-    Kind.BIG_INT: "big_int",
-}
-
-
-_PYFLINK_NAMES = {
-    Kind.BOOLEAN: "Boolean",
-    Kind.BYTE: "Byte",
-    Kind.SHORT: "Short",
-    Kind.INT: "Integer",
-    Kind.LONG: "Long",
-    Kind.FLOAT: "Float",
-    Kind.DOUBLE: "Double",
-    Kind.STRING: "String",
-    Kind.BINARY: "PrimitiveArrayTypeInfo<Byte>",
-    Kind.DATE: "DateTypeInfo",
-    Kind.TIME: "TimeTypeInfo",
-    Kind.TIMESTAMP: "TimestampLtzTypeInfo",
-    Kind.TIMESTAMP_NTZ: "TimestampTypeInfo",
-    Kind.INSTANT: "Instant",
-    Kind.BIG_INT: "BigInteger",
-    Kind.PICKLED: "PickledByteArrayTypeInfo",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +31,31 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
-class TypeInfo:
+class SerializerFormat:
+    """The snapshot of a serializer as it is stored."""
+
+    name: str
+    version: int
+    configuration: bytes
+
+    def to_proto(self) -> types_pb2.SerializerSnapshot:
+        """The format as a message."""
+        return types_pb2.SerializerSnapshot(
+            name=self.name, version=self.version, configuration=self.configuration
+        )
+
+    @staticmethod
+    def from_proto(proto: types_pb2.SerializerSnapshot) -> SerializerFormat:
+        """The format of a message."""
+        return SerializerFormat(proto.name, proto.version, proto.configuration)
+
+
+@dataclass(frozen=True, slots=True)
+class TypeInfo(Generic[T_co]):
     """A type; equal types are equal, and usable as dictionary keys.
 
     `str` and `repr` are PyFlink's texts; within a format string it is Spark's `simple_string`.
+    The type variable is the Python type of its values, for type checkers only.
     """
 
     kind: Kind
@@ -107,6 +69,11 @@ class TypeInfo:
     """MAP: the type of the keys."""
     element: TypeInfo | None = None
     """LIST: the type of the elements; MAP: the type of the values."""
+    serializer_format: SerializerFormat | None = None
+    """CUSTOM: the format of the bytes."""
+    serializer: TypeSerializer[Any] | None = field(default=None, compare=False, repr=False)
+    """CUSTOM: the serializer in the program that declared the type; None: values stay bytes. It is
+    not part of the type and never leaves its program."""
     python_class: type | None = field(default=None, compare=False, repr=False)
     """ROW: the dataclass, NamedTuple or TypedDict that its values are delivered as in the process
     that declared the type; None: `Row`. It is not part of the type and never leaves its program."""
@@ -139,8 +106,10 @@ class TypeInfo:
             case Kind.MAP:
                 key, value = given(self.key), given(self.element)
                 return f"map<{key.simple_string()},{value.simple_string()}>"
+            case Kind.CUSTOM:
+                return f"custom<{self.format_name}>"
             case _:
-                return _SIMPLE_NAMES[self.kind]
+                return SIMPLE_NAMES[self.kind]
 
     def __format__(self, spec: str) -> str:
         return format(self.simple_string(), spec)
@@ -160,8 +129,19 @@ class TypeInfo:
                 return f"ListTypeInfo<{self.element!r}>"
             case Kind.MAP:
                 return f"MapTypeInfo<{self.key!r}, {self.element!r}>"
+            case Kind.CUSTOM:
+                return f"CustomTypeInfo<{self.format_name}>"
             case _:
-                return _PYFLINK_NAMES[self.kind]
+                return PYFLINK_NAMES[self.kind]
+
+    @property
+    def has_python_objects(self) -> bool:
+        """True if it has a Python class or a serializer, at any depth."""
+        if self.python_class is not None or self.serializer is not None:
+            return True
+        parts = [f.type for f in self.fields]
+        parts += [part for part in (self.key, self.element) if part is not None]
+        return any(part.has_python_objects for part in parts)
 
     def get_field_names(self) -> list[str]:
         """The names of a row's fields; f0, f1, ... for a tuple."""
@@ -176,6 +156,11 @@ class TypeInfo:
     def get_field_index(self, field_name: str) -> int:
         """The position of a field; ValueError if there is none of that name."""
         return self.get_field_names().index(field_name)
+
+    @property
+    def format_name(self) -> str:
+        """The name of a CUSTOM type's serializer; empty for other types."""
+        return "" if self.serializer_format is None else self.serializer_format.name
 
     @property
     def elem_type(self) -> TypeInfo:
@@ -197,6 +182,9 @@ class TypeInfo:
             fields=[types_pb2.Field(name=f.name, type=f.type.to_proto()) for f in self.fields],
             key=None if self.key is None else self.key.to_proto(),
             element=None if self.element is None else self.element.to_proto(),
+            serializer=None
+            if self.serializer_format is None
+            else self.serializer_format.to_proto(),
         )
 
     @staticmethod
@@ -216,6 +204,9 @@ class TypeInfo:
             fields=tuple(Field(f.name, TypeInfo.from_proto(f.type)) for f in proto.fields),
             key=TypeInfo.from_proto(proto.key) if proto.HasField("key") else None,
             element=TypeInfo.from_proto(proto.element) if proto.HasField("element") else None,
+            serializer_format=SerializerFormat.from_proto(proto.serializer)
+            if proto.HasField("serializer")
+            else None,
         )
 
 
@@ -248,6 +239,8 @@ def _check_shape(info: TypeInfo) -> None:
         raise InvalidRequestError(f"{kind.name}: LIST and MAP, and only they, have an element type")
     if (info.key is None) is (kind == Kind.MAP):
         raise InvalidRequestError(f"{kind.name}: MAP, and only MAP, has a key type")
+    if (info.serializer_format is None) is (kind == Kind.CUSTOM):
+        raise InvalidRequestError(f"{kind.name}: CUSTOM, and only CUSTOM, has a serializer format")
     names = [f.name for f in info.fields]
     if kind == Kind.ROW and (len(set(names)) < len(names) or not all(names)):
         raise InvalidRequestError(f"a row's fields need distinct, non-empty names: {names}")

@@ -144,6 +144,6 @@ def _check_keys(info: TypeInfo, path: str) -> None:
     pending = [given(info.key)]
     while pending:
         key = pending.pop()
-        if key.kind in (Kind.LIST, Kind.MAP, Kind.PICKLED):
+        if key.kind in (Kind.LIST, Kind.MAP, Kind.PICKLED, Kind.CUSTOM):
             raise InvalidRequestError(f"{path} is {info}: keys of a map cannot hold {key}")
         pending += [f.type for f in key.fields]

@@ -1,7 +1,7 @@
 """Schema evolution: conversion of values of an older schema version to a newer one.
 
-Fields are matched by name: an added field is null, a dropped one is left out. Numbers may
-widen. Any other change needs a state of another name.
+Fields are matched by name: an added field is null, a dropped one is left out. Scalars may
+widen (`widening`). Any other change needs a state of another name.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 
 from queryable_state.wire.errors import JobError
 from queryable_state.wire.rows import row_maker
+from queryable_state.wire.schema.serializer_formats import readable_as
 from queryable_state.wire.schema.type_model import Kind, TypeInfo, given
+from queryable_state.wire.values.widening import widening, widens
 
 Adapt = Callable[[Any], Any]
-
-_WIDTHS = {Kind.BYTE: 1, Kind.SHORT: 2, Kind.INT: 3, Kind.LONG: 4}
 
 
 def adapter(old: TypeInfo, new: TypeInfo, path: str = "value") -> Adapt | None:
@@ -35,27 +35,28 @@ def adapter(old: TypeInfo, new: TypeInfo, path: str = "value") -> Adapt | None:
             return _list_adapter(given(old.element), given(new.element), path)
         case (Kind.MAP, Kind.MAP) if adapter(given(old.key), given(new.key), path) is None:
             return _map_adapter(given(old.element), given(new.element), path)
-        case (Kind.DECIMAL, Kind.DECIMAL):
-            if new.scale == old.scale and new.precision > old.precision:
-                return None
-        case (Kind.FLOAT, Kind.DOUBLE):
+        case (Kind.CUSTOM, Kind.CUSTOM):
+            # The serializer of the old type reads its bytes: `readable_as`.
             return None
-        case (Kind.BYTE | Kind.SHORT | Kind.INT, Kind.DOUBLE):
-            return float
-        case _ if 0 < _WIDTHS.get(old.kind, 9) < _WIDTHS.get(new.kind, 0):
-            return None
+        case _ if widens(old, new):
+            return widening(old, new)
     raise JobError(
-        f"{path} was {old} and is {new}: fields may be added and dropped and numbers widened; "
-        "for any other change give the state another name"
+        f"{path} was {old} and is {new}: fields may be added, dropped and renamed, and numbers "
+        "widened; for any other change give the state another name"
     )
 
 
 def in_classes_of(old: TypeInfo, new: TypeInfo) -> TypeInfo:
-    """The old type; the rows in it that the new type has unchanged have its Python classes."""
+    """The old type, with the Python classes and the serializers that read its values as `new`.
+
+    Raises JobError (INCOMPATIBLE_STATE) if a serializer is incompatible with the stored format.
+    """
     if old == new:
         return new
     if old.kind != new.kind:
         return old
+    if old.kind == Kind.CUSTOM:
+        return readable_as(old, new, "value")
     if old.kind == Kind.ROW:
         after = {field.name: field.type for field in new.fields}
         types = [

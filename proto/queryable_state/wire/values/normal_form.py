@@ -26,7 +26,7 @@ _FLOAT = struct.Struct("<f")
 
 def is_mutable(info: TypeInfo) -> bool:
     """True if a value of the type is or contains an object that may be mutable."""
-    if info.kind in (Kind.LIST, Kind.MAP, Kind.PICKLED):
+    if info.kind in (Kind.LIST, Kind.MAP, Kind.PICKLED, Kind.CUSTOM):
         return True
     if info.python_class is not None and not issubclass(info.python_class, tuple):
         return True

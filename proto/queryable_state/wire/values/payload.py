@@ -5,7 +5,7 @@ binary or a pickle is all of the remaining bytes.
 
 * ROW, TUPLE: null bitmap of (n + 7) // 8 bytes (bit set: null; lowest bit first), then the
   fields that are not null, in order;
-* STRING, BINARY, PICKLED inside: u32 length, bytes;
+* STRING, BINARY, PICKLED, CUSTOM inside: u32 length, bytes;
 * LIST: u32 count, null bitmap, the elements that are not null;
 * MAP: u32 count, null bitmap of the values, then key and value in turn, null values left out;
 * DECIMAL, BIG_INT: u8 length, big-endian two's complement of the unscaled number.
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 _COUNT = struct.Struct("<I")
-_RAW = (Kind.STRING, Kind.BINARY, Kind.PICKLED)
+_RAW = (Kind.STRING, Kind.BINARY, Kind.PICKLED, Kind.CUSTOM)
 
 
 def row_encoder(info: TypeInfo, path: str, encoders: Sequence[Encode]) -> Encode:
@@ -174,7 +174,7 @@ def encoder(info: TypeInfo, path: str, pickles: PickleMode) -> Encode:
     match info.kind:
         case Kind.DECIMAL | Kind.BIG_INT:
             return scalar_codecs.decimal_encoder(info, path)
-        case Kind.STRING | Kind.BINARY | Kind.PICKLED:
+        case Kind.STRING | Kind.BINARY | Kind.PICKLED | Kind.CUSTOM:
             return _prefixed(scalar_codecs.bytes_encoder(info, path, pickles), info, path)
         case Kind.ROW | Kind.TUPLE:
             names = [f".{f.name}" if f.name else f"[{i}]" for i, f in enumerate(info.fields)]
@@ -198,7 +198,7 @@ def decoder(info: TypeInfo, pickles: PickleMode) -> Decode:
     match info.kind:
         case Kind.DECIMAL | Kind.BIG_INT:
             return _decimal_decoder(info)
-        case Kind.STRING | Kind.BINARY | Kind.PICKLED:
+        case Kind.STRING | Kind.BINARY | Kind.PICKLED | Kind.CUSTOM:
             return _raw_decoder(info, pickles)
         case Kind.ROW | Kind.TUPLE:
             return row_decoder(info, [decoder(f.type, pickles) for f in info.fields])

@@ -16,6 +16,7 @@ from queryable_state.wire.errors import SerializationError
 from queryable_state.wire.schema.type_model import Kind, TypeInfo
 from queryable_state.wire.values import scalars
 from queryable_state.wire.values.pickled import PickledValue
+from queryable_state.wire.values.serialized import SerializedValue, deserialized, serialized
 
 Encode = Callable[[Any], bytes]
 Decode = Callable[[bytes, int], tuple[Any, int]]
@@ -124,7 +125,7 @@ def _boolean(value: Any) -> int:
 
 
 def bytes_encoder(info: TypeInfo, path: str, pickles: PickleMode) -> Encode:
-    """An encoder of a STRING, BINARY or PICKLED value without its length."""
+    """An encoder of a STRING, BINARY, PICKLED or CUSTOM value without its length."""
 
     def encode_string(value: Any) -> bytes:
         if not isinstance(value, str):
@@ -142,15 +143,23 @@ def bytes_encoder(info: TypeInfo, path: str, pickles: PickleMode) -> Encode:
     def encode_pickled(value: Any) -> bytes:
         return PickledValue.dump(value, path)
 
+    serializer = info.serializer
+    if serializer is not None:
+        return lambda value: serialized(value, serializer, path)
     if info.kind == Kind.STRING:
         return encode_string
     return encode_pickled if info.kind == Kind.PICKLED and pickles.dump else encode_binary
 
 
 def bytes_decoder(info: TypeInfo, pickles: PickleMode) -> Callable[[bytes], Any]:
-    """A decoder of a STRING, BINARY or PICKLED value; raises ValueError for invalid UTF-8."""
+    """A decoder of a STRING, BINARY, PICKLED or CUSTOM value; ValueError for invalid UTF-8."""
     if info.kind == Kind.STRING:
         return bytes.decode
+    serializer = info.serializer
+    if serializer is not None:
+        return lambda data: deserialized(data, serializer)
+    if info.kind == Kind.CUSTOM:
+        return SerializedValue
     if info.kind == Kind.PICKLED:
         return (lambda data: PickledValue(data).load()) if pickles.load else PickledValue
     return bytes

@@ -8,6 +8,7 @@ from queryable_state.server.checkpoint_server.checkpoint_loader import PLACEMENT
 from queryable_state.v1 import query_pb2, registration_pb2
 from queryable_state.wire.errors import UnknownJobError, UnknownStateError
 from queryable_state.wire.located_state import LocatedState
+from queryable_state.wire.operator_state import OPERATOR_KINDS
 
 if TYPE_CHECKING:
     from queryable_state.server.checkpoint.completed import Completed
@@ -42,18 +43,29 @@ class CheckpointCatalog:
                 f"{'it has ' + ', '.join(names) if names else 'it has none'}",
                 candidates=names,
             )
-        owner = registration_pb2.RangeOwner(
-            first_key_group=0,
-            last_key_group=registration.max_parallelism - 1,
-            server_id=self._server_id,
-            address=self.address,
-            frames=self.frames,
-        )
+        owners = [
+            registration_pb2.RangeOwner(
+                first_key_group=first,
+                last_key_group=last,
+                server_id=self._server_id,
+                address=self.address,
+                frames=self.frames,
+            )
+            for first, last in self._ranges(registration)
+        ]
         return LocatedState.of(
             registration_pb2.StateLocation(
-                registration=registration, placement_version=PLACEMENT_VERSION, owners=[owner]
+                registration=registration, placement_version=PLACEMENT_VERSION, owners=owners
             )
         )
+
+    def _ranges(self, state: registration_pb2.StateRegistration) -> list[tuple[int, int]]:
+        """The key groups of each owner: one for all, but one a subtask of operator state."""
+        if state.kind not in OPERATOR_KINDS:
+            return [(0, state.max_parallelism - 1)]
+        operators = self._metadata.operators
+        [operator] = [operator for operator in operators if operator.uid == state.operator_uid]
+        return sorted((part.first_key_group, part.last_key_group) for part in operator.ranges)
 
     async def list_jobs(self, request: query_pb2.ListJobsRequest) -> query_pb2.ListJobsResponse:
         """Lists the one job, as finished."""

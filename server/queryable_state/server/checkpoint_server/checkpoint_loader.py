@@ -166,7 +166,8 @@ class _Loads:
             location=completed.uri,
         )
         files = JobFiles(completed.root, settings, self._storage, self._transfers)
-        store, _ = await load.source(source, files)
+        store, lists = await load.source(source, files)
+        await self._threads.run(store.load_operator_states, lists.of(part.index))
         return OwnedSubtask(subtask_id, store, PLACEMENT_VERSION, metadata.complete_since_batch)
 
 

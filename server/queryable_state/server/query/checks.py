@@ -35,16 +35,21 @@ def check_query(query: query_pb2.Query, limits: Limits, frame_bytes: int) -> Non
     if not query.keys:
         raise InvalidRequestError("a query needs at least one key")
     check_number_of_keys(len(query.keys), limits)
-    if query.elements and len(query.elements) not in (1, len(query.keys)):
-        # Checked before a proxy splits the query by owner.
-        raise InvalidRequestError(
-            f"{len(query.elements)} elements for {len(query.keys)} keys: pass one for all keys, "
-            "or one for each key"
-        )
+    # Checked before a proxy splits the query by owner.
+    _check_aligned("elements", len(query.elements), len(query.keys))
+    _check_aligned("ranges", len(query.ranges), len(query.keys))
     if frame_bytes > limits.key_bytes:
         check_longest("encoded key", query.keys, limits)
         check_longest("encoded map key", query.elements, limits)
         check_longest("encoded namespace", (query.namespace,), limits)
+
+
+def _check_aligned(what: str, given: int, keys: int) -> None:
+    """Raises unless there is none, one for all keys, or one for each key."""
+    if given not in (0, 1, keys):
+        raise InvalidRequestError(
+            f"{given} {what} for {keys} keys: pass one for all keys, or one for each key"
+        )
 
 
 def check_number_of_keys(keys: int, limits: Limits) -> None:

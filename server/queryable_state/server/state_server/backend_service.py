@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 from queryable_state.internal.v1 import backend_pb2, backend_pb2_grpc
 from queryable_state.server.serving.error_boundary import ErrorBoundary
-from queryable_state.v1 import query_pb2
-from queryable_state.wire.errors import InvalidRequestError, LimitExceededError
+from queryable_state.server.state_server.batches.fetches import read_fetches
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import AsyncIterator, Container, Sequence
+    from collections.abc import AsyncIterator
 
     from queryable_state.server.serving.error_boundary import Context
     from queryable_state.server.state_server.base.background_thread import BackgroundThread
@@ -22,68 +21,9 @@ if TYPE_CHECKING:
     from queryable_state.server.state_server.owned_stores import OwnedStores
     from queryable_state.server.state_server.snapshots.snapshots import Snapshots
     from queryable_state.server.state_server.stores.owner_table import OwnerTable
-    from queryable_state.server.storage.store import StateStore, StateView
 
 
 _log = logging.getLogger(__name__)
-
-# Below 2 GiB, the largest protobuf message.
-_MOST_BYTES = 1 << 30
-
-
-def read_fetches(
-    store: StateStore,
-    version: int,
-    fetches: Sequence[backend_pb2.StateFetch],
-    state_ids: Container[int],
-) -> backend_pb2.FetchResponse:
-    """Answers all fetches from one view. For the background thread."""
-    response = backend_pb2.FetchResponse()
-    left = _MOST_BYTES
-    with store.view(version) as view:
-        for fetch in fetches:
-            if fetch.state_id not in state_ids:
-                raise InvalidRequestError(
-                    f"a fetch names state {fetch.state_id}, which its operator has not declared "
-                    "in begin"
-                )
-            values = (
-                _read_prefixes(view, fetch)
-                if fetch.read == query_pb2.PREFIX
-                else _read_points(view, fetch)
-            )
-            left -= values.ByteSize()
-            if left < 0:
-                raise LimitExceededError(
-                    f"a fetch of {sum(len(other.keys) for other in fetches)} keys exceeds "
-                    f"{_MOST_BYTES} bytes: fetch fewer keys at once"
-                )
-            response.results.append(values)
-    return response
-
-
-def _read_points(view: StateView, fetch: backend_pb2.StateFetch) -> backend_pb2.StateValues:
-    found = view.multi_get(fetch.state_id, list(fetch.keys))
-    return backend_pb2.StateValues(
-        values=[value for value in found if value is not None],
-        missing=[position for position, value in enumerate(found) if value is None],
-    )
-
-
-def _read_prefixes(view: StateView, fetch: backend_pb2.StateFetch) -> backend_pb2.StateValues:
-    values = backend_pb2.StateValues()
-    limit = fetch.limit
-    for position, prefix in enumerate(fetch.keys):
-        # One record above the limit tells that there are more.
-        records = view.prefix(fetch.state_id, prefix, limit + 1 if limit else 0)
-        if limit and len(records) > limit:
-            del records[limit:]
-            values.truncated.append(position)
-        start = len(prefix)
-        values.records.add(
-            elements=[key[start:] for key, _ in records], values=[value for _, value in records]
-        )
-    return values
 
 
 class BackendService(backend_pb2_grpc.StateBackendServicer):
@@ -137,7 +77,7 @@ class BackendService(backend_pb2_grpc.StateBackendServicer):
                 subtask.store,
                 request.batch_id - 1,
                 request.fetches,
-                frozenset(subtask.states),
+                {state_id: state.kind for state_id, state in subtask.states.items()},
             )
 
     async def Prepare(

@@ -1,14 +1,23 @@
-"""Redistribution of operator state, which belongs to no key, over a new parallelism."""
+"""Operator state, which belongs to no key: redistribution over a new parallelism, and equality of
+broadcast state on all subtasks.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from xxhash import xxh64, xxh64_intdigest
 
 from queryable_state.v1.registration_pb2 import StateKind
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from queryable_state.server.storage.overlay import Overlay
+    from queryable_state.v1.registration_pb2 import StateRegistration
+
+_BITS = (1 << 64) - 1
 
 
 def redistributed(
@@ -37,3 +46,20 @@ def redistributed(
         f"cannot redistribute a state of kind {StateKind.Name(kind)}: it is keyed and moves with "
         "its key groups"
     )
+
+
+def broadcast_digest(overlay: Overlay, states: Mapping[int, StateRegistration]) -> int:
+    """Digest of the broadcast states that an overlay changes; 0 if there are none.
+
+    Subtasks that change broadcast states to the same entries have the same digest.
+    """
+    digest = 0
+    for state_id, elements in overlay.operator_states.items():
+        state = states.get(state_id)
+        if state is not None and state.kind == StateKind.BROADCAST:
+            hashed = xxh64(state.state_name.encode())
+            for element in elements:
+                hashed.update(xxh64_intdigest(element).to_bytes(8))
+            # Never 0, so that a state without entries counts as changed.
+            digest += hashed.intdigest() | 1
+    return digest & _BITS

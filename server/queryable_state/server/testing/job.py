@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import grpc.aio
 
 from queryable_state.internal.v1 import backend_pb2, checkpoint_pb2
 from queryable_state.server.checkpoint.layout import beside
 from queryable_state.server.coordinator import OperatorLayout
+from queryable_state.server.testing.changes import operator_elements, put_changes
 from queryable_state.v1 import registration_pb2
 from queryable_state.wire.changes import BlockSums, ChangeBlockBuilder
 from queryable_state.wire.errors import PlacementError, RetryLaterError
 from queryable_state.wire.keys.key_groups import subtask_of
-from queryable_state.wire.keys.store_keys import VOID_NAMESPACE, list_element, record_key
+from queryable_state.wire.operator_state import OPERATOR_KINDS, SUBTASK_TYPE
 from queryable_state.wire.schema.types import Types, type_info
 from queryable_state.wire.state_codecs import StateCodecs
 from queryable_state.wire.status import error_from_call
@@ -46,7 +46,7 @@ def declare(
         state_name=queryable_name,
         queryable_name=queryable_name,
         kind=kind,
-        key_type=type_info(key_type).to_proto(),
+        key_type=(SUBTASK_TYPE if kind in OPERATOR_KINDS else type_info(key_type)).to_proto(),
         value_types=[
             registration_pb2.SchemaVersion(version=1, type=type_info(value_type).to_proto())
         ],
@@ -60,17 +60,6 @@ def declare(
         )
         state.accumulator_types.append(accumulator)
     return state
-
-
-NULL: Final = object()
-"""A null as the value of a map entry."""
-
-
-@dataclass(frozen=True)
-class ReplaceList:
-    """Elements that replace those of a list."""
-
-    elements: list[Any]
 
 
 class JobCluster(Protocol):
@@ -158,8 +147,9 @@ class InProcessJob:
 
         `states` maps queryable names to changes by key: a value, a list of elements to add
         (`ReplaceList` replaces the list), a dict of map entries to put (`NULL` for a null, None
-        to remove the entry), or None to remove the key. Returns once every owner answers from
-        the batch.
+        to remove the entry), or None to remove the key. Operator state is by subtask: the whole
+        list of elements, or the dict of all entries. Returns once every owner answers from the
+        batch.
         """
         await self.seal(batch_id, states)
         await self.commit(batch_id)
@@ -244,11 +234,17 @@ class InProcessJob:
         for state in begun.states:
             builder = ChangeBlockBuilder(state.state_id, sums)
             codecs = StateCodecs(state, pickle_values=True)
+            if state.kind in OPERATOR_KINDS:
+                written = states.get(state.queryable_name, {}).get(index)
+                if written is not None:
+                    builder.operator_state(operator_elements(written, codecs))
+                frames.extend(backend_pb2.PrepareRequest(block=block) for block in builder.finish())
+                continue
             for key, value in states.get(state.queryable_name, {}).items():
                 wire_key = codecs.key_groups.wire_key(key)
                 group = wire_key[0] << 8 | wire_key[1]
                 if subtask_of(group, self._parallelism, self._max_parallelism) == index:
-                    _put(builder, wire_key, value, codecs, batch_id)
+                    put_changes(builder, wire_key, value, codecs, batch_id)
                     rows += 1
             frames.extend(backend_pb2.PrepareRequest(block=block) for block in builder.finish())
         seal = sums.seal(begun.token, fingerprint=batch_id, row_count=rows)
@@ -266,26 +262,3 @@ class InProcessJob:
         registration.operator_name = "operator"
         registration.operator_depth = 1
         return registration
-
-
-def _put(
-    builder: ChangeBlockBuilder, wire_key: bytes, value: Any, codecs: StateCodecs, batch_id: int
-) -> None:
-    record = record_key(wire_key, VOID_NAMESPACE, b"")
-    if value is None or isinstance(value, ReplaceList):
-        builder.clear_prefix(record)
-        value = None if value is None else value.elements
-    if value is None:
-        return
-    if codecs.map_key is None:
-        is_list = codecs.kind == registration_pb2.LIST
-        element = list_element(batch_id, 0) if is_list else b""
-        builder.put(record + element, codecs.value.encode(value))
-        return
-    for entry, entry_value in value.items():
-        key = record + codecs.map_key.encode(entry)
-        if entry_value is None:
-            builder.delete(key)
-        else:
-            codec = codecs.value
-            builder.put(key, codec.null if entry_value is NULL else codec.encode(entry_value))

@@ -7,10 +7,18 @@ import json
 import re
 import tomllib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from queryable_state.streaming.config.durability_settings import FLINK_NAMES
+from queryable_state.streaming.config.durability_settings import flink_names
+from queryable_state.streaming.config.execution_options import OPTIONS, SPELLINGS
+from queryable_state.streaming.config.flink_keys import (
+    NAMESPACES,
+    nearest,
+    reason_without_effect,
+    warn_without_effect,
+)
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -45,29 +53,48 @@ _NAMES: dict[type, str] = {
     str: "text",
     dict: "a JSON object",
 }
+_KINDS = {
+    "bool": "true or false",
+    "int": "a whole number",
+    "ms": "a time with or without a unit (10 s, 5 min)",
+    "list": "a list, as in a;b",
+    "map": "a map, as in a:1,b:2",
+}
+
+
+@dataclass(frozen=True)
+class ParsedSettings:
+    """Settings by field name, and Flink's execution options by key, converted to their types."""
+
+    values: Mapping[str, Any]
+    options: Mapping[str, Any]
+
+    def __or__(self, other: ParsedSettings) -> ParsedSettings:
+        """These settings, overridden by others."""
+        return ParsedSettings({**self.values, **other.values}, {**self.options, **other.options})
 
 
 def settings_of(
     fields: Iterable[dataclasses.Field[Any]],
     conf: Mapping[str, str],
     environment: Mapping[str, str],
-) -> dict[str, Any]:
-    """The values that are set, by field name, converted to their types.
+) -> ParsedSettings:
+    """The settings of a Spark configuration, an environment and the file that they name.
 
-    A field has its own name and possibly a PyFlink name. In Spark's configuration the PyFlink name
-    may also be used without the prefix. The order of precedence is: prefixed configuration,
+    A field has its own name and possibly Flink's names. In Spark's configuration Flink's names may
+    also be used without the prefix. The order of precedence is: prefixed configuration,
     configuration without prefix, environment, file. Raises InvalidRequestError with the full key
-    of an unknown or invalid setting.
+    of an unknown or invalid setting; a known key of Flink without effect is logged.
     """
-    known = {setting.name: setting for setting in fields}
+    parser = SettingsParser(fields)
     prefixed = {
         key.removeprefix(CONF_PREFIX): value
         for key, value in conf.items()
         if key.startswith(CONF_PREFIX)
     }
-    bare = {key: value for key, value in conf.items() if key in FLINK_NAMES}
+    bare = {key: value for key, value in conf.items() if parser.claims(key)}
     # Unknown variables with this prefix may belong to other programs.
-    names = {_as_variable(name): name for name in (*known, *FLINK_NAMES, FILE_KEY)}
+    names = {_as_variable(name): name for name in (*parser.known, FILE_KEY)}
     variables = {
         names[key.removeprefix(ENVIRONMENT_PREFIX)]: value
         for key, value in environment.items()
@@ -75,10 +102,115 @@ def settings_of(
     }
     file = prefixed.pop(FILE_KEY, "") or variables.pop(FILE_KEY, "")
     variables.pop(FILE_KEY, None)
-    values = _checked(_read_file(file), f"file {file}: ", known) if file else {}
-    values |= _checked(variables, ENVIRONMENT_PREFIX, known)
-    values |= _checked(bare, "", known)
-    return values | _checked(prefixed, CONF_PREFIX, known)
+    parsed = parser.parse(_read_file(file) if file else {}, f"file {file}: ")
+    parsed |= parser.parse(variables, ENVIRONMENT_PREFIX)
+    parsed |= parser.parse(bare, "")
+    return parsed | parser.parse(prefixed, CONF_PREFIX)
+
+
+class SettingsParser:
+    """Converts textual settings by the fields of a settings class and Flink's execution options."""
+
+    def __init__(self, fields: Iterable[dataclasses.Field[Any]]) -> None:
+        self._fields = {field.name: field for field in fields if not field.metadata.get("derived")}
+        self._flink = flink_names(self._fields.values())
+        self._warned: set[str] = set()
+
+    @property
+    def known(self) -> list[str]:
+        """All names of settings and options."""
+        return sorted({*self._fields, *self._flink, *SPELLINGS})
+
+    def claims(self, key: str) -> bool:
+        """True if a key of Spark's configuration without a prefix is one of Flink's.
+
+        A key that is only similar to a known one is claimed too, so that `parse` refuses it;
+        other keys belong to other programs.
+        """
+        if key in self._flink or key in SPELLINGS:
+            return True
+        if not key.startswith(NAMESPACES):
+            return False
+        known = self._flink.keys() | SPELLINGS.keys()
+        return reason_without_effect(key, known) is not None or nearest(key, known) is not None
+
+    def parse(self, values: Mapping[str, Any], where: str) -> ParsedSettings:
+        """Converts settings by name; `where` precedes the name in errors."""
+        checked: dict[str, Any] = {}
+        options: dict[str, Any] = {}
+        given: dict[str, str] = {}
+        for name, text in values.items():
+            field = self._flink.get(name, name)
+            key = field if field in self._fields else SPELLINGS.get(name)
+            if key is None:
+                self._without_effect(name, where)
+                continue
+            if key in self._fields:
+                target, value = checked, _value(self._fields[key], text, f"{where}{name}")
+            else:
+                target, value = options, option_value(key, text, f"{where}{name}")
+            if key in target and target[key] != value:
+                raise InvalidRequestError(
+                    f"{where}{name} and {where}{given[key]} are the same setting, but differ: "
+                    f"{value!r} and {target[key]!r}; remove one"
+                )
+            target[key], given[key] = value, name
+        return ParsedSettings(checked, options)
+
+    def _without_effect(self, name: str, where: str) -> None:
+        """Logs why a known key of Flink has no effect; refuses an unknown name."""
+        reason = reason_without_effect(name, self.known)
+        if reason is not None:
+            warn_without_effect(f"{where}{name}", reason, self._warned)
+            return
+        similar = nearest(name, self.known)
+        hint = f"did you mean {similar!r}? " if similar else ""
+        raise InvalidRequestError(
+            f"{where}{name} is not a setting; {hint}docs/settings.md lists the settings",
+            candidates=self.known,
+        )
+
+
+def option_value(key: str, value: Any, what: str) -> Any:
+    """A value of an execution option, converted to the option's type."""
+    option = OPTIONS[key]
+    kind = option.kind
+    text = str(value).strip()
+    try:
+        if kind == "bool":
+            return _TRUTH[text.lower()]
+        if kind == "int":
+            return int(text)
+        if kind == "ms":
+            return _quantity(text, _TIMES)
+        if kind == "list":
+            parts = re.split("[;,]", text) if isinstance(value, str) else value
+            return tuple(part.strip() for part in parts if part.strip())
+        if kind == "map":
+            return dict(value) if isinstance(value, Mapping) else _pairs(text)
+    except (ValueError, KeyError, TypeError):
+        raise InvalidRequestError(f"{what} is {value!r}, which is not {_KINDS[kind]}") from None
+    if option.choices:
+        named = {choice.upper(): choice for choice in option.choices}
+        if text.upper() not in named:
+            raise InvalidRequestError(
+                f"{what} is {value!r}: use one of {', '.join(option.choices)}"
+            )
+        return named[text.upper()]
+    return text
+
+
+def _pairs(text: str) -> dict[str, str]:
+    """Flink's texts of maps: `a:1,b:2`, or `class:A,serializer:B;class:C,serializer:D`."""
+    found: dict[str, str] = {}
+    for entry in filter(None, (part.strip() for part in text.split(";"))):
+        named = (pair.split(":", 1) for pair in entry.split(","))
+        pairs = {name.strip(): value.strip() for name, value in named}
+        if pairs.keys() == {"class", "serializer"}:
+            found[pairs["class"]] = pairs["serializer"]
+        else:
+            found |= pairs
+    return found
 
 
 def _as_variable(name: str) -> str:
@@ -102,29 +234,6 @@ def _flattened(table: Mapping[str, Any], prefix: str) -> Iterable[tuple[str, Any
             yield from _flattened(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
-
-
-def _checked(
-    values: Mapping[str, Any], where: str, known: Mapping[str, dataclasses.Field[Any]]
-) -> dict[str, Any]:
-    checked: dict[str, Any] = {}
-    given: dict[str, str] = {}
-    for name, text in values.items():
-        field = FLINK_NAMES.get(name, name)
-        if field not in known:
-            raise InvalidRequestError(
-                f"{where}{name} is not a setting; the settings are: {', '.join(sorted(known))}; "
-                f"and {', '.join(sorted(FLINK_NAMES))}",
-                candidates=sorted((*known, *FLINK_NAMES)),
-            )
-        value = _value(known[field], text, f"{where}{name}")
-        if field in checked and checked[field] != value:
-            raise InvalidRequestError(
-                f"{where}{name} and {where}{given[field]} are the same setting, but differ: "
-                f"{value!r} and {checked[field]!r}; remove one"
-            )
-        checked[field], given[field] = value, name
-    return checked
 
 
 def _value(setting: dataclasses.Field[Any], value: Any, what: str) -> Any:

@@ -9,17 +9,26 @@ from typing import TYPE_CHECKING, Any
 
 from queryable_state.server.coordinator.model.job_config import JobConfig
 from queryable_state.server.storage.rocksdb.settings import PREDEFINED_OPTIONS, RocksDBSettings
-from queryable_state.streaming.config.checkpoint_config import ExternalizedCheckpointCleanup
-from queryable_state.streaming.config.durability_settings import FLINK_NAMES
-from queryable_state.streaming.config.rocksdb_state_backend import RocksDBStateBackend
+from queryable_state.streaming.config.checkpoint_modes import ExternalizedCheckpointCleanup
+from queryable_state.streaming.config.checkpoint_storage import (
+    CheckpointStorage,
+    JobManagerCheckpointStorage,
+    stored_at,
+)
+from queryable_state.streaming.config.durability_settings import flink_names
+from queryable_state.streaming.config.rocksdb_state_backend import (
+    EmbeddedRocksDBStateBackend,
+    RocksDBStateBackend,
+)
 from queryable_state.streaming.config.state_backend import (
     CustomStateBackend,
     FsStateBackend,
+    HashMapStateBackend,
     MemoryStateBackend,
     StateBackend,
     load_class,
 )
-from queryable_state.streaming.config.state_paths import IN_DRIVER, absolute
+from queryable_state.streaming.config.state_paths import IN_DRIVER, absolute, checkpoint_backend
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -28,22 +37,33 @@ if TYPE_CHECKING:
     from queryable_state.streaming.config.durability_settings import DurabilitySettings
 
 _BACKGROUND_INTERVAL_MS = 60_000
+_DELETED = (
+    ExternalizedCheckpointCleanup.DELETE_ON_CANCELLATION,
+    ExternalizedCheckpointCleanup.NO_EXTERNALIZED_CHECKPOINTS,
+)
 
 
-def backend_of(settings: DurabilitySettings, given: StateBackend | None) -> StateBackend | Backend:
-    """The backend of a job: the given object, else the configured one; `heap` and `rocksdb` without
-    a PyFlink object are returned as kinds."""
-    backend = given if given is not None else _configured_backend(settings)
+def backend_of(
+    settings: DurabilitySettings,
+    given: StateBackend | None,
+    storage: CheckpointStorage | None = None,
+) -> StateBackend:
+    """The backend of a job: the given one, else the configured one, with the location of the
+    checkpoint storage: the given one, else the configured one."""
+    backend = given if given is not None else configured_backend(settings)
     if isinstance(backend, CustomStateBackend):
         values = dataclasses.asdict(settings)
-        conf = {name: values[field] for name, field in FLINK_NAMES.items()}
-        return backend.create(values | conf)
-    return backend
-
-
-def kind_of(backend: StateBackend | Backend) -> Backend:
-    """The store of a backend's state while the job runs."""
-    return backend.kind if isinstance(backend, StateBackend) else backend
+        names = flink_names(dataclasses.fields(settings))
+        conf = {name: values[field] for name, field in names.items()}
+        backend = backend.create(values | conf)
+    if settings.checkpoint_storage == "filesystem" and not settings.checkpoint_directory:
+        raise InvalidRequestError(
+            "state.checkpoint-storage `filesystem` needs a checkpoint directory: set "
+            "state.checkpoints.dir"
+        )
+    if storage is None and settings.checkpoint_storage == "jobmanager":
+        storage = JobManagerCheckpointStorage(settings.checkpoint_directory or None)
+    return backend if storage is None else stored_at(backend, storage)
 
 
 def server_backend(settings: DurabilitySettings) -> Backend:
@@ -53,15 +73,14 @@ def server_backend(settings: DurabilitySettings) -> Backend:
 
 def job_config(
     settings: DurabilitySettings,
-    backend: StateBackend | Backend,
+    backend: StateBackend,
     checkpoints: CheckpointConfig,
     *,
     state_root: str,
 ) -> JobConfig:
     """The configuration of a job; an empty `state_root` means beside Spark's checkpoint."""
-    stream, rocksdb = backend, None
-    if isinstance(backend, RocksDBStateBackend):
-        stream, rocksdb = backend.get_checkpoint_backend(), backend
+    stream = checkpoint_backend(backend)
+    rocksdb = backend if isinstance(backend, EmbeddedRocksDBStateBackend) else None
     inline_bytes = settings.memory_threshold_bytes
     if isinstance(stream, FsStateBackend) and stream.file_threshold is not None:
         inline_bytes = stream.file_threshold
@@ -70,8 +89,7 @@ def job_config(
         max_state_bytes = stream.get_max_state_size()
     elif state_root.startswith(IN_DRIVER):
         max_state_bytes = MemoryStateBackend.DEFAULT_MAX_STATE_SIZE
-    savepoints = backend.savepoint_directory if isinstance(backend, StateBackend) else None
-    savepoints = savepoints or settings.savepoint_directory
+    savepoints = backend.savepoint_directory or settings.savepoint_directory
     interval_ms = checkpoints.get_checkpoint_interval()
     cleanup = checkpoints.get_externalized_checkpoint_cleanup()
     return JobConfig(
@@ -82,7 +100,7 @@ def job_config(
         inline_bytes=inline_bytes,
         max_state_bytes=max_state_bytes,
         transfer_threads=_transfer_threads(settings, rocksdb),
-        backend=kind_of(backend),
+        backend=backend.kind,
         rocksdb=_rocksdb_fields(settings, rocksdb),
         rocksdb_directories=_rocksdb_directories(settings, rocksdb),
         incremental=_incremental(settings, rocksdb),
@@ -93,7 +111,7 @@ def job_config(
         tolerable_failures=checkpoints.tolerable_failures,
         prefer_checkpoint=checkpoints.is_prefer_checkpoint_for_recovery(),
         savepoint_directory=absolute(savepoints) if savepoints else "",
-        delete_on_cancellation=cleanup is ExternalizedCheckpointCleanup.DELETE_ON_CANCELLATION,
+        delete_on_cancellation=cleanup in _DELETED,
         allow_missing_state=settings.allow_missing_state,
         allow_non_restored_state=settings.savepoint_ignore_unclaimed_state,
     )
@@ -105,12 +123,13 @@ def config_id(config: JobConfig) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _configured_backend(settings: DurabilitySettings) -> StateBackend | Backend:
+def configured_backend(settings: DurabilitySettings) -> StateBackend:
+    """The backend that `state.backend` names."""
     name = settings.backend
     if name == "rocksdb":
-        return "rocksdb"
+        return EmbeddedRocksDBStateBackend()
     if name in ("heap", "hashmap"):
-        return "heap"
+        return HashMapStateBackend()
     if name == "jobmanager":
         return MemoryStateBackend()
     if name == "filesystem":
@@ -128,22 +147,30 @@ def _is_set(settings: DurabilitySettings, field: str) -> bool:
     return bool(getattr(settings, field) != defaults[field])
 
 
-def _incremental(settings: DurabilitySettings, rocksdb: RocksDBStateBackend | None) -> bool:
-    if rocksdb is None or (rocksdb.incremental is None and _is_set(settings, "incremental")):
+def _incremental(settings: DurabilitySettings, rocksdb: EmbeddedRocksDBStateBackend | None) -> bool:
+    if rocksdb is None:
         return settings.incremental
-    return rocksdb.is_incremental_checkpoints_enabled()
+    if rocksdb.incremental is not None:
+        return rocksdb.incremental
+    if isinstance(rocksdb, RocksDBStateBackend) and not _is_set(settings, "incremental"):
+        return rocksdb.is_incremental_checkpoints_enabled()
+    return settings.incremental
 
 
-def _transfer_threads(settings: DurabilitySettings, rocksdb: RocksDBStateBackend | None) -> int:
-    if rocksdb is None or (
-        rocksdb.transfer_threads is None and _is_set(settings, "transfer_threads")
-    ):
+def _transfer_threads(
+    settings: DurabilitySettings, rocksdb: EmbeddedRocksDBStateBackend | None
+) -> int:
+    if rocksdb is None:
         return settings.transfer_threads
-    return rocksdb.get_number_of_transfering_threads()
+    if rocksdb.transfer_threads is not None:
+        return rocksdb.transfer_threads
+    if isinstance(rocksdb, RocksDBStateBackend) and not _is_set(settings, "transfer_threads"):
+        return rocksdb.get_number_of_transfering_threads()
+    return settings.transfer_threads
 
 
 def _rocksdb_directories(
-    settings: DurabilitySettings, rocksdb: RocksDBStateBackend | None
+    settings: DurabilitySettings, rocksdb: EmbeddedRocksDBStateBackend | None
 ) -> tuple[str, ...]:
     given = tuple(rocksdb.get_db_storage_paths()) if rocksdb is not None else ()
     configured = (path.strip() for path in settings.rocksdb_directories.split(","))
@@ -151,7 +178,7 @@ def _rocksdb_directories(
 
 
 def _rocksdb_fields(
-    settings: DurabilitySettings, rocksdb: RocksDBStateBackend | None
+    settings: DurabilitySettings, rocksdb: EmbeddedRocksDBStateBackend | None
 ) -> dict[str, Any]:
     """Fields of the profile, overridden by those of the options factory."""
     name = settings.rocksdb_predefined_options.strip().upper()

@@ -1,9 +1,11 @@
-"""RocksDB state backend: PyFlink's RocksDBStateBackend."""
+"""State backends with the state in RocksDB, with PyFlink's names."""
 
 from __future__ import annotations
 
+import copy
 from enum import IntEnum
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Self
+from urllib.parse import urlsplit
 
 from queryable_state.streaming.config.state_backend import (
     FsStateBackend,
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
     from queryable_state.server.settings import Backend
 
 
+_TRANSFER_THREADS = 4
+
+
 class PredefinedOptions(IntEnum):
     """Profiles of RocksDB options for kinds of disks."""
 
@@ -26,53 +31,44 @@ class PredefinedOptions(IntEnum):
     FLASH_SSD_OPTIMIZED = 3
 
 
-class RocksDBStateBackend(StateBackend):
-    """State in RocksDB on the executors' disks, checkpoints as files under `checkpoint_data_uri`.
-
-    With a `checkpoint_stream_backend`, that backend determines the location of checkpoints.
-    """
+class EmbeddedRocksDBStateBackend(StateBackend):
+    """State in RocksDB on the executors' disks; `CheckpointConfig.set_checkpoint_storage` or
+    `state.checkpoints.dir` sets the location of checkpoints."""
 
     kind: ClassVar[Backend] = "rocksdb"
 
-    def __init__(
-        self,
-        checkpoint_data_uri: str | None = None,
-        enable_incremental_checkpointing: bool | None = None,
-        checkpoint_stream_backend: StateBackend | None = None,
-    ) -> None:
+    def __init__(self, enable_incremental_checkpointing: bool | None = None) -> None:
         if enable_incremental_checkpointing not in (None, True, False):
             raise InvalidRequestError(
                 "enable_incremental_checkpointing must be None, True or False, not "
                 f"{enable_incremental_checkpointing!r}"
             )
-        if checkpoint_data_uri is not None:
-            checkpoint_stream_backend = FsStateBackend(checkpoint_data_uri)
-        if checkpoint_stream_backend is None:
-            raise InvalidRequestError(
-                "RocksDBStateBackend needs a checkpoint_data_uri or a checkpoint_stream_backend; "
-                "for state in RocksDB without a checkpoint location call "
-                "set_state_backend('rocksdb')"
-            )
-        if not isinstance(checkpoint_stream_backend, MemoryStateBackend | FsStateBackend):
-            raise InvalidRequestError(
-                "checkpoint_stream_backend must be a MemoryStateBackend or an FsStateBackend, not "
-                f"{checkpoint_stream_backend!r}"
-            )
-        self._stream_backend = checkpoint_stream_backend
         self._incremental = enable_incremental_checkpointing
         self._storage_paths: tuple[str, ...] = ()
         self._predefined: PredefinedOptions | None = None
         self._options: str | None = None
         self._threads: int | None = None
         self._ttl_filter = False
+        self._stream_backend: StateBackend | None = None
 
     @property
     def checkpoint_directory(self) -> str | None:
-        return self._stream_backend.checkpoint_directory
+        return None if self._stream_backend is None else self._stream_backend.checkpoint_directory
 
     @property
     def savepoint_directory(self) -> str | None:
-        return self._stream_backend.savepoint_directory
+        return None if self._stream_backend is None else self._stream_backend.savepoint_directory
+
+    @property
+    def stream_backend(self) -> StateBackend | None:
+        """The backend that determines the location of checkpoints; None: not set."""
+        return self._stream_backend
+
+    def stored_at(self, stream_backend: StateBackend) -> Self:
+        """A copy whose checkpoints have the location of `stream_backend`."""
+        made = copy.copy(self)
+        made._stream_backend = stream_backend
+        return made
 
     @property
     def incremental(self) -> bool | None:
@@ -89,25 +85,28 @@ class RocksDBStateBackend(StateBackend):
         """The value that was set; None: `state.backend.rocksdb.checkpoint.transfer.thread.num`."""
         return self._threads
 
-    def get_checkpoint_backend(self) -> StateBackend:
-        """The backend that determines the location of checkpoints."""
-        return self._stream_backend
-
     def set_db_storage_paths(self, *paths: str | None) -> None:
         """Sets folders on each executor for live RocksDB files, used round-robin; without any, the
-        default folder."""
-        if any(path is not None and not path.startswith("/") for path in paths):
-            raise InvalidRequestError(
-                f"storage paths of RocksDB must be absolute local paths, and one of {paths} is not"
-            )
-        self._storage_paths = tuple(path for path in paths if path is not None)
+        default folder. A `file:` URI stands for its path."""
+        found = []
+        for given in paths:
+            path = urlsplit(given).path if given and given.startswith("file:") else given
+            if path is None:
+                continue
+            if not path.startswith("/"):
+                raise InvalidRequestError(
+                    f"storage paths of RocksDB must be absolute local paths, and {given!r} is not"
+                )
+            found.append(path.rstrip("/") or path)
+        self._storage_paths = tuple(found)
 
     def get_db_storage_paths(self) -> list[str]:
         """The folders that were set."""
         return list(self._storage_paths)
 
     def is_incremental_checkpoints_enabled(self) -> bool:
-        """True if a checkpoint writes only the files that are new since the last one."""
+        """True if the constructor set that a checkpoint writes only new files; without a value of
+        the constructor `state.backend.incremental` counts."""
         return bool(self._incremental)
 
     def set_predefined_options(self, options: PredefinedOptions) -> None:
@@ -138,11 +137,11 @@ class RocksDBStateBackend(StateBackend):
         """The options factory, if one is set."""
         return self._options
 
-    def get_number_of_transfering_threads(self) -> int:
+    def get_number_of_transfer_threads(self) -> int:
         """Files that one state server reads or writes concurrently."""
-        return self._threads or 1
+        return self._threads or _TRANSFER_THREADS
 
-    def set_number_of_transfering_threads(self, number_of_transfering_threads: int) -> None:
+    def set_number_of_transfer_threads(self, number_of_transfering_threads: int) -> None:
         """Sets the files that one state server reads or writes concurrently."""
         if number_of_transfering_threads < 1:
             raise InvalidRequestError(
@@ -158,6 +157,50 @@ class RocksDBStateBackend(StateBackend):
     def enable_ttl_compaction_filter(self) -> None:
         """Lets compaction drop expired entries."""
         self._ttl_filter = True
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+class RocksDBStateBackend(EmbeddedRocksDBStateBackend):
+    """State in RocksDB on the executors' disks, checkpoints as files under `checkpoint_data_uri`.
+
+    With a `checkpoint_stream_backend`, that backend determines the location of checkpoints.
+    """
+
+    def __init__(
+        self,
+        checkpoint_data_uri: str | None = None,
+        enable_incremental_checkpointing: bool | None = None,
+        checkpoint_stream_backend: StateBackend | None = None,
+    ) -> None:
+        super().__init__(enable_incremental_checkpointing)
+        if checkpoint_data_uri is not None:
+            checkpoint_stream_backend = FsStateBackend(checkpoint_data_uri)
+        if checkpoint_stream_backend is None:
+            raise InvalidRequestError(
+                "RocksDBStateBackend needs a checkpoint_data_uri or a checkpoint_stream_backend; "
+                "for state in RocksDB without a checkpoint location use EmbeddedRocksDBStateBackend"
+            )
+        if not isinstance(checkpoint_stream_backend, MemoryStateBackend | FsStateBackend):
+            raise InvalidRequestError(
+                "checkpoint_stream_backend must be a MemoryStateBackend or an FsStateBackend, not "
+                f"{checkpoint_stream_backend!r}"
+            )
+        self._stream_backend = checkpoint_stream_backend
+
+    def get_checkpoint_backend(self) -> StateBackend:
+        """The backend that determines the location of checkpoints."""
+        assert self._stream_backend is not None, "the constructor sets it"
+        return self._stream_backend
+
+    def get_number_of_transfering_threads(self) -> int:
+        """Files that one state server reads or writes concurrently."""
+        return self._threads or 1
+
+    def set_number_of_transfering_threads(self, number_of_transfering_threads: int) -> None:
+        """Sets the files that one state server reads or writes concurrently."""
+        self.set_number_of_transfer_threads(number_of_transfering_threads)
 
     def __repr__(self) -> str:
         return f"RocksDBStateBackend({self._stream_backend!r})"

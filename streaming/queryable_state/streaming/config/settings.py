@@ -6,7 +6,7 @@ import dataclasses
 import os
 import secrets
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from queryable_state.server.process.log_settings import LogSettings
 from queryable_state.server.serving.ports import PortSpec
@@ -19,7 +19,7 @@ from queryable_state.server.settings import (
 )
 from queryable_state.streaming.config.configuration import CONF_PREFIX, settings_of
 from queryable_state.streaming.config.durability_settings import DurabilitySettings
-from queryable_state.wire.errors import InvalidRequestError
+from queryable_state.wire.errors import InvalidRequestError, Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -34,15 +34,15 @@ class EnvironmentSettings(DurabilitySettings):
     Each field can be set as `spark.queryable_state.<field>` in Spark's configuration, as
     `QUERYABLE_STATE_<FIELD>` in the driver's environment, or in the TOML file that
     `spark.queryable_state.file` or `QUERYABLE_STATE_FILE` names, in this order of precedence. A
-    setting that PyFlink has (`state.checkpoints.dir`) can be set by PyFlink's name too; in Spark's
-    configuration it needs no prefix then. Times and sizes may have units.
+    setting that Flink has (`state.checkpoints.dir`) can be set by Flink's keys too; in Spark's
+    configuration they need no prefix. Times and sizes may have units.
     """
 
-    parallelism: int = 0
+    parallelism: int = field(default=0, metadata={"flink": ("parallelism.default",)})
     """Subtasks of a stateful operator; 0: `spark.sql.shuffle.partitions`, at most
     `max_parallelism`."""
 
-    max_parallelism: int = 128
+    max_parallelism: int = field(default=128, metadata={"flink": ("pipeline.max-parallelism",)})
     """Key groups of a state; fixed for its lifetime. 1 to 32767, at least `parallelism`."""
 
     host: str = ""
@@ -56,17 +56,26 @@ class EnvironmentSettings(DurabilitySettings):
     """Port, range or list; 0 means any free port. If none is free, the application does not start.
     """
 
-    server_ports: str = SERVER_PORTS
+    server_ports: str = field(
+        default=SERVER_PORTS, metadata={"flink": ("queryable-state.server.ports",)}
+    )
     """Port, range or list for queries that a state server answers from its own state; 0 means any
     free port. If none is free, tasks fail. Each executor of a machine needs its own port."""
 
-    proxy_ports: str = PROXY_PORTS
+    proxy_ports: str = field(
+        default=PROXY_PORTS, metadata={"flink": ("queryable-state.proxy.ports",)}
+    )
     """Port, range or list for queries that a state server answers or forwards; same rules as
     `server_ports`."""
 
     frame_ports: str = "0"
     """Port, range or list of the frame port; a state server needs two, one for each of the ports
     above. 0: any free port; empty: look-ups are unary gRPC calls."""
+
+    queryable_state_enable: bool = field(
+        default=True, metadata={"flink": ("queryable-state.enable",)}
+    )
+    """Must be true: state servers always answer queries."""
 
     plain_grpc: bool = False
     """True serves gRPC with `grpc.aio` alone: slower, and without undocumented parts of grpcio."""
@@ -136,8 +145,19 @@ class EnvironmentSettings(DurabilitySettings):
     """Folder on each executor for live stores and logs; empty: a folder in Spark's local
     directories, else in the temporary directory."""
 
+    flink_options: Mapping[str, Any] = field(
+        default_factory=dict, repr=False, metadata={"derived": True}
+    )
+    """Flink's execution options that are set, by key; see `ExecutionConfig`."""
+
     def __post_init__(self) -> None:
         super().__post_init__()
+        if not self.queryable_state_enable:
+            raise InvalidRequestError(
+                "queryable-state.enable is false, but state servers always answer queries: remove "
+                "the key. A state without a queryable name is not visible to clients",
+                reason=Reason.UNSUPPORTED,
+            )
         check_parallelism(self.parallelism, self.max_parallelism)
         for ports in ("coordinator_ports", "server_ports", "proxy_ports"):
             PortSpec.parse(getattr(self, ports), CONF_PREFIX + ports)
@@ -155,7 +175,8 @@ class EnvironmentSettings(DurabilitySettings):
         cls, conf: Mapping[str, str], environment: Mapping[str, str] = os.environ
     ) -> EnvironmentSettings:
         """Reads the settings from a Spark configuration, an environment and the file they name."""
-        return cls(**settings_of(dataclasses.fields(cls), conf, environment))
+        parsed = settings_of(dataclasses.fields(cls), conf, environment)
+        return cls(**parsed.values, flink_options=parsed.options)
 
     def with_secret(self) -> EnvironmentSettings:
         """These settings, with a random secret if none is set."""

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from queryable_state.server.settings import Backend
 
-_LARGEST_FILE_THRESHOLD = 1024 * 1024
 _DEFAULT_WRITE_BUFFER = 4096
 
 
@@ -36,6 +35,24 @@ class StateBackend(ABC):
     @abstractmethod
     def savepoint_directory(self) -> str | None:
         """URI under which savepoints are stored; None: `state.savepoints.dir`."""
+
+
+class HashMapStateBackend(StateBackend):
+    """State on the heap; `CheckpointConfig.set_checkpoint_storage` or `state.checkpoints.dir` sets
+    the location of checkpoints."""
+
+    kind: ClassVar[Backend] = "heap"
+
+    @property
+    def checkpoint_directory(self) -> None:
+        return None
+
+    @property
+    def savepoint_directory(self) -> None:
+        return None
+
+    def __repr__(self) -> str:
+        return "HashMapStateBackend()"
 
 
 class MemoryStateBackend(StateBackend):
@@ -89,6 +106,7 @@ class FsStateBackend(StateBackend):
     """State on the heap, checkpoints as files under a directory."""
 
     kind: ClassVar[Backend] = "heap"
+    MAX_FILE_STATE_THRESHOLD: Final = 1024 * 1024
 
     def __init__(
         self,
@@ -106,10 +124,10 @@ class FsStateBackend(StateBackend):
             default_savepoint_directory_uri, "default_savepoint_directory_uri"
         )
         self._threshold = _unset_below_zero(file_state_size_threshold)
-        if self._threshold is not None and self._threshold > _LARGEST_FILE_THRESHOLD:
+        if self._threshold is not None and self._threshold > self.MAX_FILE_STATE_THRESHOLD:
             raise InvalidRequestError(
-                f"file_state_size_threshold must be at most {_LARGEST_FILE_THRESHOLD} bytes, not "
-                f"{self._threshold}: files below it are held in the driver's memory"
+                f"file_state_size_threshold must be at most {self.MAX_FILE_STATE_THRESHOLD} bytes, "
+                f"not {self._threshold}: files below it are held in the driver's memory"
             )
         self._write_buffer = _unset_below_zero(write_buffer_size)
         self._asynchronous = _checked_flag(using_asynchronous_snapshots)
@@ -178,7 +196,8 @@ class CustomStateBackend(StateBackend):
         if not isinstance(made, StateBackend) or isinstance(made, CustomStateBackend):
             raise InvalidRequestError(
                 f"the state backend factory {self._factory} returned {made!r}: it must return a "
-                "MemoryStateBackend, FsStateBackend or RocksDBStateBackend"
+                "HashMapStateBackend, EmbeddedRocksDBStateBackend, MemoryStateBackend, "
+                "FsStateBackend or RocksDBStateBackend"
             )
         return made
 
@@ -201,13 +220,15 @@ def load_class(path: str, method: str) -> Any:
 
 
 def checked_uri(uri: object, what: str) -> str | None:
-    """The URI or path without surrounding whitespace; None if it is not set."""
+    """The URI or path without surrounding whitespace and without a slash at its end; None if it is
+    not set."""
     if uri is None:
         return None
     text = str(uri).strip()
     if not text:
         raise InvalidRequestError(f"{what} is empty: set a path or a URI, or omit it")
-    return text
+    path = text.rstrip("/")
+    return text if not path or path.endswith(":") else path
 
 
 def _checked_flag(asynchronous: bool | None) -> bool:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Final
 
 from queryable_state.server.checkpoint.file_systems.storage import join
 from queryable_state.server.checkpoint.layout import SPARK, beside, quote, root_of
+from queryable_state.streaming.config.rocksdb_state_backend import EmbeddedRocksDBStateBackend
 from queryable_state.streaming.config.state_backend import MemoryStateBackend, StateBackend
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from queryable_state.server.settings import Backend
     from queryable_state.streaming.config.durability_settings import DurabilitySettings
 
 IN_DRIVER: Final = "driver:"
@@ -48,7 +48,7 @@ class StatePaths:
 
 def paths_of(
     settings: DurabilitySettings,
-    backend: StateBackend | Backend,
+    backend: StateBackend,
     job_name: str,
     *,
     checkpoint_location: str | None,
@@ -64,9 +64,7 @@ def paths_of(
     for restarts.
     """
     given = None if checkpoint_location is None else absolute(checkpoint_location)
-    directory = settings.checkpoint_directory
-    if isinstance(backend, StateBackend):
-        directory = backend.checkpoint_directory or directory
+    directory = backend.checkpoint_directory or settings.checkpoint_directory
     if settings.changelog == "off":
         return StatePaths(spark_location=given or (scratch() if restarts else None))
     if directory:
@@ -93,7 +91,7 @@ def paths_of(
     return StatePaths(spark_location=scratch() if restarts else None)
 
 
-def keeps_in_driver(settings: DurabilitySettings, backend: StateBackend | Backend) -> bool:
+def keeps_in_driver(settings: DurabilitySettings, backend: StateBackend) -> bool:
     """True if checkpoints are stored in the driver's memory, for any location of the job."""
     stream = checkpoint_backend(backend)
     return (
@@ -109,10 +107,11 @@ def driver_root(job_name: str = "job", location: str = "") -> str:
     return f"{IN_DRIVER}/{quote(job_name)}-{mark[:6].hex()}"
 
 
-def checkpoint_backend(backend: StateBackend | Backend) -> StateBackend | Backend:
+def checkpoint_backend(backend: StateBackend) -> StateBackend:
     """The backend that determines the location of checkpoints; RocksDB delegates to another one."""
-    get = getattr(backend, "get_checkpoint_backend", None)
-    return backend if get is None else get()
+    if isinstance(backend, EmbeddedRocksDBStateBackend):
+        return backend.stream_backend or backend
+    return backend
 
 
 def absolute(uri: str) -> str:

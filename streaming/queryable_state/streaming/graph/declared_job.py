@@ -10,7 +10,7 @@ from queryable_state.streaming.graph.job_graph import JobGraph
 from queryable_state.streaming.graph.nodes import OperatorNode, SideOutputNode, SourceNode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from queryable_state.streaming.graph.nodes import SinkNode, StreamNode
 
@@ -77,6 +77,18 @@ class NextJob:
             "; ".join(refused.lines()),
         )
         return taken
+
+    def take_streams(self, operators: Iterable[OperatorNode]) -> None:
+        """Notes the operators of a stream that was taken with `to_dataframe()`."""
+        for operator in operators:
+            operator.taken = True
+            self.taken.append(operator)
+
+    def planned(self) -> DeclaredJob:
+        """The job that `execute` would run."""
+        if self._refused is not None and not self.declared.graph().ends:
+            return self._refused
+        return self.declared
 
     def refuse(self, job: DeclaredJob) -> None:
         """Keeps a job that did not start, for another `execute`."""

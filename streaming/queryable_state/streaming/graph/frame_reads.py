@@ -49,7 +49,7 @@ class FrameReads:
         stage_of = {id(node): i for i, stage in enumerate(stages) for node in stage.operators}
         for stage in stages:
             upstreams = {
-                (id(each.upstream), each.keys is None): each.upstream for each in stage.inputs
+                (id(each.upstream), each.is_broadcast): each.upstream for each in stage.inputs
             }
             renumbers = len(upstreams) > 1
             for (_, is_broadcast), upstream in upstreams.items():

@@ -21,7 +21,7 @@ from queryable_state.streaming.graph.nodes import (
     stateful_depths,
     upstream_first,
 )
-from queryable_state.streaming.runtime.operators.operators import driver_declared_states
+from queryable_state.streaming.runtime.operators.declared_states import driver_declared_states
 from queryable_state.wire.errors import InvalidRequestError, JobError
 
 if TYPE_CHECKING:
@@ -74,8 +74,15 @@ class JobGraph:
 
     @cached_property
     def sources(self) -> tuple[SourceNode, ...]:
-        """All sources, in the order in which the ends reach them."""
-        return tuple(node for node in self.nodes if isinstance(node, SourceNode))
+        """All streaming sources, in the order in which the ends reach them."""
+        found = [node for node in self.nodes if isinstance(node, SourceNode)]
+        return tuple(node for node in found if not node.is_initial)
+
+    @cached_property
+    def initial_sources(self) -> tuple[SourceNode, ...]:
+        """The static DataFrames with initial state."""
+        found = [node for node in self.nodes if isinstance(node, SourceNode)]
+        return tuple(node for node in found if node.is_initial)
 
     @property
     def is_bounded(self) -> bool:
@@ -107,6 +114,16 @@ class JobGraph:
             raise InvalidRequestError(
                 f"job {job_name!r} has nothing to run: add a sink, a stateful operator or a "
                 "queryable state (streams taken with to_dataframe() run elsewhere)"
+            )
+
+    def require_uids(self, job_name: str) -> None:
+        """Raises InvalidRequestError if an operator has no uid."""
+        unnamed = [node.uid for node in self.operators if node.given_uid is None]
+        if unnamed:
+            raise InvalidRequestError(
+                f"job {job_name!r} has operators without a uid ({joined(unnamed)}), and "
+                "pipeline.auto-generate-uids is false: call .uid() on each, or "
+                "enable_auto_generated_uids() of the ExecutionConfig"
             )
 
     def check(self) -> None:

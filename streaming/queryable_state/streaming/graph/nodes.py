@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from queryable_state.streaming.graph.origin import Origin
 from queryable_state.streaming.runtime.operators.operators import LatestValueSink
+from queryable_state.wire.schema.types import Kind, TypeInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from queryable_state.streaming.runtime.operators.operators import Operator
     from queryable_state.streaming.runtime.stateless.steps import Step
     from queryable_state.streaming.stateless.output_tag import OutputTag
-    from queryable_state.wire.schema.types import TypeInfo
 
 
 @dataclass(eq=False, kw_only=True)
@@ -34,6 +34,8 @@ class SourceNode:
     first: tuple[Any, ...] = ()
     """The first element of a collection; empty for other sources."""
     given_name: str | None = None
+    is_initial: bool = False
+    """True if the DataFrame is static and read in the first batch of the job only."""
 
     @property
     def upstreams(self) -> tuple[StreamNode, ...]:
@@ -94,15 +96,23 @@ class SideOutputNode:
 
 @dataclass(frozen=True, kw_only=True)
 class OperatorInput:
-    """One input of a stateful operator: a stream, keyed or broadcast."""
+    """One input of a stateful operator: a keyed stream, a broadcast stream, or a stream without
+    keys, whose elements are spread over the subtasks by their hash."""
 
     upstream: StreamNode
     keys: KeySelector | None
-    """None: every subtask receives every element."""
+    """None: the elements have no key."""
+    is_broadcast: bool = False
+    """True if every subtask receives every element."""
     value_columns: tuple[str, ...]
     value_type: TypeInfo
     order: tuple[OrderColumn, ...] = ()
     """Order of a batch's rows; empty: arrival order."""
+
+    @property
+    def is_initial(self) -> bool:
+        """True if the input is read in the first batch of the job only."""
+        return isinstance(self.upstream, SourceNode) and self.upstream.is_initial
 
     @property
     def element_columns(self) -> tuple[str, ...]:
@@ -144,9 +154,14 @@ class OperatorNode:
         return tuple(each.upstream for each in self.inputs)
 
     @property
-    def keys(self) -> KeySelector:
-        """The keys of the first keyed input."""
-        return next(each.keys for each in self.inputs if each.keys is not None)
+    def keys(self) -> KeySelector | None:
+        """The keys of the first keyed input; None if the operator has only operator state."""
+        return next((each.keys for each in self.inputs if each.keys is not None), None)
+
+    @property
+    def key_type(self) -> TypeInfo:
+        """Type of the key. Operator state is addressed by subtask, an INT."""
+        return TypeInfo(Kind.INT) if self.keys is None else self.keys.key_type
 
     @property
     def depth(self) -> int:
@@ -193,10 +208,11 @@ class SinkNode:
 
 
 def origin_of(node: StreamNode) -> Origin:
-    """The origin of a stream's rows if no operator changes them or their order; else an empty
-    one."""
-    while isinstance(node, TransformNode) and node.keys is not None:
-        (node,) = node.upstreams
+    """The origin of a stream's rows if its source is known; else an empty one."""
+    if isinstance(node, TransformNode) and node.keys is not None:
+        return origin_of(node.upstreams[0])
+    if isinstance(node, FrameNode) and len(node.upstreams) == 1:
+        return Origin(origin_of(node.upstreams[0]).sources)
     return node.origin if isinstance(node, SourceNode) else Origin()
 
 

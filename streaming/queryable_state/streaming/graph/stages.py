@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Sequence
 
     from queryable_state.streaming.graph.job_graph import JobGraph
     from queryable_state.streaming.graph.keys import KeySelector
-    from queryable_state.streaming.graph.nodes import OperatorNode, StreamNode
+    from queryable_state.streaming.graph.nodes import OperatorInput, OperatorNode, StreamNode
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +25,9 @@ class StageInput:
 
     upstream: StreamNode
     keys: KeySelector | None
-    """None: every subtask receives every row."""
+    """None: the rows have no key."""
+    is_broadcast: bool
+    """True if every subtask receives every row; else rows without keys are spread by their hash."""
     columns: tuple[str, ...]
     """Columns that the operators need: keys, elements and order."""
     hashed: tuple[str, ...]
@@ -40,8 +42,8 @@ class Stage:
 
     operators: tuple[OperatorNode, ...]
     inputs: tuple[StageInput, ...]
-    reads: tuple[tuple[int, ...], ...]
-    """For each operator the index of the stage's input, by input of the operator."""
+    reads: tuple[tuple[tuple[OperatorInput, int], ...], ...]
+    """For each operator its inputs, each with the index of the stage's input."""
 
     @property
     def parts(self) -> tuple[tuple[OperatorNode, int], ...]:
@@ -54,35 +56,38 @@ class Stage:
         )
 
 
-def stages_of(graph: JobGraph, subtasks: Callable[[OperatorNode], tuple[int, int]]) -> list[Stage]:
+def stages_of(
+    graph: JobGraph, subtasks: Callable[[OperatorNode], tuple[int, int]], *, is_first_batch: bool
+) -> list[Stage]:
     """The stages of a graph, upstream stages first.
 
-    `subtasks` returns the parallelism and the max parallelism of an operator.
+    `subtasks` returns the parallelism and the max parallelism of an operator. Only the first batch
+    of a job reads initial state.
     """
     groups: dict[tuple[int, int, int], list[OperatorNode]] = {}
     for node in graph.operators:
         groups.setdefault((graph.depths[id(node)], *subtasks(node)), []).append(node)
-    return [stage_of(groups[key]) for key in sorted(groups)]
+    return [_stage_of(groups[key], is_first_batch=is_first_batch) for key in sorted(groups)]
 
 
-def stage_of(operators: Iterable[OperatorNode]) -> Stage:
-    """The stage of these operators, which have the same depth and the same subtasks."""
-    operators = tuple(operators)
-    places: dict[tuple[int, KeySelector | None], int] = {}
+def _stage_of(operators: Sequence[OperatorNode], *, is_first_batch: bool) -> Stage:
+    places: dict[tuple[int, KeySelector | None, bool], int] = {}
     readers: list[list[tuple[OperatorNode, int]]] = []
     reads = []
     for node in operators:
         read = []
         for number, each in enumerate(node.inputs):
-            identity = (id(each.upstream), each.keys)
+            if each.is_initial and not is_first_batch:
+                continue
+            identity = (id(each.upstream), each.keys, each.is_broadcast)
             place = places.setdefault(identity, len(places))
             if place == len(readers):
                 readers.append([])
             readers[place].append((node, number))
-            read.append(place)
+            read.append((each, place))
         reads.append(tuple(read))
     return Stage(
-        operators=operators,
+        operators=tuple(operators),
         inputs=tuple(map(_input_of, readers)),
         reads=tuple(reads),
     )
@@ -101,6 +106,7 @@ def _input_of(readers: list[tuple[OperatorNode, int]]) -> StageInput:
     return StageInput(
         upstream=first.upstream,
         keys=first.keys,
+        is_broadcast=first.is_broadcast,
         columns=(*keys, *hashed),
         hashed=tuple(hashed),
         is_ordered=any(node.order_columns(number) for node, number in readers),

@@ -2,7 +2,7 @@
 
 Rows of a batch are read as they arrive if the operator has one input without an order. Otherwise
 the task holds the rows of the batch: an operator with an order reads them sorted, and an operator
-with several inputs reads first all broadcast elements, then the keyed inputs one after another.
+with several inputs reads first all broadcast elements, then its other inputs one after another.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self
 
 from queryable_state.streaming.runtime.columns.batch_coalescing import ChunkBuffer
-from queryable_state.streaming.runtime.operators.ordered_rows import HeldRows, in_order
+from queryable_state.streaming.runtime.columns.ordered_rows import HeldRows, in_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,8 +48,7 @@ class OperatorFeed:
         for chunk in self._chunks.flush():
             yield from self._run.process(0, chunk)
         inputs = self._run.spec.inputs
-        # A broadcast input has no key columns, so it sorts first.
-        for number in sorted(range(len(self._held)), key=lambda n: bool(inputs[n].key_columns)):
+        for number in sorted(range(len(self._held)), key=lambda n: not inputs[n].is_broadcast):
             rows = inputs[number]
             order = rows.order if self._run.reads_in_order else ()
             for chunk in in_order(self._held[number], order, rows.split_column, self._chunk_rows):

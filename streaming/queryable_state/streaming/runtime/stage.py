@@ -10,10 +10,15 @@ from typing import TYPE_CHECKING
 
 from queryable_state.streaming.runtime.columns.tagged_rows import TaggedRows
 from queryable_state.streaming.runtime.operator_feed import OperatorFeed
+from queryable_state.streaming.runtime.operators.broadcast_operators import BroadcastRun
 from queryable_state.streaming.runtime.operators.columnar_operators import AggregateRun
 from queryable_state.streaming.runtime.operators.latest_value import LatestValueRun
 from queryable_state.streaming.runtime.operators.operators import (
     Aggregate,
+    BroadcastProcess,
+    KeyedBatchProcess,
+    KeyedBroadcastProcess,
+    KeyedCoProcess,
     KeyedProcess,
     LatestValueSink,
     Reduce,
@@ -23,6 +28,7 @@ from queryable_state.streaming.runtime.operators.row_operators import ProcessRun
 from queryable_state.streaming.runtime.operators.spec import VALUE_COLUMN, columns_of
 from queryable_state.streaming.runtime.states.state_spec import subtask_mismatch
 from queryable_state.streaming.runtime.states.task_states import where
+from queryable_state.streaming.runtime.vectorised.batch_process import BatchProcessRun
 from queryable_state.wire.errors import InvalidRequestError, JobError, Reason
 from queryable_state.wire.schema.types import Field, Kind, TypeInfo
 
@@ -177,13 +183,33 @@ class StageTask:
         return {part: index for index, part in enumerate(self.spec.parts)}
 
 
-_ROW_OPERATORS = (KeyedProcess, Reduce, ReducingSink)
+_ROW_OPERATORS = (
+    KeyedProcess,
+    KeyedCoProcess,
+    KeyedBroadcastProcess,
+    BroadcastProcess,
+    Reduce,
+    ReducingSink,
+)
 
 
 def _run_of(spec: OperatorSpec, task: TaskIdentity, access: StateAccess) -> OperatorRun:
     match spec.operator:
         case KeyedProcess(function):
-            return ProcessRun(function, spec, task, access)
+            hooks = [
+                function.handle_initial_state if rows.is_initial else function.process_element
+                for rows in spec.inputs
+            ]
+            return ProcessRun(function, hooks, spec, task, access)
+        case KeyedCoProcess(function):
+            hooks = [function.process_element1, function.process_element2]
+            return ProcessRun(function, hooks, spec, task, access)
+        case KeyedBatchProcess(function):
+            return BatchProcessRun(function, spec, task, access)
+        case KeyedBroadcastProcess(keyed_function, descriptors):
+            return BroadcastRun(keyed_function, descriptors, spec, task, access, keyed=True)
+        case BroadcastProcess(plain_function, descriptors):
+            return BroadcastRun(plain_function, descriptors, spec, task, access, keyed=False)
         case Reduce(descriptor):
             return ReduceRun(descriptor, spec, task, access, emit=True)
         case ReducingSink(descriptor):

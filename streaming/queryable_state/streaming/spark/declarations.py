@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from queryable_state.server.coordinator.model.registrations import operator_label
-from queryable_state.streaming.runtime.operators.operators import driver_declared_states
+from queryable_state.streaming.runtime.operators.declared_states import driver_declared_states
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -64,7 +64,7 @@ def _states(
             operator_uid=node.uid,
             operator_name=node.name,
             operator_depth=node.depth,
-            key_type=node.keys.key_type,
+            key_type=node.key_type,
             max_parallelism=max_parallelism,
         )
         for descriptor in descriptors

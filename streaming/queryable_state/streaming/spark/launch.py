@@ -53,7 +53,7 @@ def configured(
 
     Their state is stored beside their checkpoint, or in the driver's memory if the backend does so.
     """
-    chosen = backend_of(settings, backend)
+    chosen = backend_of(settings, backend, checkpoints.get_checkpoint_storage())
     root = driver_root() if keeps_in_driver(settings, chosen) else ""
     config = job_config(settings, chosen, checkpoints, state_root=root)
     identity = config_id(config)
@@ -96,7 +96,7 @@ class JobLaunch:
 
     def _configured(self, *, restarts: bool) -> tuple[StatePaths, JobConfig]:
         """The state paths and the configuration of the job."""
-        backend = backend_of(self.settings, self.backend)
+        backend = backend_of(self.settings, self.backend, self.checkpoints.get_checkpoint_storage())
         paths = paths_of(
             self.settings,
             backend,

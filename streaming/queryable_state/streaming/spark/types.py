@@ -27,6 +27,7 @@ _SIMPLE: dict[Kind, type[spark_types.DataType]] = {
     Kind.TIMESTAMP: spark_types.TimestampType,
     Kind.TIMESTAMP_NTZ: spark_types.TimestampNTZType,
     Kind.PICKLED: spark_types.BinaryType,
+    Kind.CUSTOM: spark_types.BinaryType,
     Kind.TIME: spark_types.TimeType,
     Kind.INSTANT: spark_types.TimestampType,
 }

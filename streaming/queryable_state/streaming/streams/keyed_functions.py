@@ -41,6 +41,7 @@ class KeyedStep(KeyedProcessFunction):
                 return result  # type: ignore[no-any-return]
             case Emits.ELEMENT:
                 return [value] if result else None
+        raise AssertionError(self._step.emits)
 
 
 class StatefulEmits(Enum):

@@ -7,43 +7,58 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from queryable_state.streaming.descriptors import ValueStateDescriptor
 from queryable_state.streaming.functions import KeyedProcessFunction, ReducingStateDescriptor
-from queryable_state.streaming.operator_columns import aggregated_columns
 from queryable_state.streaming.runtime.operators.operators import (
-    Aggregate,
     AggregateKind,
+    KeyedBatchProcess,
     KeyedProcess,
     Reduce,
 )
 from queryable_state.streaming.streams.keyed_functions import FunctionWithState, StatefulEmits
-from queryable_state.streaming.streams.keyed_node import KeyedNode
+from queryable_state.streaming.streams.multiple_inputs import initial_input
 from queryable_state.streaming.streams.rolling import Rolling, RollingAggregate
+from queryable_state.streaming.vectorised.functions import KeyedBatchProcessFunction
 from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.schema.inference import infer_type
-from queryable_state.wire.schema.types import Field, Kind, TypeInfo, type_info
+from queryable_state.wire.schema.types import Kind, TypeInfo, type_info
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    from pyspark.sql import DataFrame
 
     from queryable_state.streaming.functions import ReduceFunction
-    from queryable_state.streaming.graph.nodes import OperatorNode
+    from queryable_state.streaming.graph.nodes import OperatorInput, OperatorNode
     from queryable_state.streaming.runtime.operators.operators import Operator
+    from queryable_state.streaming.streams.keyed_input import KeyedInput
 
 S = TypeVar("S")
 
 
-class KeyedOperators(KeyedNode, Generic[S]):
+class KeyedOperators(Generic[S]):
     """The stateful operators of a keyed stream; S is the class of the resulting stream."""
+
+    _input: KeyedInput
 
     @abstractmethod
     def _operator_stream(self, node: OperatorNode) -> S:
         """The stream of an operator's output."""
 
-    def process(self, func: KeyedProcessFunction, output_type: object = None) -> S:
+    def process(
+        self,
+        func: KeyedProcessFunction,
+        output_type: object = None,
+        *,
+        initial_state: DataFrame | None = None,
+    ) -> S:
         """Runs a function with state over the elements.
 
         `output_type` is a row (`Types.ROW_NAMED`, a DDL string of columns), whose fields become
         the output columns, or another type for the only output column, `value`. Without it the
         type is that of the function's annotation; else the outputs are pickled.
+
+        `initial_state` is a static DataFrame with the key columns of the stream. In the first batch
+        of a new job, and before its elements, `handle_initial_state` gets each of its rows. A job
+        that continues from a checkpoint or savepoint does not read it.
         """
         if not isinstance(func, KeyedProcessFunction):
             raise InvalidRequestError(
@@ -54,7 +69,22 @@ class KeyedOperators(KeyedNode, Generic[S]):
             output = infer_type(func.process_element, name, elements=True)
         else:
             output = type_info(output_type)
-        return self._stream("process", KeyedProcess(func), output)
+        before: tuple[OperatorInput, ...] = ()
+        if initial_state is not None:
+            before = (initial_input(initial_state, self._input.keys, func),)
+        return self._stream("process", KeyedProcess(func), output, before)
+
+    def process_batch(self, func: KeyedBatchProcessFunction, output_type: object) -> S:
+        """Runs a function with state over Arrow columns of the elements.
+
+        The function is called with many rows of many keys at once; `output_type` is as in
+        `process`.
+        """
+        if not isinstance(func, KeyedBatchProcessFunction):
+            raise InvalidRequestError(
+                f"process_batch takes an instance of KeyedBatchProcessFunction, not {func!r}"
+            )
+        return self._stream("process-batch", KeyedBatchProcess(func), type_info(output_type))
 
     def reduce(self, func: ReduceFunction[Any] | Callable[[Any, Any], Any]) -> S:
         """Reduces the elements of each key; emits the reduced value for each element."""
@@ -142,7 +172,7 @@ class KeyedOperators(KeyedNode, Generic[S]):
             StatefulEmits.FILTER,
             func,
             state_type,
-            self._element("filter_with_state"),
+            self._input.element_type("filter_with_state"),
             queryable_name,
         )
 
@@ -164,27 +194,23 @@ class KeyedOperators(KeyedNode, Generic[S]):
         return self._stream(kind, KeyedProcess(FunctionWithState(func, emits, descriptor)), output)
 
     def _reduced(self, kind: str, func: ReduceFunction[Any] | Callable[[Any, Any], Any]) -> S:
-        element = self._element(kind)
+        element = self._input.element_type(kind)
         return self._stream(kind, Reduce(ReducingStateDescriptor(kind, func, element)), element)
 
     def _rolling(self, kind: Rolling, position: int | str) -> S:
-        element = self._element(kind)
+        element = self._input.element_type(kind)
         return self._reduced(str(kind), RollingAggregate(kind, position, element))
 
     def _aggregate(
         self, kind: AggregateKind, names: tuple[str, ...], queryable_name: str | None
     ) -> S:
-        fields = aggregated_columns(kind, names, self._columns, self._keys)
-        output = TypeInfo(
-            Kind.ROW,
-            fields=(*self._keys.fields, *(Field(field.column, field.type) for field in fields)),
-        )
-        operator = Aggregate(fields, str(kind), queryable_name)
-        return self._stream(f"aggregate_{kind}", operator, output, names)
+        return self._operator_stream(self._input.aggregate(kind, names, queryable_name))
 
     def _stream(
-        self, kind: str, operator: Operator, output: TypeInfo, names: tuple[str, ...] | None = None
+        self,
+        kind: str,
+        operator: Operator,
+        output: TypeInfo,
+        before: Sequence[OperatorInput] = (),
     ) -> S:
-        names = self._columns.names if names is None else names
-        value_type = self._columns.element_type(names, kind)
-        return self._operator_stream(self._add(kind, operator, names, value_type, output))
+        return self._operator_stream(self._input.operator(kind, operator, output, before=before))

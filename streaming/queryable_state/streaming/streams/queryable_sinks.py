@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from queryable_state.streaming.descriptors import ValueStateDescriptor
-from queryable_state.streaming.functions import ReducingStateDescriptor
-from queryable_state.streaming.operator_columns import stored_columns
 from queryable_state.streaming.operator_handles import QueryableStateStream
-from queryable_state.streaming.ordering import order_columns
-from queryable_state.streaming.runtime.operators.operators import LatestValueSink, ReducingSink
-from queryable_state.streaming.streams.keyed_node import KeyedNode
-from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
+    from queryable_state.streaming.descriptors import ValueStateDescriptor
+    from queryable_state.streaming.functions import ReducingStateDescriptor
     from queryable_state.streaming.ordering import OrderBy
-    from queryable_state.streaming.runtime.operators.operators import Operator
+    from queryable_state.streaming.streams.keyed_input import KeyedInput
 
 
-class QueryableSinks(KeyedNode):
+class QueryableSinks:
     """The method that makes the elements of each key queryable."""
+
+    _input: KeyedInput
 
     def as_queryable_state(
         self,
@@ -43,30 +40,5 @@ class QueryableSinks(KeyedNode):
         batch, by the order of `key_by`. If a batch is read from several files or Kafka partitions
         and `key_by` has no order, it may be any element of the batch.
         """
-        latest = order_columns(latest_by, self._columns, "latest_by")
-        if latest and isinstance(descriptor, ReducingStateDescriptor):
-            raise InvalidRequestError(
-                f"as_queryable_state({name!r}): latest_by selects one element of a key, but "
-                f"{descriptor!r} reduces all of them: remove one of the two"
-            )
-        if descriptor is None:
-            names = self._columns.names
-            element = self._columns.element_type(names, f"as_queryable_state({name!r})")
-            descriptor = ValueStateDescriptor(name, element)
-        else:
-            names = stored_columns(
-                f"as_queryable_state({name!r})",
-                descriptor,
-                self._columns,
-                self._keys,
-                {key.column for key in (*latest, *self._order)},
-            )
-        if descriptor.queryable_name != name:
-            descriptor.set_queryable(name)
-        operator: Operator
-        if isinstance(descriptor, ValueStateDescriptor):
-            operator = LatestValueSink.of(descriptor, names, latest)
-        else:
-            operator = ReducingSink(descriptor)
-        node = self._add("queryable-state", operator, names, descriptor.value_type, None)
-        return QueryableStateStream(self._environment, node, name)
+        node = self._input.queryable_sink(name, descriptor, latest_by)
+        return QueryableStateStream(self._input.environment, node, name)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from queryable_state.streaming.runtime.stateless.steps import Emits, Step
-from queryable_state.streaming.stateless.co_functions import (
+from queryable_state.streaming.co_functions import (
     CoFlatMapFunction,
     CoMapFunction,
     CoProcessFunction,
 )
+from queryable_state.streaming.runtime.stateless.steps import Emits, Step
 from queryable_state.streaming.stateless.functions import (
     FilterFunction,
     FlatMapFunction,
@@ -31,7 +31,7 @@ _CALLABLES: dict[type, tuple[Emits, str]] = {
 }
 _CLASSES: dict[type, tuple[Emits, tuple[str, ...]]] = {
     ProcessFunction: (Emits.RESULTS, ("process_element",)),
-    CoMapFunction: (Emits.RESULT, ("map1", "map2")),
+    CoMapFunction: (Emits.RESULT_IF_ANY, ("map1", "map2")),
     CoFlatMapFunction: (Emits.RESULTS, ("flat_map1", "flat_map2")),
     CoProcessFunction: (Emits.RESULTS, ("process_element1", "process_element2")),
 }

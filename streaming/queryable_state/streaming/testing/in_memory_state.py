@@ -6,6 +6,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 from queryable_state.internal.v1 import backend_pb2
+from queryable_state.server.state_server.batches.fetches import read_fetches
 from queryable_state.server.storage.heap.store import HeapStateStore
 from queryable_state.server.storage.overlay import OverlayBuilder
 from queryable_state.v1 import query_pb2
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from queryable_state.streaming.runtime.operators.spec import OperatorSpec
     from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
-    from queryable_state.v1.registration_pb2 import StateRegistration
+    from queryable_state.v1.registration_pb2 import StateKind, StateRegistration
     from queryable_state.wire.changes import Seal
 
 
@@ -65,6 +66,15 @@ class InMemoryStateBackend:
             self._registrations[key] = state
         return self._registrations[key]
 
+    def kinds(self) -> dict[int, StateKind.ValueType]:
+        """The kinds of all states, by id."""
+        return {state.state_id: state.kind for state in self._registrations.values()}
+
+    def operator_state(self, uid: str, subtask: int, state_name: str) -> list[bytes]:
+        """The committed elements of an operator state of a subtask."""
+        state_id = self._registrations[uid, state_name].state_id
+        return self.store(uid, subtask).operator_state(state_id)
+
     def store(self, uid: str, subtask: int) -> HeapStateStore:
         """The store of a subtask, with all states of its operator."""
         store = self._stores.setdefault((uid, subtask), HeapStateStore())
@@ -107,26 +117,8 @@ class InMemoryAccess:
     def fetch(self, fetches: Sequence[backend_pb2.StateFetch]) -> Sequence[backend_pb2.StateValues]:
         self._backend.fetch_calls += 1
         self._backend.fetches += fetches
-        with self._store().view(self._task.batch_id - 1) as view:
-            answers = []
-            for fetch in fetches:
-                answer = backend_pb2.StateValues()
-                for position, key in enumerate(fetch.keys):
-                    if fetch.read == query_pb2.PREFIX:
-                        limit = fetch.limit
-                        found = view.prefix(fetch.state_id, key, limit + 1 if limit else 0)
-                        if limit and len(found) > limit:
-                            answer.truncated.append(position)
-                            del found[limit:]
-                        answer.records.append(_records(found, key))
-                        continue
-                    value = view.get(fetch.state_id, key)
-                    if value is None:
-                        answer.missing.append(position)
-                    else:
-                        answer.values.append(value)
-                answers.append(answer)
-            return answers
+        store, version = self._store(), self._task.batch_id - 1
+        return read_fetches(store, version, fetches, self._backend.kinds()).results
 
     def prepare(self, blocks: Sequence[bytes], seal: Seal) -> None:
         task, sums, overlay = self._task, BlockSums(), OverlayBuilder()

@@ -35,6 +35,7 @@ class LocalCluster:
 
     def __init__(self, directory: Path, *, servers: int = 1, **settings: Any) -> None:
         """`settings` override default settings of the state servers."""
+        self._directory = directory
         self._thread = LoopThread("local cluster")
         self._cluster = InProcessCluster(directory, servers=servers, **settings)
 
@@ -48,9 +49,10 @@ class LocalCluster:
         """Secret of all internal calls."""
         return self._cluster.coordinator.secret
 
-    def start_query(self, name: str) -> ClusterQuery:
-        """Starts a query whose batches a harness runs."""
-        return ClusterQuery(self, self._cluster, name)
+    def start_query(self, name: str, *, durable: bool = False) -> ClusterQuery:
+        """Starts a query whose batches a harness runs; `durable`: servers keep its changelogs."""
+        location = str(self._directory / "jobs" / name) if durable else ""
+        return ClusterQuery(self, self._cluster, name, location)
 
     def proxy_address(self, server: int = 0) -> str:
         """HOST:PORT of a server's proxy, for clients."""
@@ -59,6 +61,10 @@ class LocalCluster:
     def add_server(self) -> StateServer:
         """Starts another state server."""
         return self.run(self._cluster.add_server())
+
+    def kill_server(self, server: StateServer) -> None:
+        """Ends a server as a crash does, without releasing its subtasks."""
+        self.run(self._cluster.kill_server(server))
 
     def stop_server(self, server: StateServer) -> None:
         """Stops a server and drops its state."""
@@ -87,8 +93,14 @@ class LocalCluster:
 class ClusterQuery:
     """One query on a local cluster: the owner of a harness's state."""
 
-    def __init__(self, local: LocalCluster, cluster: InProcessCluster, name: str) -> None:
-        self.query_id, self.run_id = cluster.coordinator.engine.start(name)
+    def __init__(
+        self, local: LocalCluster, cluster: InProcessCluster, name: str, location: str = ""
+    ) -> None:
+        self._name = name
+        self._location = location
+        self.query_id, self.run_id = cluster.coordinator.engine.start(
+            name, checkpoint_location=location
+        )
         self.secret = local.secret
         self.timestamp_ms = 1_000
         """Timestamp of later batches."""
@@ -96,6 +108,17 @@ class ClusterQuery:
         """Watermark of later batches."""
         self._cluster = cluster
         self._planned: set[int] = set()
+
+    def restart(self) -> None:
+        """Starts a new run of the query; harnesses may run it at another parallelism."""
+        _, self.run_id = self._cluster.coordinator.engine.start(
+            self._name, query_id=self.query_id, checkpoint_location=self._location
+        )
+
+    def take_checkpoint(self) -> int:
+        """Takes a checkpoint of a durable query; returns its batch."""
+        coordinator = self._cluster.coordinator.coordinator
+        return coordinator.trigger_checkpoint(self.query_id, _DEADLINE_S).version
 
     def access(self, spec: OperatorSpec, task: TaskIdentity) -> StateAccess:
         """State access of one task attempt, through the server assigned to its subtask

@@ -15,17 +15,19 @@ from queryable_state.streaming.graph.elements import Columns
 from queryable_state.streaming.ordering import order_columns
 from queryable_state.streaming.runtime.columns.arrow_types import arrow_type, to_python
 from queryable_state.streaming.runtime.columns.row_check import row_check
-from queryable_state.streaming.runtime.operators.operators import KeyedProcess
+from queryable_state.streaming.runtime.operators.operators import KeyedBatchProcess, KeyedProcess
 from queryable_state.streaming.runtime.operators.spec import VALUE_COLUMN, OperatorSpec
 from queryable_state.streaming.runtime.stage import StageSpec, StageTask
 from queryable_state.streaming.runtime.states.input_spec import InputSpec
 from queryable_state.streaming.runtime.states.settings import RuntimeSettings
 from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
 from queryable_state.streaming.testing.in_memory_state import InMemoryStateBackend
+from queryable_state.streaming.vectorised.functions import KeyedBatchProcessFunction
 from queryable_state.v1.registration_pb2 import StateKind, StateRegistration
 from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.keys.key_groups import KeyGroups, subtask_of
 from queryable_state.wire.keys.store_keys import ACCUMULATOR_ELEMENT, RESULT_ELEMENT, VOID_NAMESPACE
+from queryable_state.wire.operator_state import split_broadcast_element
 from queryable_state.wire.rows import row_maker, row_values
 from queryable_state.wire.schema.types import Field, Kind, TypeInfo, type_info
 from queryable_state.wire.state_codecs import StateCodecs
@@ -79,7 +81,7 @@ class KeyedOperatorHarness:
 
     def __init__(
         self,
-        operator: Operator | KeyedProcessFunction,
+        operator: Operator | KeyedProcessFunction | KeyedBatchProcessFunction,
         input_type: object,
         *,
         key_by: str | Sequence[str],
@@ -101,6 +103,8 @@ class KeyedOperatorHarness:
         self._attempts = itertools.count(1)
         if isinstance(operator, KeyedProcessFunction):
             operator = KeyedProcess(operator)
+        elif isinstance(operator, KeyedBatchProcessFunction):
+            operator = KeyedBatchProcess(operator)
         value_type = type_info(input_type)
         fields = value_type.fields
         if value_type.kind != Kind.ROW:
@@ -160,9 +164,12 @@ class KeyedOperatorHarness:
             subtask=subtask,
             task_attempt=next(self._attempts),
         )
-        return StageTask(StageSpec(operators=(spec,))).run(
+        return StageTask(self._stage(spec)).run(
             batches, task, lambda each: self.backend.access(each, task)
         )
+
+    def _stage(self, spec: OperatorSpec) -> StageSpec:
+        return StageSpec(operators=(spec,))
 
     def commit(self) -> None:
         """Commits the open batch and opens the next one."""
@@ -183,6 +190,21 @@ class KeyedOperatorHarness:
             self.spec.uid, subtask, state_name, wire_key + VOID_NAMESPACE
         )
         return _whole_value(registration, records)
+
+    def operator_state(self, state_name: str, subtask: int) -> Any:
+        """The committed operator state of a subtask: a list, or a dict of a broadcast state."""
+        if not isinstance(self.backend, InMemoryStateBackend):
+            raise InvalidRequestError(
+                "operator_state() reads only an InMemoryStateBackend: use a client for a local "
+                "cluster"
+            )
+        registration = self.backend.registration(self.spec.uid, state_name)
+        codecs = StateCodecs(registration, pickle_values=True, unpickle=True)
+        elements = self.backend.operator_state(self.spec.uid, subtask, state_name)
+        if registration.kind != StateKind.BROADCAST:
+            return codecs.decode_records((), elements)
+        entries = list(map(split_broadcast_element, elements))
+        return codecs.decode_records([key for key, _ in entries], [value for _, value in entries])
 
     def partitions(self, rows: Iterable[Any]) -> list[list[pa.RecordBatch]]:
         """The batches that Spark would pass to each subtask."""

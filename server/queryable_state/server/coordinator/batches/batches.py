@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from queryable_state.internal.v1 import coordinator_pb2
-from queryable_state.server.coordinator.batches.checks import check_determinism
+from queryable_state.server.coordinator.batches.checks import check_broadcast, check_determinism
 from queryable_state.server.coordinator.batches.facts import BatchFacts
 from queryable_state.server.coordinator.batches.losses import (
     behind,
@@ -235,12 +235,13 @@ class Batches:
             for server_id in seals:
                 state.commits.ack(query_id, server_id, commit_round.commit.version)
             state.advance_min_acked(query_id)
-            anomalies = check_determinism(
+            reports = (
                 seals.values(),
                 commit_round.commit.version,
                 lambda uid: state.states.operator_name(query_id, uid),
                 job.label,
             )
+            anomalies = [*check_determinism(*reports), *check_broadcast(*reports)]
             job.non_deterministic_batches += len(anomalies)
             return [
                 *anomalies,

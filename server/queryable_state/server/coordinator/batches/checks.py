@@ -46,6 +46,28 @@ def check_determinism(
     ]
 
 
+def check_broadcast(
+    seals: Iterable[Sequence[backend_pb2.SealedSubtask]],
+    version: int,
+    label: Callable[[str], str],
+    job: str,
+) -> list[BatchAnomaly]:
+    """The operators whose subtasks changed broadcast state differently; see `check_determinism`."""
+    digests: dict[tuple[str, int], dict[int, list[int]]] = {}
+    for reported in seals:
+        for report in reported:
+            if report.batch_id <= version:
+                by_digest = digests.setdefault((report.operator_uid, report.batch_id), {})
+                by_digest.setdefault(report.broadcast_digest, []).append(report.subtask)
+    return [
+        BatchAnomaly(
+            batch_id, _diverged(f"job {job}, operator {label(uid)}, batch {batch_id}", by_digest)
+        )
+        for (uid, batch_id), by_digest in sorted(digests.items(), key=lambda found: found[0])
+        if len(by_digest) > 1
+    ]
+
+
 def unsealed(
     operator: Operator | None,
     missing: Iterable[int],
@@ -78,5 +100,17 @@ def _non_deterministic(where: str, report: backend_pb2.SealedSubtask) -> JobErro
         f"the same input; the state holds the last run ({report.row_count} rows), what was emitted "
         "may be of another: make what stands before the operator deterministic (no rand, no "
         "current_timestamp, no source that changes), or persist it in foreachBatch",
+        reason=Reason.NON_DETERMINISTIC_INPUT,
+    )
+
+
+def _diverged(where: str, by_digest: Mapping[int, Sequence[int]]) -> JobError:
+    groups = sorted(sorted(subtasks) for subtasks in by_digest.values())
+    shown = " and ".join(", ".join(map(str, subtasks)) for subtasks in groups)
+    return JobError(
+        f"{where}: broadcast state was changed differently by the subtasks {shown}: queries and a "
+        "start at another parallelism read the state of one of them. Write broadcast state only in "
+        "process_broadcast_element, from the broadcast elements alone: not from keyed state, time, "
+        "random numbers or the subtask's index",
         reason=Reason.NON_DETERMINISTIC_INPUT,
     )

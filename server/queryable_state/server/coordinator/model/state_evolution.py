@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from queryable_state.server.coordinator.model.field_changes import FieldChanges
 from queryable_state.v1 import registration_pb2
 from queryable_state.wire.errors import JobError
-from queryable_state.wire.schema.types import TypeInfo
+from queryable_state.wire.schema.serializer_changes import check_serializers
+from queryable_state.wire.schema.type_model import SerializerFormat, TypeInfo
 from queryable_state.wire.values.evolution import adapter
 
 if TYPE_CHECKING:
@@ -47,11 +48,14 @@ def check_evolution(
     asked: registration_pb2.StateRegistration,
     where: str,
 ) -> None:
-    """Raises JobError if stored values cannot be read by the new descriptor; changes nothing."""
+    """Raises JobError if stored values cannot be read by the new descriptor; changes nothing.
+
+    Changed serializers are not checked: the first task that opens the state judges them.
+    """
     merged = registration_pb2.StateRegistration()
     merged.CopyFrom(asked)
     merged.max_parallelism = known.max_parallelism
-    evolve(known, merged, where)
+    _merge(known, merged, None, where)
 
 
 def evolve(
@@ -62,21 +66,34 @@ def evolve(
     """Extends a registration by all earlier schema versions of the state.
 
     The requested type becomes the last version. Applies and clears the request's renamed and
-    dropped fields. Raises INCOMPATIBLE_STATE if stored values cannot be read as the last version.
+    dropped fields. Raises INCOMPATIBLE_STATE if stored values cannot be read as the last version,
+    or if a serializer changed that the request does not declare as readable.
     """
+    readable = [SerializerFormat.from_proto(each) for each in asked.readable_serializers]
+    _merge(known, asked, readable, where)
+    del asked.renamed_fields[:], asked.dropped_fields[:], asked.readable_serializers[:]
+
+
+def _merge(
+    known: registration_pb2.StateRegistration | None,
+    asked: registration_pb2.StateRegistration,
+    readable: Sequence[SerializerFormat] | None,
+    where: str,
+) -> None:
+    """Extends a registration by earlier versions; `readable` None: serializers are not checked."""
     changes = FieldChanges.of(asked)
     if known:
         check_unchanged(known, asked, where)
-    _evolve(known.value_types if known else (), asked.value_types, changes, where)
+    _evolve(known.value_types if known else (), asked.value_types, changes, readable, where)
     accumulators = known.accumulator_types if known else ()
-    _evolve(accumulators, asked.accumulator_types, changes, f"accumulator of {where}")
-    del asked.renamed_fields[:], asked.dropped_fields[:]
+    _evolve(accumulators, asked.accumulator_types, changes, readable, f"accumulator of {where}")
 
 
 def _evolve(
     known: Sequence[registration_pb2.SchemaVersion],
     asked: _SchemaVersions,
     changes: FieldChanges,
+    readable: Sequence[SerializerFormat] | None,
     where: str,
 ) -> None:
     if not asked:
@@ -91,6 +108,8 @@ def _evolve(
         for _, info in versions:
             # The type errors of the codec name both types and what may change.
             adapter(info, new, where)
+        if readable is not None:
+            check_serializers([info for _, info in versions], new, readable, where)
         versions.append((versions[-1][0] + 1 if versions else 1, new))
     del asked[:]
     asked.extend(

@@ -38,6 +38,10 @@ def query_of(
     )
     if isinstance(request, query_pb2.GetKvStateRequest):
         query.explain = request.explain
-    elif request.HasField("at_version"):
+        if request.HasField("range"):
+            query.ranges.append(request.range)
+        return query
+    query.ranges.extend(request.ranges)
+    if request.HasField("at_version"):
         query.at_version = request.at_version
     return query

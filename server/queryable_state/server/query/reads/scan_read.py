@@ -20,6 +20,7 @@ from queryable_state.wire.errors import (
     VersionGoneError,
 )
 from queryable_state.wire.keys.store_keys import VOID_NAMESPACE
+from queryable_state.wire.operator_state import refuse_scan
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -54,6 +55,7 @@ class ScanRead:
         page_timeout_ms: int,
     ) -> ScanRead:
         """Parses a request; raises `InvalidRequestError` for an invalid range or token."""
+        refuse_scan(located.registration)
         for bound in ("start_json", "end_json", "prefix_json"):
             check_json(bound, getattr(request, bound), limits)
         groups = located.registration.max_parallelism

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from queryable_state.v1.registration_pb2 import StateKind
 from queryable_state.wire.errors import (
     CorruptDataError,
     InvalidRequestError,
@@ -11,6 +12,7 @@ from queryable_state.wire.errors import (
 )
 from queryable_state.wire.keys.key_codec import KeyCodec
 from queryable_state.wire.keys.store_keys import split_record_key
+from queryable_state.wire.operator_state import OPERATOR_KINDS
 from queryable_state.wire.schema.types import TypeInfo
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 # another key.
 _PARTS = 2
 _NAMESPACE_BYTES = 32
+_LENGTH_BYTES = 4
 
 
 def check_block(block: changes_pb2.ChangeBlock, subtask: OwnedSubtask, limits: Limits) -> None:
@@ -35,6 +38,14 @@ def check_block(block: changes_pb2.ChangeBlock, subtask: OwnedSubtask, limits: L
             f"a change block names state {block.state_id}, which operator "
             f"{subtask.id.operator_uid!r} has not declared in its begin"
         )
+    if (registration.kind in OPERATOR_KINDS) != bool(block.operator_states):
+        raise InvalidRequestError(
+            f"state {registration.state_name!r} is of kind "
+            f"{StateKind.Name(registration.kind)}: a change block of operator state has only "
+            "elements, and one of keyed state has none"
+        )
+    for change in block.operator_states:
+        _check_elements(registration, change.elements, limits)
     for keys in (block.put_keys, block.deleted_keys, block.cleared_prefixes):
         if keys:
             _check_keys(registration, keys, subtask, limits)
@@ -53,6 +64,26 @@ def check_block(block: changes_pb2.ChangeBlock, subtask: OwnedSubtask, limits: L
                 f"{sizes[position]} bytes, the limit is {limits.value_bytes} (value_bytes): store "
                 "less under one key, use a map or list state, or raise the limit"
             )
+
+
+def _check_elements(
+    registration: registration_pb2.StateRegistration, elements: Sequence[bytes], limits: Limits
+) -> None:
+    sizes = list(map(len, elements))
+    if sizes and min(sizes) == 0:
+        raise InvalidRequestError(
+            f"state {registration.state_name!r}: an element is empty and lacks even its format byte"
+        )
+    # An entry of a broadcast state has a key beside its value.
+    longest = limits.value_bytes
+    if registration.kind == StateKind.BROADCAST:
+        longest += limits.key_bytes + _LENGTH_BYTES
+    if sizes and max(sizes) > longest:
+        raise LimitExceededError(
+            f"state {registration.state_name!r}: element {sizes.index(max(sizes))} has "
+            f"{max(sizes)} bytes, the limit is {longest} (value_bytes): split it, or raise the "
+            "limit"
+        )
 
 
 def _check_keys(

@@ -14,6 +14,7 @@ from queryable_state.server.state_server.stores.owned_subtask import (
     SealMark,
     SubtaskId,
 )
+from queryable_state.server.storage.operator_states import broadcast_digest
 from queryable_state.server.storage.overlay import OverlayBuilder
 from queryable_state.wire.changes import BlockSums, read_block, record_count
 from queryable_state.wire.errors import (
@@ -179,7 +180,8 @@ class Staging:
         changelog = await self._written(attempt, seal)
         # No await below, so lease, ownership, epoch and commit are still valid at the seal.
         subtask, mark = self._admit(opening, seal)
-        mark = replace(mark, changelog=changelog)
+        digest = broadcast_digest(overlay, subtask.states)
+        mark = replace(mark, changelog=changelog, broadcast_digest=digest)
         marks = subtask.seals.get(batch_id, [])
         subtask.store.seal(batch_id, overlay, mark.token)
         conflict = _conflict(subtask, batch_id, marks, mark)

@@ -1,11 +1,11 @@
-"""Reads of single map entries, of presence and of sizes, without whole values."""
+"""Reads of map entries, slices of lists, presence and sizes, without whole values."""
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING
 
 from queryable_state.server.state_server.queries.key_reads import expires, no_key_group
+from queryable_state.server.state_server.queries.list_slices import ListSlices
 from queryable_state.server.state_server.stores.record_cache import ABSENT
 from queryable_state.v1 import query_pb2, registration_pb2
 from queryable_state.wire.errors import (
@@ -15,7 +15,8 @@ from queryable_state.wire.errors import (
     Reason,
 )
 from queryable_state.wire.keys.store_keys import RESULT_ELEMENT, VOID_NAMESPACE
-from queryable_state.wire.values.value_codec import is_expired, read_header
+from queryable_state.wire.values.list_elements import element_count
+from queryable_state.wire.values.value_codec import is_expired
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,8 +30,9 @@ if TYPE_CHECKING:
     )
     from queryable_state.server.state_server.stores.store_table import StateRoute
 
-_COUNT = struct.Struct("<I")
 _MANY_RECORDS = frozenset({registration_pb2.LIST, registration_pb2.MAP})
+_READS = frozenset({query_pb2.ENTRY, query_pb2.EXISTS, query_pb2.SIZE, query_pb2.SLICE})
+_HAVE_ENTRIES = frozenset({registration_pb2.MAP, registration_pb2.BROADCAST})
 # EXISTS reads the first records of a key; more are needed only if all of these have expired.
 _FIRST_RECORDS = 16
 
@@ -45,9 +47,13 @@ def read_elements(
     limits: Limits,
     counted: RecordCount,
 ) -> tuple[list[bytes], list[int]]:
-    """Returns the answers of ENTRY, EXISTS or SIZE, and the positions of absent keys."""
-    elements = _elements(route, query, len(keys), limits)
+    """Returns the answers of ENTRY, SLICE, EXISTS or SIZE, and the positions of absent keys."""
+    elements = requested_elements(route, query, len(keys), limits)
+    _check_ranges(route, query, len(keys))
     kind = route.registration.kind
+    slices = None
+    if query.read == query_pb2.SLICE:
+        slices = ListSlices(route.registration, query.ranges, counted)
     reads: _OneRecord | _ManyRecords
     if elements or kind not in _MANY_RECORDS:
         reads = _OneRecord(readers, elements or [RESULT_ELEMENT])
@@ -75,7 +81,10 @@ def read_elements(
             if not found:
                 missing.append(position)
                 continue
-            value = _answer(query.read, kind, found)
+            if slices is None:
+                value = _answer(query.read, kind, found)
+            else:
+                value = slices.answer(position, found)
         except CorruptDataError as problem:
             failures.add_corrupt(position, problem)
             continue
@@ -83,7 +92,7 @@ def read_elements(
             failures.add_too_many_records(position, limits.prefix_records)
             continue
         left -= len(value)
-        if left < 0:
+        if left < 0 and values:
             failures.add_too_large(position)
             continue
         values.append(value)
@@ -175,34 +184,28 @@ def _answer(
     if read == query_pb2.EXISTS:
         return b""
     return query_pb2.Size(
-        elements=sum(map(_list_length, found)) if kind == registration_pb2.LIST else len(found),
+        elements=sum(map(element_count, found)) if kind == registration_pb2.LIST else len(found),
         value_bytes=sum(map(len, found)),
     ).SerializeToString()
 
 
-def _list_length(chunk: bytes) -> int:
-    """Returns the number of elements that a list chunk states."""
-    try:
-        count: int = _COUNT.unpack_from(chunk, read_header(chunk).payload_offset)[0]
-    except struct.error:
-        raise CorruptDataError(f"a list chunk of {len(chunk)} bytes has no whole count") from None
-    return count
-
-
-def _elements(
+def requested_elements(
     route: StateRoute, query: query_pb2.Query, keys: int, limits: Limits
 ) -> Sequence[bytes]:
     """Returns the requested elements: none, one for all keys, or one for each key."""
     state = route.registration
-    if query.read not in (query_pb2.ENTRY, query_pb2.EXISTS, query_pb2.SIZE):
+    if query.read not in _READS:
         raise InvalidRequestError(
             f"read kind {query.read} is unknown to this server: use a value of ReadKind",
             reason=Reason.UNSUPPORTED,
         )
     elements = query.elements
-    if query.read == query_pb2.SIZE:
+    if query.read in (query_pb2.SIZE, query_pb2.SLICE):
         if elements:
-            raise InvalidRequestError("SIZE counts everything under a key: pass no elements")
+            raise InvalidRequestError(
+                f"{query_pb2.ReadKind.Name(query.read)} reads the records of a whole key: pass no "
+                "elements"
+            )
         return ()
     if query.read == query_pb2.ENTRY and not elements:
         raise InvalidRequestError(
@@ -210,10 +213,10 @@ def _elements(
         )
     if not elements:
         return ()
-    if state.kind != registration_pb2.MAP:
+    if state.kind not in _HAVE_ENTRIES:
         raise InvalidRequestError(
             f"state {route.name!r} is of kind {registration_pb2.StateKind.Name(state.kind)}: only "
-            "a MAP has entries; read its whole value",
+            "a MAP or BROADCAST has entries; read its whole value",
             reason=Reason.UNSUPPORTED,
         )
     if len(elements) not in (1, keys):
@@ -226,3 +229,23 @@ def _elements(
             f"an encoded map key has {longest} bytes, {limits.key_bytes} allowed"
         )
     return elements
+
+
+def _check_ranges(route: StateRoute, query: query_pb2.Query, keys: int) -> None:
+    """Raises unless the query slices a list and has a range for each key, or none has ranges."""
+    ranges = len(query.ranges)
+    if query.read != query_pb2.SLICE:
+        if ranges:
+            raise InvalidRequestError("`ranges` are for SLICE: say so in `read`, or pass none")
+        return
+    if route.registration.kind != registration_pb2.LIST:
+        raise InvalidRequestError(
+            f"state {route.name!r} is of kind "
+            f"{registration_pb2.StateKind.Name(route.registration.kind)}: only a LIST has slices; "
+            "read its whole value",
+            reason=Reason.UNSUPPORTED,
+        )
+    if ranges not in (0, 1, keys):
+        raise InvalidRequestError(
+            f"{ranges} ranges for {keys} keys: pass one for all keys, or one for each key"
+        )

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from queryable_state.server.state_server.queries.answer_failures import AnswerFailures
     from queryable_state.server.state_server.stores.record_cache import RecordCache
     from queryable_state.server.state_server.stores.store_table import StateRoute
+    from queryable_state.server.storage.store import StateStore
 
 PointReader = Callable[[bytes], bytes | None]
 """`reader(store_key)` returns the value, or None."""
@@ -27,6 +28,10 @@ PointReader = Callable[[bytes], bytes | None]
 
 PrefixReader = Callable[[int, bytes, bool, int], list[tuple[bytes, bytes]]]
 """`reader(state_id, prefix, uncommitted, limit)` returns the first records with a key prefix."""
+
+
+ElementsReader = Callable[[int, bool], list[bytes]]
+"""`reader(state_id, uncommitted)` returns the elements of an operator state."""
 
 
 class LongReadError(Exception):
@@ -73,6 +78,10 @@ class Readers(Protocol):
         """Returns the readers of records by key prefix."""
         ...
 
+    def operator_states(self) -> list[ElementsReader | None]:
+        """Returns the readers of operator state."""
+        ...
+
 
 class StoreReaders:
     """Reads the newest committed state, or the sealed batch if uncommitted state is requested."""
@@ -109,16 +118,18 @@ class StoreReaders:
         return readers
 
     def prefixes(self) -> list[PrefixReader | None]:
+        return [*(None if store is None else store.prefix for store in self._stores()), None]
+
+    def operator_states(self) -> list[ElementsReader | None]:
+        stores = self._stores()
+        return [*(None if store is None else store.operator_state for store in stores), None]
+
+    def _stores(self) -> list[StateStore | None]:
+        """The stores by slot; None if a store may not be read."""
         route = self._route
-        readers: list[PrefixReader | None]
         if route.incomplete and not self._query.allow_incomplete:
-            readers = [
-                None if each.complete_since_batch else each.store.prefix for each in route.subtasks
-            ]
-        else:
-            readers = [each.store.prefix for each in route.subtasks]
-        readers.append(None)
-        return readers
+            return [None if each.complete_since_batch else each.store for each in route.subtasks]
+        return [each.store for each in route.subtasks]
 
 
 def read_points(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import QueryableStateError
+from queryable_state.wire.operator_state import OPERATOR_KINDS
 
 if TYPE_CHECKING:
     from queryable_state.server.state_server.base.background_thread import BackgroundThread
@@ -33,7 +34,11 @@ def _measure(subtask: OwnedSubtask, state_id: int, info: query_pb2.ReadInfo) -> 
     )
     part.info.complete_since_batch = subtask.complete_since_batch
     try:
-        part.records, part.bytes = subtask.store.approximate_size(state_id)
+        if subtask.states[state_id].kind in OPERATOR_KINDS:
+            elements = subtask.store.operator_state(state_id)
+            part.records, part.bytes = len(elements), sum(map(len, elements))
+        else:
+            part.records, part.bytes = subtask.store.approximate_size(state_id)
     except QueryableStateError as problem:
         part.error.CopyFrom(problem.to_proto())
     return part

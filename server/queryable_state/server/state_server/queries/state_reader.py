@@ -16,6 +16,7 @@ from queryable_state.server.state_server.queries.key_reads import (
     read_points,
     read_prefixes,
 )
+from queryable_state.server.state_server.queries.operator_reads import read_operator_state
 from queryable_state.server.state_server.queries.requested_version import (
     RequestedVersion,
     RequestedVersions,
@@ -31,6 +32,7 @@ from queryable_state.server.state_server.queries.version_reads import (
 from queryable_state.server.state_server.read_trace import ReadTrace
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import InternalError, QueryableStateError, VersionGoneError
+from queryable_state.wire.operator_state import OPERATOR_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -242,7 +244,11 @@ class StateReader:
         keys = list(query.keys)
         failures = AnswerFailures(route, self.server_id, self._lease.placement_version)
         limits, read = self.limits, query.read
-        if read == query_pb2.POINT:
+        if route.registration.kind in OPERATOR_KINDS:
+            values, missing = read_operator_state(
+                route, query, keys, failures, readers.operator_states(), limits, counted
+            )
+        elif read == query_pb2.POINT:
             values, missing = read_points(route, query, keys, now_ms, failures, readers, limits)
         elif read == query_pb2.PREFIX:
             values, missing = read_prefixes(

@@ -12,7 +12,11 @@ from queryable_state.wire.errors import SupersededError, VersionGoneError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from queryable_state.server.state_server.queries.key_reads import PointReader, PrefixReader
+    from queryable_state.server.state_server.queries.key_reads import (
+        ElementsReader,
+        PointReader,
+        PrefixReader,
+    )
     from queryable_state.server.state_server.stores.owned_subtask import OwnedSubtask
     from queryable_state.server.state_server.stores.store_table import StateRoute
     from queryable_state.server.storage.store import StateView
@@ -41,6 +45,17 @@ class ViewReaders:
         ]
         readers.append(None)
         return readers
+
+    def operator_states(self) -> list[ElementsReader | None]:
+        readers: list[ElementsReader | None] = [
+            None if view is None else _elements_reader(view) for view in self._views
+        ]
+        readers.append(None)
+        return readers
+
+
+def _elements_reader(view: StateView) -> ElementsReader:
+    return lambda state_id, _uncommitted: view.operator_state(state_id)
 
 
 def _prefix_reader(view: StateView) -> PrefixReader:

@@ -5,19 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from queryable_state.server.storage.operator_states import redistributed
-from queryable_state.v1 import registration_pb2
 from queryable_state.wire.keys.key_groups import key_group_range, subtask_of
+from queryable_state.wire.operator_state import OPERATOR_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-OPERATOR_KINDS = frozenset(
-    {
-        registration_pb2.OPERATOR_LIST,
-        registration_pb2.OPERATOR_UNION,
-        registration_pb2.BROADCAST,
-    }
-)
+    from queryable_state.v1 import registration_pb2
 
 
 class OperatorLists:

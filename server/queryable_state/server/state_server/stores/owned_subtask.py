@@ -71,6 +71,8 @@ class SealMark:
     checksum: int
     changelog: checkpoint_pb2.ChangelogFile | None = field(default=None, compare=False)
     """The durable changelog of the seal; None if the job is not durable."""
+    broadcast_digest: int = field(default=0, compare=False)
+    """Digest of the broadcast states that the seal changed; 0: none."""
 
     @classmethod
     def of(
@@ -203,4 +205,5 @@ class OwnedSubtask:
             fingerprints=[seal.fingerprint for seal in seals],
             row_count=seals[-1].row_count,
             changelog=seals[-1].changelog,
+            broadcast_digest=seals[-1].broadcast_digest,
         )

@@ -11,7 +11,9 @@ import pyarrow as pa
 from queryable_state.wire.errors import InvalidRequestError, SerializationError
 from queryable_state.wire.rows import row_maker, row_values
 from queryable_state.wire.schema.instant import Instant
+from queryable_state.wire.schema.type_serializer import TypeSerializer
 from queryable_state.wire.schema.types import Field, Kind, TypeInfo
+from queryable_state.wire.values.serialized import SerializedValue, deserialized, serialized
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,8 +35,10 @@ _SCALARS = {
     Kind.TIME: pa.time64("ns"),
 }
 _CONVERTED = {
-    # Arrow and Spark see a pickle as bytes, an instant as a timestamp, a BIG_INT as a decimal.
+    # Arrow and Spark see pickled and serialized values as bytes, an instant as a timestamp, and a
+    # BIG_INT as a decimal.
     Kind.PICKLED: pa.binary(),
+    Kind.CUSTOM: pa.binary(),
     Kind.INSTANT: _SCALARS[Kind.TIMESTAMP],
     Kind.BIG_INT: pa.decimal128(38, 0),
 }
@@ -111,6 +115,10 @@ def from_arrow_value(info: TypeInfo) -> Callable[[Any], Any] | None:
     match info:
         case TypeInfo(kind=Kind.PICKLED):
             return pickle.loads
+        case TypeInfo(kind=Kind.CUSTOM, serializer=TypeSerializer() as serializer):
+            return lambda value: deserialized(value, serializer)
+        case TypeInfo(kind=Kind.CUSTOM):
+            return SerializedValue
         case TypeInfo(kind=Kind.INSTANT):
             return Instant.of_datetime
         case TypeInfo(kind=Kind.BIG_INT):
@@ -136,6 +144,8 @@ def to_arrow_value(info: TypeInfo) -> Callable[[Any], Any] | None:
     match info:
         case TypeInfo(kind=Kind.PICKLED):
             return pickle.dumps
+        case TypeInfo(kind=Kind.CUSTOM, serializer=TypeSerializer() as serializer):
+            return lambda value: serialized(value, serializer, "value")
         case TypeInfo(kind=Kind.INSTANT):
             return Instant.to_datetime
         case TypeInfo(kind=Kind.BIG_INT):

@@ -63,19 +63,19 @@ class DeclaringContext(RuntimeContext):
         self._closed = True
 
     def get_state(self, descriptor: ValueStateDescriptor) -> CachedValue:
-        return self._declared(descriptor, ValueStateDescriptor, CachedValue)
+        return self.declared(descriptor, ValueStateDescriptor, CachedValue)
 
     def get_list_state(self, descriptor: ListStateDescriptor) -> CachedList:
-        return self._declared(descriptor, ListStateDescriptor, CachedList)
+        return self.declared(descriptor, ListStateDescriptor, CachedList)
 
     def get_map_state(self, descriptor: MapStateDescriptor) -> CachedMap:
-        return self._declared(descriptor, MapStateDescriptor, CachedMap)
+        return self.declared(descriptor, MapStateDescriptor, CachedMap)
 
     def get_reducing_state(self, descriptor: ReducingStateDescriptor) -> CachedReducing:
-        return self._declared(descriptor, ReducingStateDescriptor, CachedReducing)
+        return self.declared(descriptor, ReducingStateDescriptor, CachedReducing)
 
     def get_aggregating_state(self, descriptor: AggregatingStateDescriptor) -> CachedAggregating:
-        return self._declared(descriptor, AggregatingStateDescriptor, CachedAggregating)
+        return self.declared(descriptor, AggregatingStateDescriptor, CachedAggregating)
 
     def get_task_name(self) -> str:
         return self._name
@@ -89,9 +89,10 @@ class DeclaringContext(RuntimeContext):
     def get_max_number_of_parallel_subtasks(self) -> int:
         return self._max_parallelism
 
-    def _declared(
+    def declared(
         self, descriptor: Any, expected: type[StateDescriptor], state_class: type[_State]
     ) -> _State:
+        """The state of a descriptor; declares it at the first request."""
         if not isinstance(descriptor, expected):
             raise InvalidRequestError(
                 f"operator {self._name!r}: expected a {expected.__name__}, not {descriptor!r}"
@@ -100,7 +101,7 @@ class DeclaringContext(RuntimeContext):
         if declared is None:
             self._check_new(descriptor)
             declared = self.states[descriptor.name] = state_class(descriptor)
-        elif not declared.descriptor.agrees_with(descriptor):
+        elif declared.descriptor != descriptor:
             raise JobError(
                 f"operator {self._name!r}: state {descriptor.name!r} is requested with two "
                 f"different descriptors: {declared.descriptor!r} and {descriptor!r}; rename one"
@@ -112,7 +113,7 @@ class DeclaringContext(RuntimeContext):
         if self._closed:
             raise JobError(
                 f"operator {self._name!r}: state {descriptor.name!r} is requested outside open() "
-                "of a KeyedProcessFunction: request every state there",
+                "of a process function: request every state there",
                 reason=Reason.INVALID_REQUEST,
             )
         if descriptor.queryable_name is None:

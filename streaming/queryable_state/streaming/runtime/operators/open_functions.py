@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import Any, Protocol, Self, TypeVar
 
 from queryable_state.streaming.functions import UserFunctionError
 from queryable_state.wire.errors import QueryableStateError
 
-if TYPE_CHECKING:
-    from queryable_state.streaming.functions import Function, RuntimeContext
+_C = TypeVar("_C")
+_Context_contra = TypeVar("_Context_contra", contravariant=True)
+
+
+class Openable(Protocol[_Context_contra]):
+    """The hooks of a user function that every task calls."""
+
+    def open(self, runtime_context: _Context_contra) -> None:
+        """Called once, before all other hooks."""
+        ...
+
+    def close(self) -> None:
+        """Called once, after all other hooks."""
+        ...
 
 
 class OpenFunctions:
@@ -20,13 +32,20 @@ class OpenFunctions:
 
     def __init__(self, where: str) -> None:
         self._where = where
-        self._functions: list[Function] = []
+        self._functions: list[Openable[Any]] = []
+        self._opened: list[Openable[Any]] = []
 
-    def open(self, function: Function, context: RuntimeContext) -> None:
+    def close_at_end(self, function: Openable[Any]) -> None:
+        """Closes a function on exit, although it may never be opened."""
+        if not any(function is known for known in self._functions):
+            self._functions.append(function)
+
+    def open(self, function: Openable[_C], context: _C) -> None:
         """Opens a function. An object that several states share is opened once."""
-        if any(function is known for known in self._functions):
+        if any(function is known for known in self._opened):
             return
-        self._functions.append(function)
+        self.close_at_end(function)
+        self._opened.append(function)
         try:
             function.open(context)
         except QueryableStateError:
@@ -58,7 +77,7 @@ class OpenFunctions:
         if failed_to_close is not None:
             raise failed_to_close
 
-    def _failed(self, function: Function, hook: str, error: Exception) -> UserFunctionError:
+    def _failed(self, function: Openable[Any], hook: str, error: Exception) -> UserFunctionError:
         return UserFunctionError(
             f"{self._where}: {hook} failed in {type(function).__name__}: "
             f"{type(error).__name__}: {error}"

@@ -1,34 +1,30 @@
-"""Operators as picklable descriptions, which the driver creates and tasks run.
-
-`declared_states` returns the states an operator will register, so that the driver can refuse a
-duplicate queryable name before the job starts.
-"""
+"""Operators as picklable descriptions, which the driver creates and tasks run."""
 
 from __future__ import annotations
 
-import copy
-import logging
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from queryable_state.streaming.descriptors import ValueStateDescriptor
-from queryable_state.streaming.functions import ReducingStateDescriptor, UserFunctionError
 from queryable_state.streaming.hooks import refuse_uncalled_hooks
-from queryable_state.streaming.runtime.operators.context import DeclaringContext
-from queryable_state.streaming.runtime.operators.open_functions import OpenFunctions
+from queryable_state.streaming.operator_state.checkpointed import HOOKS
 from queryable_state.v1.registration_pb2 import StateKind
-from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
+from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.schema.types import Field, Kind, TypeInfo
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from queryable_state.streaming.descriptors import StateDescriptor
-    from queryable_state.streaming.functions import KeyedProcessFunction
+    from queryable_state.streaming.co_functions import KeyedCoProcessFunction
+    from queryable_state.streaming.descriptors import MapStateDescriptor, StateDescriptor
+    from queryable_state.streaming.functions import KeyedProcessFunction, ReducingStateDescriptor
+    from queryable_state.streaming.operator_state.broadcast_functions import (
+        BroadcastProcessFunction,
+        KeyedBroadcastProcessFunction,
+    )
     from queryable_state.streaming.runtime.columns.row_order import OrderColumn
-
-_log = logging.getLogger("queryable_state.streaming")
+    from queryable_state.streaming.vectorised.functions import KeyedBatchProcessFunction
 
 
 @dataclass(frozen=True)
@@ -36,6 +32,50 @@ class KeyedProcess:
     """Runs a function over the elements row by row; emits the function's outputs."""
 
     function: KeyedProcessFunction
+
+    def __post_init__(self) -> None:
+        refuse_uncalled_hooks(self.function, HOOKS)
+
+
+@dataclass(frozen=True)
+class KeyedBroadcastProcess:
+    """Runs a function over the elements of a keyed stream and of a broadcast stream."""
+
+    function: KeyedBroadcastProcessFunction
+    descriptors: tuple[MapStateDescriptor, ...]
+    """Descriptors of the broadcast states."""
+
+    def __post_init__(self) -> None:
+        refuse_uncalled_hooks(self.function, HOOKS)
+
+
+@dataclass(frozen=True)
+class BroadcastProcess:
+    """Runs a function over the elements of a stream without keys and of a broadcast stream."""
+
+    function: BroadcastProcessFunction
+    descriptors: tuple[MapStateDescriptor, ...]
+    """Descriptors of the broadcast states."""
+
+    def __post_init__(self) -> None:
+        refuse_uncalled_hooks(self.function, HOOKS)
+
+
+@dataclass(frozen=True)
+class KeyedCoProcess:
+    """Runs a function over the elements of two inputs; emits the function's outputs."""
+
+    function: KeyedCoProcessFunction
+
+    def __post_init__(self) -> None:
+        refuse_uncalled_hooks(self.function, HOOKS)
+
+
+@dataclass(frozen=True)
+class KeyedBatchProcess:
+    """Runs a function over Arrow columns of the elements; emits the function's outputs."""
+
+    function: KeyedBatchProcessFunction
 
     def __post_init__(self) -> None:
         refuse_uncalled_hooks(self.function)
@@ -162,41 +202,17 @@ class _AggregateStateDescriptor(ValueStateDescriptor):
     kind = StateKind.REDUCING
 
 
-Operator = KeyedProcess | Reduce | ReducingSink | LatestValueSink | Aggregate
-
-
-def declared_states(operator: Operator) -> list[StateDescriptor]:
-    """The states an operator will register.
-
-    To learn those of a `KeyedProcess`, a copy of its function is opened and closed.
-    """
-    match operator:
-        case KeyedProcess(function):
-            context = DeclaringContext()
-            opened = copy.deepcopy(function)
-            with OpenFunctions(f"function {type(function).__name__}") as functions:
-                functions.open(opened, context)
-            return context.descriptors
-        case LatestValueSink(descriptor, _, order_descriptor):
-            return [descriptor] if order_descriptor is None else [descriptor, order_descriptor]
-        case Reduce() | ReducingSink() | Aggregate():
-            return [operator.descriptor]
-    raise InvalidRequestError(f"{operator!r} is not an operator")
-
-
-def driver_declared_states(operator: Operator, name: str) -> list[StateDescriptor] | None:
-    """The states an operator will register; None if the driver cannot determine them, because the
-    function's `open` needs resources of an executor."""
-    try:
-        return declared_states(operator)
-    except Exception as problem:
-        refused = isinstance(problem, QueryableStateError)
-        if not isinstance(operator, KeyedProcess) or (
-            refused and not isinstance(problem, UserFunctionError)
-        ):
-            raise
-        _log.debug("operator %s cannot be opened in the driver: %r", name, problem)
-        return None
+Operator = (
+    KeyedProcess
+    | KeyedCoProcess
+    | KeyedBatchProcess
+    | KeyedBroadcastProcess
+    | BroadcastProcess
+    | Reduce
+    | ReducingSink
+    | LatestValueSink
+    | Aggregate
+)
 
 
 def with_renamed_fields(operator: Operator, renamed: Mapping[str, str]) -> Operator:

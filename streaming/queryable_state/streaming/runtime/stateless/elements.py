@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from queryable_state.streaming.runtime.operators.row_operators import element_reader
+from queryable_state.streaming.runtime.operators.function_run import element_reader
 from queryable_state.streaming.runtime.states.input_spec import InputSpec
 
 if TYPE_CHECKING:

@@ -31,6 +31,7 @@ class Emits(Enum):
     """The outputs that a step makes of the result of its function."""
 
     RESULT = "the result"
+    RESULT_IF_ANY = "the result, if it is not None"
     RESULTS = "the items of the result"
     ELEMENT = "the element, if the result is true"
 
@@ -90,6 +91,8 @@ class StepRun:
         match self._emits:
             case Emits.RESULT:
                 return self._results(elements)
+            case Emits.RESULT_IF_ANY:
+                return (each for each in self._results(elements) if each is not None)
             case Emits.ELEMENT:
                 return self._selected(elements)
             case Emits.RESULTS:

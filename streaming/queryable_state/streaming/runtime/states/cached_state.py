@@ -133,6 +133,11 @@ class CachedState(ABC):
             "call clear() to remove the state of the key"
         )
 
+    def _argument_refused(self, method: str, expected: str, given: object) -> SerializationError:
+        """The error for an argument of another shape than the method takes."""
+        where = self._described(self._current_key.slot)
+        return SerializationError(f"{where}: {method} takes {expected}, not {given!r:.100}")
+
     def _check_size(self, slot: int, size: int, info: TypeInfo) -> None:
         limit = self._context.settings.value_bytes
         if size > limit:

@@ -15,8 +15,12 @@ class InputSpec:
     """Columns of the rows of one input."""
 
     key_columns: tuple[str, ...]
-    """Columns of the key. One column is a bare key, several make a tuple. Empty: the input is
-    broadcast, its elements have no key."""
+    """Columns of the key. One column is a bare key, several make a tuple. Empty: the elements have
+    no key."""
+    is_broadcast: bool = False
+    """True if every subtask reads every element."""
+    is_initial: bool = False
+    """True if the elements are initial state, which only the first batch of a job has."""
     value_columns: tuple[str, ...]
     """Columns of the element, in order. A column may be a key column too."""
     value_type: TypeInfo

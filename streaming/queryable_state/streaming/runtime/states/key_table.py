@@ -52,7 +52,7 @@ class KeyTable:
             group: group.to_bytes(2) for group in range(self._first_group, self._last_group + 1)
         }
         codec = KeyCodec(spec.key_type)
-        self._encode = codec.encode
+        self._encode, self._decode = codec.encode, codec.decode_all
         # -0.0 and 0.0 are one key, and so are equal times in two zones. Decoding the wire key gives
         # functions the same object for any first row.
         self._read_back = codec.decode_all if _has_other_forms(spec.key_type) else None
@@ -87,6 +87,19 @@ class KeyTable:
         self.chunk_slots = list(dict.fromkeys(slots))
         slot_of_code: Slots = np.array(slots, dtype=np.int64)
         return slot_of_code[codes]
+
+    def add_wire_keys(self, wire_keys: Sequence[bytes]) -> Sequence[int]:
+        """Adds keys of the subtask by their wire keys; returns their slots."""
+        slots = []
+        for wire_key in wire_keys:
+            slot = self._slot_of.get(wire_key)
+            if slot is None:
+                slot = self._slot_of[wire_key] = len(self.keys)
+                self.keys.append(self._decode(wire_key[2:]))
+                self.wire_keys.append(wire_key)
+            slots.append(slot)
+        self.chunk_slots = slots
+        return slots
 
     def _slots(self, keys: Sequence[Any], groups: Slots) -> list[int]:
         """The slot of each key; new keys get new slots."""

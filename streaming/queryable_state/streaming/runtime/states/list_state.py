@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.streaming.runtime.states.cached_state import CachedState, value_codec
@@ -11,11 +12,11 @@ from queryable_state.wire.errors import SerializationError
 from queryable_state.wire.keys.store_keys import list_element
 from queryable_state.wire.schema.types import Types
 from queryable_state.wire.state_codecs import decode_list
-from queryable_state.wire.values.list_elements import ElementCodec
+from queryable_state.wire.values.list_elements import ElementCodec, element_count
 from queryable_state.wire.values.normal_form import is_mutable, normaliser
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from queryable_state.internal.v1.backend_pb2 import StateValues
     from queryable_state.streaming.descriptors import ListStateDescriptor
@@ -78,14 +79,21 @@ class CachedList(CachedState, ListState[Any]):
             )
 
     def get(self) -> list[Any]:
-        slot = self._current_key.slot
-        elements = self._of(slot)
-        if elements.stored is None:
-            self._load_chunk()
+        elements = self._loaded()
         stored = elements.stored or ()
         if not self._in_bytes:
             return [*stored, *elements.appended]
         return [*decode_list(stored, self._codec), *map(self._elements.decode, elements.appended)]
+
+    def is_empty(self) -> bool:
+        # An append of this batch answers without a fetch.
+        return not self._of(self._current_key.slot).appended and not self._loaded().stored
+
+    def __len__(self) -> int:
+        elements = self._loaded()
+        stored = elements.stored or ()
+        count = sum(map(element_count, stored)) if self._in_bytes else len(stored)
+        return count + len(elements.appended)
 
     def add(self, value: Any) -> None:
         if value is None:
@@ -144,6 +152,8 @@ class CachedList(CachedState, ListState[Any]):
     def _all_held(self, slot: int, values: Iterable[Any], method: str) -> list[Any]:
         """Converts all values for the cache; an invalid one raises before any is written."""
         held = []
+        if not isinstance(values, Iterable):
+            raise self._argument_refused(method, "an iterable of elements", values)
         for value in values:
             if value is None:
                 raise self._null_refused(method)
@@ -157,6 +167,12 @@ class CachedList(CachedState, ListState[Any]):
             info = self.descriptor.value_type
             assert info is not None
             raise self._refused(slot, info, problem) from problem
+
+    def _loaded(self) -> _Elements:
+        elements = self._of(self._current_key.slot)
+        if elements.stored is None:
+            self._load_chunk()
+        return elements
 
     def _of(self, slot: int) -> _Elements:
         elements = self._lists[slot]

@@ -109,12 +109,15 @@ class CachedMap(CachedState, MapState[Any, Any]):
         cached.changed[encoded] = None
         self._dirty.add(slot)
 
-    def put_all(self, entries: Mapping[Any, Any]) -> None:
+    def put_all(self, dict_value: Mapping[Any, Any]) -> None:
         slot = self._current_key.slot
+        # Any object with items(), such as another MapState.
+        if not hasattr(dict_value, "items"):
+            raise self._argument_refused("put_all", "a mapping of map keys to values", dict_value)
         # Validate all entries before the first write: an invalid entry changes nothing.
         held = [
             (self._encoded_key(slot, key), self._held(slot, value))
-            for key, value in entries.items()
+            for key, value in dict_value.items()
         ]
         for encoded, value in held:
             self._put(slot, encoded, value)
@@ -139,8 +142,12 @@ class CachedMap(CachedState, MapState[Any, Any]):
         return [value for _, value in self.items()]
 
     def is_empty(self) -> bool:
-        cached = self._loaded()
-        return not cached.entries and not self._whole().entries
+        cached = self._of(self._current_key.slot)
+        # A known entry answers without a fetch.
+        return not cached.entries and not self._loaded().entries and not self._whole().entries
+
+    def __len__(self) -> int:
+        return len(self._whole().entries)
 
     def clear(self) -> None:
         slot = self._current_key.slot

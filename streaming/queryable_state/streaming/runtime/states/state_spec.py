@@ -44,15 +44,15 @@ class StateSpec:
     """Number of key groups."""
     job_name: str = ""
     inputs: tuple[InputSpec, ...]
-    """At least one of them has a key; all keys have the same type and number of columns."""
+    """All keys have the same type and number of columns."""
     key_type: TypeInfo
     """Type of the only key column; for several columns a ROW or TUPLE with one field per column."""
     settings: RuntimeSettings = field(default_factory=RuntimeSettings)
 
     @property
     def input(self) -> InputSpec:
-        """The first keyed input; the only input of most operators."""
-        return next(each for each in self.inputs if each.key_columns)
+        """The first keyed input, else the first one; the only input of most operators."""
+        return next((each for each in self.inputs if each.key_columns), self.inputs[0])
 
 
 def subtask_mismatch(what: str) -> JobError:

@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from queryable_state.streaming.runtime.states.cached_state import StateContext
+from queryable_state.internal.v1.backend_pb2 import StateFetch
+from queryable_state.streaming.runtime.operator_states.operator_state import OperatorStateContext
+from queryable_state.streaming.runtime.states.cached_state import CachedState, StateContext
 from queryable_state.streaming.runtime.states.cursor import CurrentKey
 from queryable_state.streaming.runtime.states.key_table import KeyTable
+from queryable_state.streaming.runtime.states.serializer_checks import begin_with_serializers
+from queryable_state.v1.query_pb2 import ReadKind
 from queryable_state.wire.changes import BlockSums, ChangeBlockBuilder
 from queryable_state.wire.errors import (
     InternalError,
@@ -18,14 +22,17 @@ from queryable_state.wire.errors import (
     Reason,
     SupersededError,
 )
+from queryable_state.wire.keys.key_codec import KeyCodec
+from queryable_state.wire.keys.store_keys import split_record_key
+from queryable_state.wire.operator_state import subtask_key_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     import pyarrow as pa
 
+    from queryable_state.streaming.runtime.operator_states.operator_state import TaskOperatorState
     from queryable_state.streaming.runtime.states.access import StateAccess
-    from queryable_state.streaming.runtime.states.cached_state import CachedState
     from queryable_state.streaming.runtime.states.input_spec import InputSpec
     from queryable_state.streaming.runtime.states.key_table import Slots
     from queryable_state.streaming.runtime.states.state_spec import StateSpec, TaskIdentity
@@ -60,8 +67,10 @@ class TaskStates:
         spec: StateSpec,
         task: TaskIdentity,
         access: StateAccess,
-        states: Sequence[CachedState],
+        states: Collection[CachedState],
+        operator_states: Collection[TaskOperatorState] = (),
     ) -> None:
+        """States may be added to both collections until the last `begin`."""
         self.where = where(spec, task)
         self.current_key = CurrentKey()
         self.keys = KeyTable(spec, task.subtask, self.where)
@@ -71,12 +80,22 @@ class TaskStates:
         self._task = task
         self._access = access
         self._states = states
+        self._operator_states = operator_states
+        self._registered = -1
+        self.sealed_before = False
+        """True if an earlier attempt has sealed the batch, which is not committed."""
         self._fingerprint = 0
         self._row_count = 0
 
     def begin(self) -> None:
-        """Registers the states and pins the version before the batch."""
+        """Registers the states and pins the version before the batch.
+
+        Called again, it registers states that were added since; the version stays pinned.
+        """
         spec, task = self._spec, self._task
+        every: list[CachedState | TaskOperatorState] = [*self._states, *self._operator_states]
+        if len(every) == self._registered:
+            return
         registrations = [
             state.descriptor.to_registration(
                 job_id=task.query_id,
@@ -87,14 +106,22 @@ class TaskStates:
                 key_type=spec.key_type,
                 max_parallelism=spec.max_parallelism,
             )
-            for state in self._states
+            for state in every
         ]
-        begun = self._access.begin(registrations)
+        begun = begin_with_serializers(
+            self._access.begin,
+            registrations,
+            [state.descriptor for state in every],
+            self.where,
+        )
         if len(begun.states) != len(registrations):
             raise InternalError(
                 f"{self.where}: {len(registrations)} states were declared, {len(begun.states)} "
                 "were registered"
             )
+        if self._registered < 0:
+            self.sealed_before = begun.sealed_before
+        self._registered = len(every)
         self._token = begun.token
         self.batch_timestamp_ms = begun.batch_timestamp_ms
         self.watermark_ms = begun.watermark_ms
@@ -108,8 +135,14 @@ class TaskStates:
             load=self._load,
             fetch=lambda fetch: self._access.fetch([fetch])[0],
         )
-        for state, registration in zip(self._states, begun.states, strict=True):
-            state.bind(registration, context)
+        operator_context = OperatorStateContext(
+            where=self.where, value_bytes=spec.settings.value_bytes, elements=self._elements
+        )
+        for state, registration in zip(every, begun.states, strict=True):
+            if isinstance(state, CachedState):
+                state.bind(registration, context)
+            elif not state.is_bound:
+                state.bind(registration, operator_context)
 
     def count_rows(self, batch: pa.RecordBatch, rows: InputSpec) -> None:
         """Adds a chunk of an input to the fingerprint and the row count of the seal."""
@@ -131,6 +164,27 @@ class TaskStates:
             self._load(*ahead)
         return slots
 
+    def stored_keys(self, state: CachedState) -> Iterator[Sequence[bytes]]:
+        """The wire keys with records of a state before the batch, in pages and store order."""
+        key_codec = KeyCodec(self._spec.key_type)
+        start, limit = b"", self._spec.settings.fetch_keys
+        while True:
+            fetch = StateFetch(state_id=state.state_id, scan_from=start, limit=limit)
+            page = self._access.fetch([fetch])[0]
+            found = page.records[0].elements
+            yield list(dict.fromkeys(split_record_key(key, key_codec)[0] for key in found))
+            if not page.truncated:
+                return
+            # The next store key.
+            start = found[-1] + b"\x00"
+
+    def add_wire_keys(self, wire_keys: Sequence[bytes]) -> Sequence[int]:
+        """Makes these keys the chunk of which states are fetched; returns their slots."""
+        slots = self.keys.add_wire_keys(wire_keys)
+        for state in self._states:
+            state.grow(len(self.keys))
+        return slots
+
     def fetch(self, state: CachedState, slots: Sequence[int]) -> None:
         """Fetches a state for these slots."""
         for part in _parts([(state, slots)], self._spec.settings.fetch_keys):
@@ -140,7 +194,8 @@ class TaskStates:
         """The encoded changes and their seal. No state may be read or written after this."""
         sums = BlockSums()
         blocks: list[bytes] = []
-        for state in self._states:
+        every: list[CachedState | TaskOperatorState] = [*self._states, *self._operator_states]
+        for state in every:
             changes = ChangeBlockBuilder(state.state_id, sums)
             state.write(changes)
             blocks += changes.finish()
@@ -159,6 +214,13 @@ class TaskStates:
             if refusal.reason != Reason.ALREADY_COMMITTED:
                 raise
             _log.info("%s is already committed; the replay changed no state", self.where)
+
+    def _elements(self, state_id: int) -> Sequence[bytes]:
+        """The elements of an operator state before the batch."""
+        spec = self._spec
+        key = subtask_key_of(self._task.subtask, spec.parallelism, spec.max_parallelism)
+        fetch = StateFetch(state_id=state_id, read=ReadKind.PREFIX, keys=[key])
+        return list(self._access.fetch([fetch])[0].records[0].values)
 
     def _load(self, *states: CachedState) -> None:
         """Fetches the unseen keys of the chunk for all these states in shared calls."""

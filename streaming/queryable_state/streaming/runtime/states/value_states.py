@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from queryable_state.internal.v1.backend_pb2 import StateValues
-    from queryable_state.streaming.descriptors import StateDescriptor
+    from queryable_state.streaming.descriptors import StateDescriptor, ValueStateDescriptor
     from queryable_state.streaming.functions import (
         AggregatingStateDescriptor,
         ReducingStateDescriptor,
@@ -135,11 +135,15 @@ class SingleValueState(CachedState):
 class CachedValue(SingleValueState, ValueState[Any]):
     """Value state of a task."""
 
+    def __init__(self, descriptor: ValueStateDescriptor) -> None:
+        super().__init__(descriptor)
+        self._default_value = descriptor.get_default_value
+
     def value(self) -> Any:
         cached = self.cached_values[self._current_key.slot]
         if cached is UNSEEN:
             cached = self._read()
-        return None if cached is None else self.give(cached)
+        return self._default_value() if cached is None else self.give(cached)
 
     def update(self, value: Any) -> None:
         slot = self._current_key.slot
@@ -222,7 +226,7 @@ class CachedAggregating(SingleValueState, AggregatingState[Any, Any]):
         self._write(accumulator)
 
     def write(self, changes: ChangeBlockBuilder) -> None:
-        if self._results is not None and self.descriptor.is_queryable:
+        if self._results is not None and self.descriptor.is_queryable():
             results = {slot: self._result(slot, self._results) for slot in sorted(self.dirty)}
             for slot, result in results.items():
                 if result is None:

@@ -54,7 +54,8 @@ class BatchRun:
         graph = self._graph
 
         def run_batch(batch: DataFrame, batch_id: int) -> None:
-            frames = Frames(self._compiler, graph, _split_sources(batch, graph.sources))
+            rows = _split_sources(batch, graph.sources)
+            frames = Frames(self._compiler, graph, rows, is_first_batch=batch_id == 0)
             try:
                 _run_all(frames.unread_stages(), side_by_side=not frames.has_persisted)
                 for sink in graph.sinks:

@@ -41,10 +41,15 @@ class Frames:
     """
 
     def __init__(
-        self, compiler: StageCompiler, graph: JobGraph, batch: Mapping[int, DataFrame] | None = None
+        self,
+        compiler: StageCompiler,
+        graph: JobGraph,
+        batch: Mapping[int, DataFrame] | None = None,
+        *,
+        is_first_batch: bool = False,
     ) -> None:
         self._compiler = compiler
-        self._stages = compiler.stages(graph)
+        self._stages = compiler.stages(graph, is_first_batch=is_first_batch)
         self._stage_of = {
             id(node): number
             for number, stage in enumerate(self._stages)
@@ -101,7 +106,7 @@ class Frames:
         raise AssertionError(node)
 
     def _source(self, node: SourceNode) -> DataFrame:
-        if self._batch is None:
+        if self._batch is None or node.is_initial:
             return node.dataframe
         if id(node) not in self._sources:
             frame = self._batch[id(node)]

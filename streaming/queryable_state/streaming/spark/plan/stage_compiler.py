@@ -58,9 +58,13 @@ class StageCompiler:
             max_parallelism=self.max_parallelism(node),
         )
 
-    def stages(self, graph: JobGraph) -> list[Stage]:
-        """The stages of a graph, upstream stages first."""
-        return stages_of(graph, lambda node: (self.parallelism(node), self.max_parallelism(node)))
+    def stages(self, graph: JobGraph, *, is_first_batch: bool = False) -> list[Stage]:
+        """The stages of a graph, upstream stages first; see `stages_of`."""
+        return stages_of(
+            graph,
+            lambda node: (self.parallelism(node), self.max_parallelism(node)),
+            is_first_batch=is_first_batch,
+        )
 
     def is_sealed(self, graph: JobGraph, query_id: bytes, batch_id: int) -> bool:
         """True if every operator of a graph has sealed all subtasks of a batch."""
@@ -98,11 +102,11 @@ class StageCompiler:
             max_parallelism=self.max_parallelism(node),
             job_name=self._job_name,
             inputs=inputs,
-            key_type=node.keys.key_type,
+            key_type=node.key_type,
             operator=node.operator,
             output_type=node.output_type,
             side_outputs=node.side_outputs,
-            pickled_keys=node.keys.is_pickled,
+            pickled_keys=node.keys is not None and node.keys.is_pickled,
             secret=self._application.secret,
             coordinator_address=self._application.coordinator_address,
             config_id=self._config_id,

@@ -41,10 +41,12 @@ class StageRows:
 
     def inputs_of(self, node: OperatorNode) -> tuple[InputSpec, ...]:
         """The inputs of an operator, as its tasks read them."""
-        places = self._stage.reads[self._stage.operators.index(node)]
+        reads = self._stage.reads[self._stage.operators.index(node)]
         return tuple(
             InputSpec(
                 key_columns=() if each.keys is None else each.keys.columns,
+                is_broadcast=each.is_broadcast,
+                is_initial=each.is_initial,
                 value_columns=each.value_columns,
                 value_type=each.value_type,
                 check_column=self._inputs[place].check,
@@ -52,7 +54,7 @@ class StageRows:
                 split_column=self._inputs[place].split,
                 place=place,
             )
-            for each, place in zip(node.inputs, places, strict=True)
+            for each, place in reads
         )
 
     def shuffled(self, frame_of: Callable[[StreamNode, bool], DataFrame]) -> DataFrame:
@@ -102,7 +104,7 @@ class _Input:
     ) -> None:
         self.number = number
         self.upstream = stage_input.upstream
-        self.is_broadcast = stage_input.keys is None
+        self.is_broadcast = stage_input.is_broadcast
         taken = (*stage_input.columns, *self.upstream.columns.names)
         self.check = free_name("__check", stage_input.columns)
         self.split = free_name("__split", stage_input.columns) if stage_input.is_ordered else ""
@@ -158,15 +160,15 @@ class _Input:
             for name in self._stage_input.hashed
             if is_hashable(columns.type_of(name, "a stage"))
         ]
+        most = F.lit(self._max_parallelism)
         if keys is None:
             row_hash = F.xxhash64(F.lit(0), *hashable)
-            most = self._max_parallelism
-            group = F.expr(
-                f"cast((`{self._made_subtask}` * {most} + {self._parallelism - 1}) "
-                f"div {self._parallelism} as bigint)"
-            )
+            group = F.pmod(row_hash, most)
+            if self.is_broadcast:
+                subtask = column(self._made_subtask)
+                group = F.ceil(subtask * most / F.lit(self._parallelism))
         else:
             key_hash = F.xxhash64(*map(column, keys.columns))
             row_hash = F.xxhash64(key_hash, *hashable)
-            group = F.pmod(key_hash, F.lit(self._max_parallelism))
+            group = F.pmod(key_hash, most)
         return row_hash.bitwiseAND(F.lit(~GROUP_BITS)).bitwiseOR(group)

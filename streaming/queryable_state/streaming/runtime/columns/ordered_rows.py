@@ -16,11 +16,12 @@ import pyarrow as pa
 
 from queryable_state.streaming.runtime.columns.batch_coalescing import ChunkBuffer
 from queryable_state.streaming.runtime.columns.row_order import order_codes, sorted_rows, split_code
+from queryable_state.streaming.runtime.columns.row_parts import taken_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from queryable_state.streaming.runtime.columns.row_order import Numbers, OrderColumn
+    from queryable_state.streaming.runtime.columns.row_order import OrderColumn
 
 MOST_BYTES = 256 << 20
 """Maximum bytes of rows that a task sorts in memory."""
@@ -49,28 +50,7 @@ def in_order(
         return
     firsts = np.cumsum([0, *(part.num_rows for part in parts[:-1])])
     for start in range(0, len(rows), chunk_rows):
-        yield from _taken(parts, firsts, rows[start : start + chunk_rows])
-
-
-def _taken(parts: Sequence[pa.RecordBatch], firsts: Numbers, rows: Numbers) -> list[pa.RecordBatch]:
-    """Takes rows by index from parts; `firsts` has the index of each part's first row.
-
-    Reads only the requested rows of each part. Arrow's own take would first join all parts.
-    """
-    if len(parts) == 1:
-        return [parts[0].take(pa.array(rows))]
-    part_of = np.searchsorted(firsts, rows, side="right") - 1
-    by_part = np.argsort(part_of, kind="stable")
-    groups = np.split(by_part, np.flatnonzero(np.diff(part_of[by_part])) + 1)
-    pieces = []
-    for group in groups:
-        part = part_of[group[0]]
-        pieces.append(parts[part].take(pa.array(rows[group] - firsts[part])))
-    places = np.empty(len(rows), dtype=np.int64)
-    places[by_part] = np.arange(len(rows))
-    joined = pa.Table.from_batches(pieces).combine_chunks()
-    found: list[pa.RecordBatch] = joined.take(pa.array(places)).to_batches()
-    return found
+        yield from taken_rows(parts, firsts, rows[start : start + chunk_rows])
 
 
 class HeldRows:

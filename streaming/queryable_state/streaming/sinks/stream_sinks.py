@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from queryable_state.streaming.graph.nodes import SinkNode
 from queryable_state.streaming.operator_handles import DataStreamSink
-from queryable_state.streaming.streams.collected import CloseableIterator, CollectSink
-from queryable_state.streaming.streams.sinks import PrintSink
+from queryable_state.streaming.sinks.collected import CloseableIterator, CollectSink
+from queryable_state.streaming.sinks.sinks import PrintSink
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:

@@ -1,0 +1,96 @@
+"""Import hook under which `pyflink.common` and `pyflink.datastream` are this library.
+
+A name of PyFlink that `queryable_state.streaming` has is importable from PyFlink's module. A name
+or module that is missing raises ImportError with the reason.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from typing import TYPE_CHECKING, Any
+
+import queryable_state.streaming as ours
+from queryable_state.streaming.compat.pyflink_missing import MISSING_MODULES, MISSING_NAMES
+from queryable_state.streaming.compat.pyflink_names import MODULES, PACKAGES, RENAMED
+from queryable_state.wire.errors import InvalidRequestError, Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import ModuleType
+
+_PAGE = "docs/pyflink.md lists PyFlink's names"
+
+
+def install_pyflink_alias() -> None:
+    """Makes `import pyflink.datastream` import this library, in this process. Idempotent.
+
+    A function that imports `pyflink` in its body needs this call in the Python workers too: make
+    it in the module of the function. Raises InvalidRequestError if PyFlink itself is installed.
+    """
+    if any(isinstance(finder, PyFlinkFinder) for finder in sys.meta_path):
+        return
+    if "pyflink" in sys.modules or importlib.util.find_spec("pyflink") is not None:
+        raise InvalidRequestError(
+            "install_pyflink_alias: PyFlink itself is installed in this Python, so the name "
+            "`pyflink` would stand for two libraries: uninstall apache-flink, or import from "
+            "queryable_state.streaming",
+            reason=Reason.UNSUPPORTED,
+        )
+    sys.meta_path.insert(0, PyFlinkFinder())
+
+
+class PyFlinkFinder(MetaPathFinder, Loader):
+    """Finder and loader of the modules of the alias."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname.partition(".")[0] != "pyflink":
+            return None
+        if fullname not in MODULES and fullname not in PACKAGES:
+            raise ModuleNotFoundError(
+                f"{fullname} is missing in queryable_state.streaming: {_reason(fullname)}",
+                name=fullname,
+            )
+        return ModuleSpec(fullname, self, is_package=fullname in PACKAGES)
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        name = module.__name__
+        module.__doc__ = f"PyFlink's {name} as an alias of queryable_state.streaming."
+        names = MODULES.get(name, ())
+        found = [each for each in names if exists(each)]
+        vars(module).update({each: named(each) for each in found})
+        vars(module)["__all__"] = found
+
+        def missing(attribute: str) -> Any:
+            if attribute not in names:
+                raise AttributeError(f"module {name!r} has no attribute {attribute!r}")
+            reason = MISSING_NAMES.get(attribute, _PAGE)
+            raise ImportError(
+                f"{name}.{attribute} is missing in queryable_state.streaming: {reason}", name=name
+            )
+
+        vars(module)["__getattr__"] = missing
+
+
+def exists(name: str) -> bool:
+    """True if this library has a name of PyFlink."""
+    return RENAMED.get(name, name) in ours.__all__
+
+
+def named(name: str) -> Any:
+    """The object of this library for a name of PyFlink."""
+    return getattr(ours, RENAMED.get(name, name))
+
+
+def _reason(module: str) -> str:
+    for missing, reason in MISSING_MODULES.items():
+        if module == missing or module.startswith(f"{missing}."):
+            return reason
+    return _PAGE

@@ -1,0 +1,62 @@
+"""Reasons for the modules and names of PyFlink that this library does not have."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from queryable_state.streaming.compat.pyflink_names import MODULES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_SPARK_SQL = "use Spark SQL, and from_dataframe for its result"
+
+MISSING_MODULES: Final[Mapping[str, str]] = {
+    "pyflink.table": f"there is no Table API: {_SPARK_SQL}",
+    "pyflink.dataset": f"there is no DataSet API: {_SPARK_SQL}",
+    "pyflink.datastream.connectors": (
+        "there are no connectors of Flink: read and write with Spark's sources and sinks, and pass "
+        "a streaming DataFrame to from_dataframe"
+    ),
+    "pyflink.datastream.formats": (
+        "there are no formats of Flink: read and write with Spark's sources and sinks"
+    ),
+    "pyflink.java_gateway": "there is no JVM of Flink: the program runs on a SparkSession",
+    "pyflink.util": "the module belongs to Flink's JVM gateway",
+    "pyflink.fn_execution": "Spark runs the Python workers",
+    "pyflink.testing": "use queryable_state.streaming.testing",
+    "pyflink.metrics": "docs/operations.md names the metrics that there are",
+    "pyflink.shell": "use pyspark, and create a StreamExecutionEnvironment on its session",
+}
+"""Why a module and its submodules are missing."""
+
+MISSING_NAMES: Final[Mapping[str, str]] = {
+    **dict.fromkeys(
+        MODULES["pyflink.datastream.window"],
+        "there are no windows of Flink: use Spark's window aggregations before from_dataframe",
+    ),
+    "WindowedStream": "there are no windows of Flink",
+    "AllWindowedStream": "there are no windows of Flink",
+    "WindowFunction": "there are no windows of Flink",
+    "AllWindowFunction": "there are no windows of Flink",
+    "ProcessWindowFunction": "there are no windows of Flink",
+    "ProcessAllWindowFunction": "there are no windows of Flink",
+    "TimerService": "there are no timers",
+    "TimeDomain": "there are no timers",
+    "WatermarkStrategy": "call withWatermark on the streaming DataFrame",
+    "TimestampAssigner": "call withWatermark on the streaming DataFrame",
+    "AssignerWithPeriodicWatermarksWrapper": "call withWatermark on the streaming DataFrame",
+    "SlotSharingGroup": "Spark assigns tasks to executors",
+    "MemorySize": "Spark assigns tasks to executors",
+    "CustomCheckpointStorage": "it wraps a storage of Flink's JVM",
+    "CachedDataStream": "call cache on the DataFrame before from_dataframe",
+    "ConfigOption": "a Configuration is read and written by key",
+    "ConfigOptions": "a Configuration is read and written by key",
+    "Instant": "a timestamp is a datetime.datetime",
+    "Encoder": "write with Spark's sinks",
+    "BulkWriterFactory": "write with Spark's sinks",
+    "SerializationSchema": "write with Spark's sinks",
+    "DeserializationSchema": "read with Spark's sources",
+    "SimpleStringSchema": "read and write with Spark's text sources and sinks",
+}
+"""Why a name is missing, and what to use."""

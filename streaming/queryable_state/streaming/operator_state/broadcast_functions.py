@@ -1,0 +1,145 @@
+"""Functions of a stream that is connected with a broadcast stream, and their contexts.
+
+A batch's broadcast elements are processed before its other elements, on every subtask and in the
+same order. Only they may write broadcast state, so it stays equal on all subtasks.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, TypeVar
+
+from queryable_state.streaming.functions import Function
+from queryable_state.streaming.state import State
+from queryable_state.wire.errors import InvalidRequestError, Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from queryable_state.streaming.descriptors import MapStateDescriptor, StateDescriptor
+    from queryable_state.streaming.operator_state.broadcast_state import (
+        BroadcastState,
+        ReadOnlyBroadcastState,
+    )
+
+S = TypeVar("S", bound=State)
+
+
+class KeyedStateFunction(ABC, Generic[S]):
+    """A function that `apply_to_keyed_state` calls for each key."""
+
+    @abstractmethod
+    def process(self, key: Any, state: S) -> None:
+        """Reads and writes the state of one key."""
+
+
+class BaseContext(ABC):
+    """Clocks of the batch."""
+
+    @abstractmethod
+    def timestamp(self) -> int:
+        """Processing time of the batch in milliseconds since the epoch; a replay has the same."""
+
+    @abstractmethod
+    def current_processing_time(self) -> int:
+        """The same as `timestamp`."""
+
+    @abstractmethod
+    def current_watermark(self) -> int:
+        """Event-time watermark in milliseconds since the epoch; 0: no watermark."""
+
+
+class BroadcastReadOnlyContext(BaseContext):
+    """Context of an element of the stream that is not broadcast."""
+
+    @abstractmethod
+    def get_broadcast_state(
+        self, state_descriptor: MapStateDescriptor
+    ) -> ReadOnlyBroadcastState[Any, Any]:
+        """The broadcast state of a descriptor that was passed to `broadcast(...)`."""
+
+
+class BroadcastContext(BaseContext):
+    """Context of a broadcast element."""
+
+    @abstractmethod
+    def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
+        """The broadcast state of a descriptor that was passed to `broadcast(...)`."""
+
+
+class KeyedBroadcastReadOnlyContext(BroadcastReadOnlyContext):
+    """Context of an element of the keyed stream."""
+
+    @abstractmethod
+    def get_current_key(self) -> Any:
+        """Key of the element: a bare value, or a tuple if there are several key columns."""
+
+    def timer_service(self) -> NoReturn:
+        """Raises InvalidRequestError: timers are not supported."""
+        raise InvalidRequestError(
+            "ctx.timer_service(): timers are not supported: when the next element of the key "
+            "arrives, compare ctx.timestamp() or ctx.current_watermark() with a time kept in state",
+            reason=Reason.UNSUPPORTED,
+        )
+
+
+class KeyedBroadcastContext(BroadcastContext):
+    """Context of a broadcast element beside a keyed stream."""
+
+    @abstractmethod
+    def apply_to_keyed_state(
+        self,
+        state_descriptor: StateDescriptor,
+        function: KeyedStateFunction[Any] | Callable[[Any, Any], None],
+    ) -> None:
+        """Calls `function(key, state)` for each key of this subtask that has this state.
+
+        These are the keys with state of earlier batches and those to which this task has written
+        before, without those it has cleared. Each key is visited once, in no particular order; its
+        state, and the operator's other keyed states, can be read and written in the call. All
+        subtasks together visit all keys. The keys visited stay in the task's memory to its end.
+        """
+
+
+_ReadOnlyContext: TypeAlias = BroadcastReadOnlyContext
+_Context: TypeAlias = BroadcastContext
+_KeyedReadOnlyContext: TypeAlias = KeyedBroadcastReadOnlyContext
+_KeyedContext: TypeAlias = KeyedBroadcastContext
+
+
+class BroadcastProcessFunction(Function):
+    """A function of a stream without keys that is connected with a broadcast stream."""
+
+    Context: TypeAlias = _Context
+    ReadOnlyContext: TypeAlias = _ReadOnlyContext
+
+    @abstractmethod
+    def process_element(self, value: Any, ctx: BroadcastReadOnlyContext) -> Iterable[Any] | None:
+        """Processes one element; yields or returns the outputs, None for no output."""
+
+    @abstractmethod
+    def process_broadcast_element(self, value: Any, ctx: BroadcastContext) -> Iterable[Any] | None:
+        """Processes one broadcast element, on every subtask; returns outputs of this subtask."""
+
+
+class KeyedBroadcastProcessFunction(Function):
+    """A function of a keyed stream that is connected with a broadcast stream.
+
+    It requests its keyed states in `open`. A broadcast element has no key: it reaches keyed state
+    only through `apply_to_keyed_state`.
+    """
+
+    Context: TypeAlias = _KeyedContext
+    ReadOnlyContext: TypeAlias = _KeyedReadOnlyContext
+
+    @abstractmethod
+    def process_element(
+        self, value: Any, ctx: KeyedBroadcastReadOnlyContext
+    ) -> Iterable[Any] | None:
+        """Processes one element; yields or returns the outputs, None for no output."""
+
+    @abstractmethod
+    def process_broadcast_element(
+        self, value: Any, ctx: KeyedBroadcastContext
+    ) -> Iterable[Any] | None:
+        """Processes one broadcast element, on every subtask; returns outputs of this subtask."""

@@ -1,0 +1,126 @@
+"""Execution of functions of a stream that is connected with a broadcast stream.
+
+The feed passes the elements of the broadcast input first.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from queryable_state.streaming.functions import UserFunctionError
+from queryable_state.streaming.operator_state.broadcast_functions import KeyedStateFunction
+from queryable_state.streaming.runtime.operator_states.broadcast_state import ReadOnlyBroadcastView
+from queryable_state.streaming.runtime.operator_states.keyed_iteration import visit_keys
+from queryable_state.streaming.runtime.operators.broadcast_contexts import (
+    BroadcastElementContext,
+    KeyedElementContext,
+)
+from queryable_state.streaming.runtime.operators.function_run import (
+    FunctionRun,
+    element_reader,
+    outputs_of,
+)
+from queryable_state.streaming.runtime.operators.operator_run import MAIN
+from queryable_state.wire.errors import InvalidRequestError, QueryableStateError, Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    import pyarrow as pa
+
+    from queryable_state.streaming.descriptors import MapStateDescriptor, StateDescriptor
+    from queryable_state.streaming.operator_state.broadcast_functions import (
+        BroadcastProcessFunction,
+        KeyedBroadcastProcessFunction,
+    )
+    from queryable_state.streaming.runtime.operators.operator_run import Output
+    from queryable_state.streaming.runtime.operators.spec import OperatorSpec
+    from queryable_state.streaming.runtime.states.access import StateAccess
+    from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
+
+
+class BroadcastRun(FunctionRun):
+    """Runs a broadcast process function, keyed or not.
+
+    If the function has no keys, key columns of its input only distribute the rows.
+    """
+
+    def __init__(
+        self,
+        function: BroadcastProcessFunction | KeyedBroadcastProcessFunction,
+        descriptors: Sequence[MapStateDescriptor],
+        spec: OperatorSpec,
+        task: TaskIdentity,
+        access: StateAccess,
+        *,
+        keyed: bool,
+    ) -> None:
+        """`descriptors` are those that were passed to `broadcast`."""
+        super().__init__(function, spec, task, access, keyed=keyed)
+        self._keyed = keyed
+        self._process: Callable[[Any, Any], Any] = function.process_element
+        self._process_broadcast: Callable[[Any, Any], Any] = function.process_broadcast_element
+        self._readers = [element_reader(rows) for rows in spec.inputs]
+        self._broadcast_states = {
+            descriptor.name: self._operator_states.get_broadcast_state(descriptor)
+            for descriptor in descriptors
+        }
+
+    def begin(self) -> None:
+        super().begin()
+        owned = self.owned
+        views = {
+            name: ReadOnlyBroadcastView(state) for name, state in self._broadcast_states.items()
+        }
+        self._element_context = KeyedElementContext(owned, views)
+        self._broadcast_context = BroadcastElementContext(
+            owned, self._broadcast_states, self._apply_to_keyed_state
+        )
+
+    def process(self, number: int, batch: pa.RecordBatch) -> Iterator[Output]:
+        rows, elements = self.spec.inputs[number], self._readers[number](batch)
+        if rows.key_columns and self._keyed:
+            slots = self.owned.start_chunk(batch, rows).tolist()
+            yield from self._processed(self._process, self._element_context, slots, elements)
+            return
+        self.owned.count_rows(batch, rows)
+        process = self._process
+        context: object = self._element_context
+        if rows.is_broadcast:
+            process, context = self._process_broadcast, self._broadcast_context
+        for element in elements:
+            try:
+                result = process(element, context)
+                if result is not None:
+                    self._outputs.rows.extend(outputs_of(result))
+            except QueryableStateError as error:
+                error.add_note(f"{self.where}, in {process.__name__}")
+                raise
+            except Exception as error:
+                raise UserFunctionError(
+                    f"{self.where}: {process.__name__} failed for {_shown(element)}: "
+                    f"{type(error).__name__}: {error}"
+                ) from error
+            for output in self._outputs.full_batches():
+                yield MAIN, output
+
+    def _apply_to_keyed_state(
+        self,
+        descriptor: StateDescriptor,
+        function: KeyedStateFunction[Any] | Callable[[Any, Any], None],
+    ) -> None:
+        state = self._context.states.get(descriptor.name)
+        if state is None or state.descriptor != descriptor:
+            known = ", ".join(map(repr, self._context.states)) or "none"
+            raise InvalidRequestError(
+                f"{self.where}: apply_to_keyed_state was called with {descriptor!r}, but the "
+                f"function requested these keyed states in open: {known}",
+                reason=Reason.INVALID_REQUEST,
+            )
+        process = function.process if isinstance(function, KeyedStateFunction) else function
+        visit_keys(self.owned, state, self._context.states.values(), process)
+
+
+def _shown(element: Any) -> str:
+    text = repr(element)
+    return text if len(text) <= 100 else text[:100] + "..."

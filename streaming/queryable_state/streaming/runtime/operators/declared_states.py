@@ -1,0 +1,90 @@
+"""States that an operator will register, as the driver learns them before the job starts."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from typing import TYPE_CHECKING
+
+from queryable_state.streaming.functions import UserFunctionError
+from queryable_state.streaming.operator_state.descriptors import BroadcastStateDescriptor
+from queryable_state.streaming.runtime.operator_states.checkpoint_hooks import (
+    declared_operator_states,
+)
+from queryable_state.streaming.runtime.operators.context import DeclaringContext
+from queryable_state.streaming.runtime.operators.open_functions import OpenFunctions
+from queryable_state.streaming.runtime.operators.operators import (
+    Aggregate,
+    BroadcastProcess,
+    KeyedBatchProcess,
+    KeyedBroadcastProcess,
+    KeyedCoProcess,
+    KeyedProcess,
+    LatestValueSink,
+    Operator,
+    Reduce,
+    ReducingSink,
+)
+from queryable_state.streaming.runtime.vectorised.batch_context import DeclaringBatchContext
+from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
+
+if TYPE_CHECKING:
+    from queryable_state.streaming.descriptors import StateDescriptor
+
+_log = logging.getLogger("queryable_state.streaming")
+
+
+_RowFunction = KeyedProcess | KeyedCoProcess | KeyedBroadcastProcess | BroadcastProcess
+_WithFunction = _RowFunction | KeyedBatchProcess
+
+
+def declared_states(operator: Operator) -> list[StateDescriptor]:
+    """The states an operator will register.
+
+    To learn those of a user's function, a copy of it is initialized with empty operator states,
+    opened and closed.
+    """
+    match operator:
+        case KeyedProcess() | KeyedCoProcess() | KeyedBroadcastProcess() | BroadcastProcess():
+            return _declared_by_function(operator)
+        case KeyedBatchProcess(function):
+            batch_context = DeclaringBatchContext(DeclaringContext())
+            copied = copy.deepcopy(function)
+            with OpenFunctions(f"function {type(function).__name__}") as functions:
+                functions.open(copied, batch_context)
+            return batch_context.descriptors
+        case LatestValueSink(descriptor, _, order_descriptor):
+            return [descriptor] if order_descriptor is None else [descriptor, order_descriptor]
+        case Reduce() | ReducingSink() | Aggregate():
+            return [operator.descriptor]
+    raise InvalidRequestError(f"{operator!r} is not an operator")
+
+
+def _declared_by_function(operator: _RowFunction) -> list[StateDescriptor]:
+    context = DeclaringContext()
+    function = copy.deepcopy(operator.function)
+    where = f"function {type(function).__name__}"
+    keyed = None if isinstance(operator, BroadcastProcess) else context
+    with OpenFunctions(where) as functions:
+        functions.close_at_end(function)
+        operator_states = declared_operator_states(function, keyed, where)
+        functions.open(function, context)
+    if isinstance(operator, KeyedBroadcastProcess | BroadcastProcess):
+        broadcast = map(BroadcastStateDescriptor.of, operator.descriptors)
+        operator_states = [*broadcast, *operator_states]
+    return [*context.descriptors, *operator_states]
+
+
+def driver_declared_states(operator: Operator, name: str) -> list[StateDescriptor] | None:
+    """The states an operator will register; None if the driver cannot determine them, because the
+    function's `open` needs resources of an executor."""
+    try:
+        return declared_states(operator)
+    except Exception as problem:
+        refused = isinstance(problem, QueryableStateError)
+        if not isinstance(operator, _WithFunction) or (
+            refused and not isinstance(problem, UserFunctionError)
+        ):
+            raise
+        _log.debug("operator %s cannot be opened in the driver: %r", name, problem)
+        return None

@@ -1,0 +1,227 @@
+"""Execution of operators with user functions: elements of a chunk, row by row."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from queryable_state.streaming.functions import Function, UserFunctionError
+from queryable_state.streaming.runtime.columns.arrow_types import to_python
+from queryable_state.streaming.runtime.operator_states.checkpoint_hooks import CheckpointHooks
+from queryable_state.streaming.runtime.operator_states.operator_state_store import (
+    TaskOperatorStateStore,
+)
+from queryable_state.streaming.runtime.operators.context import DeclaringContext
+from queryable_state.streaming.runtime.operators.open_functions import OpenFunctions
+from queryable_state.streaming.runtime.operators.operator_run import MAIN, OperatorRun
+from queryable_state.streaming.runtime.operators.outputs import Outputs
+from queryable_state.streaming.runtime.operators.side_outputs import SideOutputs
+from queryable_state.streaming.runtime.states.key_table import shown_key
+from queryable_state.streaming.runtime.states.task_states import TaskStates
+from queryable_state.streaming.runtime.user_code import described
+from queryable_state.streaming.stateless.output_tag import OutputTag
+from queryable_state.wire.errors import QueryableStateError
+from queryable_state.wire.rows import row_maker
+from queryable_state.wire.schema.types import Kind, TypeInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from types import TracebackType
+
+    import pyarrow as pa
+
+    from queryable_state.streaming.descriptors import StateDescriptor
+    from queryable_state.streaming.runtime.operators.operator_run import Output
+    from queryable_state.streaming.runtime.operators.spec import OperatorSpec
+    from queryable_state.streaming.runtime.states.access import StateAccess
+    from queryable_state.streaming.runtime.states.cached_state import CachedState
+    from queryable_state.streaming.runtime.states.input_spec import InputSpec
+    from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
+
+
+_NO_ITERABLES_OF_OUTPUTS = frozenset((str, bytes, dict))
+_PIECE_ROWS = 1024
+"""Rows between two checks for full output batches; bounds the buffered outputs."""
+
+
+def element_reader(rows: InputSpec) -> Callable[[pa.RecordBatch], Iterator[Any]]:
+    """A reader of a chunk's elements.
+
+    They are `Row`s of the value columns, instances of the row type's Python class, or the values
+    of the only column.
+    """
+    info = rows.value_type
+    if info.kind != Kind.ROW:
+        column = rows.value_columns[0]
+        return lambda batch: iter(to_python(batch.column(column), info))
+    return _row_reader(rows.value_columns, info)
+
+
+def _row_reader(
+    columns: tuple[str, ...], info: TypeInfo
+) -> Callable[[pa.RecordBatch], Iterator[Any]]:
+    make = row_maker(info)
+    types = [field.type for field in info.fields]
+
+    def read(batch: pa.RecordBatch) -> Iterator[Any]:
+        values = [
+            to_python(batch.column(name), of) for name, of in zip(columns, types, strict=True)
+        ]
+        return map(make, zip(*values, strict=True))
+
+    return read
+
+
+class RowRun(OperatorRun):
+    """An operator with user functions, which are open from `begin` to `encode`."""
+
+    reads_in_order = True
+
+    def __init__(self, spec: OperatorSpec, task: TaskIdentity, access: StateAccess) -> None:
+        super().__init__(spec, task, access)
+        self._functions = OpenFunctions(self.where)
+        self._context = DeclaringContext(
+            name=spec.name,
+            subtask=task.subtask,
+            parallelism=spec.parallelism,
+            max_parallelism=spec.max_parallelism,
+        )
+
+    def encode(self) -> None:
+        super().encode()
+        self._functions.close()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        failure: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._functions.close(failure)
+
+    def _open_function(self, descriptor: StateDescriptor) -> None:
+        """Opens the reduce or aggregate function of a state, unless it is a plain callable."""
+        if isinstance(descriptor.function, Function):
+            self._functions.open(descriptor.function, self._context)
+
+    def _user_error(self, error: Exception, what: str) -> UserFunctionError:
+        return UserFunctionError(
+            f"{self.where}: {what} failed for key {self._current_key}: {described(error)}"
+        )
+
+    def _name_element(self, error: QueryableStateError) -> None:
+        error.add_note(f"{self.where}, at an element of key {self._current_key}")
+
+    @property
+    def _current_key(self) -> str:
+        return shown_key(self.owned.keys.keys[self.owned.current_key.slot], self.spec.key_type)
+
+
+class FunctionRun(RowRun):
+    """An operator with the function of a user, which may have operator state."""
+
+    def __init__(
+        self,
+        function: Function,
+        spec: OperatorSpec,
+        task: TaskIdentity,
+        access: StateAccess,
+        *,
+        keyed: bool = True,
+    ) -> None:
+        """`keyed`: the function may have keyed states."""
+        super().__init__(spec, task, access)
+        self._opened = function
+        self._operator_states = TaskOperatorStateStore(spec.name, lambda: self.owned.begin())
+        self._checkpoint_hooks = CheckpointHooks(
+            function,
+            self._operator_states,
+            self._context if keyed else None,
+            batch_id=task.batch_id,
+            where=self.where,
+        )
+        self._outputs = Outputs(spec.output_type, spec.settings.output_rows, self.where)
+        self._sides = SideOutputs(spec, self.where)
+
+    def begin(self) -> None:
+        """Initializes and opens the function, pins the version, and notifies the function."""
+        self._owned = TaskStates(
+            self.spec,
+            self._task,
+            self._access,
+            self._context.states.values(),
+            self._operator_states.states.values(),
+        )
+        self._functions.close_at_end(self._opened)
+        self._checkpoint_hooks.initialize()
+        self._open()
+        self._owned.begin()
+        self._checkpoint_hooks.notify(self._owned)
+
+    def _open(self) -> Sequence[CachedState]:
+        context = self._context
+        self._functions.open(self._opened, context)
+        context.end_declarations()
+        states = list(context.states.values())
+        for state in states:
+            self._open_function(state.descriptor)
+        return states
+
+    def encode(self) -> None:
+        self._checkpoint_hooks.snapshot(self.owned.batch_timestamp_ms)
+        super().encode()
+
+    def finish(self) -> Iterator[Output]:
+        for rows in self._outputs.all_batches():
+            yield MAIN, rows
+        yield from self._sides.batches(only_full=False)
+
+    def _processed(
+        self,
+        process: Callable[[Any, Any], Any],
+        context: object,
+        slots: Sequence[int],
+        elements: Iterator[Any],
+    ) -> Iterator[Output]:
+        """Calls `process` for each element of a keyed input, whose keys have these slots."""
+        current_key, outputs = self.owned.current_key, self._outputs
+        for state in self._context.states.values():
+            state.enter()
+        for start in range(0, len(slots), _PIECE_ROWS):
+            extend, emitted = outputs.rows.extend, len(outputs.rows)
+            try:
+                # `zip` must read slots first: at their end it must not consume an element.
+                for slot, element in zip(  # noqa: B905
+                    slots[start : start + _PIECE_ROWS], elements
+                ):
+                    current_key.slot = slot
+                    result = process(element, context)
+                    if result is not None:
+                        if result.__class__ in _NO_ITERABLES_OF_OUTPUTS:
+                            raise _not_outputs(result)
+                        extend(result)
+            except QueryableStateError as error:
+                self._name_element(error)
+                raise
+            except Exception as error:
+                raise self._user_error(error, process.__name__) from error
+            if OutputTag.exists:
+                self._sides.take(outputs.rows, emitted)
+                yield from self._sides.batches(only_full=True)
+            for rows in outputs.full_batches():
+                yield MAIN, rows
+        for state in self._context.states.values():
+            state.leave()
+
+
+def outputs_of(result: Any) -> Iterable[Any]:
+    """The outputs that a function returned; TypeError for a single output that is iterable."""
+    if result.__class__ in _NO_ITERABLES_OF_OUTPUTS:
+        raise _not_outputs(result)
+    return result  # type: ignore[no-any-return]
+
+
+def _not_outputs(result: object) -> TypeError:
+    return TypeError(
+        f"it returned a {type(result).__name__}, whose items would be emitted one by one: yield "
+        "outputs, or return a list of outputs"
+    )

@@ -1,0 +1,142 @@
+"""A keyed stream as the input of operators, which it adds to the next job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from queryable_state.streaming.descriptors import ValueStateDescriptor
+from queryable_state.streaming.functions import ReducingStateDescriptor
+from queryable_state.streaming.graph.elements import Columns
+from queryable_state.streaming.graph.nodes import OperatorInput, OperatorNode
+from queryable_state.streaming.ordering import order_columns
+from queryable_state.streaming.runtime.operators.operators import (
+    Aggregate,
+    AggregateKind,
+    LatestValueSink,
+    ReducingSink,
+)
+from queryable_state.streaming.streams.operator_columns import aggregated_columns, stored_columns
+from queryable_state.wire.errors import InvalidRequestError
+from queryable_state.wire.schema.types import Field, Kind, TypeInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from queryable_state.streaming.graph.keys import KeySelector
+    from queryable_state.streaming.graph.nodes import StreamNode
+    from queryable_state.streaming.operator_handles import StreamEnvironment
+    from queryable_state.streaming.ordering import OrderBy
+    from queryable_state.streaming.runtime.columns.row_order import OrderColumn
+    from queryable_state.streaming.runtime.operators.operators import Operator
+
+
+@dataclass(frozen=True)
+class KeyedInput:
+    """A stream, its keys, and the order of a key's rows within each batch."""
+
+    environment: StreamEnvironment
+    node: StreamNode
+    """The node with the columns of the elements and of the key."""
+    keys: KeySelector
+    columns: Columns
+    """Columns of the elements."""
+    order: tuple[OrderColumn, ...] = ()
+
+    def element_type(self, purpose: str) -> TypeInfo:
+        """Type of the elements; raises InvalidRequestError, naming `purpose`, if they have none."""
+        return self.columns.element_type(self.columns.names, purpose)
+
+    def whole(self, purpose: str) -> OperatorInput:
+        """The input of an operator that reads whole elements."""
+        return self._input(self.columns.names, self.element_type(purpose), self.order)
+
+    def operator(
+        self,
+        kind: str,
+        operator: Operator,
+        output: TypeInfo | None,
+        *,
+        before: Sequence[OperatorInput] = (),
+    ) -> OperatorNode:
+        """Adds an operator that reads whole elements, and the inputs `before` it first."""
+        return self._added(kind, operator, (*before, self.whole(kind)), output)
+
+    def aggregate(
+        self, kind: AggregateKind, names: tuple[str, ...], queryable_name: str | None
+    ) -> OperatorNode:
+        """Adds a vectorised aggregation of columns."""
+        fields = aggregated_columns(kind, names, self.columns, self.keys)
+        output = TypeInfo(
+            Kind.ROW,
+            fields=(*self.keys.fields, *(Field(field.column, field.type) for field in fields)),
+        )
+        operator = Aggregate(fields, str(kind), queryable_name)
+        read = self._input(names, self.columns.element_type(names, str(kind)), ())
+        return self._added(f"aggregate_{kind}", operator, (read,), output)
+
+    def queryable_sink(
+        self,
+        name: str,
+        descriptor: ValueStateDescriptor | ReducingStateDescriptor | None,
+        latest_by: OrderBy | None,
+    ) -> OperatorNode:
+        """Adds a sink that keeps the last element of each key, or all of them reduced."""
+        columns = self.columns
+        latest = order_columns(latest_by, columns, "latest_by")
+        if latest and isinstance(descriptor, ReducingStateDescriptor):
+            raise InvalidRequestError(
+                f"as_queryable_state({name!r}): latest_by selects one element of a key, but "
+                f"{descriptor!r} reduces all of them: remove one of the two"
+            )
+        if descriptor is None:
+            names = columns.names
+            element = self.element_type(f"as_queryable_state({name!r})")
+            descriptor = ValueStateDescriptor(name, element)
+        else:
+            names = stored_columns(
+                f"as_queryable_state({name!r})",
+                descriptor,
+                columns,
+                self.keys,
+                {key.column for key in (*latest, *self.order)},
+            )
+        if descriptor.queryable_name != name:
+            descriptor.set_queryable(name)
+        operator: Operator
+        if isinstance(descriptor, ValueStateDescriptor):
+            operator = LatestValueSink.of(descriptor, names, latest)
+        else:
+            operator = ReducingSink(descriptor)
+        value_type = descriptor.value_type
+        assert value_type is not None, "only an aggregating state may have no value type"
+        read = self._input(names, value_type, self.order)
+        return self._added("queryable-state", operator, (read,), None)
+
+    def _input(
+        self, names: tuple[str, ...], value_type: TypeInfo, order: tuple[OrderColumn, ...]
+    ) -> OperatorInput:
+        return OperatorInput(
+            upstream=self.node,
+            keys=self.keys,
+            value_columns=names,
+            value_type=value_type,
+            order=order,
+        )
+
+    def _added(
+        self,
+        kind: str,
+        operator: Operator,
+        inputs: tuple[OperatorInput, ...],
+        output: TypeInfo | None,
+    ) -> OperatorNode:
+        return self.environment._add_operator(
+            OperatorNode(
+                inputs=inputs,
+                kind=kind,
+                operator=operator,
+                output_type=output,
+                columns=Columns({}) if output is None else Columns.of_output(output),
+            )
+        )
