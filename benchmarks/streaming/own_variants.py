@@ -67,7 +67,7 @@ class Totals(KeyedProcessFunction):
 
 def sums(rows: DataStream) -> OperatorStream:
     """Two sums by the built-in aggregation: vectorised, one output row per key and batch."""
-    return rows.key_by("key").sum("ones", "value", queryable_name=QUERYABLE_NAME)
+    return rows.key_by("key").aggregate_sum("ones", "value", queryable_name=QUERYABLE_NAME)
 
 
 def row_a_row(rows: DataStream) -> OperatorStream:

@@ -7,6 +7,7 @@ A program creates a `StreamExecutionEnvironment`, keys a stream and processes it
 from queryable_state.streaming.co_functions import (
     CoFlatMapFunction,
     CoMapFunction,
+    CoProcessFunction,
     KeyedCoProcessFunction,
 )
 from queryable_state.streaming.config.checkpoint_config import (
@@ -111,6 +112,18 @@ from queryable_state.streaming.operator_state.checkpointed import (
     ListCheckpointed,
     OperatorStateStore,
 )
+from queryable_state.streaming.sinks.collected import (
+    CloseableIterator,
+)
+from queryable_state.streaming.sinks.sinks import (
+    SparkSink,
+)
+from queryable_state.streaming.sources.spark_source import (
+    SparkSource,
+)
+from queryable_state.streaming.sources.watermark_strategy import (
+    WatermarkStrategy,
+)
 from queryable_state.streaming.state import (
     AggregatingState,
     AppendingState,
@@ -120,6 +133,17 @@ from queryable_state.streaming.state import (
     ReducingState,
     State,
     ValueState,
+)
+from queryable_state.streaming.stateless.functions import (
+    FilterFunction,
+    FlatMapFunction,
+    KeySelector,
+    MapFunction,
+    Partitioner,
+    ProcessFunction,
+)
+from queryable_state.streaming.stateless.output_tag import (
+    OutputTag,
 )
 from queryable_state.streaming.streams.broadcast_streams import (
     BroadcastConnectedStream,
@@ -198,8 +222,10 @@ __all__ = [
     "CheckpointStorage",
     "CheckpointedFunction",
     "CheckpointingMode",
+    "CloseableIterator",
     "CoFlatMapFunction",
     "CoMapFunction",
+    "CoProcessFunction",
     "CompletableFuture",
     "Configuration",
     "CustomStateBackend",
@@ -213,6 +239,8 @@ __all__ = [
     "ExternalizedCheckpointCleanup",
     "ExternalizedCheckpointRetention",
     "FileSystemCheckpointStorage",
+    "FilterFunction",
+    "FlatMapFunction",
     "FsStateBackend",
     "FunctionInitializationContext",
     "FunctionSnapshotContext",
@@ -224,6 +252,7 @@ __all__ = [
     "JobID",
     "JobManagerCheckpointStorage",
     "JobStatus",
+    "KeySelector",
     "KeyedBatchProcessFunction",
     "KeyedBroadcastProcessFunction",
     "KeyedCoProcessFunction",
@@ -236,6 +265,7 @@ __all__ = [
     "ListState",
     "ListStateDescriptor",
     "ListTypeInfo",
+    "MapFunction",
     "MapState",
     "MapStateDescriptor",
     "MapTypeInfo",
@@ -244,11 +274,14 @@ __all__ = [
     "ObjectArrayTypeInfo",
     "OperatorStateStore",
     "OperatorStream",
+    "OutputTag",
+    "Partitioner",
     "PickleSerializer",
     "PickledBytesTypeInfo",
     "PickledValue",
     "PredefinedOptions",
     "PrimitiveArrayTypeInfo",
+    "ProcessFunction",
     "QueryableStateStream",
     "ReadOnlyBroadcastState",
     "ReduceFunction",
@@ -264,6 +297,8 @@ __all__ = [
     "RuntimeExecutionMode",
     "SerializedValue",
     "SimpleTypeSerializerSnapshot",
+    "SparkSink",
+    "SparkSource",
     "SqlTimeTypeInfo",
     "State",
     "StateBackend",
@@ -282,4 +317,5 @@ __all__ = [
     "ValueColumn",
     "ValueState",
     "ValueStateDescriptor",
+    "WatermarkStrategy",
 ]

@@ -21,7 +21,7 @@ def test_the_state_of_a_batch_function_is_answered_and_feeds_the_next_operator(
     source = feed(READINGS)
     stream = env.from_dataframe(source.dataframe()).key_by("sensor")
     totals = stream.process_batch(BatchTotals(), "sensor STRING, total DOUBLE").uid("totals")
-    totals.key_by("sensor").max("total", queryable_name="highest").uid("highest")
+    totals.key_by("sensor").aggregate_max("total", queryable_name="highest").uid("highest")
     source.add(*({"sensor": f"s{i % 3}", "temperature": float(i)} for i in range(30)))
     source.add({"sensor": "s0", "temperature": -1.0}, {"sensor": "new", "temperature": 0.5})
     job = env.execute_async("batch-function")

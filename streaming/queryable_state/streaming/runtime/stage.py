@@ -80,7 +80,7 @@ class StageSpec:
 
     def _columns(self, position: int, number: int) -> tuple[Field, ...]:
         spec = self.operators[position]
-        return columns_of(spec.side_outputs[number - 1]) if number else spec.output_fields
+        return columns_of(spec.side_outputs[number - 1].type_info) if number else spec.output_fields
 
 
 @functools.cache

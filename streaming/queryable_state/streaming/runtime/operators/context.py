@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from queryable_state.streaming.descriptors import (
@@ -151,15 +152,23 @@ class ElementContext(Context):
     """The context of all elements of a task; one object, whose current key changes."""
 
     def __init__(
-        self, current_key: CurrentKey, keys: KeyTable, batch_timestamp_ms: int, watermark_ms: int
+        self,
+        current_key: CurrentKey,
+        keys: KeyTable,
+        batch_timestamp_ms: int,
+        watermark_ms: int,
+        *,
+        pickled_keys: bool = False,
     ) -> None:
         self._current_key = current_key
         self._keys = keys.keys
         self._batch_timestamp_ms = batch_timestamp_ms
         self._watermark_ms = watermark_ms
+        self._pickled_keys = pickled_keys
 
     def get_current_key(self) -> Any:
-        return self._keys[self._current_key.slot]
+        key = self._keys[self._current_key.slot]
+        return pickle.loads(key) if self._pickled_keys else key  # noqa: S301 - the job's own
 
     def timestamp(self) -> int:
         return self._batch_timestamp_ms

@@ -14,8 +14,11 @@ from queryable_state.streaming.runtime.operators.context import DeclaringContext
 from queryable_state.streaming.runtime.operators.open_functions import OpenFunctions
 from queryable_state.streaming.runtime.operators.operator_run import MAIN, OperatorRun
 from queryable_state.streaming.runtime.operators.outputs import Outputs
+from queryable_state.streaming.runtime.operators.side_outputs import SideOutputs
 from queryable_state.streaming.runtime.states.key_table import shown_key
 from queryable_state.streaming.runtime.states.task_states import TaskStates
+from queryable_state.streaming.runtime.user_code import described
+from queryable_state.streaming.stateless.output_tag import OutputTag
 from queryable_state.wire.errors import QueryableStateError
 from queryable_state.wire.rows import row_maker
 from queryable_state.wire.schema.types import Kind, TypeInfo
@@ -102,8 +105,7 @@ class RowRun(OperatorRun):
 
     def _user_error(self, error: Exception, what: str) -> UserFunctionError:
         return UserFunctionError(
-            f"{self.where}: {what} failed for key {self._current_key}: "
-            f"{type(error).__name__}: {error}"
+            f"{self.where}: {what} failed for key {self._current_key}: {described(error)}"
         )
 
     def _name_element(self, error: QueryableStateError) -> None:
@@ -138,6 +140,7 @@ class FunctionRun(RowRun):
             where=self.where,
         )
         self._outputs = Outputs(spec.output_type, spec.settings.output_rows, self.where)
+        self._sides = SideOutputs(spec, self.where)
 
     def open(self) -> None:
         """Initializes and opens the function."""
@@ -173,6 +176,7 @@ class FunctionRun(RowRun):
     def finish(self) -> Iterator[Output]:
         for rows in self._outputs.all_batches():
             yield MAIN, rows
+        yield from self._sides.batches(only_full=False)
 
     def _processed(
         self,
@@ -186,7 +190,7 @@ class FunctionRun(RowRun):
         for state in self._context.states.values():
             state.enter()
         for start in range(0, len(slots), _PIECE_ROWS):
-            extend = outputs.rows.extend
+            extend, emitted = outputs.rows.extend, len(outputs.rows)
             try:
                 # `zip` must read slots first: at their end it must not consume an element.
                 for slot, element in zip(  # noqa: B905
@@ -203,6 +207,9 @@ class FunctionRun(RowRun):
                 raise
             except Exception as error:
                 raise self._user_error(error, process.__name__) from error
+            if OutputTag.exists:
+                self._sides.take(outputs.rows, emitted)
+                yield from self._sides.batches(only_full=True)
             for rows in outputs.full_batches():
                 yield MAIN, rows
         for state in self._context.states.values():
