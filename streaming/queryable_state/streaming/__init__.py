@@ -7,12 +7,9 @@ A program creates a `StreamExecutionEnvironment`, keys a stream and processes it
 from queryable_state.streaming.co_functions import (
     CoFlatMapFunction,
     CoMapFunction,
-    CoProcessFunction,
     KeyedCoProcessFunction,
 )
-from queryable_state.streaming.config.checkpoint_config import (
-    CheckpointConfig,
-)
+from queryable_state.streaming.config.checkpoint_config import CheckpointConfig
 from queryable_state.streaming.config.checkpoint_modes import (
     CheckpointingMode,
     ExternalizedCheckpointCleanup,
@@ -23,10 +20,7 @@ from queryable_state.streaming.config.checkpoint_storage import (
     FileSystemCheckpointStorage,
     JobManagerCheckpointStorage,
 )
-from queryable_state.streaming.config.durations import (
-    Duration,
-    Time,
-)
+from queryable_state.streaming.config.durations import Duration, Time
 from queryable_state.streaming.config.restart_strategy import (
     RestartStrategies,
     RestartStrategyConfiguration,
@@ -36,9 +30,7 @@ from queryable_state.streaming.config.rocksdb_state_backend import (
     PredefinedOptions,
     RocksDBStateBackend,
 )
-from queryable_state.streaming.config.settings import (
-    EnvironmentSettings,
-)
+from queryable_state.streaming.config.settings import EnvironmentSettings
 from queryable_state.streaming.config.state_backend import (
     CustomStateBackend,
     FsStateBackend,
@@ -46,26 +38,16 @@ from queryable_state.streaming.config.state_backend import (
     MemoryStateBackend,
     StateBackend,
 )
-from queryable_state.streaming.datastream import (
-    DataStream,
-    KeyedStream,
-    OperatorStream,
-)
+from queryable_state.streaming.datastream import DataStream, KeyedStream, OperatorStream
 from queryable_state.streaming.descriptors import (
     ListStateDescriptor,
     MapStateDescriptor,
     StateDescriptor,
     ValueStateDescriptor,
 )
-from queryable_state.streaming.environment import (
-    StreamExecutionEnvironment,
-)
-from queryable_state.streaming.execution.configuration import (
-    Configuration,
-)
-from queryable_state.streaming.execution.execution_config import (
-    ExecutionConfig,
-)
+from queryable_state.streaming.environment import StreamExecutionEnvironment
+from queryable_state.streaming.execution.configuration import Configuration
+from queryable_state.streaming.execution.execution_config import ExecutionConfig
 from queryable_state.streaming.execution.execution_modes import (
     ExecutionMode,
     InputDependencyConstraint,
@@ -86,15 +68,9 @@ from queryable_state.streaming.functions import (
     ReducingStateDescriptor,
     RuntimeContext,
 )
-from queryable_state.streaming.job_client import (
-    JobClient,
-)
-from queryable_state.streaming.operator_handles import (
-    DataStreamSink,
-    QueryableStateStream,
-)
+from queryable_state.streaming.job_client import JobClient
+from queryable_state.streaming.operator_handles import DataStreamSink, QueryableStateStream
 from queryable_state.streaming.operator_state.broadcast_functions import (
-    BaseBroadcastProcessFunction,
     BroadcastProcessFunction,
     KeyedBroadcastProcessFunction,
     KeyedStateFunction,
@@ -112,18 +88,6 @@ from queryable_state.streaming.operator_state.checkpointed import (
     ListCheckpointed,
     OperatorStateStore,
 )
-from queryable_state.streaming.sinks.collected import (
-    CloseableIterator,
-)
-from queryable_state.streaming.sinks.sinks import (
-    SparkSink,
-)
-from queryable_state.streaming.sources.spark_source import (
-    SparkSource,
-)
-from queryable_state.streaming.sources.watermark_strategy import (
-    WatermarkStrategy,
-)
 from queryable_state.streaming.state import (
     AggregatingState,
     AppendingState,
@@ -134,27 +98,8 @@ from queryable_state.streaming.state import (
     State,
     ValueState,
 )
-from queryable_state.streaming.stateless.functions import (
-    FilterFunction,
-    FlatMapFunction,
-    KeySelector,
-    MapFunction,
-    Partitioner,
-    ProcessFunction,
-)
-from queryable_state.streaming.stateless.output_tag import (
-    OutputTag,
-)
-from queryable_state.streaming.streams.broadcast_streams import (
-    BroadcastConnectedStream,
-    BroadcastStream,
-)
-from queryable_state.streaming.streams.connected_streams import (
-    KeyedConnectedStreams,
-)
-from queryable_state.streaming.ttl.state_ttl_config import (
-    StateTtlConfig,
-)
+from queryable_state.streaming.streams.connected_streams import KeyedConnectedStreams
+from queryable_state.streaming.ttl.state_ttl_config import StateTtlConfig
 from queryable_state.streaming.vectorised.functions import (
     BatchKeys,
     BatchRuntimeContext,
@@ -162,13 +107,8 @@ from queryable_state.streaming.vectorised.functions import (
     KeyedBatchProcessFunction,
     ValueColumn,
 )
-from queryable_state.wire.schema.instant import (
-    Instant,
-)
-from queryable_state.wire.schema.row import (
-    Row,
-    RowKind,
-)
+from queryable_state.wire.schema.instant import Instant
+from queryable_state.wire.schema.row import Row, RowKind
 from queryable_state.wire.schema.type_classes import (
     BasicArrayTypeInfo,
     BasicType,
@@ -190,42 +130,30 @@ from queryable_state.wire.schema.type_serializer import (
     TypeSerializerSchemaCompatibility,
     TypeSerializerSnapshot,
 )
-from queryable_state.wire.schema.types import (
-    TypeInfo,
-    Types,
-)
-from queryable_state.wire.values.pickled import (
-    PickledValue,
-)
-from queryable_state.wire.values.serialized import (
-    SerializedValue,
-)
+from queryable_state.wire.schema.types import TypeInfo, Types
+from queryable_state.wire.values.pickled import PickledValue
+from queryable_state.wire.values.serialized import SerializedValue
 
 __all__ = [
     "AggregateFunction",
     "AggregatingState",
     "AggregatingStateDescriptor",
     "AppendingState",
-    "BaseBroadcastProcessFunction",
     "BasicArrayTypeInfo",
     "BasicType",
     "BasicTypeInfo",
     "BatchKeys",
     "BatchRuntimeContext",
     "BatchState",
-    "BroadcastConnectedStream",
     "BroadcastProcessFunction",
     "BroadcastState",
-    "BroadcastStream",
     "CheckpointConfig",
     "CheckpointListener",
     "CheckpointStorage",
     "CheckpointedFunction",
     "CheckpointingMode",
-    "CloseableIterator",
     "CoFlatMapFunction",
     "CoMapFunction",
-    "CoProcessFunction",
     "CompletableFuture",
     "Configuration",
     "CustomStateBackend",
@@ -239,8 +167,6 @@ __all__ = [
     "ExternalizedCheckpointCleanup",
     "ExternalizedCheckpointRetention",
     "FileSystemCheckpointStorage",
-    "FilterFunction",
-    "FlatMapFunction",
     "FsStateBackend",
     "FunctionInitializationContext",
     "FunctionSnapshotContext",
@@ -252,7 +178,6 @@ __all__ = [
     "JobID",
     "JobManagerCheckpointStorage",
     "JobStatus",
-    "KeySelector",
     "KeyedBatchProcessFunction",
     "KeyedBroadcastProcessFunction",
     "KeyedCoProcessFunction",
@@ -265,7 +190,6 @@ __all__ = [
     "ListState",
     "ListStateDescriptor",
     "ListTypeInfo",
-    "MapFunction",
     "MapState",
     "MapStateDescriptor",
     "MapTypeInfo",
@@ -274,14 +198,11 @@ __all__ = [
     "ObjectArrayTypeInfo",
     "OperatorStateStore",
     "OperatorStream",
-    "OutputTag",
-    "Partitioner",
     "PickleSerializer",
     "PickledBytesTypeInfo",
     "PickledValue",
     "PredefinedOptions",
     "PrimitiveArrayTypeInfo",
-    "ProcessFunction",
     "QueryableStateStream",
     "ReadOnlyBroadcastState",
     "ReduceFunction",
@@ -297,8 +218,6 @@ __all__ = [
     "RuntimeExecutionMode",
     "SerializedValue",
     "SimpleTypeSerializerSnapshot",
-    "SparkSink",
-    "SparkSource",
     "SqlTimeTypeInfo",
     "State",
     "StateBackend",
@@ -317,5 +236,4 @@ __all__ = [
     "ValueColumn",
     "ValueState",
     "ValueStateDescriptor",
-    "WatermarkStrategy",
 ]
