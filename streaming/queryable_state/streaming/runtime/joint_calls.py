@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import logging
+from collections import deque
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
@@ -16,6 +17,7 @@ from queryable_state.streaming.runtime.channels import backend_stub
 from queryable_state.streaming.runtime.operators.operators import Aggregate
 from queryable_state.v1.query_pb2 import ReadKind
 from queryable_state.wire.calls.job_secret import secret_metadata
+from queryable_state.wire.errors import QueryableStateError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from queryable_state.v1.registration_pb2 import StateRegistration
     from queryable_state.wire.changes import Seal
 
+    Answer: TypeAlias = tuple[Sequence[bytes], backend_pb2.StateValues]
     Begin: TypeAlias = tuple[BackendClient, Sequence[StateRegistration]]
     Prepare: TypeAlias = tuple[BackendClient, tuple[Sequence[bytes], Seal]]
 
@@ -52,12 +55,16 @@ class JointCalls:
         self._metadata = secret_metadata(clients[0].spec.secret)
         self._owners: dict[BackendClient, str] = {}
         self._states: dict[BackendClient, Sequence[StateRegistration]] = {}
-        self._answers: dict[BackendClient, tuple[Sequence[bytes], backend_pb2.StateValues]] = {}
+        self._answers: dict[BackendClient, deque[Answer]] = {each: deque() for each in clients}
 
     def begin(self, states: Sequence[Sequence[StateRegistration] | None]) -> None:
         """Begins the operators, in order, with their states; None: has begun already."""
         source = self._clients[0].address
-        address = source if isinstance(source, str) else source()
+        try:
+            address = source if isinstance(source, str) else source()
+        except QueryableStateError as failure:
+            _log.debug("the state server of this executor has no address now: %s", failure)
+            return
         by_owner: dict[str, list[Begin]] = {}
         for client, declared in zip(self._clients, states, strict=True):
             owner = None if declared is None else client.known_owner(address)
@@ -119,9 +126,13 @@ class JointCalls:
         if len(fetches) != 1:
             return None
         keys = fetches[0].keys
-        ahead = self._answers.pop(client, None)
-        if ahead is not None and ahead[0] == keys:
-            return [ahead[1]]
+        ahead = self._answers[client]
+        if ahead:
+            asked, found = ahead.popleft()
+            if asked == keys:
+                return [found]
+            ahead.clear()
+            return None
         if len(keys) * len(siblings) > _MOST_KEYS:
             return None
         request = backend_pb2.FetchAllRequest(
@@ -138,11 +149,11 @@ class JointCalls:
         )
         stub = backend_stub(self._owners[client])
         answer = self._sent("fetch", lambda: stub.FetchAll(request, **self._options))
-        if answer is None or any(len(each.results) != 1 for each in answer.answers):
+        if answer is None or [len(each.results) for each in answer.answers] != [1] * len(siblings):
             return None
-        for sibling, found in zip(siblings, answer.answers, strict=True):
-            self._answers[sibling] = (keys, found.results[0])
-        return [self._answers.pop(client)[1]]
+        for sibling, each in zip(siblings, answer.answers, strict=True):
+            self._answers[sibling].append((keys, each.results[0]))
+        return [ahead.popleft()[1]]
 
     def _reads_alike(self, client: BackendClient, other: BackendClient) -> bool:
         """True if both operators fetch the same keys of one state for each chunk."""
