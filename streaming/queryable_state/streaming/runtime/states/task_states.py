@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from queryable_state.internal.v1.backend_pb2 import StateFetch
+from queryable_state.streaming.runtime.fetch_parts import fetch_halves, fetch_parts
 from queryable_state.streaming.runtime.operator_states.operator_state import OperatorStateContext
 from queryable_state.streaming.runtime.states.cached_state import CachedState, StateContext
 from queryable_state.streaming.runtime.states.cursor import CurrentKey
-from queryable_state.streaming.runtime.states.fetch_parts import fetch_halves, fetch_parts
 from queryable_state.streaming.runtime.states.key_table import KeyTable
 from queryable_state.streaming.runtime.states.serializer_checks import begin_with_serializers
 from queryable_state.v1.query_pb2 import ReadKind
