@@ -123,7 +123,9 @@ from queryable_state.streaming.state import (
 from queryable_state.streaming.streams.connected_streams import (
     KeyedConnectedStreams,
 )
-from queryable_state.streaming.ttl.state_ttl_config import StateTtlConfig
+from queryable_state.streaming.ttl.state_ttl_config import (
+    StateTtlConfig,
+)
 from queryable_state.streaming.vectorised.functions import (
     BatchKeys,
     BatchRuntimeContext,

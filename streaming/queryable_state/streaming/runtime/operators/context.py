@@ -40,16 +40,6 @@ if TYPE_CHECKING:
 _State = TypeVar("_State", bound="CachedState")
 
 
-_EXPIRING: dict[type[CachedState], type[CachedState]] = {
-    CachedValue: ExpiringValue,
-    CachedList: ExpiringList,
-    CachedMap: ExpiringMap,
-    CachedReducing: ExpiringReducing,
-    CachedAggregating: ExpiringAggregating,
-}
-"""The class of a state with a TTL, by its class without."""
-
-
 class DeclaringContext(RuntimeContext):
     """Collects the states that a function requests; they are usable after `bind`."""
 
@@ -78,20 +68,26 @@ class DeclaringContext(RuntimeContext):
         """Refuses further requests: the states are being registered."""
         self._closed = True
 
-    def get_state(self, descriptor: ValueStateDescriptor) -> CachedValue:
-        return self.declared(descriptor, ValueStateDescriptor, CachedValue)
+    def get_state(self, state_descriptor: ValueStateDescriptor) -> CachedValue:
+        return self.declared(state_descriptor, ValueStateDescriptor, CachedValue, ExpiringValue)
 
-    def get_list_state(self, descriptor: ListStateDescriptor) -> CachedList:
-        return self.declared(descriptor, ListStateDescriptor, CachedList)
+    def get_list_state(self, state_descriptor: ListStateDescriptor) -> CachedList:
+        return self.declared(state_descriptor, ListStateDescriptor, CachedList, ExpiringList)
 
-    def get_map_state(self, descriptor: MapStateDescriptor) -> CachedMap:
-        return self.declared(descriptor, MapStateDescriptor, CachedMap)
+    def get_map_state(self, state_descriptor: MapStateDescriptor) -> CachedMap:
+        return self.declared(state_descriptor, MapStateDescriptor, CachedMap, ExpiringMap)
 
-    def get_reducing_state(self, descriptor: ReducingStateDescriptor) -> CachedReducing:
-        return self.declared(descriptor, ReducingStateDescriptor, CachedReducing)
+    def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> CachedReducing:
+        return self.declared(
+            state_descriptor, ReducingStateDescriptor, CachedReducing, ExpiringReducing
+        )
 
-    def get_aggregating_state(self, descriptor: AggregatingStateDescriptor) -> CachedAggregating:
-        return self.declared(descriptor, AggregatingStateDescriptor, CachedAggregating)
+    def get_aggregating_state(
+        self, state_descriptor: AggregatingStateDescriptor
+    ) -> CachedAggregating:
+        return self.declared(
+            state_descriptor, AggregatingStateDescriptor, CachedAggregating, ExpiringAggregating
+        )
 
     def get_task_name(self) -> str:
         return self._name
@@ -106,9 +102,16 @@ class DeclaringContext(RuntimeContext):
         return self._max_parallelism
 
     def declared(
-        self, descriptor: Any, expected: type[StateDescriptor], state_class: type[_State]
+        self,
+        descriptor: Any,
+        expected: type[StateDescriptor],
+        state_class: type[_State],
+        expiring_class: type[_State],
     ) -> _State:
-        """The state of a descriptor; declares it at the first request."""
+        """The state of a descriptor; declares it at the first request.
+
+        `expiring_class` is the class of a state with a TTL.
+        """
         if not isinstance(descriptor, expected):
             raise InvalidRequestError(
                 f"operator {self._name!r}: expected a {expected.__name__}, not {descriptor!r}"
@@ -116,9 +119,7 @@ class DeclaringContext(RuntimeContext):
         declared = self.states.get(descriptor.name)
         if declared is None:
             self._check_new(descriptor)
-            chosen: type[CachedState] = state_class
-            if descriptor.ttl_config is not None:
-                chosen = _EXPIRING.get(state_class, state_class)
+            chosen = state_class if descriptor.ttl_config is None else expiring_class
             declared = self.states[descriptor.name] = chosen(descriptor)
         elif declared.descriptor != descriptor:
             raise JobError(

@@ -39,7 +39,9 @@ class DeclaringBatchContext(BatchRuntimeContext):
     def get_state(self, descriptor: ValueStateDescriptor) -> CachedValueColumn:
         if isinstance(descriptor, ValueStateDescriptor):
             _check_ttl(descriptor)
-        return self._declaring.declared(descriptor, ValueStateDescriptor, CachedValueColumn)
+        return self._declaring.declared(
+            descriptor, ValueStateDescriptor, CachedValueColumn, CachedValueColumn
+        )
 
     def get_task_name(self) -> str:
         return self._declaring.get_task_name()
