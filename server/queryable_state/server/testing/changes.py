@@ -40,12 +40,9 @@ def put_changes(
     value: Any,
     codecs: StateCodecs,
     batch_id: int,
-    updated_ms: int | None,
+    updated_ms: int | None = None,
 ) -> None:
-    """Adds the changes of one key, as `InProcessJob.run` takes them.
-
-    `updated_ms` is the timestamp of the values; None: they have none.
-    """
+    """Adds the changes of one key, as `InProcessJob.run` takes them."""
     record = record_key(wire_key, VOID_NAMESPACE, b"")
     if value is None or isinstance(value, ReplaceList):
         builder.clear_prefix(record)
@@ -57,11 +54,10 @@ def put_changes(
         element = list_element(batch_id, 0) if is_list else b""
         builder.put(record + element, codecs.value.encode(value, updated_ms))
         return
-    for entry, entry_value in value.items():
+    codec = codecs.value
+    for entry, item in value.items():
         key = record + codecs.map_key.encode(entry)
-        if entry_value is None:
+        if item is None:
             builder.delete(key)
         else:
-            codec = codecs.value
-            is_null = entry_value is NULL
-            builder.put(key, codec.null if is_null else codec.encode(entry_value, updated_ms))
+            builder.put(key, codec.null if item is NULL else codec.encode(item, updated_ms))

@@ -54,7 +54,7 @@ def _visit(
 
 
 def _is_present(state: Any) -> bool:
-    """True if the current key has the state."""
+    """True if the current key has the state; does not count as a read of a state with a TTL."""
     if isinstance(state, MapState | ListState):
         return not state.is_empty()
     assert isinstance(state, SingleValueState)

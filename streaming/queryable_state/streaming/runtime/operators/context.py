@@ -79,20 +79,22 @@ class DeclaringContext(RuntimeContext):
         """Refuses further requests: the states are being registered."""
         self._closed = True
 
-    def get_state(self, descriptor: ValueStateDescriptor) -> CachedValue:
-        return self.declared(descriptor, ValueStateDescriptor, CachedValue)
+    def get_state(self, state_descriptor: ValueStateDescriptor) -> CachedValue:
+        return self.declared(state_descriptor, ValueStateDescriptor, CachedValue)
 
-    def get_list_state(self, descriptor: ListStateDescriptor) -> CachedList:
-        return self.declared(descriptor, ListStateDescriptor, CachedList)
+    def get_list_state(self, state_descriptor: ListStateDescriptor) -> CachedList:
+        return self.declared(state_descriptor, ListStateDescriptor, CachedList)
 
-    def get_map_state(self, descriptor: MapStateDescriptor) -> CachedMap:
-        return self.declared(descriptor, MapStateDescriptor, CachedMap)
+    def get_map_state(self, state_descriptor: MapStateDescriptor) -> CachedMap:
+        return self.declared(state_descriptor, MapStateDescriptor, CachedMap)
 
-    def get_reducing_state(self, descriptor: ReducingStateDescriptor) -> CachedReducing:
-        return self.declared(descriptor, ReducingStateDescriptor, CachedReducing)
+    def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> CachedReducing:
+        return self.declared(state_descriptor, ReducingStateDescriptor, CachedReducing)
 
-    def get_aggregating_state(self, descriptor: AggregatingStateDescriptor) -> CachedAggregating:
-        return self.declared(descriptor, AggregatingStateDescriptor, CachedAggregating)
+    def get_aggregating_state(
+        self, state_descriptor: AggregatingStateDescriptor
+    ) -> CachedAggregating:
+        return self.declared(state_descriptor, AggregatingStateDescriptor, CachedAggregating)
 
     def get_task_name(self) -> str:
         return self._name

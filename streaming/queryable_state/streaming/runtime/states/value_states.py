@@ -80,10 +80,6 @@ class SingleValueState(CachedState):
             keys=[self.prefix(slot) + self.element for slot in slots],
         )
 
-    def is_present(self) -> bool:
-        """True if the current key has a value; a default value is none."""
-        return self._read() is not None
-
     def load_chunk(self) -> list[Any]:
         """Fetches the unseen keys of the chunk; returns the cached values by slot."""
         self._load_chunk()
@@ -129,6 +125,10 @@ class SingleValueState(CachedState):
         except SerializationError as problem:
             raise self._refused(slot, self._type, problem) from problem
         self.dirty.add(slot)
+
+    def is_present(self) -> bool:
+        """True if the current key has a value; does not renew or remove one with a TTL."""
+        return self._read() is not None
 
     def clear(self) -> None:
         """Removes the value of the current key."""
