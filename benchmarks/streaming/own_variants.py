@@ -9,6 +9,8 @@ from benchmarks.streaming.session import source
 from queryable_state.client import blocking
 from queryable_state.streaming import (
     KeyedProcessFunction,
+    StateTtlConfig,
+    Time,
     Types,
     ValueStateDescriptor,
 )
@@ -40,12 +42,15 @@ OUTPUT = Types.ROW_NAMED(
 class Totals(KeyedProcessFunction):
     """Count, sum and maximum; `yields` makes it return a row for each element."""
 
-    def __init__(self, *, yields: bool) -> None:
+    def __init__(self, *, yields: bool, ttl: StateTtlConfig | None = None) -> None:
         self.yields = yields
+        self.ttl = ttl
 
     def open(self, runtime_context: RuntimeContext) -> None:
         descriptor = ValueStateDescriptor("totals", TOTALS)
         descriptor.set_queryable(QUERYABLE_NAME)
+        if self.ttl is not None:
+            descriptor.enable_time_to_live(self.ttl)
         self.totals = runtime_context.get_state(descriptor)
 
     def process_element(self, value: Any, ctx: Context) -> Iterator[Any]:
@@ -80,6 +85,12 @@ def batch_by_key(rows: DataStream) -> OperatorStream:
     return rows.key_by("key").process_batch(TotalsByKey(QUERYABLE_NAME), OUTPUT)
 
 
+def row_a_row_with_ttl(rows: DataStream) -> OperatorStream:
+    """The same function; its values live for an hour after their last update."""
+    ttl = StateTtlConfig.new_builder(Time.hours(1)).update_ttl_on_read_and_write().build()
+    return rows.key_by("key").process(Totals(yields=True, ttl=ttl), OUTPUT)
+
+
 def state_alone(rows: DataStream) -> OperatorStream:
     """The same function without output rows."""
     return rows.key_by("key").process(Totals(yields=False), OUTPUT)
@@ -107,6 +118,7 @@ VARIANTS: dict[str, Callable[[DataStream], OperatorStream | QueryableStateStream
     "process-row": row_a_row,
     "process-batch": batch_by_key,
     "process-batch-row": batch_by_row,
+    "process-ttl": row_a_row_with_ttl,
     "process-state": state_alone,
     "process-ordered": state_in_order,
 }

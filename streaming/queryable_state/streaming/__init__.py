@@ -24,6 +24,7 @@ from queryable_state.streaming.config.checkpoint_storage import (
 )
 from queryable_state.streaming.config.durations import (
     Duration,
+    Time,
 )
 from queryable_state.streaming.config.restart_strategy import (
     RestartStrategies,
@@ -121,6 +122,9 @@ from queryable_state.streaming.state import (
 )
 from queryable_state.streaming.streams.connected_streams import (
     KeyedConnectedStreams,
+)
+from queryable_state.streaming.ttl.state_ttl_config import (
+    StateTtlConfig,
 )
 from queryable_state.streaming.vectorised.functions import (
     BatchKeys,
@@ -256,7 +260,9 @@ __all__ = [
     "State",
     "StateBackend",
     "StateDescriptor",
+    "StateTtlConfig",
     "StreamExecutionEnvironment",
+    "Time",
     "TimeCharacteristic",
     "TupleTypeInfo",
     "TypeInfo",

@@ -7,9 +7,10 @@ The elements of the first stream go to the methods with 1, those of the second t
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 
 from queryable_state.streaming.functions import Context, Function
+from queryable_state.wire.schema.type_variables import IN1, IN2, OUT, K
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,41 +18,41 @@ if TYPE_CHECKING:
 _Context: TypeAlias = Context
 
 
-class CoMapFunction(Function):
+class CoMapFunction(Function, Generic[IN1, IN2, OUT]):
     """Maps the elements of two streams to elements of one type."""
 
     @abstractmethod
-    def map1(self, value: Any) -> Any:
+    def map1(self, value: IN1) -> OUT | None:
         """Maps an element of the first stream; None for no output."""
 
     @abstractmethod
-    def map2(self, value: Any) -> Any:
+    def map2(self, value: IN2) -> OUT | None:
         """Maps an element of the second stream; None for no output."""
 
 
-class CoFlatMapFunction(Function):
+class CoFlatMapFunction(Function, Generic[IN1, IN2, OUT]):
     """Maps each element of two streams to any number of elements of one type."""
 
     @abstractmethod
-    def flat_map1(self, value: Any) -> Iterable[Any] | None:
+    def flat_map1(self, value: IN1) -> Iterable[OUT] | None:
         """Yields or returns the outputs of an element of the first stream."""
 
     @abstractmethod
-    def flat_map2(self, value: Any) -> Iterable[Any] | None:
+    def flat_map2(self, value: IN2) -> Iterable[OUT] | None:
         """Yields or returns the outputs of an element of the second stream."""
 
 
-class KeyedCoProcessFunction(Function):
+class KeyedCoProcessFunction(Function, Generic[K, IN1, IN2, OUT]):
     """A function with state over the elements of two keyed streams, which share the state."""
 
     Context: TypeAlias = _Context
 
     @abstractmethod
-    def process_element1(self, value: Any, ctx: Context) -> Iterable[Any] | None:
+    def process_element1(self, value: IN1, ctx: Context[K]) -> Iterable[OUT] | None:
         """Processes an element of the first stream; yields or returns the outputs."""
 
     @abstractmethod
-    def process_element2(self, value: Any, ctx: Context) -> Iterable[Any] | None:
+    def process_element2(self, value: IN2, ctx: Context[K]) -> Iterable[OUT] | None:
         """Processes an element of the second stream; yields or returns the outputs."""
 
 

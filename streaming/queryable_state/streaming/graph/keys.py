@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from queryable_state.streaming.runtime.columns.arrow_types import to_arrow_value
 from queryable_state.wire.errors import KeyTypeError
 from queryable_state.wire.keys.key_codec import KeyCodec
 from queryable_state.wire.schema.types import Field, Kind, TypeInfo
@@ -36,6 +38,14 @@ class KeySelector:
             for name, field in zip(self.columns, self.key_type.fields, strict=True)
         )
 
+    @property
+    def spark_function(self) -> Callable[[Any], Any]:
+        """`function`, with results of the classes that Spark understands."""
+        assert self.function is not None, "the key columns exist in the stream"
+        if not _has_unknown_values(self.key_type):
+            return self.function
+        return _SparkFunction(self.function, self.key_type)
+
     @staticmethod
     def by_columns(names: tuple[str, ...], columns: Columns) -> KeySelector:
         """Selects columns of the stream as the key."""
@@ -60,6 +70,30 @@ class KeySelector:
             key_type=key_type,
             function=function,
         )
+
+
+class _SparkFunction:
+    """A key function whose `Instant`s are datetimes and whose BIG_INTs are decimals."""
+
+    def __init__(self, function: Callable[[Any], Any], key_type: TypeInfo) -> None:
+        self._function = function
+        self._key_type = key_type
+
+    def __call__(self, element: Any) -> Any:
+        key = self._function(element)
+        return None if key is None else self._convert(key)
+
+    @cached_property
+    def _convert(self) -> Callable[[Any], Any]:
+        convert = to_arrow_value(self._key_type)
+        assert convert is not None
+        return convert
+
+
+def _has_unknown_values(info: TypeInfo) -> bool:
+    return info.kind in (Kind.INSTANT, Kind.BIG_INT) or any(
+        _has_unknown_values(field.type) for field in info.fields
+    )
 
 
 def _usable(key_type: TypeInfo) -> TypeInfo:

@@ -154,7 +154,7 @@ class _Input:
         names = [column(name) for name in element.names]
         value = names[0] if element.bare else F.struct(*names)
         return frame.withColumn(
-            self._made_key, F.udf(keys.function, data_type(keys.key_type))(value)
+            self._made_key, F.udf(keys.spark_function, data_type(keys.key_type))(value)
         )
 
     def _column(self, name: str) -> Column:
