@@ -130,7 +130,8 @@ class ChainTask:
         self._main = self._outputs(spec.output_type, spec.steps[-1].name if spec.steps else "")
         self._sides = {
             tag: self._outputs(info, f"{spec.steps[-1].name}, side output {tag}")
-            for tag, info in spec.side_outputs
+            for number, (tag, info) in enumerate(spec.side_outputs, start=1)
+            if number in spec.parts
         }
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -240,7 +241,8 @@ class ChainTask:
         keys.clear()
 
     def _side_batches(self, tag: str, *, only_full: bool) -> Iterator[pa.RecordBatch]:
-        outputs, number = self._sides[tag], list(self._sides).index(tag) + 1
+        outputs = self._sides[tag]
+        number = [each for each, _ in self._spec.side_outputs].index(tag) + 1
         for batch in outputs.full_batches() if only_full else outputs.all_batches():
             yield self._tagged(number, batch)
 
