@@ -6,8 +6,6 @@ name exists here and takes PyFlink's parameters is read from our classes, so tha
 name a method that is not there.
 """
 
-# ruff: noqa: E501 - a row of a table is one line
-
 from __future__ import annotations
 
 import argparse
@@ -22,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from queryable_state.streaming.compat.pyflink_alias import exists, named
 from queryable_state.streaming.compat.pyflink_missing import MISSING_MODULES, MISSING_NAMES
-from queryable_state.streaming.compat.pyflink_names import MODULES, RENAMED
+from queryable_state.streaming.compat.pyflink_names import MODULES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -30,6 +28,32 @@ if TYPE_CHECKING:
 _FOLDER = Path(__file__).resolve().parent
 API = _FOLDER / "pyflink_api.toml"
 PAGE = _FOLDER.parent / "docs" / "pyflink.md"
+DEFAULTS = (
+    ("queryable-state.enable", "false", "true", "serving state is what this library is for"),
+    (
+        "execution.checkpointing.externalized-checkpoint-retention",
+        "deleted on cancellation",
+        "retained",
+        "Spark keeps its offsets, and the same job continues from both",
+    ),
+    (
+        "state.checkpoints.num-retained",
+        "1",
+        "2",
+        "a damaged newest checkpoint leaves one to recover from",
+    ),
+    ("state.backend.incremental", "false", "true", "a checkpoint writes new files only"),
+    ("parallelism.default", "1", "`spark.sql.shuffle.partitions`", "the shuffle is Spark's"),
+    ("pipeline.max-parallelism", "from the parallelism", "128", "it is fixed for a state's life"),
+    (
+        "restart-strategy",
+        "unlimited restarts with checkpointing",
+        "the same, unless a user function keeps failing in one batch",
+        "a failure that recurs is reported",
+    ),
+)
+"""Keys whose default differs: Flink's default, ours, and the reason."""
+
 STATUSES = ("works", "differs", "no effect", "refused", "missing")
 
 HEAD = """# PyFlink's names
@@ -63,16 +87,7 @@ workers too: make it in the module of the function.
 
 ## Defaults that differ
 
-| Key | Flink | Here | Reason |
-|---|---|---|---|
-| `queryable-state.enable` | false | true | serving state is what this library is for |
-| `execution.checkpointing.externalized-checkpoint-retention` | deleted on cancellation | retained | Spark keeps its offsets, and the same job continues from both |
-| `state.checkpoints.num-retained` | 1 | 2 | a damaged newest checkpoint leaves one to recover from |
-| `state.backend.incremental` | false | true | a checkpoint writes new files only |
-| `parallelism.default` | 1 | `spark.sql.shuffle.partitions` | the shuffle is Spark's |
-| `pipeline.max-parallelism` | from the parallelism | 128 | the parallelism can change without it |
-| `restart-strategy` | with checkpointing: unlimited restarts | the same, unless a user function keeps failing in one batch | a failure that recurs is reported |
-
+{defaults}
 ## Read the tables
 
 | Status | Meaning |
@@ -100,7 +115,12 @@ def page() -> str:
     rows = {name: list(rows_of(name, entry)) for name, entry in api.items()}
     counted = Counter(row.status for each in rows.values() for row in each)
     summary = ", ".join(f"{counted[status]} {status}" for status in STATUSES)
-    parts = [HEAD, f"Of the methods below: {summary}.\n"]
+    defaults = ["| Key | Flink | Here | Reason |", "|---|---|---|---|"]
+    defaults += [f"| `{key}` | {' | '.join(cells)} |" for key, *cells in DEFAULTS]
+    parts = [
+        HEAD.replace("{defaults}", "\n".join(defaults) + "\n"),
+        f"Of the methods below: {summary}.\n",
+    ]
     for name, each in rows.items():
         parts.append(f"## {name}\n\n`{api[name]['module']}`\n")
         if not exists(name):
@@ -120,8 +140,6 @@ def page() -> str:
         lines.append(f"| `{module}` | {here} | {missing} |")
     lines += [f"| `{module}` | | all: {why} |" for module, why in MISSING_MODULES.items()]
     parts.append("\n".join(lines) + "\n")
-    renamed = "; ".join(f"`{theirs}` is `{ours}`" for theirs, ours in RENAMED.items())
-    parts.append(f"Under our own module, {renamed}.\n")
     return "\n".join(parts)
 
 
@@ -153,15 +171,22 @@ def other_parameters(target: object, signature: str) -> str:
     wanted = [part.strip() for part in re.sub(r"^\w+\(|\)$", "", signature).split(",")]
     wanted = [part for part in wanted if part]
     assert callable(target), signature
-    parameters = inspect.signature(target).parameters.values()
-    ours = [
-        f"*{each.name}" if each.kind is each.VAR_POSITIONAL else each.name
-        for each in parameters
-        if each.name not in ("self", "cls") and each.kind not in (each.KEYWORD_ONLY,)
+    parameters = [
+        each
+        for each in inspect.signature(target).parameters.values()
+        if each.name not in ("self", "cls")
     ]
-    if ours[: len(wanted)] == wanted:
+    names = [
+        f"*{each.name}" if each.kind is each.VAR_POSITIONAL else each.name for each in parameters
+    ]
+    positional = [
+        name
+        for name, each in zip(names, parameters, strict=True)
+        if each.kind is not each.KEYWORD_ONLY
+    ]
+    if positional[: len(wanted)] == wanted:
         return ""
-    return f"parameters: {', '.join(ours) or 'none'}"
+    return f"parameters: {', '.join(names) or 'none'}"
 
 
 def _because(name: str) -> str:

@@ -8,6 +8,8 @@ from benchmarks.streaming.session import source
 from queryable_state.client import blocking
 from queryable_state.streaming import (
     KeyedProcessFunction,
+    StateTtlConfig,
+    Time,
     Types,
     ValueStateDescriptor,
 )
@@ -39,12 +41,15 @@ OUTPUT = Types.ROW_NAMED(
 class Totals(KeyedProcessFunction):
     """Count, sum and maximum; `yields` makes it return a row for each element."""
 
-    def __init__(self, *, yields: bool) -> None:
+    def __init__(self, *, yields: bool, ttl: StateTtlConfig | None = None) -> None:
         self.yields = yields
+        self.ttl = ttl
 
     def open(self, runtime_context: RuntimeContext) -> None:
         descriptor = ValueStateDescriptor("totals", TOTALS)
         descriptor.set_queryable(QUERYABLE_NAME)
+        if self.ttl is not None:
+            descriptor.enable_time_to_live(self.ttl)
         self.totals = runtime_context.get_state(descriptor)
 
     def process_element(self, value: Any, ctx: Context) -> Iterator[Any]:
@@ -67,6 +72,12 @@ def sums(rows: DataStream) -> OperatorStream:
 def row_a_row(rows: DataStream) -> OperatorStream:
     """A Python function called for each row, with one output row each time."""
     return rows.key_by("key").process(Totals(yields=True), OUTPUT)
+
+
+def row_a_row_with_ttl(rows: DataStream) -> OperatorStream:
+    """The same function; its values live for an hour after their last update."""
+    ttl = StateTtlConfig.new_builder(Time.hours(1)).update_ttl_on_read_and_write().build()
+    return rows.key_by("key").process(Totals(yields=True, ttl=ttl), OUTPUT)
 
 
 def state_alone(rows: DataStream) -> OperatorStream:
@@ -94,6 +105,7 @@ VARIANTS: dict[str, Callable[[DataStream], OperatorStream | QueryableStateStream
     "latest": latest,
     "latest-by": latest_by,
     "process-row": row_a_row,
+    "process-ttl": row_a_row_with_ttl,
     "process-state": state_alone,
     "process-ordered": state_in_order,
 }

@@ -33,10 +33,11 @@ VARIANTS = (
     Variant("process-state", "ours, Python function, no output row", 1.0, ALL),
     Variant("process-ordered", "ours, the same with `order_by`", 1.0, ALL),
     Variant("process-row", "ours, Python function, a row for each row", 1.0, ALL),
+    Variant("process-ttl", "ours, the same with a TTL", 1.0, ALL),
     Variant("tws-row", "Spark transformWithState, rows", 0.2, ALL),
     Variant("tws-pandas", "Spark transformWithStateInPandas", 0.1, ALL),
 )
-REFERENCES = ("native-sums", "native", "tws-row", "tws-pandas")
+REFERENCES = ("native-sums", "native", "tws-row", "tws-pandas", "process-row")
 """The variants that the others are compared with."""
 
 

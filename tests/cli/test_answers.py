@@ -55,6 +55,8 @@ def test_json_has_the_client_s_names() -> None:
         "server_id": "s1",
         "complete_since_batch": 0,
         "checkpoint": "",
+        "ttl_ms": 0,
+        "read_time_ms": 0,
     }
     assert info_json(None) is None
     assert error_json(RetryLaterError("soon", retry_after_ms=50)) == {

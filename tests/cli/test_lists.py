@@ -49,6 +49,7 @@ async def test_states_as_json(terminal: Terminal, job: InProcessJob) -> None:
         "key_type": "string",
         "value_type": "bigint",
         "map_key_type": "string",
+        "ttl_ms": None,
     }
     assert by_name["last"]["map_key_type"] is None
 

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from queryable_state.server.checkpoint_server.server import CheckpointServer
 
 COMMIT_TIME_MS = 1_700_000_000_000
+TTL_MS = 60_000
+EXPIRED_MS = COMMIT_TIME_MS - TTL_MS
 
 
 async def test_what_had_not_expired_then_is_answered(
@@ -39,11 +41,11 @@ async def test_what_had_not_expired_then_is_answered(
     """A savepoint written by hand, years ago."""
     state = declare("last", "string", "bigint")
     state.state_id, state.job_id, state.job_name = 7, bytes(16), "old"
-    state.ttl.ttl_ms = 60_000
+    state.ttl.ttl_ms = TTL_MS
     codecs = StateCodecs(state)
     records = {}
-    for key, expiry_ms in (("alive", COMMIT_TIME_MS + 1), ("expired", COMMIT_TIME_MS)):
-        header, value = header_of(1, expiry_ms), codecs.value.encode(len(key))
+    for key, timestamp_ms in (("alive", EXPIRED_MS + 1), ("expired", EXPIRED_MS)):
+        header, value = header_of(1, timestamp_ms), codecs.value.encode(len(key))
         payload = value[len(header_of(1)) :]
         records[record_key(codecs.key_groups.wire_key(key))] = header + payload
     folder = tmp_path / "savepoint" / layout.range_folder("", "uid", 0, 127)
@@ -84,6 +86,7 @@ async def test_what_had_not_expired_then_is_answered(
     async with serving(tmp_path / "savepoint") as server:
         host, _, port = server.address.rpartition(":")
         async with QueryableStateClient(host, int(port), timeout_s=20.0) as client:
-            assert (await client.get_kv_state("old", "last", "alive")).value() == 5
+            alive = await client.get_kv_state("old", "last", "alive")
+            assert (alive.value(), alive.ttl_ms) == (5, 1)
             with pytest.raises(UnknownKeyOrNamespaceError):
                 await client.get_kv_state("old", "last", "expired")

@@ -105,13 +105,13 @@ class Owner:
         *,
         namespace: bytes = VOID_NAMESPACE,
         element: bytes = b"",
-        expiry_ms: int | None = None,
+        timestamp_ms: int | None = None,
     ) -> None:
         """Seals a value under each key."""
         self.seal_records(
             version,
             (
-                (key, namespace, element, VALUES.encode(value, expiry_ms))
+                (key, namespace, element, VALUES.encode(value, timestamp_ms))
                 for key, value in values.items()
             ),
         )

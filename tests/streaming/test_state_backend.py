@@ -111,3 +111,12 @@ def test_a_custom_backend_is_made_of_the_configuration() -> None:
 def test_what_cannot_be_is_refused(make: Callable[[], Any], text: str) -> None:
     with pytest.raises(InvalidRequestError, match=text):
         make()
+
+
+def test_a_slash_at_the_end_of_a_uri_is_dropped() -> None:
+    assert FsStateBackend("file://var/checkpoints/").get_checkpoint_path() == (
+        "file://var/checkpoints"
+    )
+    stream = RocksDBStateBackend("file://var/checkpoints/").get_checkpoint_backend()
+    assert stream.checkpoint_directory == "file://var/checkpoints"
+    assert MemoryStateBackend("file:///").checkpoint_directory == "file:///"

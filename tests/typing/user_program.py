@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, reveal_type
 
 from queryable_state.streaming import (
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
 
     from queryable_state import client
     from queryable_state.client import blocking
+
+
+@dataclass(frozen=True)
+class Reading:
+    degrees: float
 
 
 class Mean(AggregateFunction[float, tuple[float, int], float]):
@@ -45,7 +51,9 @@ MEAN = AggregatingStateDescriptor("mean", Mean(), result_type_info=Types.DOUBLE(
 BY_DDL = ValueStateDescriptor[float]("by_ddl", "double")
 UNKNOWN = ValueStateDescriptor("unknown", "double")
 NESTED = ValueStateDescriptor("nested", Types.MAP(Types.STRING(), Types.LIST(Types.LONG())))
+CLASSES = MapStateDescriptor("classes", str, Reading)
 
+reveal_type(CLASSES)  # MapStateDescriptor[str, Reading]
 reveal_type(LAST.type_info)  # TypeInfo[float]
 reveal_type(READINGS.type_info)  # TypeInfo[list[float]]
 reveal_type(DAYS.get_value_type_info())  # TypeInfo[int]

@@ -104,7 +104,7 @@ ELEMENTS = {
 HEADERS = {
     "schema version 1": header_of(1),
     "schema version 300": header_of(300),
-    "with an expiry": header_of(1, 1_700_000_000_000),
+    "with a timestamp": header_of(1, 1_700_000_000_000),
     "null in a map state": ValueCodec({300: type_info("int")}, 300).null,
 }
 
@@ -180,7 +180,7 @@ def test_types_of_a_serializer_of_the_job() -> None:
 
 def test_headers() -> None:
     assert {name: data.hex() for name, data in HEADERS.items()} == fixture("headers")
-    assert read_header(HEADERS["with an expiry"]).expiry_ms == 1_700_000_000_000
+    assert read_header(HEADERS["with a timestamp"]).timestamp_ms == 1_700_000_000_000
 
 
 def test_namespaces_and_elements() -> None:

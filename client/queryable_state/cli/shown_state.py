@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from queryable_state.cli.answers import life_text
 from queryable_state.cli.tables import cell
 from queryable_state.client import ListSlice, ListState, MapEntry, MapState, ValueState
 from queryable_state.wire.json_text import to_jsonable
@@ -19,7 +20,8 @@ class ShownState:
     def __init__(self, state: StateInfo) -> None:
         self.state = state
         self.key_head = _head("key", state.key_type)
-        self.value_head = _head("value", whole_type(state))
+        self._value_head = _head("value", whole_type(state))
+        self.value_head = [*self._value_head, *(["ttl"] if state.ttl_ms else [])]
 
     def names(self) -> dict[str, Any]:
         """The job and the state as JSON fields."""
@@ -49,7 +51,11 @@ class ShownState:
         return _cells(self.key(key), self.state.key_type)
 
     def value_cells(self, found: KvState) -> list[str]:
-        """The whole value of a key as cells for `value_head`."""
+        """The whole value of a key, and its remaining life, as cells for `value_head`."""
+        cells = self._value_cells(found)
+        return [*cells, life_text(found.ttl_ms)] if self.state.ttl_ms else cells
+
+    def _value_cells(self, found: KvState) -> list[str]:
         return _cells(self.value(found), given(whole_type(self.state)))
 
     def map_key(self, key: Any) -> Any:
@@ -69,8 +75,8 @@ class ShownState:
             value = given(self.state.value_type)
             values = [found.value()] if isinstance(found, MapEntry) else found.get()
             return _head("value", value), [_cells(to_jsonable(v, value), value) for v in values]
-        return [*self.key_head, *self.value_head], [
-            [*self.key_cells(key), *self.value_cells(found)]
+        return [*self.key_head, *self._value_head], [
+            [*self.key_cells(key), *self._value_cells(found)]
         ]
 
 

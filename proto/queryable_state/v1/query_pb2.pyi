@@ -58,7 +58,9 @@ class _ReadKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ReadKind.Val
     ENTRY: _ReadKind.ValueType  # 2
     """The one record under key, namespace and element: an entry of a map."""
     EXISTS: _ReadKind.ValueType  # 3
-    """An empty value if there is any record under key and namespace or, with an element, that one."""
+    """Whether there is any record under key and namespace or, with an element, that one: one
+    serialized `Presence`, which is empty if the record does not expire.
+    """
     SIZE: _ReadKind.ValueType  # 4
     """The size of the records under key and namespace: one serialized `Size`."""
     SLICE: _ReadKind.ValueType  # 5
@@ -73,7 +75,9 @@ PREFIX: ReadKind.ValueType  # 1
 ENTRY: ReadKind.ValueType  # 2
 """The one record under key, namespace and element: an entry of a map."""
 EXISTS: ReadKind.ValueType  # 3
-"""An empty value if there is any record under key and namespace or, with an element, that one."""
+"""Whether there is any record under key and namespace or, with an element, that one: one
+serialized `Presence`, which is empty if the record does not expire.
+"""
 SIZE: ReadKind.ValueType  # 4
 """The size of the records under key and namespace: one serialized `Size`."""
 SLICE: ReadKind.ValueType  # 5
@@ -122,6 +126,8 @@ class ReadInfo(_message.Message):
     SERVER_ID_FIELD_NUMBER: _builtins.int
     COMPLETE_SINCE_BATCH_FIELD_NUMBER: _builtins.int
     CHECKPOINT_FIELD_NUMBER: _builtins.int
+    TTL_MS_FIELD_NUMBER: _builtins.int
+    READ_TIME_MS_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     """Batch id of the values; -1: before the first batch."""
     commit_time_ms: _builtins.int
@@ -135,6 +141,12 @@ class ReadInfo(_message.Message):
     """First batch since which the answer is complete; 0: it is complete."""
     checkpoint: _builtins.str
     """CHECKPOINT: URI of the checkpoint or savepoint of the values; empty otherwise."""
+    ttl_ms: _builtins.int
+    """The TTL of the state; 0: its values do not expire. A value with a timestamp in its header
+    expires at timestamp + `ttl_ms`.
+    """
+    read_time_ms: _builtins.int
+    """With `ttl_ms`: the server's clock, milliseconds since the epoch, by which values were expired."""
     def __init__(
         self,
         *,
@@ -145,14 +157,40 @@ class ReadInfo(_message.Message):
         server_id: _builtins.str = ...,
         complete_since_batch: _builtins.int = ...,
         checkpoint: _builtins.str = ...,
+        ttl_ms: _builtins.int = ...,
+        read_time_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint", b"checkpoint", "commit_time_ms", b"commit_time_ms", "complete_since_batch", b"complete_since_batch", "role", b"role", "server_id", b"server_id", "version", b"version", "watermark_ms", b"watermark_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint", b"checkpoint", "commit_time_ms", b"commit_time_ms", "complete_since_batch", b"complete_since_batch", "read_time_ms", b"read_time_ms", "role", b"role", "server_id", b"server_id", "ttl_ms", b"ttl_ms", "version", b"version", "watermark_ms", b"watermark_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ReadInfo: _TypeAlias = ReadInfo  # noqa: Y015
+
+@_typing.final
+class Presence(_message.Message):
+    """Presence of a key or of a map entry."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REMAINING_MS_FIELD_NUMBER: _builtins.int
+    remaining_ms: _builtins.int
+    """As `GetKvStateResponse.remaining_ms`. Not set for a whole LIST or MAP."""
+    def __init__(
+        self,
+        *,
+        remaining_ms: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_remaining_ms", b"_remaining_ms", "remaining_ms", b"remaining_ms"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_remaining_ms", b"_remaining_ms", "remaining_ms", b"remaining_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__remaining_ms: _TypeAlias = _typing.Literal["remaining_ms"]  # noqa: Y015
+    _WhichOneofArgType__remaining_ms: _TypeAlias = _typing.Literal["_remaining_ms", b"_remaining_ms"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__remaining_ms) -> _WhichOneofReturnType__remaining_ms | None: ...
+
+Global___Presence: _TypeAlias = Presence  # noqa: Y015
 
 @_typing.final
 class Size(_message.Message):
@@ -162,21 +200,27 @@ class Size(_message.Message):
 
     ELEMENTS_FIELD_NUMBER: _builtins.int
     VALUE_BYTES_FIELD_NUMBER: _builtins.int
+    REMAINING_MS_FIELD_NUMBER: _builtins.int
     elements: _builtins.int
     """Entries of a map, elements of a list; 1 for the other kinds."""
     value_bytes: _builtins.int
     """Bytes of the stored values."""
+    remaining_ms: _builtins.int
+    """As `GetKvStateResponse.remaining_ms`."""
     def __init__(
         self,
         *,
         elements: _builtins.int = ...,
         value_bytes: _builtins.int = ...,
+        remaining_ms: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_remaining_ms", b"_remaining_ms", "remaining_ms", b"remaining_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["elements", b"elements", "value_bytes", b"value_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_remaining_ms", b"_remaining_ms", "elements", b"elements", "remaining_ms", b"remaining_ms", "value_bytes", b"value_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__remaining_ms: _TypeAlias = _typing.Literal["remaining_ms"]  # noqa: Y015
+    _WhichOneofArgType__remaining_ms: _TypeAlias = _typing.Literal["_remaining_ms", b"_remaining_ms"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__remaining_ms) -> _WhichOneofReturnType__remaining_ms | None: ...
 
 Global___Size: _TypeAlias = Size  # noqa: Y015
 
@@ -333,11 +377,16 @@ class GetKvStateResponse(_message.Message):
     INFO_FIELD_NUMBER: _builtins.int
     TRACE_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
+    REMAINING_MS_FIELD_NUMBER: _builtins.int
     value_json: _builtins.str
     """The value as JSON; set if the key was JSON. A pickled value is
     {"$pickled": "<base64>"}, binary is base64. EXISTS: true or false.
     SIZE: {"elements": 3, "value_bytes": 120}.
     SLICE: {"elements": [7, 8], "start": 0, "limit": 2, "length": 3}.
+    """
+    remaining_ms: _builtins.int
+    """Milliseconds from the read until the value expires, of a LIST or MAP until its last element
+    does; 0: it is expired. Not set: it does not expire.
     """
     @_builtins.property
     def records(self) -> Global___Records:
@@ -359,12 +408,15 @@ class GetKvStateResponse(_message.Message):
         info: Global___ReadInfo | None = ...,
         trace: Global___Trace | None = ...,
         error: _errors_pb2.Error | None = ...,
+        remaining_ms: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "info", b"info", "records", b"records", "trace", b"trace"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_remaining_ms", b"_remaining_ms", "error", b"error", "info", b"info", "records", b"records", "remaining_ms", b"remaining_ms", "trace", b"trace"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "info", b"info", "records", b"records", "trace", b"trace", "value_json", b"value_json"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_remaining_ms", b"_remaining_ms", "error", b"error", "info", b"info", "records", b"records", "remaining_ms", b"remaining_ms", "trace", b"trace", "value_json", b"value_json"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__remaining_ms: _TypeAlias = _typing.Literal["remaining_ms"]  # noqa: Y015
+    _WhichOneofArgType__remaining_ms: _TypeAlias = _typing.Literal["_remaining_ms", b"_remaining_ms"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__remaining_ms) -> _WhichOneofReturnType__remaining_ms | None: ...
 
 Global___GetKvStateResponse: _TypeAlias = GetKvStateResponse  # noqa: Y015
 
@@ -523,8 +575,11 @@ class KeyResult(_message.Message):
     VALUE_JSON_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
     INFO_FIELD_NUMBER: _builtins.int
+    REMAINING_MS_FIELD_NUMBER: _builtins.int
     value_json: _builtins.str
     """The value as JSON; empty if there is none."""
+    remaining_ms: _builtins.int
+    """As `GetKvStateResponse.remaining_ms`."""
     @_builtins.property
     def error(self) -> _errors_pb2.Error:
         """Why there is no value: UNKNOWN_KEY if nothing is stored under the key."""
@@ -537,12 +592,15 @@ class KeyResult(_message.Message):
         value_json: _builtins.str = ...,
         error: _errors_pb2.Error | None = ...,
         info: Global___ReadInfo | None = ...,
+        remaining_ms: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "info", b"info"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_remaining_ms", b"_remaining_ms", "error", b"error", "info", b"info", "remaining_ms", b"remaining_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "info", b"info", "value_json", b"value_json"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_remaining_ms", b"_remaining_ms", "error", b"error", "info", b"info", "remaining_ms", b"remaining_ms", "value_json", b"value_json"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__remaining_ms: _TypeAlias = _typing.Literal["remaining_ms"]  # noqa: Y015
+    _WhichOneofArgType__remaining_ms: _TypeAlias = _typing.Literal["_remaining_ms", b"_remaining_ms"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__remaining_ms) -> _WhichOneofReturnType__remaining_ms | None: ...
 
 Global___KeyResult: _TypeAlias = KeyResult  # noqa: Y015
 
@@ -877,8 +935,9 @@ class Answer(_message.Message):
     """No part follows."""
     @_builtins.property
     def values(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
-        """POINT and ENTRY: stored values. PREFIX: one serialized `Records` each. EXISTS: empty.
-        SIZE: one serialized `Size` each. SLICE: one serialized `ListSlice` each.
+        """POINT and ENTRY: stored values. PREFIX: one serialized `Records` each. EXISTS: one serialized
+        `Presence` each. SIZE: one serialized `Size` each. SLICE: one serialized
+        `ListSlice` each.
         """
 
     @_builtins.property
@@ -1153,10 +1212,13 @@ class ScannedKey(_message.Message):
     KEY_JSON_FIELD_NUMBER: _builtins.int
     VALUE_JSON_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
+    REMAINING_MS_FIELD_NUMBER: _builtins.int
     key: _builtins.bytes
     """Key group and encoded key; empty for a scan in JSON."""
     key_json: _builtins.str
     value_json: _builtins.str
+    remaining_ms: _builtins.int
+    """In JSON: as `GetKvStateResponse.remaining_ms`."""
     @_builtins.property
     def records(self) -> Global___Records:
         """Its records; none with `keys_only` or in JSON."""
@@ -1175,12 +1237,15 @@ class ScannedKey(_message.Message):
         key_json: _builtins.str = ...,
         value_json: _builtins.str = ...,
         error: _errors_pb2.Error | None = ...,
+        remaining_ms: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "records", b"records"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_remaining_ms", b"_remaining_ms", "error", b"error", "records", b"records", "remaining_ms", b"remaining_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "key", b"key", "key_json", b"key_json", "records", b"records", "value_json", b"value_json"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_remaining_ms", b"_remaining_ms", "error", b"error", "key", b"key", "key_json", b"key_json", "records", b"records", "remaining_ms", b"remaining_ms", "value_json", b"value_json"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__remaining_ms: _TypeAlias = _typing.Literal["remaining_ms"]  # noqa: Y015
+    _WhichOneofArgType__remaining_ms: _TypeAlias = _typing.Literal["_remaining_ms", b"_remaining_ms"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__remaining_ms) -> _WhichOneofReturnType__remaining_ms | None: ...
 
 Global___ScannedKey: _TypeAlias = ScannedKey  # noqa: Y015
 

@@ -126,34 +126,50 @@ class TimeToLive(_message.Message):
     class _UpdateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[TimeToLive._Update.ValueType], _builtins.type):
         DESCRIPTOR: _descriptor.EnumDescriptor
         ON_CREATE_AND_WRITE: TimeToLive._Update.ValueType  # 0
-        """Expiry moves on creation and every write."""
+        """A write is an update."""
         ON_READ_AND_WRITE: TimeToLive._Update.ValueType  # 1
-        """Expiry moves on reads, too."""
+        """A read by the job is an update, too."""
 
     class Update(_Update, metaclass=_UpdateEnumTypeWrapper): ...
     ON_CREATE_AND_WRITE: TimeToLive.Update.ValueType  # 0
-    """Expiry moves on creation and every write."""
+    """A write is an update."""
     ON_READ_AND_WRITE: TimeToLive.Update.ValueType  # 1
-    """Expiry moves on reads, too."""
+    """A read by the job is an update, too."""
 
     TTL_MS_FIELD_NUMBER: _builtins.int
     UPDATE_FIELD_NUMBER: _builtins.int
     RETURN_EXPIRED_FIELD_NUMBER: _builtins.int
+    CLEAN_SNAPSHOTS_FIELD_NUMBER: _builtins.int
+    VISITS_PER_COMMIT_FIELD_NUMBER: _builtins.int
+    VISITS_PER_CHANGE_FIELD_NUMBER: _builtins.int
+    VISITS_PER_ROW_FIELD_NUMBER: _builtins.int
     ttl_ms: _builtins.int
-    """Milliseconds from the last update to expiry."""
+    """Milliseconds from the last update of a value to its expiry; 0: values do not expire."""
     update: Global___TimeToLive.Update.ValueType
     return_expired: _builtins.bool
-    """Queries may return an expired value that is not yet removed."""
+    """The job and queries see an expired value for `ttl_ms` more."""
+    clean_snapshots: _builtins.bool
+    """Canonical snapshots, which savepoints and heap checkpoints are, leave out expired values."""
+    visits_per_commit: _builtins.int
+    """Records that background clean-up visits after a commit: a fixed number, a number for each
+    record that the commit changes, and one for each input row of its batch. All 0: none.
+    """
+    visits_per_change: _builtins.int
+    visits_per_row: _builtins.int
     def __init__(
         self,
         *,
         ttl_ms: _builtins.int = ...,
         update: Global___TimeToLive.Update.ValueType = ...,
         return_expired: _builtins.bool = ...,
+        clean_snapshots: _builtins.bool = ...,
+        visits_per_commit: _builtins.int = ...,
+        visits_per_change: _builtins.int = ...,
+        visits_per_row: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["return_expired", b"return_expired", "ttl_ms", b"ttl_ms", "update", b"update"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clean_snapshots", b"clean_snapshots", "return_expired", b"return_expired", "ttl_ms", b"ttl_ms", "update", b"update", "visits_per_change", b"visits_per_change", "visits_per_commit", b"visits_per_commit", "visits_per_row", b"visits_per_row"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -7,6 +7,7 @@ made of a Python class has rows of that class.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import typing
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,6 +15,7 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, SupportsIndex, overload
 
+from queryable_state.wire.errors import SerializationError
 from queryable_state.wire.schema.python_types import is_named_tuple
 from queryable_state.wire.schema.row import Row, RowKind, RowMethods, UnknownFieldError
 from queryable_state.wire.schema.type_model import Kind, TypeInfo
@@ -115,9 +117,24 @@ def row_maker(info: TypeInfo) -> Callable[[Iterable[Any]], Any]:
         return make
     if typing.is_typeddict(cls):
         return lambda values: dict(zip(names, values, strict=True))
-    if any(field.kw_only for field in dataclasses.fields(cls)):
-        return lambda values: cls(**dict(zip(names, values, strict=True)))
-    return lambda values: cls(*values)
+    return _dataclass_maker(cls, names)
+
+
+def _dataclass_maker(cls: Any, names: tuple[str, ...]) -> Callable[[Iterable[Any]], Any]:
+    parameters = inspect.signature(cls).parameters.values()
+    by_position = [each.name for each in parameters if each.kind == each.POSITIONAL_OR_KEYWORD]
+    in_order = tuple(by_position[: len(names)]) == names
+
+    def make(values: Iterable[Any]) -> Any:
+        try:
+            return cls(*values) if in_order else cls(**dict(zip(names, values, strict=True)))
+        except Exception as error:
+            raise SerializationError(
+                f"class {cls.__qualname__} refused the fields of a row: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+
+    return make
 
 
 def row_values(
@@ -166,6 +183,8 @@ def row_values(
                 if own is not None and tuple(own) != names and frozenset(own) == known:
                     plain = dict(zip(own, tuple(value), strict=True))
                     return [plain[name] for name in names]
+        elif value.__class__ is list:
+            pass
         elif value.__class__ in getters:
             return getters[value.__class__](value)
         elif isinstance(value, Mapping) and names:

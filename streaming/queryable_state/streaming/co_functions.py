@@ -8,10 +8,11 @@ function without state gets them in any order.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 
 from queryable_state.streaming.functions import Context, Function
 from queryable_state.streaming.stateless.functions import ElementContext
+from queryable_state.wire.schema.type_variables import IN1, IN2, OUT, K
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,31 +21,31 @@ _Context: TypeAlias = Context
 _ElementContext: TypeAlias = ElementContext
 
 
-class CoMapFunction(Function):
+class CoMapFunction(Function, Generic[IN1, IN2, OUT]):
     """Maps the elements of two streams to elements of one type."""
 
     @abstractmethod
-    def map1(self, value: Any) -> Any:
+    def map1(self, value: IN1) -> OUT | None:
         """Maps an element of the first stream; None for no output."""
 
     @abstractmethod
-    def map2(self, value: Any) -> Any:
+    def map2(self, value: IN2) -> OUT | None:
         """Maps an element of the second stream; None for no output."""
 
 
-class CoFlatMapFunction(Function):
+class CoFlatMapFunction(Function, Generic[IN1, IN2, OUT]):
     """Maps each element of two streams to any number of elements of one type."""
 
     @abstractmethod
-    def flat_map1(self, value: Any) -> Iterable[Any] | None:
+    def flat_map1(self, value: IN1) -> Iterable[OUT] | None:
         """Yields or returns the outputs of an element of the first stream."""
 
     @abstractmethod
-    def flat_map2(self, value: Any) -> Iterable[Any] | None:
+    def flat_map2(self, value: IN2) -> Iterable[OUT] | None:
         """Yields or returns the outputs of an element of the second stream."""
 
 
-class CoProcessFunction(Function):
+class CoProcessFunction(Function, Generic[IN1, IN2, OUT]):
     """A function without state over the elements of two streams; it may emit side outputs."""
 
     Context: TypeAlias = _ElementContext
@@ -58,17 +59,17 @@ class CoProcessFunction(Function):
         """Processes an element of the second stream; yields or returns the outputs."""
 
 
-class KeyedCoProcessFunction(Function):
+class KeyedCoProcessFunction(Function, Generic[K, IN1, IN2, OUT]):
     """A function with state over the elements of two keyed streams, which share the state."""
 
     Context: TypeAlias = _Context
 
     @abstractmethod
-    def process_element1(self, value: Any, ctx: Context) -> Iterable[Any] | None:
+    def process_element1(self, value: IN1, ctx: Context[K]) -> Iterable[OUT] | None:
         """Processes an element of the first stream; yields or returns the outputs."""
 
     @abstractmethod
-    def process_element2(self, value: Any, ctx: Context) -> Iterable[Any] | None:
+    def process_element2(self, value: IN2, ctx: Context[K]) -> Iterable[OUT] | None:
         """Processes an element of the second stream; yields or returns the outputs."""
 
 

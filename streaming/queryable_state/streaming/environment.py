@@ -215,10 +215,13 @@ class StreamExecutionEnvironment(StreamSources, ProgramFiles, EnvironmentOptions
         return self._running_application().secret_file
 
     def __repr__(self) -> str:
-        backend = self.get_state_backend() or "HashMapStateBackend()"
+        # The text is made without Spark, which may be stopped.
+        given = self._config.get_parallelism()
+        parallelism = f"parallelism {given}" if given > 0 else "parallelism of Spark"
+        backend = self._backend or self._settings.backend
         return (
-            f"<{type(self).__name__}: {self._next.summary()}; parallelism "
-            f"{self.get_parallelism()} of {self.get_max_parallelism()}, {backend}>"
+            f"<{type(self).__name__}: {self._next.summary()}; {parallelism}, max parallelism "
+            f"{self.get_max_parallelism()}, state backend {backend}>"
         )
 
     def __str__(self) -> str:

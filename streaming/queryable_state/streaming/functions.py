@@ -224,11 +224,8 @@ class AggregatingStateDescriptor(StateDescriptor, Generic[IN, ACC, OUT]):
             )
         refuse_uncalled_hooks(agg_function)
         self.agg_function = agg_function
-        self._accumulator_type = (
-            Types.PICKLED_BYTE_ARRAY()
-            if state_type_info is None
-            else declared_type(name, "state_type_info", state_type_info)
-        )
+        state_type = Types.PICKLED_BYTE_ARRAY() if state_type_info is None else state_type_info
+        self._accumulator_type = declared_type(name, "state_type_info", state_type)
 
     @property
     def accumulator_type(self) -> TypeInfo[ACC]:
@@ -261,24 +258,24 @@ class RuntimeContext(ABC):
     """States, name and subtask of the task that opens a function."""
 
     @abstractmethod
-    def get_state(self, descriptor: ValueStateDescriptor[T]) -> ValueState[T]:
+    def get_state(self, state_descriptor: ValueStateDescriptor[T]) -> ValueState[T]:
         """The value state of this descriptor."""
 
     @abstractmethod
-    def get_list_state(self, descriptor: ListStateDescriptor[T]) -> ListState[T]:
+    def get_list_state(self, state_descriptor: ListStateDescriptor[T]) -> ListState[T]:
         """The list state of this descriptor."""
 
     @abstractmethod
-    def get_map_state(self, descriptor: MapStateDescriptor[K, V]) -> MapState[K, V]:
+    def get_map_state(self, state_descriptor: MapStateDescriptor[K, V]) -> MapState[K, V]:
         """The map state of this descriptor."""
 
     @abstractmethod
-    def get_reducing_state(self, descriptor: ReducingStateDescriptor[T]) -> ReducingState[T]:
+    def get_reducing_state(self, state_descriptor: ReducingStateDescriptor[T]) -> ReducingState[T]:
         """The reducing state of this descriptor."""
 
     @abstractmethod
     def get_aggregating_state(
-        self, descriptor: AggregatingStateDescriptor[IN, ACC, OUT]
+        self, state_descriptor: AggregatingStateDescriptor[IN, ACC, OUT]
     ) -> AggregatingState[IN, OUT]:
         """The aggregating state of this descriptor."""
 

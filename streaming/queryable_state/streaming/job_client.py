@@ -250,6 +250,8 @@ class JobClient(JobSavepoints):
         return QueryableStateClient(*host_and_port(self.proxy_address(timeout_s)))
 
     def __repr__(self) -> str:
+        if self._application.closed:
+            return f"<JobClient: {self._name!r}, whose environment is closed, id {self.job_id}>"
         progress = self.query.lastProgress
         batch = "" if progress is None else f", batch {progress['batchId']}"
         restarts = f", {self.restarts} restarts" if self.restarts else ""

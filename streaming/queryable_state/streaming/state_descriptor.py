@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from queryable_state.streaming.field_changes import checked_drops, checked_renames
+from queryable_state.streaming.ttl.state_ttl_config import StateTtlConfig
 from queryable_state.v1.registration_pb2 import (
     FieldRename,
     SchemaVersion,
@@ -52,6 +53,7 @@ class StateDescriptor:
         self._value_type = value_type
         self._default_value: bytes | None = None
         self._queryable_name: str | None = None
+        self._ttl_config: StateTtlConfig | None = None
         self._renamed_fields: dict[str, str] = {}
         self._dropped_fields: Sequence[str] = ()
 
@@ -123,6 +125,25 @@ class StateDescriptor:
             )
         self._queryable_name = name
 
+    @property
+    def ttl_config(self) -> StateTtlConfig | None:
+        """The time to live of the values; None if they do not expire."""
+        return self._ttl_config
+
+    def enable_time_to_live(self, ttl_config: StateTtlConfig) -> None:
+        """Lets values expire. The state may be queryable, too.
+
+        A config of another start of the job applies to stored values at once, by the time of
+        their last update. Values that were written without a TTL do not expire before their next
+        write or, if reads count as updates, their next read.
+        """
+        if not isinstance(ttl_config, StateTtlConfig):
+            raise InvalidRequestError(
+                f"state {self._name!r}: a time to live is a StateTtlConfig, not {ttl_config!r}: "
+                "build one with StateTtlConfig.new_builder(Time.hours(1)).build()"
+            )
+        self._ttl_config = ttl_config if ttl_config.is_enabled() else None
+
     def set_renamed_fields(self, renamed: Mapping[str, str]) -> None:
         """Declares renamed fields of the value's rows, as new path to old name.
 
@@ -173,6 +194,7 @@ class StateDescriptor:
                 FieldRename(path=path, old_name=old) for path, old in self._renamed_fields.items()
             ],
             dropped_fields=self._dropped_fields,
+            ttl=None if self._ttl_config is None else self._ttl_config.to_proto(),
         )
         if self._value_type is not None:
             registration.value_types.append(
@@ -200,6 +222,7 @@ class StateDescriptor:
             and self.queryable_name == other.queryable_name
             and self._renamed_fields == other._renamed_fields
             and self._dropped_fields == other._dropped_fields
+            and self._ttl_config == other._ttl_config
         )
 
     def __hash__(self) -> int:

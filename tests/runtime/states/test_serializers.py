@@ -106,8 +106,10 @@ class Job:
         )
 
     def run(self, width: int, *amounts: int) -> list[int]:
-        operator = KeyedProcess(Sum(width))
-        self._harness.spec = replace(self._harness.spec, operator=operator)
+        return self.run_function(Sum(width), *amounts)
+
+    def run_function(self, function: KeyedProcessFunction, *amounts: int) -> list[int]:
+        self._harness.spec = replace(self._harness.spec, operator=KeyedProcess(function))
         return self._harness.process([("a", amount) for amount in amounts])
 
 
@@ -121,6 +123,32 @@ def test_a_wider_serializer_migrates_and_a_narrower_one_is_refused_before_anythi
         job.run(2, 1)
     assert refusal.value.reason == Reason.INCOMPATIBLE_STATE
     assert job.run(4, 1) == [304]
+
+
+class TwoWidths(KeyedProcessFunction):
+    """Two states whose serializers differ only in their configuration."""
+
+    def __init__(self, first: int, second: int) -> None:
+        self.widths = {"first": first, "second": second}
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.states = [
+            runtime_context.get_state(ValueStateDescriptor(name, Number(width)))
+            for name, width in self.widths.items()
+        ]
+
+    def process_element(self, value: Any, ctx: Context) -> Iterator[int]:
+        for state in self.states:
+            state.update((state.value() or 0) + value.amount)
+            yield state.value() or 0
+
+
+def test_each_state_is_judged_by_its_own_serializer(cluster: LocalCluster) -> None:
+    job = Job(cluster)
+    assert job.run_function(TwoWidths(4, 1), 1) == [1, 1]
+    assert job.run_function(TwoWidths(8, 2), 1) == [2, 2]
+    with pytest.raises(JobError, match=r"state 'first': serializer .* is incompatible"):
+        job.run_function(TwoWidths(2, 4), 1)
 
 
 def test_queries_get_bytes_unless_they_pass_the_serializer(cluster: LocalCluster) -> None:

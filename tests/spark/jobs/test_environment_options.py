@@ -186,7 +186,7 @@ def test_a_plan_describes_the_job_before_it_starts(
     assert nodes[1]["queryable_states"] == ["count"]
     assert nodes[1]["predecessors"][0]["ship_strategy"] == "HASH"
     assert env.draw_execution_plan().startswith("flowchart LR\n")
-    assert "1 operator and 1 sink; parallelism 2 of 128, HashMapStateBackend()" in repr(env)
+    assert "1 operator and 1 sink; parallelism of Spark, max parallelism 128" in repr(env)
 
 
 def test_a_batch_job_ends_with_a_result_under_the_configured_name(

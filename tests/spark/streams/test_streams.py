@@ -22,8 +22,10 @@ from queryable_state.streaming.functions import UserFunctionError
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
+    from pyspark.sql import DataFrame
     from tests.spark.conftest import Connect
 
     from queryable_state.streaming import DataStream, StreamExecutionEnvironment
@@ -34,6 +36,11 @@ PAIRS = [("a", 1), ("b", 2), ("a", 3), ("c", 4)]
 def collected(stream: DataStream) -> list[Any]:
     with stream.execute_and_collect() as found:  # type: ignore[union-attr]  # without a limit
         return list(found)
+
+
+def into(found: list[Any]) -> Callable[[DataFrame, int], None]:
+    """A sink that appends the values of a stream to a list."""
+    return lambda batch, _: found.extend(row.value for row in batch.collect())
 
 
 @pytest.fixture
@@ -88,7 +95,7 @@ def test_rolling_aggregates_emit_whole_elements(env: StreamExecutionEnvironment)
     for kind in ("sum", "min", "max", "min_by", "max_by"):
         found[kind] = []
         getattr(keyed, kind)(1).map(lambda row: f"{row[1]}{row[2]}", Types.STRING()).add_sink(
-            lambda batch, _, into=found[kind]: into.extend(r.value for r in batch.collect())
+            into(found[kind])
         )
     env.execute("rolling")
     assert found == {
@@ -123,9 +130,7 @@ def test_side_outputs_are_streams(pairs: DataStream) -> None:
         "keyed side": keyed.get_side_output(ODD),
     }.items():
         found[name] = []
-        stream.add_sink(
-            lambda batch, _, into=found[name]: into.extend(r.value for r in batch.collect())
-        )
+        stream.add_sink(into(found[name]))
     pairs.get_execution_environment().execute("sides")  # type: ignore[attr-defined]
     assert {name: sorted(values) for name, values in found.items()} == {
         "main": ["b", "c"],
@@ -144,12 +149,8 @@ def test_a_function_with_two_readers_runs_once(env: StreamExecutionEnvironment, 
 
     numbers = env.from_collection([1, 2, 3]).map(counted)
     found: list[int] = []
-    numbers.filter(lambda n: n > 1).add_sink(
-        lambda b, _: found.extend(r.value for r in b.collect())
-    )
-    numbers.filter(lambda n: n < 3).add_sink(
-        lambda b, _: found.extend(r.value for r in b.collect())
-    )
+    numbers.filter(lambda n: n > 1).add_sink(into(found))
+    numbers.filter(lambda n: n < 3).add_sink(into(found))
     env.execute("twice")
     assert sorted(found) == [1, 2, 2, 3]
     assert calls.value == 3

@@ -42,14 +42,14 @@ def sizes(answer: query_pb2.Answer) -> list[tuple[int, int]]:
 
 
 def own_map(
-    owner: Owner, entries: dict[str, dict[str, int]], *, expiry_ms: int | None = None
+    owner: Owner, entries: dict[str, dict[str, int]], *, timestamp_ms: int | None = None
 ) -> None:
     owner.registration.kind = registration_pb2.MAP
     owner.own_all()
     owner.seal_records(
         0,
         (
-            (key, VOID_NAMESPACE, entry(name), VALUES.encode(value, expiry_ms))
+            (key, VOID_NAMESPACE, entry(name), VALUES.encode(value, timestamp_ms))
             for key, held in entries.items()
             for name, value in held.items()
         ),
@@ -153,7 +153,8 @@ def test_existence_and_size_of_what_has_one_value(
 
 
 def test_what_has_expired_is_absent(owner: Owner) -> None:
-    own_map(owner, {ONE: {str(i): i for i in range(20)}}, expiry_ms=owner.clock.now_ms + 1000)
+    owner.registration.ttl.ttl_ms = 1000
+    own_map(owner, {ONE: {str(i): i for i in range(20)}}, timestamp_ms=owner.clock.now_ms)
     # Among expired ones: the first records looked at do not tell.
     builder = OverlayBuilder()
     builder.add_block(
@@ -178,9 +179,22 @@ def test_what_has_expired_is_absent(owner: Owner) -> None:
 
 def test_what_has_expired_is_there_where_the_state_says_so(owner: Owner) -> None:
     owner.registration.ttl.return_expired = True
-    own_map(owner, {ONE: {"a": 1}}, expiry_ms=owner.clock.now_ms - 1)
+    owner.registration.ttl.ttl_ms = 10
+    own_map(owner, {ONE: {"a": 1}}, timestamp_ms=owner.clock.now_ms - 10)
     assert owner.ask(ONE, read=query_pb2.ENTRY, elements=[entry("a")]).values
     assert sizes(owner.ask(ONE, read=query_pb2.SIZE))[0][0] == 1
+
+
+def test_presence_and_size_tell_the_remaining_life(owner: Owner) -> None:
+    owner.registration.ttl.ttl_ms = 1000
+    own_map(owner, {ONE: {"a": 1, "b": 2}}, timestamp_ms=owner.clock.now_ms - 300)
+    asked = owner.ask(ONE, read=query_pb2.EXISTS, elements=[entry("a")])
+    assert query_pb2.Presence.FromString(asked.values[0]).remaining_ms == 700
+    assert query_pb2.Size.FromString(owner.ask(ONE, read=query_pb2.SIZE).values[0]) == (
+        query_pb2.Size(elements=2, value_bytes=2 * 18, remaining_ms=700)
+    )
+    # Whether a map has an entry is answered without reading them all.
+    assert list(owner.ask(ONE, read=query_pb2.EXISTS).values) == [b""]
 
 
 def test_a_sealed_entry_is_seen_uncommitted(owner: Owner) -> None:

@@ -112,9 +112,10 @@ def test_a_range_that_lost_state_fails_unless_incomplete_answers_are_allowed(
 
 
 def test_an_expired_value_is_missing(owner: Owner) -> None:
+    owner.registration.ttl.ttl_ms = 2000
     owner.own(0)
     key = key_of(0)
-    owner.seal(0, {key: 1}, expiry_ms=owner.clock.now_ms + 2000)
+    owner.seal(0, {key: 1}, timestamp_ms=owner.clock.now_ms)
     owner.commit(0)
     assert decoded(owner.ask(key)) == [1]
     assert owner.ask(key, read=query_pb2.PREFIX).values
@@ -124,16 +125,40 @@ def test_an_expired_value_is_missing(owner: Owner) -> None:
 
 
 def test_an_expired_value_is_answered_where_the_state_says_so(owner: Owner) -> None:
-    owner.registration.ttl.ttl_ms = 1
+    owner.registration.ttl.ttl_ms = 2000
     owner.registration.ttl.return_expired = True
     owner.own(0)
-    owner.seal(0, {key_of(0): 1}, expiry_ms=owner.clock.now_ms)
+    owner.seal(0, {key_of(0): 1}, timestamp_ms=owner.clock.now_ms)
     owner.commit(0)
+    owner.clock.advance(3)
     assert decoded(owner.ask(key_of(0))) == [1]
+    # One more TTL after its expiry a value is gone, whether or not clean-up has removed it.
+    owner.clock.advance(1)
+    assert list(owner.ask(key_of(0)).missing) == [0]
+
+
+def test_an_answer_tells_by_which_clock_values_expire(owner: Owner) -> None:
+    owner.registration.ttl.ttl_ms = 2000
+    owner.own(0)
+    owner.seal(0, {key_of(0): 1}, timestamp_ms=owner.clock.now_ms - 500)
+    owner.commit(0)
+    info = owner.ask(key_of(0)).info
+    assert (info.ttl_ms, info.read_time_ms) == (2000, owner.clock.now_ms)
+
+
+def test_timestamps_of_a_state_without_a_ttl_mean_nothing(owner: Owner) -> None:
+    """The job was restarted without the TTL that it had."""
+    owner.own(0)
+    owner.seal(0, {key_of(0): 1}, timestamp_ms=1)
+    owner.commit(0)
+    answer = owner.ask(key_of(0))
+    assert decoded(answer) == [1]
+    assert (answer.info.ttl_ms, answer.info.read_time_ms) == (0, 0)
 
 
 def test_a_value_whose_header_cannot_be_read_fails_for_its_key_alone(owner: Owner) -> None:
-    """It says that it expires, and is too short to say when."""
+    """It says that it has a timestamp, and is too short to have one."""
+    owner.registration.ttl.ttl_ms = 1
     owner.own(0)
     good, bad = key_of(0), key_of(0, 1)
     builder = OverlayBuilder()

@@ -192,14 +192,16 @@ async def test_a_key_with_more_than_fits_says_so_in_place_of_its_records(owner: 
 
 async def test_accumulators_and_what_has_expired_are_not_scanned(owner: Owner) -> None:
     owner.registration.kind = registration_pb2.AGGREGATING
+    owner.registration.ttl.ttl_ms = 1000
     owner.own_all()
     there, expired, hidden = key_of(0), key_of(1), key_of(2)
+    now_ms, ttl_ms = owner.clock.now_ms, owner.registration.ttl.ttl_ms
     owner.seal_records(
         0,
         [
-            (there, VOID_NAMESPACE, b"", VALUES.encode(1, owner.clock.now_ms + 1)),
+            (there, VOID_NAMESPACE, b"", VALUES.encode(1, now_ms - ttl_ms + 1)),
             (there, VOID_NAMESPACE, ACCUMULATOR_ELEMENT, b"x"),
-            (expired, VOID_NAMESPACE, b"", VALUES.encode(1, owner.clock.now_ms)),
+            (expired, VOID_NAMESPACE, b"", VALUES.encode(1, now_ms - ttl_ms)),
             (hidden, VOID_NAMESPACE, ACCUMULATOR_ELEMENT, b"x"),
         ],
     )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.state_server.owner import Owner
 
 VALUE = VALUES.encode(1)
-EXPIRING = VALUES.encode(1, 5)
+TIMESTAMPED = VALUES.encode(1, 5)
 
 keys = st.sampled_from([b"a", b"b", b"c", b"d"])
 steps = st.lists(
@@ -58,7 +58,7 @@ def test_what_is_known_is_what_is_committed(
 
 def test_a_record_that_may_expire_is_not_kept() -> None:
     cache = RecordCache()
-    cache.keep(b"a", EXPIRING)
+    cache.keep(b"a", TIMESTAMPED)
     assert cache.get(b"a") is None
 
 
@@ -103,14 +103,14 @@ def test_that_there_is_nothing_is_known_until_a_commit_writes_it() -> None:
     assert cache.get(b"a") == VALUE
     cache.wrote(StateOverlay({b"a": None}))
     assert cache.get(b"a") == ABSENT
-    cache.wrote(StateOverlay({b"a": EXPIRING}))
+    cache.wrote(StateOverlay({b"a": TIMESTAMPED}))
     assert cache.get(b"a") is None
 
 
 def test_a_value_that_may_expire_takes_the_place_of_none() -> None:
     cache = RecordCache()
     cache.keep(b"a", VALUE)
-    cache.wrote(StateOverlay({b"a": EXPIRING}))
+    cache.wrote(StateOverlay({b"a": TIMESTAMPED}))
     assert cache.get(b"a") is None
 
 

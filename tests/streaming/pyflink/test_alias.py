@@ -12,7 +12,7 @@ import pytest
 import queryable_state.streaming as ours
 from queryable_state.streaming.compat import install_pyflink_alias
 from queryable_state.streaming.compat.pyflink_alias import PyFlinkFinder
-from queryable_state.streaming.compat.pyflink_names import MODULES, RENAMED
+from queryable_state.streaming.compat.pyflink_names import MODULES
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -54,9 +54,8 @@ def test_without_the_call_there_is_no_alias() -> None:
 def test_each_module_has_the_names_that_we_have(module: str) -> None:
     found = importlib.import_module(module)
     for name in MODULES[module]:
-        own = RENAMED.get(name, name)
-        if own in ours.__all__:
-            assert getattr(found, name) is getattr(ours, own)
+        if name in ours.__all__:
+            assert getattr(found, name) is getattr(ours, name)
             assert name in found.__all__
         else:
             with pytest.raises(ImportError, match=f"{name} is missing"):
@@ -75,7 +74,7 @@ def test_names_are_imported_as_from_pyflink() -> None:
         namespace,
     )
     assert namespace["StreamExecutionEnvironment"] is ours.StreamExecutionEnvironment
-    assert namespace["TypeInformation"] is ours.TypeInfo
+    assert namespace["TypeInformation"] is ours.TypeInformation
     assert namespace["process"] is ours.KeyedProcessFunction
 
 

@@ -109,7 +109,7 @@ def test_an_invalid_value_is_refused_with_the_valid_ones(key: str, value: str, t
         ("queryable-state.proxy.query-threads", "one event loop"),
         ("queryable-state.server.network-threads", "one event loop"),
         ("execution.checkpointing.unaligned.enabled", "between two batches"),
-        ("execution.savepoint-restore-mode", "belongs to its owner"),
+        ("execution.savepoint-restore-mode", "never owns or deletes"),
         ("state.backend.rocksdb.thread.num", "options factory"),
         ("restart-strategy.exponential-delay.initial-backoff", "fixed-delay and failure-rate"),
     ],
@@ -155,5 +155,14 @@ def test_a_misspelt_key_is_answered_with_the_nearest_one(key: str, meant: str) -
 def test_a_misspelt_key_without_prefix_is_refused_and_another_programs_key_is_not() -> None:
     with pytest.raises(InvalidRequestError, match=r"'queryable-state\.proxy\.ports'"):
         EnvironmentSettings.load({"queryable-state.proxy.port": "1"}, {})
+    with pytest.raises(InvalidRequestError, match=r"^queryable-state\.nothing is not a setting"):
+        EnvironmentSettings.load({"queryable-state.nothing": "1"}, {})
     conf = {"state.of.somebody.else": "1", "execution.engine.of.another": "2"}
     assert EnvironmentSettings.load(conf, {}) == EnvironmentSettings()
+
+
+def test_a_misspelt_variable_is_refused_and_another_programs_variable_is_not() -> None:
+    with pytest.raises(InvalidRequestError, match="did you mean 'QUERYABLE_STATE_PARALLELISM'"):
+        EnvironmentSettings.load({}, {"QUERYABLE_STATE_PARALELISM": "2"})
+    theirs = {"QUERYABLE_STATE_SERVER": "localhost:9069", "QUERYABLE_STATE_OF_ANOTHER": "x"}
+    assert EnvironmentSettings.load({}, theirs) == EnvironmentSettings()

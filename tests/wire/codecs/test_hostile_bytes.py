@@ -23,7 +23,7 @@ from queryable_state.wire.keys.key_groups import KeyGroups
 from queryable_state.wire.keys.store_keys import chunk_of, record_key, split_record_key, window_of
 from queryable_state.wire.schema.types import TypeInfo, type_info
 from queryable_state.wire.state_json import StateJson
-from queryable_state.wire.values.value_codec import ValueCodec, is_expired, read_header
+from queryable_state.wire.values.value_codec import ValueCodec, is_stale, read_header
 
 if TYPE_CHECKING:
     from tests.wire.conftest import Wire
@@ -82,7 +82,7 @@ def test_values(data: st.DataObject, values: Wire) -> None:
         with suppress(CorruptDataError):
             read(bad)
     with suppress(CorruptDataError):
-        is_expired(bad, 5)
+        is_stale(bad, 5)
 
 
 @PROPERTY

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -45,9 +45,21 @@ def test_a_key_comes_back_from_its_json(data: st.DataObject, keys: Wire) -> None
     assert encode(key_from_json(text, info)) == encode(key)
 
 
+@settings(deadline=None, max_examples=80)
+@given(data=st.data())
+def test_a_value_of_every_type_has_a_json_text(data: st.DataObject, values: Wire) -> None:
+    info, value = data.draw(values.typed)
+    text = json.dumps(to_jsonable(value, info), allow_nan=False)
+    assert json.dumps(to_jsonable(ValueCodec.of(info).read_back(value), info)) == text
+
+
 @pytest.mark.parametrize(
     ("spec", "text", "key"),
     [
+        ("time", '"10:00:00.000005"', time(10, 0, 0, 5)),
+        ("instant", '"2013-01-31T10:00:00Z"', datetime(2013, 1, 31, 10, tzinfo=UTC)),
+        ("big_int", '"123456789012345678901"', 123456789012345678901),
+        ("big_int", "7", 7),
         ("string", '"sensor_1"', "sensor_1"),
         ("bigint", '"9007199254740993"', 9007199254740993),
         ("double", "7", 7),

@@ -30,6 +30,15 @@ class KeywordPerson:
 
 
 @dataclass
+class OwnConstructor:
+    name: str
+    age: int
+
+    def __init__(self, age: int, name: str, note: str = "") -> None:
+        self.name, self.age = name, age
+
+
+@dataclass
 class Named:
     name: str
 
@@ -114,11 +123,25 @@ def test_only_insertions_can_be_stored() -> None:
         stored(row)
 
 
-@pytest.mark.parametrize("cls", [Person, KeywordPerson, PersonTuple, PersonDict])
+@pytest.mark.parametrize("cls", [Person, KeywordPerson, OwnConstructor, PersonTuple, PersonDict])
 def test_rows_are_delivered_as_the_class_of_their_type(cls: type) -> None:
     value = stored(("Alice", 11), type_info(cls))
     assert value == cls(name="Alice", age=11)
     assert type(value) is (dict if cls is PersonDict else cls)
+
+
+@dataclass
+class Adult:
+    age: int
+
+    def __post_init__(self) -> None:
+        if self.age < 18:
+            raise ValueError("too young")
+
+
+def test_a_class_that_refuses_its_fields_is_named() -> None:
+    with pytest.raises(SerializationError, match=r"class Adult refused.*too young"):
+        stored((11,), type_info(Adult))
 
 
 def test_classes_are_delivered_at_every_depth() -> None:

@@ -1,4 +1,4 @@
-"""Values as bytes: round trips, headers, expiry, pickles, older schema versions."""
+"""Values as bytes: round trips, headers, timestamp, pickles, older schema versions."""
 
 from __future__ import annotations
 
@@ -22,8 +22,11 @@ from queryable_state.wire.values.value_codec import (
     Row,
     ValueCodec,
     header_of,
-    is_expired,
+    is_stale,
     read_header,
+    timestamp_of,
+    with_timestamp,
+    without_timestamp,
 )
 
 if TYPE_CHECKING:
@@ -71,20 +74,39 @@ def test_values_of_which_one_is_special_are_not_decoded_at_once(info: TypeInfo) 
 
 
 @PROPERTY
-@given(data=st.data(), expiry=st.integers(-(2**63), 2**63 - 1), version=st.integers(0, 2**32 - 1))
+@given(
+    data=st.data(), timestamp=st.integers(-(2**63), 2**63 - 1), version=st.integers(0, 2**32 - 1)
+)
 def test_a_header_changes_nothing_of_the_value(
-    data: st.DataObject, values: Wire, expiry: int, version: int
+    data: st.DataObject, values: Wire, timestamp: int, version: int
 ) -> None:
     info, value = data.draw(values.typed)
     codec = ValueCodec({version: info}, version)
-    encoded = codec.encode(value, expiry)
+    encoded = codec.encode(value, timestamp)
     header = read_header(encoded)
-    assert (header.schema_version, header.expiry_ms) == (version, expiry)
+    assert (header.schema_version, header.timestamp_ms) == (version, timestamp)
     assert encoded[header.payload_offset :] == codec.encode(value)[len(codec.header) :]
     assert repr(codec.decode(encoded)) == repr(value)
-    assert is_expired(encoded, expiry)
-    assert not is_expired(encoded, expiry - 1)
-    assert not is_expired(codec.encode(value), expiry)
+    assert is_stale(encoded, timestamp)
+    assert not is_stale(encoded, timestamp - 1)
+    assert not is_stale(codec.encode(value), timestamp)
+
+
+@PROPERTY
+@given(
+    data=st.data(), timestamp=st.integers(-(2**63), 2**63 - 1), version=st.integers(0, 2**32 - 1)
+)
+def test_a_timestamp_is_added_and_removed_without_decoding(
+    data: st.DataObject, values: Wire, timestamp: int, version: int
+) -> None:
+    info, value = data.draw(values.typed)
+    codec = ValueCodec({version: info}, version)
+    plain, stamped = codec.encode(value), codec.encode(value, timestamp)
+    assert with_timestamp(plain, timestamp) == stamped
+    assert without_timestamp(stamped) == without_timestamp(plain) == plain
+    assert (timestamp_of(stamped), timestamp_of(plain)) == (timestamp, None)
+    null = with_timestamp(codec.null, timestamp)
+    assert (codec.decode(null), without_timestamp(null)) == (None, codec.null)
 
 
 def test_a_fixed_width_payload_is_the_number_little_endian() -> None:
@@ -180,7 +202,7 @@ def test_what_cannot_be_pickled_or_loaded_is_said() -> None:
         ("008000", "valid schema version"),
         ("00ffffffffff01", "schema version"),
         ("00ffffffff7f", "valid schema version"),
-        ("2001000000", "expiry"),
+        ("2001000000", "timestamp"),
         ("0007" + "00" * 8, "known are"),
         ("0001" + "00" * 7, "not a value of type bigint"),
         ("0001" + "00" * 9, "not a value of type bigint"),

@@ -16,6 +16,7 @@ from queryable_state.wire.schema.inference import (
     type_of_value,
     type_of_values,
 )
+from queryable_state.wire.schema.row import Row
 from queryable_state.wire.schema.types import Types, type_info
 from queryable_state.wire.values.value_codec import ValueCodec
 
@@ -123,6 +124,8 @@ def test_an_unknown_result_is_pickled_and_the_log_names_the_reason(
         ([("a", None), (None, 1.5)], "tuple<string,double>"),
         ([Pair("a", 1)], "word string, times bigint"),
         ([Reading("a", 1.0)], "sensor string, degrees double"),
+        ([Row(a=1, b="x"), make_row(("a", "b"), (None, "y"))], "a bigint, b string"),
+        ([Row(1, "x")], "f0 bigint, f1 string"),
         (
             [make_row(("a", "b"), (1, "x")), make_row(("a", "b"), (None, None))],
             "a bigint, b string",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from queryable_state.cli.answers import info_json, info_text, print_json
+from queryable_state.cli.answers import info_json, info_text, life_text, print_json
 from queryable_state.cli.arguments import (
     KEYS_EPILOG,
     add_operation,
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import argparse
 
     from queryable_state.cli.shown_state import ShownState
-    from queryable_state.client import KvState, QueryableStateClient, ReadInfo
+    from queryable_state.client import KvState, Presence, QueryableStateClient, ReadInfo, Size
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -66,7 +66,7 @@ async def _get(options: argparse.Namespace, client: QueryableStateClient, shown:
         presence = await client.contains(*where, *entry, **context)
         asked["status"] = "found" if presence else "missing"
         answer = "true" if presence else "false"
-        _print(options, asked, presence.is_present, presence.info, [answer])
+        _print(options, asked, presence.is_present, presence, [answer])
         return 0 if presence else NOT_THERE
     asked["status"] = "found"
     looked_in: ReadInfo | None = None
@@ -75,7 +75,7 @@ async def _get(options: argparse.Namespace, client: QueryableStateClient, shown:
             size = await client.size(*where, **context)
             figures = {"elements": size.elements, "value_bytes": size.value_bytes}
             lines = table(list(figures), [[str(figure) for figure in figures.values()]])
-            _print(options, asked, figures, size.info, lines)
+            _print(options, asked, figures, size, lines)
             return 0
         if options.slice is not None:
             start, limit = _range(options.slice)
@@ -88,7 +88,7 @@ async def _get(options: argparse.Namespace, client: QueryableStateClient, shown:
                 if part.is_empty()
                 else f"elements {part.start} to {last} of {part.length}"
             )
-            _print(options, asked, shown.value(part), part.info, lines)
+            _print(options, asked, shown.value(part), part, lines)
             return 0
         if entry:
             found: KvState = await client.get_map_entry(*where, *entry, **context)
@@ -100,10 +100,10 @@ async def _get(options: argparse.Namespace, client: QueryableStateClient, shown:
     except UnknownKeyOrNamespaceError:
         if options.json:
             asked["status"] = "missing"
-            print_json({**asked, "value": None, "info": info_json(looked_in)})
+            print_json({**asked, "value": None, "ttl_ms": None, "info": info_json(looked_in)})
         raise
     lines = table(*shown.value_table(key, found))
-    _print(options, asked, shown.value(found), found.info, lines)
+    _print(options, asked, shown.value(found), found, lines)
     return 0
 
 
@@ -141,10 +141,12 @@ def _print(
     options: argparse.Namespace,
     asked: dict[str, Any],
     value: Any,
-    info: ReadInfo,
+    found: KvState | Presence | Size,
     lines: list[str],
 ) -> None:
+    info, ttl_ms = found.info, found.ttl_ms
     if options.json:
-        print_json({**asked, "value": value, "info": info_json(info)})
+        print_json({**asked, "value": value, "ttl_ms": ttl_ms, "info": info_json(info)})
         return
-    print(*lines, "", info_text(info), sep="\n")
+    life = [] if ttl_ms is None else [f"remaining life: {life_text(ttl_ms)}"]
+    print(*lines, "", *life, info_text(info), sep="\n")

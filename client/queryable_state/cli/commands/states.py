@@ -64,6 +64,7 @@ def _json(state: StateInfo, measure: StateMeasure | None) -> dict[str, Any]:
         "key_type": state.key_type.simple_string(),
         "value_type": None if state.value_type is None else state.value_type.simple_string(),
         "map_key_type": None if state.map_key_type is None else state.map_key_type.simple_string(),
+        "ttl_ms": state.ttl_ms or None,
     }
     if measure is not None:
         described |= {

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from queryable_state.client._reading.decode_context import DecodeContext
 from queryable_state.client._reading.operation import EntryKey, SliceKey
-from queryable_state.client._reading.states import states_of
+from queryable_state.client._reading.state_types import states_of
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import (
     CorruptDataError,

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic
 
-from queryable_state.client._reading.states import NOT_DECODED, KvState, takes_no_key
+from queryable_state.client._reading.states import (
+    NOT_DECODED,
+    KvState,
+    chunk_ttls_ms,
+    takes_no_key,
+)
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.schema.type_variables import T, V
 from queryable_state.wire.state_codecs import decode_list
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from queryable_state.client._reading.decode_context import DecodeContext
     from queryable_state.client._reading.info import ReadInfo
@@ -58,6 +63,10 @@ class ListSlice(KvState, Generic[T]):
         takes_no_key(self, key)
         return list(self._decode())
 
+    def element_ttls_ms(self) -> list[int | None]:
+        """Milliseconds from the read until each element of the slice expires; None: never."""
+        return chunk_ttls_ms(self._found.chunks, self._context)
+
     def is_empty(self) -> bool:
         """True if the list has no element at `start`."""
         return not self._found.chunks
@@ -68,6 +77,9 @@ class ListSlice(KvState, Generic[T]):
     def __len__(self) -> int:
         return len(self._decode())
 
+    def _stored(self) -> Sequence[bytes]:
+        return self._found.chunks
+
     def _decode(self) -> Any:
         if self._decoded is NOT_DECODED:
             self._decoded = decode_list(self._found.chunks, self._context.codecs.value)
@@ -77,11 +89,13 @@ class ListSlice(KvState, Generic[T]):
 class Presence:
     """Presence of a key or map entry; usable as a condition."""
 
-    __slots__ = ("_context", "is_present")
+    __slots__ = ("_context", "is_present", "ttl_ms")
 
     def __init__(self, data: bytes | None, context: DecodeContext) -> None:
         """`data` is None if nothing is stored."""
         self.is_present = data is not None
+        self.ttl_ms = None if data is None else _ttl_ms(query_pb2.Presence.FromString(data))
+        """As `KvState.ttl_ms`; None for a whole list or map."""
         self._context = context
 
     @property
@@ -105,7 +119,7 @@ class Presence:
 class Size:
     """Size of the state under one key and namespace."""
 
-    __slots__ = ("_context", "elements", "value_bytes")
+    __slots__ = ("_context", "elements", "ttl_ms", "value_bytes")
 
     def __init__(self, data: bytes, context: DecodeContext) -> None:
         size = query_pb2.Size.FromString(data)
@@ -113,6 +127,8 @@ class Size:
         """Number of map entries or list elements; 1 for the other kinds."""
         self.value_bytes: int = size.value_bytes
         """Bytes of the stored values."""
+        self.ttl_ms = _ttl_ms(size)
+        """As `KvState.ttl_ms`."""
         self._context = context
 
     @property
@@ -125,3 +141,7 @@ class Size:
             f"<{type(self).__name__} at batch {self.info.version}: {self.elements} elements, "
             f"{self.value_bytes} bytes>"
         )
+
+
+def _ttl_ms(answer: query_pb2.Presence | query_pb2.Size) -> int | None:
+    return answer.remaining_ms if answer.HasField("remaining_ms") else None

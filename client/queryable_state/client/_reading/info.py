@@ -59,6 +59,13 @@ class ReadInfo:
     checkpoint: str = ""
     """URI of the checkpoint or savepoint that was read; empty: state of the running job."""
 
+    ttl_ms: int = 0
+    """Milliseconds from the last update of a value to its expiry; 0: values do not expire."""
+
+    read_time_ms: int = 0
+    """Clock of the server by which values of a state with a TTL were expired, milliseconds since
+    the epoch; 0: the state has no TTL."""
+
     @classmethod
     def from_proto(cls, info: query_pb2.ReadInfo) -> Self:
         """Converts the wire message."""
@@ -70,4 +77,6 @@ class ReadInfo:
             server_id=info.server_id,
             complete_since_batch=info.complete_since_batch,
             checkpoint=info.checkpoint,
+            ttl_ms=info.ttl_ms,
+            read_time_ms=info.read_time_ms,
         )

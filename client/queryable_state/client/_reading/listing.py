@@ -70,6 +70,9 @@ class StateInfo:
     map_key_type: TypeInfo | None
     """Type of the map keys of a MAP or BROADCAST; None for other kinds."""
 
+    ttl_ms: int
+    """Milliseconds from the last update of a value to its expiry; 0: values do not expire."""
+
     registration: registration_pb2.StateRegistration = field(repr=False, compare=False)
     """The complete registration."""
 
@@ -87,6 +90,7 @@ class StateInfo:
             map_key_type=(
                 TypeInfo.from_proto(state.map_key_type) if state.HasField("map_key_type") else None
             ),
+            ttl_ms=state.ttl.ttl_ms,
             registration=state,
         )
 

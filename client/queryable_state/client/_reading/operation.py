@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from queryable_state.client._reading.elements import ListSlice, MapEntry, Presence, Size
 from queryable_state.client._reading.pending_results import FutureResults, PresenceResults
-from queryable_state.client._reading.states import STATE_TYPES
+from queryable_state.client._reading.state_types import STATE_TYPES
 from queryable_state.v1 import query_pb2, registration_pb2
 from queryable_state.wire.errors import InvalidRequestError, Reason
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from itertools import repeat
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn
 
-from queryable_state.v1 import query_pb2, registration_pb2
-from queryable_state.wire.errors import (
-    InvalidRequestError,
-    QueryableStateError,
-    Reason,
-)
+from queryable_state.v1 import query_pb2
+from queryable_state.wire.errors import InvalidRequestError, QueryableStateError, Reason
 from queryable_state.wire.schema.type_variables import OUT, K, T, V
+from queryable_state.wire.values.lifetime import expires_at_ms, remaining_ms
+from queryable_state.wire.values.list_elements import element_count
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, ItemsView, Iterator, KeysView, ValuesView
+    from collections.abc import ItemsView, Iterator, KeysView, Sequence, ValuesView
 
     from queryable_state.client._reading.decode_context import DecodeContext
     from queryable_state.client._reading.info import ReadInfo
@@ -44,6 +41,23 @@ class KvState:
     def info(self) -> ReadInfo:
         """The batch at which the state was read, its clocks, and the server that answered."""
         return self._context.info
+
+    @property
+    def ttl_ms(self) -> int | None:
+        """Milliseconds from the read until the state expires, 0 if it is expired; None: never.
+
+        A list or a map expires with its last element.
+        """
+        return remaining_ms(self._stored(), self._context.proto)
+
+    @property
+    def expires_at_ms(self) -> int | None:
+        """Milliseconds since the epoch at which the state expires; None: never."""
+        return expires_at_ms(self._stored(), self._context.proto)
+
+    def element_ttls_ms(self) -> Any:
+        """`ttl_ms` of each element: a list for a list, a dict by key for a map."""
+        self._has_no("element_ttls_ms")
 
     def value(self) -> Any:
         """The value of a value state."""
@@ -115,6 +129,10 @@ class KvState:
             self._decoded = self._context.codecs.value.decode(self._data)
         return self._decoded
 
+    def _stored(self) -> Sequence[bytes]:
+        """The stored values."""
+        return (self._data,)
+
     def _has_no(self, method: str) -> NoReturn:
         raise InvalidRequestError(
             f"a {self.kind} has no {method}(): {self._methods()}", reason=Reason.UNSUPPORTED
@@ -172,13 +190,21 @@ class AggregatingState(KvState, Generic[OUT]):
 
 
 class RecordsState(KvState):
+    """State of many records."""
+
     __slots__ = ()
 
     def _decode(self) -> Any:
         if self._decoded is NOT_DECODED:
-            records = query_pb2.Records.FromString(self._data)
+            records = self._records()
             self._decoded = self._context.codecs.decode_records(records.elements, records.values)
         return self._decoded
+
+    def _records(self) -> query_pb2.Records:
+        return query_pb2.Records.FromString(self._data)
+
+    def _stored(self) -> Sequence[bytes]:
+        return self._records().values
 
 
 class ListState(RecordsState, Generic[T]):
@@ -191,6 +217,10 @@ class ListState(RecordsState, Generic[T]):
         """A copy of the elements."""
         takes_no_key(self, key)
         return list(self._decode())
+
+    def element_ttls_ms(self) -> list[int | None]:
+        """Milliseconds from the read until each element expires; None: never."""
+        return chunk_ttls_ms(self._stored(), self._context)
 
     def is_empty(self) -> bool:
         """True if there is no element."""
@@ -229,6 +259,13 @@ class MapState(RecordsState, Generic[K, V]):
         """True if there is an entry `key`, even if its value is null."""
         return key in self._decode()
 
+    def element_ttls_ms(self) -> dict[Any, int | None]:
+        """Milliseconds from the read until each entry expires, by key; None: never."""
+        proto = self._context.proto
+        ttls_ms = (remaining_ms((value,), proto) for value in self._stored())
+        # Decoded entries have the order of their records.
+        return dict(zip(self._decode(), ttls_ms, strict=True))
+
     def is_empty(self) -> bool:
         """True if there is no entry."""
         return not self._decode()
@@ -247,28 +284,12 @@ class MapState(RecordsState, Generic[K, V]):
         return entries
 
 
-def states_of(answer: Callable[..., Any], values: list[bytes], context: DecodeContext) -> list[Any]:
-    """Returns `answer` of each value; decodes single-value states in one pass if possible."""
-    decoded = None
-    if answer in _SINGLE_VALUE_STATES:
-        decoded = context.codecs.value.decode_all(values)
-    if decoded is None:
-        return list(map(answer, values, repeat(context)))
-    return list(map(answer, values, repeat(context), decoded))
-
-
-_SINGLE_VALUE_STATES: frozenset[object] = frozenset((ValueState, ReducingState, AggregatingState))
-
-STATE_TYPES: dict[registration_pb2.StateKind.ValueType, type[KvState]] = {
-    registration_pb2.VALUE: ValueState,
-    registration_pb2.LIST: ListState,
-    registration_pb2.MAP: MapState,
-    registration_pb2.REDUCING: ReducingState,
-    registration_pb2.AGGREGATING: AggregatingState,
-    registration_pb2.OPERATOR_LIST: ListState,
-    registration_pb2.OPERATOR_UNION: ListState,
-    registration_pb2.BROADCAST: MapState,
-}
+def chunk_ttls_ms(chunks: Sequence[bytes], context: DecodeContext) -> list[int | None]:
+    """Returns the remaining life of each element of some chunks of a list."""
+    ttls_ms: list[int | None] = []
+    for chunk in chunks:
+        ttls_ms += [remaining_ms((chunk,), context.proto)] * element_count(chunk)
+    return ttls_ms
 
 
 def takes_no_key(state: KvState, key: Any) -> None:

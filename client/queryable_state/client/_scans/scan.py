@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from queryable_state.client._reading.decode_context import DecodeContext
 from queryable_state.client._reading.info import ReadInfo
-from queryable_state.client._reading.scanned_state import scanned_state
+from queryable_state.client._reading.state_types import scanned_state
 from queryable_state.client._routing.retries import LOOKUPS
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.calls.retrying import retrying

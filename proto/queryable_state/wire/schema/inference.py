@@ -22,6 +22,7 @@ from typing import Any
 from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.schema.instant import Instant
 from queryable_state.wire.schema.python_types import is_named_tuple, is_row_class, type_of_class
+from queryable_state.wire.schema.row import Row
 from queryable_state.wire.schema.type_model import Field, Kind, TypeInfo
 
 _log = logging.getLogger("queryable_state.types")
@@ -206,7 +207,7 @@ def _of_composites(values: list[Any], path: str, unknown: list[str]) -> TypeInfo
         return TypeInfo(Kind.LIST, element=element)
     if all(isinstance(value, Mapping) for value in values):
         return _of_maps(values, path, unknown)
-    if all(isinstance(value, tuple) for value in values):
+    if all(isinstance(value, (tuple, Row)) for value in values):
         return _of_tuples(values, path, unknown)
     return None
 
@@ -244,4 +245,6 @@ def _of_tuples(values: list[Any], path: str, unknown: list[str]) -> TypeInfo | N
 def _names(value: Any) -> tuple[str, ...]:
     """The field names of a named tuple, a `Row` or a Spark row; empty for a tuple."""
     names = getattr(value, "__fields__", None) or getattr(value, "_fields", None)
+    if names is None and isinstance(value, Row):
+        return tuple(f"f{position}" for position in range(len(value)))
     return tuple(names) if names else ()

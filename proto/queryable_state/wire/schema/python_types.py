@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import collections.abc
 import dataclasses
+import inspect
 import types
 import typing
 from datetime import date, datetime, time
@@ -163,16 +164,20 @@ def _of_row_class(cls: Any, path: str, outer: tuple[type, ...]) -> TypeInfo:
 
 
 def _check_constructor(cls: Any, path: str) -> None:
-    """Raises for a dataclass whose fields do not make an instance."""
-    known = {field.name for field in dataclasses.fields(cls)}
-    hints = vars(cls).get("__annotations__", {})
-    initial = [name for name, hint in hints.items() if name not in known and "InitVar" in str(hint)]
-    uninitialised = [field.name for field in dataclasses.fields(cls) if not field.init]
-    if initial or uninitialised:
+    """Raises for a dataclass whose constructor does not take exactly its fields."""
+    fields = {field.name for field in dataclasses.fields(cls)}
+    parameters = inspect.signature(cls).parameters
+    needed = [
+        name
+        for name, parameter in parameters.items()
+        if name not in fields and parameter.default is parameter.empty
+    ]
+    wrong = needed + sorted(fields - set(parameters))
+    if wrong:
         raise InvalidRequestError(
             f"{_at(path)}dataclass {cls.__qualname__} cannot be made of its fields: "
-            f"{', '.join(map(repr, initial + uninitialised))} is an InitVar or has init=False; "
-            "use a dataclass whose fields are all parameters of its constructor"
+            f"{', '.join(map(repr, wrong))} is an InitVar or has init=False; use a dataclass whose "
+            "constructor takes its fields"
         )
 
 

@@ -69,7 +69,7 @@ class TypeSerializer(ABC, Generic[T]):
         """The snapshot that is stored with the state.
 
         The default is for serializers whose format never changes: a class of another name, or with
-        other attributes than before, is incompatible.
+        attributes whose `repr` differs from before, is incompatible.
         """
         return SimpleTypeSerializerSnapshot(self)
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     K = TypeVar("K", default=Any)
     V = TypeVar("V", default=Any)
     IN = TypeVar("IN", default=Any)
+    IN1 = TypeVar("IN1", default=Any)
+    IN2 = TypeVar("IN2", default=Any)
     ACC = TypeVar("ACC", default=Any)
     OUT = TypeVar("OUT", default=Any)
 else:
@@ -27,7 +29,9 @@ else:
     K = TypeVar("K")
     V = TypeVar("V")
     IN = TypeVar("IN")
+    IN1 = TypeVar("IN1")
+    IN2 = TypeVar("IN2")
     ACC = TypeVar("ACC")
     OUT = TypeVar("OUT")
 
-__all__ = ["ACC", "IN", "OUT", "K", "T", "T_co", "V"]
+__all__ = ["ACC", "IN", "IN1", "IN2", "OUT", "K", "T", "T_co", "V"]

@@ -227,7 +227,7 @@ class Types:
         return TypeInfo(Kind.MAP, key=type_info(key_type), element=type_info(value_type))
 
     @staticmethod
-    def CUSTOM(serializer: TypeSerializer[Any]) -> TypeInfo:  # noqa: N802
+    def CUSTOM(serializer: TypeSerializer[T]) -> TypeInfo[T]:  # noqa: N802
         """What a serializer of the job writes and reads; servers and queries see bytes."""
         return custom_type(serializer)
 

@@ -1,9 +1,10 @@
-"""Codec of values: `format byte | schema version | [expiry] | payload`.
+"""Codec of values: `format byte | schema version | [timestamp] | payload`.
 
 The format byte has the codec in its low four bits (0: fields by position, 1: null,
-without a payload), bit 4 for compression, bit 5 for an expiry; bits 6 and 7 are zero.
-The schema version is an unsigned LEB128 number, the expiry 8 bytes big-endian: milliseconds since
-the epoch. The type of that schema version defines the payload.
+without a payload), bit 4 for compression, bit 5 for a timestamp; bits 6 and 7 are zero.
+The schema version is an unsigned LEB128 number. The timestamp is the time of the last update, 8
+bytes big-endian: milliseconds since the epoch. Values of states with a TTL have one, see
+`wire.values.lifetime`. The type of that schema version defines the payload.
 """
 
 from __future__ import annotations
@@ -32,18 +33,22 @@ __all__ = [
     "ValueCodec",
     "ValueHeader",
     "header_of",
-    "is_expired",
+    "is_stale",
     "read_header",
+    "timestamp_of",
+    "with_timestamp",
+    "without_timestamp",
 ]
 
 CODEC_FIELDS = 0
 CODEC_NULL = 1
 COMPRESSED = 0x10
-HAS_EXPIRY = 0x20
+HAS_TIMESTAMP = 0x20
 
 _CODEC_MASK = 0x0F
 _RESERVED = 0xC0
-_EXPIRY = struct.Struct(">q")
+_TIMESTAMP = struct.Struct(">q")
+_NO_TIMESTAMP = bytes((CODEC_FIELDS,))
 _MAX_VERSION = (1 << 32) - 1
 
 
@@ -54,29 +59,29 @@ class ValueHeader:
     codec: int
     """0: fields by position; 1: null."""
     schema_version: int
-    expiry_ms: int | None
-    """Milliseconds since the epoch from which the value is expired; None: never."""
+    timestamp_ms: int | None
+    """Milliseconds since the epoch of the last update; None: the value does not expire."""
     payload_offset: int
 
 
-def header_of(schema_version: int, expiry_ms: int | None = None) -> bytes:
+def header_of(schema_version: int, timestamp_ms: int | None = None) -> bytes:
     """Encodes the header before a payload."""
     if not 0 <= schema_version <= _MAX_VERSION:
         raise InvalidRequestError(
             f"schema version is {schema_version}: it must be 0 to {_MAX_VERSION}"
         )
     number = varint(schema_version)
-    if expiry_ms is None:
+    if timestamp_ms is None:
         return bytes((CODEC_FIELDS,)) + number
-    return bytes((CODEC_FIELDS | HAS_EXPIRY,)) + number + _packed_expiry(expiry_ms)
+    return bytes((CODEC_FIELDS | HAS_TIMESTAMP,)) + number + _packed_timestamp(timestamp_ms)
 
 
-def _packed_expiry(expiry_ms: int) -> bytes:
+def _packed_timestamp(timestamp_ms: int) -> bytes:
     try:
-        return _EXPIRY.pack(expiry_ms)
+        return _TIMESTAMP.pack(timestamp_ms)
     except struct.error:
         raise SerializationError(
-            f"expiry {expiry_ms!r} is not a 64-bit number of milliseconds"
+            f"timestamp {timestamp_ms!r} is not a 64-bit number of milliseconds"
         ) from None
 
 
@@ -103,23 +108,46 @@ def read_header(data: bytes) -> ValueHeader:
         shift += 7
     if version > _MAX_VERSION or (byte == 0 and shift):
         raise CorruptDataError("a value's header has no valid schema version")
-    if not form & HAS_EXPIRY:
+    if not form & HAS_TIMESTAMP:
         return ValueHeader(codec, version, None, offset)
     if offset + 8 > len(data):
-        raise CorruptDataError("a value's header ends within its expiry")
-    return ValueHeader(codec, version, _EXPIRY.unpack_from(data, offset)[0], offset + 8)
+        raise CorruptDataError("a value's header ends within its timestamp")
+    return ValueHeader(codec, version, _TIMESTAMP.unpack_from(data, offset)[0], offset + 8)
 
 
-def is_expired(data: bytes, now_ms: int) -> bool:
-    """True if a value has an expiry at or before `now_ms`."""
+def timestamp_of(data: bytes) -> int | None:
+    """The time of a value's last update; None if it has no timestamp."""
     # An empty value is damaged: decoding it raises.
-    if not data or not data[0] & HAS_EXPIRY:
-        return False
-    if data[0] == HAS_EXPIRY and len(data) >= 10 and data[1] < 0x80:
-        expiry: int = _EXPIRY.unpack_from(data, 2)[0]
-        return expiry <= now_ms
-    expiry_ms = read_header(data).expiry_ms
-    return expiry_ms is not None and expiry_ms <= now_ms
+    if not data or not data[0] & HAS_TIMESTAMP:
+        return None
+    if data[0] == HAS_TIMESTAMP and len(data) >= 10 and data[1] < 0x80:
+        timestamp_ms: int = _TIMESTAMP.unpack_from(data, 2)[0]
+        return timestamp_ms
+    return read_header(data).timestamp_ms
+
+
+def is_stale(data: bytes, stale_ms: int) -> bool:
+    """True if a value has a timestamp at or before `stale_ms`."""
+    timestamp_ms = timestamp_of(data)
+    return timestamp_ms is not None and timestamp_ms <= stale_ms
+
+
+def without_timestamp(data: bytes) -> bytes:
+    """The bytes of a value without its timestamp."""
+    if not data[0] & HAS_TIMESTAMP:
+        return data
+    if data[0] == HAS_TIMESTAMP and len(data) >= 10 and data[1] < 0x80:
+        return _NO_TIMESTAMP + data[1:2] + data[10:]
+    offset = read_header(data).payload_offset
+    return bytes((data[0] & ~HAS_TIMESTAMP,)) + data[1 : offset - 8] + data[offset:]
+
+
+def with_timestamp(data: bytes, timestamp_ms: int) -> bytes:
+    """The bytes of a value, which has no timestamp, with one."""
+    stamp, offset = _packed_timestamp(timestamp_ms), 2
+    if data[1] >= 0x80:
+        offset = read_header(data).payload_offset
+    return bytes((data[0] | HAS_TIMESTAMP,)) + data[1:offset] + stamp + data[offset:]
 
 
 class ValueCodec:
@@ -135,9 +163,9 @@ class ValueCodec:
         "_current",
         "_decode_payloads",
         "_encode_payload",
-        "_expiring_header",
         "_mode",
         "_readers",
+        "_stamped_header",
         "_versions",
         "header",
         "null",
@@ -159,7 +187,7 @@ class ValueCodec:
         self.header = header_of(current)
         self.null = bytes((CODEC_NULL,)) + self.header[1:]
         """The bytes of a null, which is a value in a MAP state."""
-        self._expiring_header = bytes((self.header[0] | HAS_EXPIRY,)) + self.header[1:]
+        self._stamped_header = bytes((self.header[0] | HAS_TIMESTAMP,)) + self.header[1:]
         self._encode_payload = top_encoder(versions[current], "value", self._mode)
         self._decode_payloads = whole_decoder(versions[current])
         # By schema version; those of older versions are made at their first value.
@@ -184,11 +212,11 @@ class ValueCodec:
         """The schema version of encoded values."""
         return self._current
 
-    def encode(self, value: Any, expiry_ms: int | None = None) -> bytes:
+    def encode(self, value: Any, timestamp_ms: int | None = None) -> bytes:
         """Encodes a value; raises SerializationError for None or a value of another type."""
-        if expiry_ms is None:
+        if timestamp_ms is None:
             return self.header + self._encode_payload(value)
-        return self._expiring_header + _packed_expiry(expiry_ms) + self._encode_payload(value)
+        return self._stamped_header + _packed_timestamp(timestamp_ms) + self._encode_payload(value)
 
     def decode(self, data: bytes) -> Any:
         """Decodes a value, expired or not; None for a null.
@@ -199,6 +227,9 @@ class ValueCodec:
         if data.startswith(header):
             read = self._readers[self._current]
             offset = len(header)
+        elif data.startswith(self._stamped_header) and len(data) >= len(header) + 8:
+            read = self._readers[self._current]
+            offset = len(header) + 8
         else:
             found = read_header(data)
             if found.codec == CODEC_NULL:
@@ -219,7 +250,7 @@ class ValueCodec:
     def decode_all(self, data: Sequence[bytes]) -> list[Any] | None:
         """Decodes many values at once; None if each needs `decode`.
 
-        That is so if a value has an older version or an expiry or is damaged, and for types
+        That is so if a value has an older version or a timestamp or is damaged, and for types
         for which this is not faster.
         """
         decode, header = self._decode_payloads, self.header

@@ -4,8 +4,8 @@ A store is a base and a stack of overlays, one overlay a version. A commit moves
 pointer; compaction moves the oldest overlays into the base afterwards.
 
 Threads: `seal`, `commit`, `discard_staged`, `get`, `reader` and `prefix` belong
-to the event loop's thread. `view`, all calls on a view, `compact`, `snapshot`,
-`approximate_size` and `add_state` belong to one background thread; `add_state` may
+to the event loop's thread. `view`, all calls on a view, `compact`, `clean_up`,
+`snapshot`, `approximate_size` and `add_state` belong to one background thread; `add_state` may
 also be called before the store is shared. Either thread may call `close`, which
 waits for the running bulk call. A read sees whole versions, whatever compaction
 or commit runs at the same time.
@@ -156,6 +156,18 @@ class StateStore(ABC):
 
         Returns True if more is left. Open views keep their version; a new view cannot
         be older than the compacted version.
+        """
+
+    @abstractmethod
+    def clean_up(
+        self, state_id: int, start: bytes, max_records: int, is_gone: Callable[[bytes], bool]
+    ) -> bytes | None:
+        """Removes gone values from the base; visits `max_records` keys from `start` on.
+
+        Returns the key to continue from, None if there is no further one, `start` if a compaction
+        is not finished. Open views keep their version. New views of every version may lack the
+        value, so `is_gone` must be true only if each reader of `base_version` and of any later
+        version treats the value as absent.
         """
 
     @abstractmethod

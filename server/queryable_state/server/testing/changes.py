@@ -35,7 +35,12 @@ def operator_elements(written: Any, codecs: StateCodecs) -> list[bytes]:
 
 
 def put_changes(
-    builder: ChangeBlockBuilder, wire_key: bytes, value: Any, codecs: StateCodecs, batch_id: int
+    builder: ChangeBlockBuilder,
+    wire_key: bytes,
+    value: Any,
+    codecs: StateCodecs,
+    batch_id: int,
+    updated_ms: int | None = None,
 ) -> None:
     """Adds the changes of one key, as `InProcessJob.run` takes them."""
     record = record_key(wire_key, VOID_NAMESPACE, b"")
@@ -47,12 +52,12 @@ def put_changes(
     if codecs.map_key is None:
         is_list = codecs.kind == registration_pb2.LIST
         element = list_element(batch_id, 0) if is_list else b""
-        builder.put(record + element, codecs.value.encode(value))
+        builder.put(record + element, codecs.value.encode(value, updated_ms))
         return
-    for entry, entry_value in value.items():
+    codec = codecs.value
+    for entry, item in value.items():
         key = record + codecs.map_key.encode(entry)
-        if entry_value is None:
+        if item is None:
             builder.delete(key)
         else:
-            codec = codecs.value
-            builder.put(key, codec.null if entry_value is NULL else codec.encode(entry_value))
+            builder.put(key, codec.null if item is NULL else codec.encode(item, updated_ms))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -40,6 +41,7 @@ def declare(
     kind: registration_pb2.StateKind.ValueType = registration_pb2.VALUE,
     map_key_type: object = None,
     max_parallelism: int = 128,
+    ttl_ms: int = 0,
 ) -> registration_pb2.StateRegistration:
     """A state for `InProcessCluster.job`; types as `type_info` takes them."""
     state = registration_pb2.StateRegistration(
@@ -51,6 +53,7 @@ def declare(
             registration_pb2.SchemaVersion(version=1, type=type_info(value_type).to_proto())
         ],
         max_parallelism=max_parallelism,
+        ttl=registration_pb2.TimeToLive(ttl_ms=ttl_ms) if ttl_ms else None,
     )
     if map_key_type is not None:
         state.map_key_type.CopyFrom(type_info(map_key_type).to_proto())
@@ -105,13 +108,14 @@ class InProcessJob:
         self._parallelism = parallelism
         self._max_parallelism = states[0].max_parallelism
         self.name = name
+        self.updated_ms = time.time_ns() // 1_000_000  # timestamp of writes to states with a TTL
         self.query_id, self.run_id = cluster.coordinator.engine.start(
             name, query_id=query_id, checkpoint_location=checkpoint_location
         )
 
     @property
     def job_id(self) -> str:
-        """32 hex digits."""
+        """The query id as 32 hex digits."""
         return self.query_id.hex()
 
     @property
@@ -132,9 +136,8 @@ class InProcessJob:
 
     def recover(self) -> bool:
         """Restores the state of earlier runs before a batch begins; False if there is none."""
-        layout = OperatorLayout(
-            uid="operator", parallelism=self._parallelism, max_parallelism=self._max_parallelism
-        )
+        parallelism, groups = self._parallelism, self._max_parallelism
+        layout = OperatorLayout(uid="operator", parallelism=parallelism, max_parallelism=groups)
         return self._cluster.coordinator.coordinator.recover(self.query_id, "", [layout])
 
     async def checkpoint(self) -> checkpoint_pb2.CheckpointMetadata:
@@ -244,7 +247,8 @@ class InProcessJob:
                 wire_key = codecs.key_groups.wire_key(key)
                 group = wire_key[0] << 8 | wire_key[1]
                 if subtask_of(group, self._parallelism, self._max_parallelism) == index:
-                    put_changes(builder, wire_key, value, codecs, batch_id)
+                    updated_ms = self.updated_ms if state.HasField("ttl") else None
+                    put_changes(builder, wire_key, value, codecs, batch_id, updated_ms)
                     rows += 1
             frames.extend(backend_pb2.PrepareRequest(block=block) for block in builder.finish())
         seal = sums.seal(begun.token, fingerprint=batch_id, row_count=rows)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import queryable_state.streaming as ours
 from queryable_state.streaming.compat.pyflink_missing import MISSING_MODULES, MISSING_NAMES
-from queryable_state.streaming.compat.pyflink_names import MODULES, PACKAGES, RENAMED
+from queryable_state.streaming.compat.pyflink_names import MODULES, PACKAGES
 from queryable_state.wire.errors import InvalidRequestError, Reason
 
 if TYPE_CHECKING:
@@ -81,12 +81,12 @@ class PyFlinkFinder(MetaPathFinder, Loader):
 
 def exists(name: str) -> bool:
     """True if this library has a name of PyFlink."""
-    return RENAMED.get(name, name) in ours.__all__
+    return name in ours.__all__
 
 
 def named(name: str) -> Any:
     """The object of this library for a name of PyFlink."""
-    return getattr(ours, RENAMED.get(name, name))
+    return getattr(ours, name)
 
 
 def _reason(module: str) -> str:

@@ -63,6 +63,7 @@ MODULES: Final[Mapping[str, tuple[str, ...]]] = {
         "Encoder",
         "BulkWriterFactory",
     ),
+    "pyflink.common.serializer": ("TypeSerializer",),
     "pyflink.common.time": (
         "Duration",
         "Instant",
@@ -71,6 +72,17 @@ MODULES: Final[Mapping[str, tuple[str, ...]]] = {
     "pyflink.common.typeinfo": (
         "TypeInformation",
         "Types",
+        "BasicType",
+        "BasicTypeInfo",
+        "SqlTimeTypeInfo",
+        "PrimitiveArrayTypeInfo",
+        "BasicArrayTypeInfo",
+        "ObjectArrayTypeInfo",
+        "PickledBytesTypeInfo",
+        "RowTypeInfo",
+        "TupleTypeInfo",
+        "ListTypeInfo",
+        "MapTypeInfo",
     ),
     "pyflink.common.types": (
         "Row",
@@ -213,6 +225,10 @@ MODULES: Final[Mapping[str, tuple[str, ...]]] = {
         "BroadcastState",
         "StateTtlConfig",
         "OperatorStateStore",
+        "State",
+        "AppendingState",
+        "MergingState",
+        "StateDescriptor",
     ),
     "pyflink.datastream.state_backend": (
         "StateBackend",
@@ -261,6 +277,3 @@ MODULES: Final[Mapping[str, tuple[str, ...]]] = {
         "SessionWindowTimeGapExtractor",
     ),
 }
-
-RENAMED: Final[Mapping[str, str]] = {"TypeInformation": "TypeInfo"}
-"""Names of `queryable_state.streaming` for PyFlink's names that differ."""

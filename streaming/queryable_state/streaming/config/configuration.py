@@ -28,6 +28,9 @@ CONF_PREFIX = "spark.queryable_state."
 ENVIRONMENT_PREFIX = "QUERYABLE_STATE_"
 FILE_KEY = "file"
 
+_SIMILAR = 0.85
+"""Similarity from which on a name that may belong to another program counts as a misspelt one."""
+
 _QUANTITY = re.compile(r"(-?\d+)\s*([a-zA-Z]*)")
 _TIME_UNITS = {
     "ms": ("", "ms", "milli", "millis", "millisecond", "milliseconds"),
@@ -93,12 +96,12 @@ def settings_of(
         if key.startswith(CONF_PREFIX)
     }
     bare = {key: value for key, value in conf.items() if parser.claims(key)}
-    # Unknown variables with this prefix may belong to other programs.
     names = {_as_variable(name): name for name in (*parser.known, FILE_KEY)}
     variables = {
-        names[key.removeprefix(ENVIRONMENT_PREFIX)]: value
+        names[name]: value
         for key, value in environment.items()
-        if key.startswith(ENVIRONMENT_PREFIX) and key.removeprefix(ENVIRONMENT_PREFIX) in names
+        if key.startswith(ENVIRONMENT_PREFIX)
+        and _is_known((name := key.removeprefix(ENVIRONMENT_PREFIX)), names)
     }
     file = prefixed.pop(FILE_KEY, "") or variables.pop(FILE_KEY, "")
     variables.pop(FILE_KEY, None)
@@ -129,10 +132,14 @@ class SettingsParser:
         """
         if key in self._flink or key in SPELLINGS:
             return True
+        if key.startswith("queryable-state."):
+            return True
         if not key.startswith(NAMESPACES):
             return False
         known = self._flink.keys() | SPELLINGS.keys()
-        return reason_without_effect(key, known) is not None or nearest(key, known) is not None
+        if reason_without_effect(key, known) is not None:
+            return True
+        return nearest(key, known, similarity=_SIMILAR) is not None
 
     def parse(self, values: Mapping[str, Any], where: str) -> ParsedSettings:
         """Converts settings by name; `where` precedes the name in errors."""
@@ -211,6 +218,23 @@ def _pairs(text: str) -> dict[str, str]:
         else:
             found |= pairs
     return found
+
+
+def _is_known(variable: str, names: Iterable[str]) -> bool:
+    """True if a variable without its prefix is a setting.
+
+    Raises InvalidRequestError if it is only similar to one; other variables may belong to other
+    programs.
+    """
+    if variable in names:
+        return True
+    similar = nearest(variable, names, similarity=_SIMILAR)
+    if similar is not None:
+        raise InvalidRequestError(
+            f"{ENVIRONMENT_PREFIX}{variable} is not a setting; did you mean "
+            f"{ENVIRONMENT_PREFIX + similar!r}? docs/settings.md lists the settings"
+        )
+    return False
 
 
 def _as_variable(name: str) -> str:

@@ -1,9 +1,12 @@
-"""Durations with PyFlink's constructors."""
+"""Amounts of time with PyFlink's constructors: `Duration`, and `Time` in milliseconds."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Self
+
+from queryable_state.wire.errors import InvalidRequestError
 
 
 class Duration(timedelta):
@@ -38,3 +41,57 @@ class Duration(timedelta):
     def of_nanos(cls, nanos: int) -> Self:
         """A duration of nanoseconds, rounded to microseconds."""
         return cls(microseconds=nanos / 1000)
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Time:
+    """An amount of time in milliseconds."""
+
+    _milliseconds: int
+
+    @staticmethod
+    def milliseconds(milliseconds: int) -> Time:
+        """A time of this many milliseconds."""
+        return Time(_whole(milliseconds, "milliseconds"))
+
+    @staticmethod
+    def seconds(seconds: int) -> Time:
+        """A time of this many seconds."""
+        return Time(_whole(seconds, "seconds") * 1_000)
+
+    @staticmethod
+    def minutes(minutes: int) -> Time:
+        """A time of this many minutes."""
+        return Time(_whole(minutes, "minutes") * 60_000)
+
+    @staticmethod
+    def hours(hours: int) -> Time:
+        """A time of this many hours."""
+        return Time(_whole(hours, "hours") * 3_600_000)
+
+    @staticmethod
+    def days(days: int) -> Time:
+        """A time of this many days."""
+        return Time(_whole(days, "days") * 86_400_000)
+
+    def to_milliseconds(self) -> int:
+        """The time in milliseconds."""
+        return self._milliseconds
+
+    def __str__(self) -> str:
+        return f"{self._milliseconds} ms"
+
+
+def time_of(amount: object, what: str) -> Time:
+    """The `Time` of a `Time` or `timedelta`; InvalidRequestError for a value of another type."""
+    if isinstance(amount, Time):
+        return amount
+    if isinstance(amount, timedelta):
+        return Time(amount // timedelta(milliseconds=1))
+    raise InvalidRequestError(f"{what} is a Time such as Time.hours(1), not {amount!r}")
+
+
+def _whole(amount: object, unit: str) -> int:
+    if not isinstance(amount, int) or isinstance(amount, bool):
+        raise InvalidRequestError(f"an amount of {unit} is an int, not {amount!r}")
+    return amount

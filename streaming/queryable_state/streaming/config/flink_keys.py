@@ -18,7 +18,8 @@ _ROCKSDB = (
     "options of RocksDB are set by state.backend.rocksdb.predefined-options, or by an options "
     "factory (state.backend.rocksdb.options-factory)"
 )
-_HEAP = "each batch is durable through its changelog, not through a local copy"
+_SAVEPOINT = "a job never owns or deletes the savepoint it starts from"
+_LOCAL = "each batch is durable through its changelog, not through a local copy"
 
 WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "queryable-state.server.network-threads": _EVENT_LOOP,
@@ -36,16 +37,16 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "execution.checkpointing.interval-during-backlog": (
         "a backlog is processed in batches like other input"
     ),
-    "execution.checkpointing.approximate-local-recovery": _HEAP,
-    "execution.checkpointing.local-recovery": _HEAP,
-    "execution.checkpointing.local-backup.": _HEAP,
-    "execution.checkpointing.file-merging.": "a state server writes few files per checkpoint",
+    "execution.checkpointing.approximate-local-recovery": _LOCAL,
+    "execution.checkpointing.local-recovery": _LOCAL,
+    "execution.checkpointing.local-backup.": _LOCAL,
+    "execution.checkpointing.file-merging.": "files of checkpoints are not merged",
     "execution.checkpointing.write-buffer-size": "checkpoint files are written whole",
     "execution.checkpointing.cleaner.parallel-mode": "retention deletes files in the background",
     "execution.checkpointing.create-subdir": "each job has a folder of its name",
-    "execution.savepoint-restore-mode": "a savepoint belongs to its owner, who deletes it",
-    "execution.state-recovery.claim-mode": "a savepoint belongs to its owner, who deletes it",
-    "execution.state-recovery.from-local": _HEAP,
+    "execution.savepoint-restore-mode": _SAVEPOINT,
+    "execution.state-recovery.claim-mode": _SAVEPOINT,
+    "execution.state-recovery.from-local": _LOCAL,
     "execution.state-recovery.without-channel-state.checkpoint-id": _BETWEEN_BATCHES,
     "execution.attached": "the program runs in Spark's driver, attached to its jobs",
     "execution.shutdown-on-attached-exit": "jobs end with Spark's driver",
@@ -59,8 +60,8 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
         "the strategies are none, fixed-delay and failure-rate: see RestartStrategies"
     ),
     "state.backend.async": "snapshots are always asynchronous",
-    "state.backend.latency-track.": "docs/operations.md names the measured latencies",
-    "state.backend.local-recovery": _HEAP,
+    "state.backend.latency-track.": "the latency of single state accesses is not measured",
+    "state.backend.local-recovery": _LOCAL,
     "state.backend.changelog.": "each batch writes a changelog, with every state backend",
     "state.changelog.": "each batch writes a changelog, with every state backend",
     "state.backend.rocksdb.": _ROCKSDB,
@@ -85,7 +86,7 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "kubernetes.": _SPARK_RUNS,
     "security.": _SPARK_RUNS,
     "env.": _SPARK_RUNS,
-    "metrics.": "docs/operations.md names the metrics that there are",
+    "metrics.": "there are no metric reporters: use a StreamingQueryListener of Spark",
     "historyserver.": _SPARK_RUNS,
     "table.": "there is no Table API: use Spark SQL",
     "sql-": "there is no Table API: use Spark SQL",

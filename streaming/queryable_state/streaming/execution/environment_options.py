@@ -82,7 +82,7 @@ class EnvironmentOptions(ABC):
         backend = configured_backend(settings) if "backend" in values else self._backend
         copy.copy(self._checkpoints).configure(settings, values.keys())
         self._add_files(parsed.options)
-        # Nothing below is refused, so a refused configuration changes nothing.
+        # Nothing below is refused, so a refused configuration leaves the options unchanged.
         self._settings, self._backend = settings, backend
         self._checkpoints.configure(settings, values.keys())
         if strategy is not None:

@@ -30,10 +30,10 @@ class Columns:
     types: Mapping[str, TypeInfo | InvalidRequestError]
     bare: bool = False
     """True if the elements are the values of the only column, not rows."""
-    python_class: type | None = None
-    """The class that elements of all columns are instances of; None: `Row`."""
     event_time: str | None = None
     """The event-time column of the DataFrame's watermark; None if there is none or several."""
+    python_class: type | None = None
+    """The class that elements of all columns are instances of; None: `Row`."""
 
     @staticmethod
     def of_schema(schema: StructType) -> Columns:

@@ -128,18 +128,18 @@ class ProgramFiles:
 
     def _add_files(self, options: Mapping[str, Any]) -> None:
         """Adds the files, archives and jars that Flink's options name."""
+        if options.get("python.requirements"):
+            self.set_python_requirements(options["python.requirements"])
+        if options.get("pipeline.classpaths"):
+            self.add_classpaths(*options["pipeline.classpaths"])
+        self.add_jars(*options.get("pipeline.jars", ()))
         for file in options.get("python.files", ()):
             self.add_python_file(file)
         for archive in options.get("python.archives", ()):
             path, _, target = archive.partition("#")
             self.add_python_archive(path, target or None)
-        if options.get("python.requirements"):
-            self.set_python_requirements(options["python.requirements"])
         if options.get("python.executable"):
             self.set_python_executable(options["python.executable"])
-        self.add_jars(*options.get("pipeline.jars", ()))
-        if options.get("pipeline.classpaths"):
-            self.add_classpaths(*options["pipeline.classpaths"])
 
 
 def _served_folder() -> Path:

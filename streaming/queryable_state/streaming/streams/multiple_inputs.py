@@ -41,11 +41,16 @@ def union_node(streams: Sequence[StreamNode]) -> FrameNode:
                     "cast one of them"
                 )
     same_time = all(node.columns.event_time == first.event_time for node in streams)
+    same_class = all(node.columns.python_class is first.python_class for node in streams)
     return FrameNode(
         upstreams=tuple(streams),
         kind="union",
         apply=lambda *frames: reduce(lambda one, other: one.unionByName(other), frames),
-        columns=replace(first, event_time=first.event_time if same_time else None),
+        columns=replace(
+            first,
+            event_time=first.event_time if same_time else None,
+            python_class=first.python_class if same_class else None,
+        ),
     )
 
 

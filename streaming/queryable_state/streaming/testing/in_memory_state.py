@@ -64,7 +64,10 @@ class InMemoryStateBackend:
         if key not in self._registrations:
             state.state_id = len(self._registrations) + 1
             self._registrations[key] = state
-        return self._registrations[key]
+        known = self._registrations[key]
+        # A restart may change the TTL; `known` has the state's id.
+        known.ttl.CopyFrom(state.ttl)
+        return known
 
     def kinds(self) -> dict[int, StateKind.ValueType]:
         """The kinds of all states, by id."""

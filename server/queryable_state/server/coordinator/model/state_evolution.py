@@ -8,7 +8,7 @@ from queryable_state.server.coordinator.model.field_changes import FieldChanges
 from queryable_state.v1 import registration_pb2
 from queryable_state.wire.errors import JobError
 from queryable_state.wire.schema.serializer_changes import check_serializers
-from queryable_state.wire.schema.type_model import SerializerFormat, TypeInfo
+from queryable_state.wire.schema.type_model import TypeInfo
 from queryable_state.wire.values.evolution import adapter
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def check_evolution(
     merged = registration_pb2.StateRegistration()
     merged.CopyFrom(asked)
     merged.max_parallelism = known.max_parallelism
-    _merge(known, merged, None, where)
+    _merge(known, merged, where, judged=False)
 
 
 def evolve(
@@ -69,31 +69,37 @@ def evolve(
     dropped fields. Raises INCOMPATIBLE_STATE if stored values cannot be read as the last version,
     or if a serializer changed that the request does not declare as readable.
     """
-    readable = [SerializerFormat.from_proto(each) for each in asked.readable_serializers]
-    _merge(known, asked, readable, where)
+    _merge(known, asked, where, judged=True)
     del asked.renamed_fields[:], asked.dropped_fields[:], asked.readable_serializers[:]
 
 
 def _merge(
     known: registration_pb2.StateRegistration | None,
     asked: registration_pb2.StateRegistration,
-    readable: Sequence[SerializerFormat] | None,
     where: str,
+    *,
+    judged: bool,
 ) -> None:
-    """Extends a registration by earlier versions; `readable` None: serializers are not checked."""
+    """Extends a registration by earlier versions; `judged`: changed serializers are checked."""
     changes = FieldChanges.of(asked)
     if known:
         check_unchanged(known, asked, where)
-    _evolve(known.value_types if known else (), asked.value_types, changes, readable, where)
+    _evolve(known.value_types if known else (), asked.value_types, changes, where)
     accumulators = known.accumulator_types if known else ()
-    _evolve(accumulators, asked.accumulator_types, changes, readable, f"accumulator of {where}")
+    _evolve(accumulators, asked.accumulator_types, changes, f"accumulator of {where}")
+    if judged:
+        values = known.value_types if known else ()
+        for before, now in ((values, asked.value_types), (accumulators, asked.accumulator_types)):
+            types = [TypeInfo.from_proto(version.type) for version in now]
+            # The types of a version that is registered already were judged then.
+            if len(now) > len(before):
+                check_serializers(types[:-1], types[-1], asked, where)
 
 
 def _evolve(
     known: Sequence[registration_pb2.SchemaVersion],
     asked: _SchemaVersions,
     changes: FieldChanges,
-    readable: Sequence[SerializerFormat] | None,
     where: str,
 ) -> None:
     if not asked:
@@ -108,8 +114,6 @@ def _evolve(
         for _, info in versions:
             # The type errors of the codec name both types and what may change.
             adapter(info, new, where)
-        if readable is not None:
-            check_serializers([info for _, info in versions], new, readable, where)
         versions.append((versions[-1][0] + 1 if versions else 1, new))
     del asked[:]
     asked.extend(

@@ -29,14 +29,14 @@ async def tell_answers(
     texts: StateJson,
     read: query_pb2.ReadKind.ValueType,
     values: Iterable[tuple[int, bytes]],
-    tell: Callable[[int, str], None],
+    tell: Callable[[int, bytes, str], None],
     refuse: Callable[[int, QueryableStateError], None],
 ) -> None:
-    """Calls `tell` with the text of each value, `refuse` for each that cannot be decoded."""
+    """Calls `tell` with each value and its text, `refuse` for each that cannot be decoded."""
     until_s = time.perf_counter() + _SLICE_S
     for at, value in values:
         try:
-            tell(at, await answer_text(texts, read, value))
+            tell(at, value, await answer_text(texts, read, value))
         except QueryableStateError as unreadable:
             refuse(at, unreadable)
         if time.perf_counter() >= until_s:

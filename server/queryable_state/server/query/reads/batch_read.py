@@ -19,6 +19,7 @@ from queryable_state.wire.errors import (
     UnknownKeyOrNamespaceError,
     shown,
 )
+from queryable_state.wire.values.lifetime import answered_remaining_ms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,7 +90,10 @@ class BatchRead:
 
         await in_slices(miss, answer.missing)
 
-        def tell(at: int, text: str) -> None:
+        def tell(at: int, value: bytes, text: str) -> None:
+            remaining_ms = answered_remaining_ms(self.query.read, value, answer.info)
+            if remaining_ms is not None:
+                results[at].remaining_ms = remaining_ms
             results[at].value_json = text
             results[at].info.CopyFrom(answer.info)
 

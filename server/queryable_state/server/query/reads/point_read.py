@@ -16,6 +16,7 @@ from queryable_state.wire.errors import (
     UnknownKeyOrNamespaceError,
     shown,
 )
+from queryable_state.wire.values.lifetime import answered_remaining_ms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,14 +84,17 @@ class PointRead:
         return response
 
     async def _found(self, value: bytes, info: query_pb2.ReadInfo) -> query_pb2.GetKvStateResponse:
+        remaining_ms = answered_remaining_ms(self.query.read, value, info)
         if self.key_json is not None:
             text = await answer_text(self.located.json, self.query.read, value)
-            return query_pb2.GetKvStateResponse(value_json=text, info=info)
+            return query_pb2.GetKvStateResponse(
+                value_json=text, info=info, remaining_ms=remaining_ms
+            )
         if self.query.read == query_pb2.PREFIX:
             records = query_pb2.Records.FromString(value)
         else:
             records = query_pb2.Records(elements=[b""], values=[value])
-        return query_pb2.GetKvStateResponse(records=records, info=info)
+        return query_pb2.GetKvStateResponse(records=records, info=info, remaining_ms=remaining_ms)
 
     def _nothing(self, info: query_pb2.ReadInfo) -> query_pb2.GetKvStateResponse:
         """Returns the answer of EXISTS for an absent key."""

@@ -21,6 +21,7 @@ from queryable_state.wire.errors import (
 )
 from queryable_state.wire.keys.store_keys import VOID_NAMESPACE
 from queryable_state.wire.operator_state import refuse_scan
+from queryable_state.wire.values.lifetime import remaining_ms
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -145,6 +146,9 @@ class ScanRead:
             scanned.key_json = texts.key_text(scanned.key)
             if not self.query.keys_only and not scanned.HasField("error"):
                 scanned.value_json = texts.records_text(scanned.records)
+                life_ms = remaining_ms(scanned.records.values, message.info)
+                if life_ms is not None:
+                    scanned.remaining_ms = life_ms
             scanned.ClearField("key")
             scanned.ClearField("records")
 

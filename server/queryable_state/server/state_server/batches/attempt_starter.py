@@ -99,6 +99,7 @@ class AttemptStarter:
         self._lease.check()
         self._check(job, request.batch_id, clocks)
         job.settings, job.files = clocks.storage, batch.files
+        job.begin_batch(request.batch_id, clocks.batch_timestamp_ms)
         subtask.discard_other_offsets(request.batch_id, clocks.offsets_digest)
         subtask.begin_attempt(
             request.batch_id,

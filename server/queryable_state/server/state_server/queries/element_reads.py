@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from queryable_state.server.state_server.queries.key_reads import expires, no_key_group
+from queryable_state.server.state_server.queries.key_reads import gone_at, no_key_group
 from queryable_state.server.state_server.queries.list_slices import ListSlices
 from queryable_state.server.state_server.stores.record_cache import ABSENT
 from queryable_state.v1 import query_pb2, registration_pb2
@@ -15,8 +15,9 @@ from queryable_state.wire.errors import (
     Reason,
 )
 from queryable_state.wire.keys.store_keys import RESULT_ELEMENT, VOID_NAMESPACE
+from queryable_state.wire.values.lifetime import remaining_ms
 from queryable_state.wire.values.list_elements import element_count
-from queryable_state.wire.values.value_codec import is_expired
+from queryable_state.wire.values.value_codec import is_stale
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,7 +61,8 @@ def read_elements(
     else:
         reads = _ManyRecords(query, readers.prefixes(), limits.prefix_records, counted)
     namespace = query.namespace or VOID_NAMESPACE
-    judged_ms = now_ms if expires(route) else None
+    gone_ms = gone_at(route, now_ms)
+    info = query_pb2.ReadInfo(read_time_ms=now_ms, ttl_ms=route.registration.ttl.ttl_ms)
     slots = route.slots
     left = limits.answer_bytes
     values: list[bytes] = []
@@ -74,7 +76,7 @@ def read_elements(
             failures.add(position, slot)
             continue
         try:
-            found = reads.live(slot, position, key + namespace, judged_ms)
+            found = reads.live(slot, position, key + namespace, gone_ms)
             if found is None:
                 failures.add_too_large(position)
                 continue
@@ -82,7 +84,7 @@ def read_elements(
                 missing.append(position)
                 continue
             if slices is None:
-                value = _answer(query.read, kind, found)
+                value = _answer(query.read, kind, found, elements, info)
             else:
                 value = slices.answer(position, found)
         except CorruptDataError as problem:
@@ -108,7 +110,7 @@ class _OneRecord:
         self._elements = elements
 
     def live(
-        self, slot: int, position: int, prefix: bytes, judged_ms: int | None
+        self, slot: int, position: int, prefix: bytes, gone_ms: int | None
     ) -> list[bytes] | None:
         read, elements = self.readers[slot], self._elements
         assert read is not None
@@ -118,7 +120,7 @@ class _OneRecord:
             value = read(key)
             if records is not None:
                 records.keep(key, ABSENT if value is None else value)
-        return _live([value], judged_ms) if value else []
+        return _live([value], gone_ms) if value else []
 
 
 class _ManyRecords:
@@ -139,7 +141,7 @@ class _ManyRecords:
         self._most = self._left = most
 
     def live(
-        self, slot: int, _position: int, prefix: bytes, judged_ms: int | None
+        self, slot: int, _position: int, prefix: bytes, gone_ms: int | None
     ) -> list[bytes] | None:
         """Returns None if other keys have used up the limit.
 
@@ -152,7 +154,7 @@ class _ManyRecords:
         if self._one_will_do:
             records = read(self._state_id, prefix, self._uncommitted, _FIRST_RECORDS)
             self._left -= 1
-            found = _live([value for _, value in records], judged_ms)
+            found = _live([value for _, value in records], gone_ms)
             if found or len(records) < _FIRST_RECORDS:
                 return found
         records = read(
@@ -160,32 +162,38 @@ class _ManyRecords:
         )
         self._counted.count(len(records))
         self._left -= len(records)
-        found = _live([value for _, value in records], judged_ms)
+        found = _live([value for _, value in records], gone_ms)
         if len(records) > self._most and not (found and self._one_will_do):
             raise LimitExceededError("the key has more records than a query may read")
         return found
 
 
-def _live(values: list[bytes], judged_ms: int | None) -> list[bytes]:
-    """Returns the values that have not expired at `judged_ms`; None: values never expire."""
-    if judged_ms is None:
+def _live(values: list[bytes], gone_ms: int | None) -> list[bytes]:
+    """Returns the values that were updated after `gone_ms`; None: values never expire."""
+    if gone_ms is None:
         return values
-    return [value for value in values if not is_expired(value, judged_ms)]
+    return [value for value in values if not is_stale(value, gone_ms)]
 
 
 def _answer(
     read: query_pb2.ReadKind.ValueType,
     kind: registration_pb2.StateKind.ValueType,
     found: list[bytes],
+    elements: Sequence[bytes],
+    info: query_pb2.ReadInfo,
 ) -> bytes:
     """Returns the answer for the records of a key, at least one."""
     if read == query_pb2.ENTRY:
         return found[0]
     if read == query_pb2.EXISTS:
-        return b""
+        # Not all records of a whole LIST or MAP were read.
+        is_whole = elements or kind not in _MANY_RECORDS
+        remaining = remaining_ms(found, info) if is_whole else None
+        return query_pb2.Presence(remaining_ms=remaining).SerializeToString()
     return query_pb2.Size(
         elements=sum(map(element_count, found)) if kind == registration_pb2.LIST else len(found),
         value_bytes=sum(map(len, found)),
+        remaining_ms=remaining_ms(found, info),
     ).SerializeToString()
 
 

@@ -11,7 +11,7 @@ from queryable_state.server.state_server.stores.record_cache import ABSENT
 from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import CorruptDataError, InvalidRequestError
 from queryable_state.wire.keys.store_keys import VOID_NAMESPACE
-from queryable_state.wire.values.value_codec import HAS_EXPIRY, is_expired
+from queryable_state.wire.values.value_codec import HAS_TIMESTAMP, is_stale
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -152,6 +152,7 @@ def read_points(
         missing = [position for position, value in enumerate(found) if value == ABSENT]
     if None in found:
         points, slots = readers.points(), route.slots
+        gone_ms = gone_at(route, now_ms)
         for position in [position for position, value in enumerate(found) if value is None]:
             key, store_key = keys[position], store_keys[position]
             try:
@@ -167,13 +168,13 @@ def read_points(
                 if records is not None:
                     records.keep(store_key, ABSENT)
                 continue
-            if value[0] & HAS_EXPIRY:
+            if value[0] & HAS_TIMESTAMP:
                 try:
-                    expired = expires(route) and is_expired(value, now_ms)
+                    is_gone = gone_ms is not None and is_stale(value, gone_ms)
                 except CorruptDataError as problem:
                     failures.add_corrupt(position, problem)
                     continue
-                if expired:
+                if is_gone:
                     missing.append(position)
                     continue
             elif records is not None:
@@ -214,6 +215,7 @@ def read_prefixes(
     state_id, uncommitted = query.state_id, query.consistency == query_pb2.UNCOMMITTED
     slots, most = route.slots, limits.prefix_records
     left, records_left = limits.answer_bytes, most
+    gone_ms = gone_at(route, now_ms)
     values: list[bytes] = []
     missing: list[int] = []
     for position, key in enumerate(keys):
@@ -238,7 +240,7 @@ def read_prefixes(
         found = query_pb2.Records()
         try:
             for record_key, value in records:
-                if not (value[0] & HAS_EXPIRY and expires(route) and is_expired(value, now_ms)):
+                if gone_ms is None or not is_stale(value, gone_ms):
                     found.elements.append(record_key[start:])
                     found.values.append(value)
         except CorruptDataError as problem:
@@ -256,9 +258,9 @@ def read_prefixes(
     return values, missing
 
 
-def expires(route: StateRoute) -> bool:
-    """True if the state has a TTL, so that expired values count as absent."""
-    return not route.registration.ttl.return_expired
+def gone_at(route: StateRoute, now_ms: int) -> int | None:
+    """Returns the time up to which a last update makes a value gone; None: values never are."""
+    return None if route.lifetime is None else route.lifetime.gone_ms(now_ms)
 
 
 def no_key_group(route: StateRoute, position: int, key: bytes) -> InvalidRequestError:

@@ -173,5 +173,15 @@ def copy_of(info: query_pb2.ReadInfo) -> query_pb2.ReadInfo:
     return copied
 
 
+def with_ttl(info: query_pb2.ReadInfo, route: StateRoute, now_ms: int) -> query_pb2.ReadInfo:
+    """Returns the info of an answer by which clients compute the remaining life of its values."""
+    if route.lifetime is None:
+        return info
+    copied = copy_of(info)
+    copied.ttl_ms = route.lifetime.ttl_ms
+    copied.read_time_ms = now_ms
+    return copied
+
+
 def _behind(message: str) -> RetryLaterError:
     return RetryLaterError(message, reason=Reason.BEHIND, retry_after_ms=_BEHIND_RETRY_MS)

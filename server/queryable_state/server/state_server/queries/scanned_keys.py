@@ -10,7 +10,8 @@ from queryable_state.wire.errors import CorruptDataError, LimitExceededError
 from queryable_state.wire.keys.key_codec import KeyCodec
 from queryable_state.wire.keys.store_keys import RESULT_ELEMENT
 from queryable_state.wire.schema.types import TypeInfo
-from queryable_state.wire.values.value_codec import is_expired
+from queryable_state.wire.values.lifetime import gone_ms
+from queryable_state.wire.values.value_codec import is_stale
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -94,7 +95,7 @@ class ScannedKeys:
     ) -> None:
         self._query = query
         self._codec = KeyCodec(TypeInfo.from_proto(registration.key_type))
-        self._judged_ms = None if registration.ttl.return_expired else now_ms
+        self._gone_ms = gone_ms(registration, now_ms)
         self._views = views
         self._ranges = ranges
         self._limits = limits
@@ -123,7 +124,7 @@ class ScannedKeys:
     def _keys_of_one(self) -> Iterator[query_pb2.ScannedKey | None]:
         """Yields the keys of a state with one record per key; None after every slice of work."""
         namespace, keys_only = self._query.namespace, self._query.keys_only
-        decode, judged_ms = self._codec.decode, self._judged_ms
+        decode, gone_at_ms = self._codec.decode, self._gone_ms
         for records in self._records():
             if self._looked_at > _PAGE_RECORDS:
                 yield None
@@ -136,7 +137,7 @@ class ScannedKeys:
                 if record_key[key_end:] != namespace:
                     continue
                 try:
-                    if judged_ms is not None and is_expired(value, judged_ms):
+                    if gone_at_ms is not None and is_stale(value, gone_at_ms):
                         continue
                 except CorruptDataError as problem:
                     yield self._refused(record_key[:key_end], problem)
@@ -168,7 +169,7 @@ class ScannedKeys:
                 if not record_key.startswith(prefix):
                     continue
                 try:
-                    if self._judged_ms is not None and is_expired(value, self._judged_ms):
+                    if self._gone_ms is not None and is_stale(value, self._gone_ms):
                         continue
                 except CorruptDataError as problem:
                     current.refuse(problem)

@@ -21,6 +21,7 @@ from queryable_state.server.state_server.queries.requested_version import (
     RequestedVersion,
     RequestedVersions,
     copy_of,
+    with_ttl,
 )
 from queryable_state.server.state_server.queries.size_estimate import measured
 from queryable_state.server.state_server.queries.state_scan import OpenScans, StateScan
@@ -258,6 +259,7 @@ class StateReader:
             values, missing = read_elements(
                 route, query, keys, now_ms, failures, readers, limits, counted
             )
+        info = with_ttl(info, route, now_ms)
         if route.incomplete and query.allow_incomplete:
             info = copy_of(info)
             info.complete_since_batch = max(

@@ -7,7 +7,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.server.state_server.queries.answer_failures import not_here, state_lost
-from queryable_state.server.state_server.queries.requested_version import RequestedVersion, copy_of
+from queryable_state.server.state_server.queries.requested_version import (
+    RequestedVersion,
+    copy_of,
+    with_ttl,
+)
 from queryable_state.server.state_server.queries.scanned_keys import ScannedKeys, record_ranges
 from queryable_state.server.state_server.queries.version_reads import held_still, view_at
 from queryable_state.server.state_server.stores.store_table import NOT_HERE
@@ -129,11 +133,12 @@ class StateScan:
             if behind is not None:
                 await versions.wait(route, asked, behind, deadline_s)
                 continue
-            held, info = held_still(route), self._info(route, slots)
+            now_ms = self._now_ms()
+            held, info = held_still(route), with_ttl(self._info(route, slots), route, now_ms)
             pinned = self._pinned(held, slots, info.version)
             self._subtasks = [held.subtasks[slot] for slot in slots]
             try:
-                await self._background.run(self._open_views, held, pinned)
+                await self._background.run(self._open_views, held, pinned, now_ms)
             except VersionGoneError:
                 if asked.at_version is not None:
                     raise
@@ -246,13 +251,13 @@ class StateScan:
 
     # The methods below run on the background thread.
 
-    def _open_views(self, route: StateRoute, pinned: dict[int, int]) -> None:
+    def _open_views(self, route: StateRoute, pinned: dict[int, int], now_ms: int) -> None:
         self._close()
         for slot, subtask in enumerate(route.subtasks):
             self._views.append(view_at(pinned[slot], subtask) if slot in pinned else None)
         ranges = list(record_ranges(self._query, route.slots))
         self._keys = ScannedKeys(
-            self._query, route.registration, self._views, ranges, self._now_ms(), self._limits
+            self._query, route.registration, self._views, ranges, now_ms, self._limits
         )
 
     def _read_page(self) -> Page:

@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 
 from queryable_state.internal.v1 import backend_pb2, checkpoint_pb2
 from queryable_state.server.checkpoint.file_systems.storage import join
+from queryable_state.server.state_server.snapshots.live_records import removable_values
 from queryable_state.server.state_server.snapshots.upload import (
     Content,
     SnapshotUpload,
@@ -119,7 +120,8 @@ class Snapshots:
             stack.push_async_callback(self._remove, scratch)
             with _hold_version(job, request.version):
                 snapshots = [
-                    await self._snapshot(stack, request, subtask, scratch) for subtask in subtasks
+                    await self._snapshot(stack, request, job, subtask, scratch)
+                    for subtask in subtasks
                 ]
             for snapshot in snapshots:
                 _check_sizes(request, snapshot, settings.max_state_bytes)
@@ -171,6 +173,7 @@ class Snapshots:
         self,
         stack: AsyncExitStack,
         request: backend_pb2.SnapshotRequest,
+        job: JobStores,
         subtask: OwnedSubtask,
         scratch: Path,
     ) -> SubtaskSnapshot:
@@ -195,7 +198,11 @@ class Snapshots:
         await self._threads.run(folder.mkdir)
         known = self._checksums.setdefault(subtask.store, {})
         return SubtaskSnapshot(
-            subtask=subtask, store=store_snapshot, folder=folder, checksums=known
+            subtask=subtask,
+            store=store_snapshot,
+            folder=folder,
+            is_gone=removable_values(subtask.states, job.timestamp_at(request.version)),
+            checksums=known,
         )
 
     async def _shared_files(

@@ -10,6 +10,7 @@ from queryable_state.internal.v1 import checkpoint_pb2
 from queryable_state.server.checkpoint.canonical import FILE_NAME, CanonicalWriter
 from queryable_state.server.checkpoint.file_systems.storage import file_checksum, join
 from queryable_state.server.checkpoint.layout import range_folder
+from queryable_state.server.state_server.snapshots.live_records import LiveRecords
 from queryable_state.wire.errors import CheckpointError, RetryLaterError
 
 if TYPE_CHECKING:
@@ -36,6 +37,9 @@ class SubtaskSnapshot:
     store: StoreSnapshot
     folder: Path
     """Existing folder for files that the upload writes."""
+
+    is_gone: Mapping[int, Callable[[bytes], bool]]
+    """By state id: true for values that a canonical snapshot leaves out; absent: none."""
 
     checksums: dict[str, Content] = field(default_factory=dict)
     """Contents of immutable files of the store, by name; kept between snapshots."""
@@ -74,7 +78,7 @@ class SnapshotUpload:
         subtask, store = snapshot.subtask, snapshot.store
         files = store.files()
         if store.format != checkpoint_pb2.ROCKSDB:
-            files = [await self._transfer(_write_canonical, store, snapshot.folder)]
+            files = [await self._transfer(_write_canonical, snapshot)]
         written = await asyncio.gather(
             *(self._transfer(self._write_file, snapshot, file) for file in files)
         )
@@ -157,13 +161,13 @@ class SnapshotUpload:
         return _Written(stored, new_bytes)
 
 
-def _write_canonical(snapshot: StoreSnapshot, folder: Path) -> LocalFile:
+def _write_canonical(snapshot: SubtaskSnapshot) -> LocalFile:
     from queryable_state.server.storage.snapshot import LocalFile
 
-    path = folder / FILE_NAME
+    path = snapshot.folder / FILE_NAME
     try:
         with CanonicalWriter(path) as writer:
-            snapshot.write_canonical(writer)
+            snapshot.store.write_canonical(LiveRecords(writer, snapshot.is_gone))
     except OSError as problem:
         raise CheckpointError(
             f"a snapshot cannot be written to this executor's disk before it is stored: {path}: "

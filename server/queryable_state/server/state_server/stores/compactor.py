@@ -1,10 +1,12 @@
-"""Compaction of committed overlays into the bases of their stores."""
+"""Compaction of committed overlays into the bases of their stores, and their clean-up."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from typing import TYPE_CHECKING
+
+from queryable_state.server.state_server.stores.clean_up import CleanUp
 
 if TYPE_CHECKING:
     from queryable_state.server.state_server.base.background_thread import BackgroundThread
@@ -28,6 +30,7 @@ class Compactor:
         self._table = table
         self._background = background
         self._chunk_records = chunk_records
+        self._clean_up = CleanUp(table, background)
         self._wanted = asyncio.Event()
 
     def wake(self) -> None:
@@ -42,12 +45,19 @@ class Compactor:
             for job in self._table.jobs():
                 for subtask in list(job.subtasks.values()):
                     await self._compact(job, subtask)
+                    await self._clean(job, subtask)
 
     async def compact_to(self, subtask: OwnedSubtask, version: int) -> None:
         """Compacts one store up to a committed version, unless it is beyond it or dropped."""
         more = True
         while more and self._table.subtask(subtask.id) is subtask:
             more = await self._background.run(subtask.store.compact, version, self._chunk_records)
+
+    async def _clean(self, job: JobStores, subtask: OwnedSubtask) -> None:
+        try:
+            await self._clean_up.run(job, subtask)
+        except Exception:  # noqa: BLE001 - other stores are cleaned up nevertheless
+            _log.exception("cleaning up expired values of %s failed", subtask.id)
 
     async def _compact(self, job: JobStores, subtask: OwnedSubtask) -> None:
         more = True

@@ -64,6 +64,7 @@ class JobStores:
         state clears its cache."""
         self.waiting = WaitingQueries()
         """Queries that wait for the next commit."""
+        self._timestamps: deque[tuple[int, int]] = deque(maxlen=_INFOS_KEPT)
         self._infos: deque[query_pb2.ReadInfo] = deque((self.info,), maxlen=_INFOS_KEPT)
         # Bounded, because a coordinator that never asks for reports needs no old ones.
         self._reports: deque[backend_pb2.SealedSubtask] = deque(maxlen=_REPORTS_KEPT)
@@ -110,16 +111,28 @@ class JobStores:
         info.watermark_ms = watermark_ms
         for subtask in self.subtasks.values():
             visible = subtask.store.commit(version)
+            sealed = subtask.forget_up_to(version)
+            subtask.plan_clean_up(visible, sum(each.row_count for each in sealed))
             if visible is not None:
                 for state_id, changes in visible.states.items():
                     if state_id in self.records:
                         self.records[state_id].wrote(changes)
-            self._reports.extend(subtask.forget_up_to(version))
+            self._reports.extend(sealed)
         self.info = info
         self._infos.append(info)
         if self.waiting:
             self.waiting.committed(version)
         return True
+
+    def begin_batch(self, batch_id: int, timestamp_ms: int) -> None:
+        """Remembers the timestamp of a batch."""
+        if (batch_id, timestamp_ms) not in self._timestamps:
+            self._timestamps.append((batch_id, timestamp_ms))
+
+    def timestamp_at(self, version: int) -> int | None:
+        """The timestamp of the newest known batch up to `version`; None: no batch is known."""
+        known = [each for each in self._timestamps if each[0] <= version]
+        return max(known)[1] if known else None
 
     def info_at(self, version: int) -> query_pb2.ReadInfo:
         """Returns the info of an answer at an older version.

@@ -11,6 +11,7 @@ from queryable_state.wire.keys.key_groups import key_group_range
 
 if TYPE_CHECKING:
     from queryable_state.internal.v1 import changes_pb2, checkpoint_pb2
+    from queryable_state.server.storage.overlay import Overlay
     from queryable_state.server.storage.store import StateStore, Token
     from queryable_state.v1 import registration_pb2
 
@@ -107,6 +108,16 @@ class BegunAttempt:
     """The first seal of the attempt; later seals must be equal."""
 
 
+@dataclass(slots=True)
+class CleanUpPass:
+    """A pass of clean-up over the records of one state."""
+
+    next_key: bytes | None
+    """The first key that is not visited; None: the pass has ended."""
+    oldest_ms: int
+    """No value in the base was updated before this time, except in records not visited yet."""
+
+
 @dataclass(eq=False)
 class OwnedSubtask:
     """The store of a subtask and the state of its uncommitted batches. Event loop only."""
@@ -130,6 +141,12 @@ class OwnedSubtask:
 
     offsets: dict[int, bytes] = field(default_factory=dict)
     """Digest of the offsets of the sealed data, by uncommitted batch."""
+
+    visits: dict[int, int] = field(default_factory=dict)
+    """Records that clean-up has to visit, by state id."""
+
+    passes: dict[int, CleanUpPass] = field(default_factory=dict)
+    """The newest pass of clean-up, by state id."""
 
     def __post_init__(self) -> None:
         self.first_key_group, self.last_key_group = key_group_range(
@@ -187,6 +204,16 @@ class OwnedSubtask:
             for batch_id in [batch_id for batch_id in known if batch_id <= version]:
                 del known[batch_id]
         return sealed
+
+    def plan_clean_up(self, changes: Overlay | None, row_count: int) -> None:
+        """Adds the visits of clean-up for one commit: its changes, and the rows of its batch."""
+        for state_id, state in self.states.items():
+            ttl = state.ttl
+            written = None if changes is None else changes.states.get(state_id)
+            visits = ttl.visits_per_commit + ttl.visits_per_row * row_count
+            visits += ttl.visits_per_change * (0 if written is None else len(written.records))
+            if visits and ttl.ttl_ms:
+                self.visits[state_id] = self.visits.get(state_id, 0) + visits
 
     def discard_other_offsets(self, batch_id: int, digest: bytes) -> None:
         """Discards the seals of a batch if Spark has planned it again with other offsets."""

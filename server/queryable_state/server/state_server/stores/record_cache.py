@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from queryable_state.wire.values.value_codec import HAS_EXPIRY
+from queryable_state.wire.values.value_codec import HAS_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +30,7 @@ class RecordCache:
     commit writes its records through, so an entry is always the committed record. Most keys
     are answered by one dictionary look-up, without reading through overlays and bases.
 
-    Records that may expire are not cached, so no entry needs an expiry check.
+    Records with a timestamp, which may expire, are not cached: no entry needs a check.
     """
 
     __slots__ = ("_bytes", "_capacity_bytes", "_records")
@@ -51,7 +51,7 @@ class RecordCache:
     def keep(self, key: bytes, value: bytes) -> None:
         """Caches a committed record, or `ABSENT`, that was just read; evicts the oldest entries."""
         records = self._records
-        if (value and value[0] & HAS_EXPIRY) or key in records:
+        if (value and value[0] & HAS_TIMESTAMP) or key in records:
             return
         records[key] = value
         self._bytes += _size_of(key, value)
@@ -69,7 +69,7 @@ class RecordCache:
             changed = [key for key in written if key in records]
         for key in changed:
             before, value = records[key], written[key] or ABSENT
-            if value and value[0] & HAS_EXPIRY:
+            if value and value[0] & HAS_TIMESTAMP:
                 del records[key]
                 self._bytes -= _size_of(key, before)
             else:

@@ -1,7 +1,7 @@
 """Compaction generations: the history that lets an open view read the base as it was.
 
-A generation of the base lasts from one compaction to the next. A view is opened in
-one and reads the images of all later compactions, oldest first, before the base.
+A generation of the base lasts from one compaction, or one step of clean-up, to the next.
+A view is opened in one and reads the images of all later ones, oldest first, before the base.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class CompactionGeneration:
         self.next: CompactionGeneration | None = None
 
     def end(self, image: BaseImage | None) -> CompactionGeneration:
-        """Returns the next generation, which begins with a compaction.
+        """Returns the next generation, which begins with a compaction or a clean-up.
 
         `image` is None if no open view needs the old records.
         """

@@ -48,6 +48,10 @@ class StackView(StateView):
         """True if compacting this overlay would change what the view reads."""
         return overlay not in self._overlays
 
+    def is_in(self, generation: CompactionGeneration) -> bool:
+        """True if the view was opened in this generation."""
+        return self._generation is generation
+
     def get(self, state_id: int, key: bytes) -> bytes | None:
         with self._bulk_lock:
             layers, source = self._resolve(state_id)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from queryable_state.server.storage.layered import layer_stack
+from queryable_state.server.storage.layered.base_clean_up import BaseCleanUp
 from queryable_state.server.storage.layered.canonical_snapshot import CanonicalSnapshot
 from queryable_state.server.storage.layered.compaction import Compaction
 from queryable_state.server.storage.layered.compaction_generation import CompactionGeneration
@@ -49,6 +50,7 @@ class LayeredStore(StateStore):
         self._flush_lock = Lock()
         self._generation = CompactionGeneration()
         self._compaction: Compaction | None = None
+        self._base_clean_up = BaseCleanUp(base)
         self._views: WeakSet[StackView] = WeakSet()
         self._state_ids = frozenset(base.state_ids())
         self._closed = False
@@ -114,6 +116,18 @@ class LayeredStore(StateStore):
                 return True
             self._versions.skip_empty(up_to)
             return False
+
+    def clean_up(
+        self, state_id: int, start: bytes, max_records: int, is_gone: Callable[[bytes], bool]
+    ) -> bytes | None:
+        with self._bulk_lock:
+            self._check_open()
+            if self._compaction is not None:
+                return start
+            end, self._generation = self._base_clean_up.step(
+                state_id, start, max_records, is_gone, self._generation, list(self._views)
+            )
+            return end
 
     def get(self, state_id: int, key: bytes, uncommitted: bool = False) -> bytes | None:
         return self.reader(state_id, uncommitted)(key)

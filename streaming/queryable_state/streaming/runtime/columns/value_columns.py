@@ -17,7 +17,8 @@ from queryable_state.streaming.runtime.columns.arrow_types import (
     to_python,
 )
 from queryable_state.wire.errors import SerializationError
-from queryable_state.wire.schema.types import Field, Kind, TypeInfo
+from queryable_state.wire.rows import row_values
+from queryable_state.wire.schema.types import Kind, TypeInfo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -132,7 +133,8 @@ def decode_rows(values: Sequence[bytes], codec: ValueCodec) -> list[pa.Array]:
         rows = _read_fixed(values, types, codec.header, (len(types) + 7) // 8)
         if rows is not None:
             return [column_of_numbers(rows[f"f{i}"], info) for i, info in enumerate(types)]
-    return _columns_of_rows([codec.decode(value) for value in values], fields)
+    decoded = _decoded_rows(values, codec)
+    return [_nested([row[i] for row in decoded], field.type) for i, field in enumerate(fields)]
 
 
 def decode_fields(
@@ -143,7 +145,7 @@ def decode_fields(
     found = _FixedFields.of(values, codec, positions)
     if found is not None:
         return [found.column(position) for position in positions]
-    rows = [codec.decode(value) for value in values]
+    rows = _decoded_rows(values, codec)
     return [_nested([row[i] for row in rows], fields[i].type) for i in positions]
 
 
@@ -221,8 +223,10 @@ class _FixedFields:
         return found
 
 
-def _columns_of_rows(rows: list[Any], fields: Sequence[Field]) -> list[pa.Array]:
-    return [_nested([row[i] for row in rows], field.type) for i, field in enumerate(fields)]
+def _decoded_rows(values: Sequence[bytes], codec: ValueCodec) -> list[Sequence[Any]]:
+    """The field values of ROW values, which may be instances of a Python class."""
+    values_of = row_values(codec.type_info, "value", SerializationError)
+    return [values_of(codec.decode(value)) for value in values]
 
 
 def _layout(types: Sequence[TypeInfo], head_bytes: int) -> np.dtype[Any]:

@@ -16,6 +16,13 @@ from queryable_state.streaming.functions import (
     ReducingStateDescriptor,
     RuntimeContext,
 )
+from queryable_state.streaming.runtime.states.expiring.expiring_list import ExpiringList
+from queryable_state.streaming.runtime.states.expiring.expiring_map import ExpiringMap
+from queryable_state.streaming.runtime.states.expiring.expiring_values import (
+    ExpiringAggregating,
+    ExpiringReducing,
+    ExpiringValue,
+)
 from queryable_state.streaming.runtime.states.list_state import CachedList
 from queryable_state.streaming.runtime.states.map_state import CachedMap
 from queryable_state.streaming.runtime.states.value_states import (
@@ -62,20 +69,26 @@ class DeclaringContext(RuntimeContext):
         """Refuses further requests: the states are being registered."""
         self._closed = True
 
-    def get_state(self, descriptor: ValueStateDescriptor) -> CachedValue:
-        return self.declared(descriptor, ValueStateDescriptor, CachedValue)
+    def get_state(self, state_descriptor: ValueStateDescriptor) -> CachedValue:
+        return self.declared(state_descriptor, ValueStateDescriptor, CachedValue, ExpiringValue)
 
-    def get_list_state(self, descriptor: ListStateDescriptor) -> CachedList:
-        return self.declared(descriptor, ListStateDescriptor, CachedList)
+    def get_list_state(self, state_descriptor: ListStateDescriptor) -> CachedList:
+        return self.declared(state_descriptor, ListStateDescriptor, CachedList, ExpiringList)
 
-    def get_map_state(self, descriptor: MapStateDescriptor) -> CachedMap:
-        return self.declared(descriptor, MapStateDescriptor, CachedMap)
+    def get_map_state(self, state_descriptor: MapStateDescriptor) -> CachedMap:
+        return self.declared(state_descriptor, MapStateDescriptor, CachedMap, ExpiringMap)
 
-    def get_reducing_state(self, descriptor: ReducingStateDescriptor) -> CachedReducing:
-        return self.declared(descriptor, ReducingStateDescriptor, CachedReducing)
+    def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> CachedReducing:
+        return self.declared(
+            state_descriptor, ReducingStateDescriptor, CachedReducing, ExpiringReducing
+        )
 
-    def get_aggregating_state(self, descriptor: AggregatingStateDescriptor) -> CachedAggregating:
-        return self.declared(descriptor, AggregatingStateDescriptor, CachedAggregating)
+    def get_aggregating_state(
+        self, state_descriptor: AggregatingStateDescriptor
+    ) -> CachedAggregating:
+        return self.declared(
+            state_descriptor, AggregatingStateDescriptor, CachedAggregating, ExpiringAggregating
+        )
 
     def get_task_name(self) -> str:
         return self._name
@@ -90,7 +103,11 @@ class DeclaringContext(RuntimeContext):
         return self._max_parallelism
 
     def declared(
-        self, descriptor: Any, expected: type[StateDescriptor], state_class: type[_State]
+        self,
+        descriptor: Any,
+        expected: type[StateDescriptor],
+        state_class: type[_State],
+        expiring_class: type[_State] | None,
     ) -> _State:
         """The state of a descriptor; declares it at the first request."""
         if not isinstance(descriptor, expected):
@@ -100,7 +117,14 @@ class DeclaringContext(RuntimeContext):
         declared = self.states.get(descriptor.name)
         if declared is None:
             self._check_new(descriptor)
-            declared = self.states[descriptor.name] = state_class(descriptor)
+            chosen = state_class if descriptor.ttl_config is None else expiring_class
+            if chosen is None:
+                raise InvalidRequestError(
+                    f"operator {self._name!r}: state {descriptor.name!r} of a batch function "
+                    "cannot have a TTL: use a KeyedProcessFunction",
+                    reason=Reason.UNSUPPORTED,
+                )
+            declared = self.states[descriptor.name] = chosen(descriptor)
         elif declared.descriptor != descriptor:
             raise JobError(
                 f"operator {self._name!r}: state {descriptor.name!r} is requested with two "

@@ -122,6 +122,8 @@ class LatestValueSink:
         apart = ValueStateDescriptor(
             f"{descriptor.name}.latest_by", TypeInfo(Kind.ROW, fields=fields)
         )
+        if descriptor.ttl_config is not None:
+            apart.enable_time_to_live(descriptor.ttl_config)
         return LatestValueSink(descriptor, latest_by, apart)
 
 

@@ -12,6 +12,7 @@ from queryable_state.streaming.runtime.operators.function_run import (
 )
 from queryable_state.streaming.runtime.operators.operator_run import MAIN
 from queryable_state.streaming.runtime.operators.outputs import Outputs
+from queryable_state.streaming.runtime.states.expiring.expiring_values import ExpiringReducing
 from queryable_state.streaming.runtime.states.value_states import CachedReducing
 from queryable_state.wire.errors import QueryableStateError
 
@@ -73,7 +74,8 @@ class ReduceRun(RowRun):
         emit: bool,
     ) -> None:
         super().__init__(spec, task, access)
-        self._state = CachedReducing(descriptor)
+        expires = descriptor.ttl_config is not None
+        self._state = ExpiringReducing(descriptor) if expires else CachedReducing(descriptor)
         self._outputs = (
             Outputs(spec.output_type, spec.settings.output_rows, self.where) if emit else None
         )

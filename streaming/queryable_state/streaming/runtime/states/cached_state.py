@@ -43,6 +43,7 @@ class StateContext:
     key_type: TypeInfo
     settings: RuntimeSettings
     batch_id: int
+    batch_timestamp_ms: int
     where: str
     """Operator, subtask and batch, for error texts."""
     load: Callable[[CachedState], None]

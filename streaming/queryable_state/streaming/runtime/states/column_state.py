@@ -18,8 +18,10 @@ from queryable_state.streaming.runtime.states.cached_state import (
     point_values,
     value_codec,
 )
+from queryable_state.streaming.runtime.states.expiring.expiry import Expiry, Life
 from queryable_state.wire.errors import SerializationError
 from queryable_state.wire.schema.types import Kind
+from queryable_state.wire.values.value_codec import without_timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,6 +52,7 @@ class ColumnState(CachedState):
         assert declared is not None
         self._codec = value_codec(registration.value_types, declared, None)
         self._is_row = declared.kind == Kind.ROW
+        self._expiry = Expiry.of(registration, context.batch_timestamp_ms)
 
     def grow(self, slots: int) -> None:
         """Does nothing: `put` sets whole columns."""
@@ -58,10 +61,11 @@ class ColumnState(CachedState):
         return True
 
     def take(self, slots: Sequence[int], values: StateValues) -> None:
+        expiry = self._expiry
         for slot, value in point_values(slots, values):
-            if value is not None:
+            if value is not None and (expiry is None or expiry.life_of(value) != Life.GONE):
                 self._slots.append(slot)
-                self._values.append(value)
+                self._values.append(value if expiry is None else without_timestamp(value))
 
     def fetched_columns(self) -> tuple[Slots, list[pa.Array]]:
         """Slots with a value that were fetched since the last call, and the columns of their
@@ -111,6 +115,8 @@ class ColumnState(CachedState):
                 f"{self._context.where}: state {self.descriptor.name!r}: a value cannot be written "
                 f"as {self._codec.type_info}: {problem}"
             ) from problem
+        if self._expiry is not None:
+            values = list(map(self._expiry.updater(self._codec.header), values))
         limit = self._context.settings.value_bytes
         for slot, value in zip(slots, values, strict=True):
             if len(value) > limit:

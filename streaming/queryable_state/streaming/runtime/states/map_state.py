@@ -182,17 +182,22 @@ class CachedMap(CachedState, MapState[Any, Any]):
         found = cached.entries.get(encoded)
         if found is not None or cached.complete:
             return found
+        value = self._fetched(slot, encoded)
+        if value is None:
+            cached.absent.add(encoded)
+        else:
+            cached.entries[encoded] = (self._keys.decode_all(encoded), self._taken(value))
+        return cached.entries.get(encoded)
+
+    def _fetched(self, slot: int, encoded: bytes) -> bytes | None:
+        """Fetches one entry; None if there is none."""
         answer = self._context.fetch(
             StateFetch(
                 state_id=self.state_id, read=ReadKind.POINT, keys=[self.prefix(slot) + encoded]
             )
         )
-        for _, value in point_values((slot,), answer):
-            if value is None:
-                cached.absent.add(encoded)
-            else:
-                cached.entries[encoded] = (self._keys.decode_all(encoded), self._taken(value))
-        return cached.entries.get(encoded)
+        [(_, value)] = point_values((slot,), answer)
+        return value
 
     def _in_order(self) -> list[tuple[Any, Any]]:
         """All entries in the order of their encoded keys."""

@@ -10,7 +10,7 @@ from queryable_state.wire.schema.serializer_formats import readable_as
 from queryable_state.wire.schema.type_model import Kind, TypeInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from queryable_state.internal.v1.backend_pb2 import BeginResponse
     from queryable_state.streaming.descriptors import StateDescriptor
@@ -20,33 +20,55 @@ if TYPE_CHECKING:
 def begin_with_serializers(
     begin: Callable[[Sequence[StateRegistration]], BeginResponse],
     registrations: Sequence[StateRegistration],
-    descriptors: Iterable[StateDescriptor],
+    descriptors: Sequence[StateDescriptor],
     where: str,
 ) -> BeginResponse:
     """Begins, and judges the stored formats that the coordinator asks about.
 
-    Raises JobError (INCOMPATIBLE_STATE) if a declared serializer cannot read a stored format;
-    nothing is registered then.
+    `registrations` and `descriptors` are aligned. Raises JobError (INCOMPATIBLE_STATE) if a
+    declared serializer cannot read a stored format; nothing is registered then.
     """
-    declared = {
-        info.format_name: info
-        for descriptor in descriptors
-        for root in (descriptor.value_type, descriptor.accumulator_type)
-        if root is not None
-        for info in _custom_types(root)
-    }
     while True:
         try:
             return begin(registrations)
         except JobError as refusal:
-            forms = unjudged_formats(refusal)
-            if not forms or any(form.name not in declared for form in forms):
-                raise
-            for form in forms:
-                stored = TypeInfo(Kind.CUSTOM, serializer_format=form)
-                readable_as(stored, declared[form.name], f"{where}: {refusal.message}; a value")
-            for registration in registrations:
-                registration.readable_serializers.extend(form.to_proto() for form in forms)
+            _judge(refusal, registrations, descriptors, where)
+
+
+def _judge(
+    refusal: JobError,
+    registrations: Sequence[StateRegistration],
+    descriptors: Sequence[StateDescriptor],
+    where: str,
+) -> None:
+    """Adds the formats that the refusal asks about to the registration of their state.
+
+    Raises JobError if the state's serializers do not read them, and any other refusal again.
+    """
+    question = unjudged_formats(refusal)
+    if question is None:
+        raise refusal
+    state_name, forms = question
+    position = [descriptor.name for descriptor in descriptors].index(state_name)
+    readable = registrations[position].readable_serializers
+    for form in forms:
+        stored = TypeInfo(Kind.CUSTOM, serializer_format=form)
+        declared = [
+            info
+            for info in _custom_types_of(descriptors[position])
+            if info.format_name == form.name
+        ]
+        if not declared or form.to_proto() in readable:
+            raise refusal
+        for info in declared:
+            readable_as(stored, info, f"{where}: state {state_name!r}")
+        readable.append(form.to_proto())
+
+
+def _custom_types_of(descriptor: StateDescriptor) -> Iterator[TypeInfo]:
+    for root in (descriptor.value_type, descriptor.accumulator_type):
+        if root is not None:
+            yield from _custom_types(root)
 
 
 def _custom_types(info: TypeInfo) -> Iterator[TypeInfo]:

@@ -131,6 +131,7 @@ class TaskStates:
             key_type=spec.key_type,
             settings=spec.settings,
             batch_id=task.batch_id,
+            batch_timestamp_ms=begun.batch_timestamp_ms,
             where=self.where,
             load=self._load,
             fetch=lambda fetch: self._access.fetch([fetch])[0],

@@ -55,6 +55,7 @@ class SingleValueState(CachedState):
 
     def _hold_as(self, codec: ValueCodec) -> None:
         self._type = codec.type_info
+        self._header = codec.header
         self._values = CacheCodec.of(codec)
         self._hold = self._values.hold
         self.give = self._values.give

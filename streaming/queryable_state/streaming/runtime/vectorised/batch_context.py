@@ -36,7 +36,7 @@ class DeclaringBatchContext(BatchRuntimeContext):
         self._declaring.end_declarations()
 
     def get_state(self, descriptor: ValueStateDescriptor) -> CachedValueColumn:
-        return self._declaring.declared(descriptor, ValueStateDescriptor, CachedValueColumn)
+        return self._declaring.declared(descriptor, ValueStateDescriptor, CachedValueColumn, None)
 
     def get_task_name(self) -> str:
         return self._declaring.get_task_name()
