@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from queryable_state.streaming.functions import Function, UserFunctionError
+from queryable_state.streaming.runtime.columns.event_time import timestamps
 from queryable_state.streaming.runtime.columns.tagged_rows import TaggedRows
 from queryable_state.streaming.runtime.operators.open_functions import OpenFunctions
 from queryable_state.streaming.runtime.operators.outputs import Outputs
@@ -207,7 +208,7 @@ class ChainTask:
                 if not event_time:
                     yield from readers[stream](rows)
                     continue
-                times = readers[stream].timestamps(rows, event_time)
+                times = timestamps(rows.column(event_time))
                 for time, element in zip(times, readers[stream](rows), strict=True):
                     context.timestamp_ms = time
                     yield element
