@@ -112,7 +112,7 @@ def declare(name: str, rows: DataStream) -> None:
     shared = rows.key_by("k0")
     for number in range(1 if name == "one" else OPERATORS):
         keyed = rows.key_by(f"k{number}") if name == "ten-ten-keys" else shared
-        keyed.sum(f"v{number}", queryable_name=f"sum{number}").uid(f"sum{number}")
+        keyed.aggregate_sum(f"v{number}", queryable_name=f"sum{number}").uid(f"sum{number}")
 
 
 def run(spark: SparkSession, name: str, data: Path, work: Path) -> list[float]:

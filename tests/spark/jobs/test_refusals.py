@@ -74,7 +74,7 @@ def test_a_key_under_a_collation(env: StreamExecutionEnvironment, feed: MakeFeed
         env.from_dataframe(frame).key_by("sensor")
 
 
-@pytest.mark.parametrize("keys", [(), (1,), (len,), ("a", len)])
+@pytest.mark.parametrize("keys", [(), (9,), (1.5,), ("a", len)])
 def test_keys_that_are_neither_columns_nor_a_function_with_a_type(
     stream: DataStream, keys: tuple[Any, ...]
 ) -> None:
