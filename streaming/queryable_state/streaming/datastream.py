@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, overload
 
 from queryable_state.streaming.graph.elements import Columns
 from queryable_state.streaming.graph.nodes import OperatorNode, SideOutputNode, TransformNode
@@ -15,6 +15,11 @@ from queryable_state.streaming.stateless.functions import (
     FlatMapFunction,
     MapFunction,
 )
+from queryable_state.streaming.streams.broadcast_streams import (
+    BroadcastConnectedStream,
+    BroadcastStream,
+    unkeyed_input,
+)
 from queryable_state.streaming.streams.connected_streams import (
     ConnectedStreams,
     KeyedConnectedStreams,
@@ -26,16 +31,18 @@ from queryable_state.streaming.streams.keys import keyed
 from queryable_state.streaming.streams.multiple_inputs import union_node
 from queryable_state.streaming.streams.partitioning import Partitioning
 from queryable_state.streaming.streams.queryable_sinks import QueryableSinks
+from queryable_state.streaming.streams.refused_on_keyed import RefusedOnKeyedStreams
 from queryable_state.streaming.streams.steps import result_type, step_of
 from queryable_state.streaming.streams.stream_options import StreamOptions
 from queryable_state.streaming.streams.transformations import Transformations
-from queryable_state.wire.errors import InvalidRequestError, Reason
+from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from pyspark.sql import DataFrame
 
+    from queryable_state.streaming.descriptors import MapStateDescriptor
     from queryable_state.streaming.graph.nodes import FrameNode, StreamNode
     from queryable_state.streaming.operator_handles import DataStreamSink, StreamEnvironment
     from queryable_state.streaming.ordering import DefaultOrder, OrderBy
@@ -79,10 +86,6 @@ class DataStream(
         side = SideOutputNode(upstream=node, index=index, columns=columns)
         return DataStream(self._environment, side)
 
-    def broadcast(self) -> DataStream:
-        """A stream of which every partition has every element."""
-        return self._broadcast()
-
     def key_by(
         self,
         *keys: Any,
@@ -113,12 +116,43 @@ class DataStream(
         read = KeyedInput(self._environment, node, selector, self._node.columns, order)
         return KeyedStream(read, self)
 
+    @overload
+    def broadcast(self) -> DataStream: ...
+    @overload
+    def broadcast(
+        self, first: MapStateDescriptor, *others: MapStateDescriptor
+    ) -> BroadcastStream: ...
+
+    def broadcast(
+        self, first: MapStateDescriptor | None = None, *others: MapStateDescriptor
+    ) -> DataStream | BroadcastStream:
+        """A stream whose elements reach every subtask of the operators it is connected with.
+
+        The descriptors are those of the broadcast states that `process_broadcast_element` writes.
+        Without one, the result is a stream of which every partition has every element.
+        """
+        return self._broadcast() if first is None else BroadcastStream(self._node, (first, *others))
+
     def union(self, *streams: DataStream) -> DataStream:
         """The elements of this stream and the others, which have the same type; in no order."""
-        return DataStream(self._environment, union_node([self._node, *_nodes_of(streams)]))
+        for stream in streams:
+            if not isinstance(stream, DataStream):
+                raise InvalidRequestError(f"union takes streams, not {stream!r}")
+        nodes = [self._node, *(stream._node for stream in streams)]
+        return DataStream(self._environment, union_node(nodes))
 
-    def connect(self, ds: DataStream) -> ConnectedStreams[DataStream, OperatorStream]:
+    @overload
+    def connect(self, ds: DataStream) -> ConnectedStreams[DataStream, OperatorStream]: ...
+    @overload
+    def connect(self, ds: BroadcastStream) -> BroadcastConnectedStream[OperatorStream]: ...
+
+    def connect(
+        self, ds: DataStream | BroadcastStream
+    ) -> ConnectedStreams[DataStream, OperatorStream] | BroadcastConnectedStream[OperatorStream]:
         """Connects the stream with another one, so that one function processes both."""
+        if isinstance(ds, BroadcastStream):
+            stream = unkeyed_input(self._node)
+            return BroadcastConnectedStream(self._environment, stream, ds, OperatorStream)
         if not isinstance(ds, DataStream):
             raise InvalidRequestError(
                 f"connect of a stream without keys takes another one, not {ds!r}: call key_by() on "
@@ -167,19 +201,31 @@ class DataStream(
         return DataStream(self._environment, node)
 
 
-class KeyedStream(QueryableSinks, KeyedOperators["OperatorStream"]):
+class KeyedStream(RefusedOnKeyedStreams, QueryableSinks, KeyedOperators["OperatorStream"]):
     """A stream partitioned by key; created by `DataStream.key_by`."""
 
     def __init__(self, read: KeyedInput, source: DataStream) -> None:
         self._input = read
         self._source = source
 
-    def connect(self, other: KeyedStream) -> KeyedConnectedStreams[OperatorStream]:
-        """Connects the stream with another keyed stream; both share the state of each key."""
+    @overload
+    def connect(self, other: KeyedStream) -> KeyedConnectedStreams[OperatorStream]: ...
+    @overload
+    def connect(self, other: BroadcastStream) -> BroadcastConnectedStream[OperatorStream]: ...
+
+    def connect(
+        self, other: KeyedStream | BroadcastStream
+    ) -> KeyedConnectedStreams[OperatorStream] | BroadcastConnectedStream[OperatorStream]:
+        """Connects the stream with another keyed stream, so that both share the state of each key,
+        or with a broadcast stream."""
+        if isinstance(other, BroadcastStream):
+            own = self._input
+            stream = own.whole("connect")
+            return BroadcastConnectedStream(own.environment, stream, other, OperatorStream)
         if not isinstance(other, KeyedStream):
             raise InvalidRequestError(
                 f"connect of a keyed stream takes another keyed stream, not {other!r}: call "
-                "key_by() on it"
+                "key_by() on it, or broadcast(descriptor)"
             )
         return KeyedConnectedStreams(self._input, other._input, OperatorStream)
 
@@ -240,18 +286,6 @@ class KeyedStream(QueryableSinks, KeyedOperators["OperatorStream"]):
         """The environment of the stream."""
         return self._input.environment
 
-    def __getattr__(self, name: str) -> NoReturn:
-        """Raises InvalidRequestError for the methods of a `DataStream` that need an operator or
-        partitions of the stream's own."""
-        if name in _OF_DATA_STREAMS:
-            raise InvalidRequestError(
-                f"{name}() of a KeyedStream: key_by is no operator, and it fixes the partition of "
-                f"each element. Call {name}() on the stream before key_by or on an operator's "
-                "output",
-                reason=Reason.UNSUPPORTED,
-            )
-        raise AttributeError(f"a KeyedStream has no attribute {name!r}")
-
     def _stepped(self, kind: str, step: Step, output: TypeInfo) -> OperatorStream:
         return self._stream(kind, KeyedProcess(KeyedStep(step)), output)
 
@@ -263,36 +297,3 @@ class OperatorStream(StatefulOperator, DataStream):
     """The output of a stateful operator."""
 
     _node: OperatorNode
-
-
-_OF_DATA_STREAMS = frozenset(
-    {
-        "broadcast",
-        "cache",
-        "disable_chaining",
-        "force_non_parallel",
-        "forward",
-        "get_name",
-        "global_",
-        "name",
-        "partition_custom",
-        "project",
-        "rebalance",
-        "rescale",
-        "set_buffer_timeout",
-        "set_max_parallelism",
-        "set_parallelism",
-        "set_uid_hash",
-        "shuffle",
-        "slot_sharing_group",
-        "start_new_chain",
-        "uid",
-    }
-)
-
-
-def _nodes_of(streams: Sequence[DataStream]) -> list[StreamNode]:
-    for stream in streams:
-        if not isinstance(stream, DataStream):
-            raise InvalidRequestError(f"union takes streams, not {stream!r}")
-    return [stream._node for stream in streams]

@@ -44,6 +44,16 @@ if TYPE_CHECKING:
 _State = TypeVar("_State", bound="CachedState")
 
 
+_EXPIRING: dict[type[CachedState], type[CachedState]] = {
+    CachedValue: ExpiringValue,
+    CachedList: ExpiringList,
+    CachedMap: ExpiringMap,
+    CachedReducing: ExpiringReducing,
+    CachedAggregating: ExpiringAggregating,
+}
+"""The class of a state with a TTL, by its class without."""
+
+
 class DeclaringContext(RuntimeContext):
     """Collects the states that a function requests; they are usable after `bind`."""
 
@@ -73,25 +83,21 @@ class DeclaringContext(RuntimeContext):
         self._closed = True
 
     def get_state(self, state_descriptor: ValueStateDescriptor) -> CachedValue:
-        return self.declared(state_descriptor, ValueStateDescriptor, CachedValue, ExpiringValue)
+        return self.declared(state_descriptor, ValueStateDescriptor, CachedValue)
 
     def get_list_state(self, state_descriptor: ListStateDescriptor) -> CachedList:
-        return self.declared(state_descriptor, ListStateDescriptor, CachedList, ExpiringList)
+        return self.declared(state_descriptor, ListStateDescriptor, CachedList)
 
     def get_map_state(self, state_descriptor: MapStateDescriptor) -> CachedMap:
-        return self.declared(state_descriptor, MapStateDescriptor, CachedMap, ExpiringMap)
+        return self.declared(state_descriptor, MapStateDescriptor, CachedMap)
 
     def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> CachedReducing:
-        return self.declared(
-            state_descriptor, ReducingStateDescriptor, CachedReducing, ExpiringReducing
-        )
+        return self.declared(state_descriptor, ReducingStateDescriptor, CachedReducing)
 
     def get_aggregating_state(
         self, state_descriptor: AggregatingStateDescriptor
     ) -> CachedAggregating:
-        return self.declared(
-            state_descriptor, AggregatingStateDescriptor, CachedAggregating, ExpiringAggregating
-        )
+        return self.declared(state_descriptor, AggregatingStateDescriptor, CachedAggregating)
 
     def get_task_name(self) -> str:
         return self._name
@@ -106,11 +112,7 @@ class DeclaringContext(RuntimeContext):
         return self._max_parallelism
 
     def declared(
-        self,
-        descriptor: Any,
-        expected: type[StateDescriptor],
-        state_class: type[_State],
-        expiring_class: type[_State] | None,
+        self, descriptor: Any, expected: type[StateDescriptor], state_class: type[_State]
     ) -> _State:
         """The state of a descriptor; declares it at the first request."""
         if not isinstance(descriptor, expected):
@@ -120,13 +122,9 @@ class DeclaringContext(RuntimeContext):
         declared = self.states.get(descriptor.name)
         if declared is None:
             self._check_new(descriptor)
-            chosen = state_class if descriptor.ttl_config is None else expiring_class
-            if chosen is None:
-                raise InvalidRequestError(
-                    f"operator {self._name!r}: state {descriptor.name!r} of a batch function "
-                    "cannot have a TTL: use a KeyedProcessFunction",
-                    reason=Reason.UNSUPPORTED,
-                )
+            chosen: type[CachedState] = state_class
+            if descriptor.ttl_config is not None:
+                chosen = _EXPIRING.get(state_class, state_class)
             declared = self.states[descriptor.name] = chosen(descriptor)
         elif declared.descriptor != descriptor:
             raise JobError(

@@ -5,12 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.streaming.functions import Function, UserFunctionError
+from queryable_state.streaming.hooks import user_function
+from queryable_state.streaming.operator_state.checkpointed import (
+    CheckpointedFunction,
+    ListCheckpointed,
+)
 from queryable_state.streaming.runtime.columns.arrow_types import to_python
 from queryable_state.streaming.runtime.operator_states.checkpoint_hooks import CheckpointHooks
 from queryable_state.streaming.runtime.operator_states.operator_state_store import (
     TaskOperatorStateStore,
 )
 from queryable_state.streaming.runtime.operators.context import DeclaringContext
+from queryable_state.streaming.runtime.operators.expected_states import ExpectedStates
 from queryable_state.streaming.runtime.operators.open_functions import OpenFunctions
 from queryable_state.streaming.runtime.operators.operator_run import MAIN, OperatorRun
 from queryable_state.streaming.runtime.operators.outputs import Outputs
@@ -131,7 +137,8 @@ class FunctionRun(RowRun):
         """`keyed`: the function may have keyed states."""
         super().__init__(spec, task, access)
         self._opened = function
-        self._operator_states = TaskOperatorStateStore(spec.name, lambda: self.owned.begin())
+        self._expected: ExpectedStates | None = None
+        self._operator_states = TaskOperatorStateStore(spec.name, self._begin_early)
         self._checkpoint_hooks = CheckpointHooks(
             function,
             self._operator_states,
@@ -142,8 +149,8 @@ class FunctionRun(RowRun):
         self._outputs = Outputs(spec.output_type, spec.settings.output_rows, self.where)
         self._sides = SideOutputs(spec, self.where)
 
-    def begin(self) -> None:
-        """Initializes and opens the function, pins the version, and notifies the function."""
+    def open(self) -> None:
+        """Initializes and opens the function."""
         self._owned = TaskStates(
             self.spec,
             self._task,
@@ -151,11 +158,21 @@ class FunctionRun(RowRun):
             self._context.states.values(),
             self._operator_states.states.values(),
         )
+        if isinstance(user_function(self._opened), CheckpointedFunction | ListCheckpointed):
+            self._expected = ExpectedStates.of(self._task.run_id, self.spec)
         self._functions.close_at_end(self._opened)
         self._checkpoint_hooks.initialize()
         self._open()
-        self._owned.begin()
-        self._checkpoint_hooks.notify(self._owned)
+
+    def begin(self) -> None:
+        """Pins the version, and notifies the function of checkpoints."""
+        super().begin()
+        self._checkpoint_hooks.notify(self.owned)
+
+    def _begin_early(self) -> None:
+        """Pins the version while the function still declares states, because it reads one."""
+        assert self._expected is not None
+        self.owned.begin(self._expected.get())
 
     def _open(self) -> Sequence[CachedState]:
         context = self._context
