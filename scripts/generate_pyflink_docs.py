@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from queryable_state.streaming.compat.pyflink_alias import exists, named
 from queryable_state.streaming.compat.pyflink_missing import MISSING_MODULES, MISSING_NAMES
 from queryable_state.streaming.compat.pyflink_names import MODULES
+from queryable_state.streaming.streams.refused_on_keyed import REFUSED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -152,6 +153,9 @@ def rows_of(name: str, entry: Mapping[str, Any]) -> Iterator[Row]:
         if noted not in STATUSES:
             raise ValueError(f"{API}: the remark on {name}.{method} begins with {noted!r}")
         target = getattr(named(name), method, None) if exists(name) else None
+        if target is None and name == "KeyedStream" and method in REFUSED:
+            yield Row(signature, "refused", "call it before key_by or on an operator's output")
+            continue
         if target is None:
             yield Row(signature, "missing", remark.strip() if noted == "missing" else "")
             continue

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, overload
 
-from queryable_state.streaming.graph.elements import Columns
-from queryable_state.streaming.graph.nodes import OperatorNode, SideOutputNode, TransformNode
 from queryable_state.streaming.operator_handles import StatefulOperator
 from queryable_state.streaming.ordering import EVENT_TIME, order_columns
 from queryable_state.streaming.runtime.operators.operators import KeyedProcess
@@ -15,6 +13,7 @@ from queryable_state.streaming.stateless.functions import (
     FlatMapFunction,
     MapFunction,
 )
+from queryable_state.streaming.stateless.side_output_node import side_output_node
 from queryable_state.streaming.streams.broadcast_streams import (
     BroadcastConnectedStream,
     BroadcastStream,
@@ -43,7 +42,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from queryable_state.streaming.descriptors import MapStateDescriptor
-    from queryable_state.streaming.graph.nodes import FrameNode, StreamNode
+    from queryable_state.streaming.graph.nodes import (
+        FrameNode,
+        OperatorNode,
+        StreamNode,
+        TransformNode,
+    )
     from queryable_state.streaming.operator_handles import DataStreamSink, StreamEnvironment
     from queryable_state.streaming.ordering import DefaultOrder, OrderBy
     from queryable_state.streaming.runtime.stateless.steps import Step
@@ -68,22 +72,7 @@ class DataStream(
 
     def get_side_output(self, output_tag: OutputTag) -> DataStream:
         """The values that the process function of this stream emits with `yield tag, value`."""
-        node = self._node
-        if not isinstance(node, OperatorNode | TransformNode):
-            raise InvalidRequestError(
-                f"get_side_output({output_tag!r}): only the stream that process() returns has side "
-                f"outputs, not {self.get_name()}"
-            )
-        if output_tag not in node.side_outputs:
-            node.side_outputs = (*node.side_outputs, output_tag)
-        index = node.side_outputs.index(output_tag)
-        if node.side_outputs[index].type_info != output_tag.type_info:
-            raise InvalidRequestError(
-                f"get_side_output({output_tag!r}): the tag has two types: "
-                f"{node.side_outputs[index]!r} was given before"
-            )
-        columns = Columns.of_output(output_tag.type_info)
-        side = SideOutputNode(upstream=node, index=index, columns=columns)
+        side = side_output_node(self._node, output_tag, self.get_name())
         return DataStream(self._environment, side)
 
     def key_by(
@@ -120,18 +109,25 @@ class DataStream(
     def broadcast(self) -> DataStream: ...
     @overload
     def broadcast(
-        self, first: MapStateDescriptor, *others: MapStateDescriptor
+        self,
+        broadcast_state_descriptor: MapStateDescriptor,
+        *other_broadcast_state_descriptors: MapStateDescriptor,
     ) -> BroadcastStream: ...
 
     def broadcast(
-        self, first: MapStateDescriptor | None = None, *others: MapStateDescriptor
+        self,
+        broadcast_state_descriptor: MapStateDescriptor | None = None,
+        *other_broadcast_state_descriptors: MapStateDescriptor,
     ) -> DataStream | BroadcastStream:
         """A stream whose elements reach every subtask of the operators it is connected with.
 
         The descriptors are those of the broadcast states that `process_broadcast_element` writes.
         Without one, the result is a stream of which every partition has every element.
         """
-        return self._broadcast() if first is None else BroadcastStream(self._node, (first, *others))
+        if broadcast_state_descriptor is None:
+            return self._broadcast()
+        states = (broadcast_state_descriptor, *other_broadcast_state_descriptors)
+        return BroadcastStream(self._node, states)
 
     def union(self, *streams: DataStream) -> DataStream:
         """The elements of this stream and the others, which have the same type; in no order."""
@@ -209,25 +205,25 @@ class KeyedStream(RefusedOnKeyedStreams, QueryableSinks, KeyedOperators["Operato
         self._source = source
 
     @overload
-    def connect(self, other: KeyedStream) -> KeyedConnectedStreams[OperatorStream]: ...
+    def connect(self, ds: KeyedStream) -> KeyedConnectedStreams[OperatorStream]: ...
     @overload
-    def connect(self, other: BroadcastStream) -> BroadcastConnectedStream[OperatorStream]: ...
+    def connect(self, ds: BroadcastStream) -> BroadcastConnectedStream[OperatorStream]: ...
 
     def connect(
-        self, other: KeyedStream | BroadcastStream
+        self, ds: KeyedStream | BroadcastStream
     ) -> KeyedConnectedStreams[OperatorStream] | BroadcastConnectedStream[OperatorStream]:
         """Connects the stream with another keyed stream, so that both share the state of each key,
         or with a broadcast stream."""
-        if isinstance(other, BroadcastStream):
+        if isinstance(ds, BroadcastStream):
             own = self._input
             stream = own.whole("connect")
-            return BroadcastConnectedStream(own.environment, stream, other, OperatorStream)
-        if not isinstance(other, KeyedStream):
+            return BroadcastConnectedStream(own.environment, stream, ds, OperatorStream)
+        if not isinstance(ds, KeyedStream):
             raise InvalidRequestError(
-                f"connect of a keyed stream takes another keyed stream, not {other!r}: call "
+                f"connect of a keyed stream takes another keyed stream, not {ds!r}: call "
                 "key_by() on it, or broadcast(descriptor)"
             )
-        return KeyedConnectedStreams(self._input, other._input, OperatorStream)
+        return KeyedConnectedStreams(self._input, ds._input, OperatorStream)
 
     def map(
         self, func: MapFunction | Callable[[Any], Any], output_type: object = None
@@ -277,6 +273,11 @@ class KeyedStream(RefusedOnKeyedStreams, QueryableSinks, KeyedOperators["Operato
     def sink_to(self, sink: Sink) -> DataStreamSink:
         """The same as `add_sink`."""
         return self._source.add_sink(sink)
+
+    def union(self, *streams: DataStream | KeyedStream) -> DataStream:
+        """The elements of this stream and the others, without their keys."""
+        plain = (each._source if isinstance(each, KeyedStream) else each for each in streams)
+        return self._source.union(*plain)
 
     def get_type(self) -> TypeInfo:
         """Type of the elements."""

@@ -112,3 +112,12 @@ class DataStreamSink:
         """Sets the name of the sink for logs and errors."""
         self._node.name = check_name("the name of a sink", name)
         return self
+
+    def uid(self, uid: str) -> Self:
+        """Has no effect but its check: a sink has no state."""
+        check_name("a uid", uid)
+        return self
+
+    def set_description(self, description: str) -> Self:
+        """Sets the name: logs, errors and plans show it."""
+        return self.name(description)

@@ -6,7 +6,7 @@ from typing import NoReturn
 
 from queryable_state.wire.errors import InvalidRequestError, Reason
 
-_OF_DATA_STREAMS = frozenset(
+REFUSED = frozenset(
     {
         "broadcast",
         "cache",
@@ -38,7 +38,7 @@ class RefusedOnKeyedStreams:
     def __getattr__(self, name: str) -> NoReturn:
         """Raises InvalidRequestError for the methods of a `DataStream` that need an operator or
         partitions of the stream's own."""
-        if name in _OF_DATA_STREAMS:
+        if name in REFUSED:
             raise InvalidRequestError(
                 f"{name}() of a KeyedStream: key_by is no operator, and it fixes the partition of "
                 f"each element. Call {name}() on the stream before key_by or on an operator's "

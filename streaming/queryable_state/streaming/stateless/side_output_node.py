@@ -1,0 +1,36 @@
+"""Node of a side output of a process function."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from queryable_state.streaming.graph.elements import Columns
+from queryable_state.streaming.graph.nodes import OperatorNode, SideOutputNode, TransformNode
+from queryable_state.wire.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from queryable_state.streaming.graph.nodes import StreamNode
+    from queryable_state.streaming.stateless.output_tag import OutputTag
+
+
+def side_output_node(node: StreamNode, output_tag: OutputTag, name: str) -> SideOutputNode:
+    """The side output of a tag; `name` is the stream's in errors.
+
+    Raises InvalidRequestError if the node has no side outputs, or the tag has another type than
+    before.
+    """
+    if not isinstance(node, OperatorNode | TransformNode):
+        raise InvalidRequestError(
+            f"get_side_output({output_tag!r}): only the stream that process() returns has side "
+            f"outputs, not {name}"
+        )
+    if output_tag not in node.side_outputs:
+        node.side_outputs = (*node.side_outputs, output_tag)
+    index = node.side_outputs.index(output_tag)
+    if node.side_outputs[index].type_info != output_tag.type_info:
+        raise InvalidRequestError(
+            f"get_side_output({output_tag!r}): the tag has two types: "
+            f"{node.side_outputs[index]!r} was given before"
+        )
+    columns = Columns.of_output(output_tag.type_info)
+    return SideOutputNode(upstream=node, index=index, columns=columns)
