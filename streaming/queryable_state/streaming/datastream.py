@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from queryable_state.streaming.graph.elements import Columns
 from queryable_state.streaming.graph.nodes import OperatorNode, SideOutputNode, TransformNode
+from queryable_state.streaming.graph.unkeyed_input import unkeyed_input
 from queryable_state.streaming.operator_handles import StatefulOperator
 from queryable_state.streaming.ordering import EVENT_TIME, order_columns
 from queryable_state.streaming.runtime.operators.operators import KeyedProcess
@@ -18,7 +19,6 @@ from queryable_state.streaming.stateless.functions import (
 from queryable_state.streaming.streams.broadcast_streams import (
     BroadcastConnectedStream,
     BroadcastStream,
-    unkeyed_input,
 )
 from queryable_state.streaming.streams.connected_streams import (
     ConnectedStreams,
@@ -151,7 +151,7 @@ class DataStream(
     ) -> ConnectedStreams[DataStream, OperatorStream] | BroadcastConnectedStream[OperatorStream]:
         """Connects the stream with another one, so that one function processes both."""
         if isinstance(ds, BroadcastStream):
-            stream = unkeyed_input(self._node)
+            stream = unkeyed_input(self._node, "connect")
             return BroadcastConnectedStream(self._environment, stream, ds, OperatorStream)
         if not isinstance(ds, DataStream):
             raise InvalidRequestError(
@@ -167,8 +167,7 @@ class DataStream(
         )
 
     def transform(self, function: Callable[[DataFrame], DataFrame]) -> DataStream:
-        """Applies a function of DataFrames, as `DataFrame.transform` does: `select`, `where`, joins
-        with static DataFrames.
+        """Applies a function of DataFrames, as `DataFrame.transform` does: `select`, `where`, join.
 
         The function must be deterministic and keep no state between batches: Spark's own
         aggregations, `dropDuplicates`, joins of streams and limits are refused.
@@ -197,7 +196,9 @@ class DataStream(
         """
         return self._environment._dataframe_of(self._node)
 
-    def _stream_of(self, node: TransformNode | FrameNode) -> DataStream:
+    def _stream_of(self, node: TransformNode | FrameNode | OperatorNode) -> DataStream:
+        if isinstance(node, OperatorNode):
+            return OperatorStream(self._environment, self._environment._add_operator(node))
         return DataStream(self._environment, node)
 
 
