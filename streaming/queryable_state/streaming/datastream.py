@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, overload
 
+from queryable_state.streaming.graph.unkeyed_input import unkeyed_input
 from queryable_state.streaming.operator_handles import StatefulOperator
 from queryable_state.streaming.ordering import EVENT_TIME, order_columns
 from queryable_state.streaming.runtime.operators.operators import KeyedProcess
@@ -17,7 +18,6 @@ from queryable_state.streaming.stateless.side_output_node import side_output_nod
 from queryable_state.streaming.streams.broadcast_streams import (
     BroadcastConnectedStream,
     BroadcastStream,
-    unkeyed_input,
 )
 from queryable_state.streaming.streams.connected_streams import (
     ConnectedStreams,
@@ -147,7 +147,7 @@ class DataStream(
     ) -> ConnectedStreams[DataStream, OperatorStream] | BroadcastConnectedStream[OperatorStream]:
         """Connects the stream with another one, so that one function processes both."""
         if isinstance(ds, BroadcastStream):
-            stream = unkeyed_input(self._node)
+            stream = unkeyed_input(self._node, "connect")
             return BroadcastConnectedStream(self._environment, stream, ds, OperatorStream)
         if not isinstance(ds, DataStream):
             raise InvalidRequestError(
@@ -163,8 +163,7 @@ class DataStream(
         )
 
     def transform(self, function: Callable[[DataFrame], DataFrame]) -> DataStream:
-        """Applies a function of DataFrames, as `DataFrame.transform` does: `select`, `where`, joins
-        with static DataFrames.
+        """Applies a function of DataFrames, as `DataFrame.transform` does: `select`, `where`, join.
 
         The function must be deterministic and keep no state between batches: Spark's own
         aggregations, `dropDuplicates`, joins of streams and limits are refused.
@@ -193,7 +192,9 @@ class DataStream(
         """
         return self._environment._dataframe_of(self._node)
 
-    def _stream_of(self, node: TransformNode | FrameNode) -> DataStream:
+    def _stream_of(self, node: TransformNode | FrameNode | OperatorNode) -> DataStream:
+        if isinstance(node, OperatorNode):
+            return OperatorStream(self._environment, self._environment._add_operator(node))
         return DataStream(self._environment, node)
 
 

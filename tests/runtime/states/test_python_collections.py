@@ -43,6 +43,9 @@ class Model:
     def set_map(self, key: str, value: int | None) -> None:
         self.map[key] = value
 
+    def remove_from_map(self, key: str) -> None:
+        self.map.pop(key, None)
+
     def set_value(self, value: int | None) -> None:
         self.value = value
 
@@ -92,8 +95,8 @@ MODEL: dict[str, Callable[..., Any]] = {
     "map.put": Model.set_map,
     "map.__setitem__": Model.set_map,
     "map.put_all": lambda m, more: m.map.update(more),
-    "map.remove": lambda m, key: m.map.pop(key, None) and None,
-    "map.__delitem__": lambda m, key: m.map.pop(key, None) and None,
+    "map.remove": Model.remove_from_map,
+    "map.__delitem__": Model.remove_from_map,
     "map.items": lambda m: m.items,
     "map.keys": lambda m: [key for key, _ in m.items],
     "map.__iter__": lambda m: [key for key, _ in m.items],

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from queryable_state.streaming.runtime.columns.tagged_rows import TaggedRows
 from queryable_state.streaming.runtime.operator_feed import OperatorFeed
+from queryable_state.streaming.runtime.operator_states.unkeyed_operators import UnkeyedRun
 from queryable_state.streaming.runtime.operators.broadcast_operators import BroadcastRun
 from queryable_state.streaming.runtime.operators.columnar_operators import AggregateRun
 from queryable_state.streaming.runtime.operators.latest_value import LatestValueRun
@@ -23,6 +24,7 @@ from queryable_state.streaming.runtime.operators.operators import (
     LatestValueSink,
     Reduce,
     ReducingSink,
+    UnkeyedStep,
 )
 from queryable_state.streaming.runtime.operators.row_operators import ProcessRun, ReduceRun
 from queryable_state.streaming.runtime.operators.spec import VALUE_COLUMN, columns_of
@@ -201,6 +203,7 @@ _ROW_OPERATORS = (
     KeyedCoProcess,
     KeyedBroadcastProcess,
     BroadcastProcess,
+    UnkeyedStep,
     Reduce,
     ReducingSink,
 )
@@ -223,6 +226,8 @@ def _run_of(spec: OperatorSpec, task: TaskIdentity, access: StateAccess) -> Oper
             return BroadcastRun(keyed_function, descriptors, spec, task, access, keyed=True)
         case BroadcastProcess(plain_function, descriptors):
             return BroadcastRun(plain_function, descriptors, spec, task, access, keyed=False)
+        case UnkeyedStep() as unkeyed:
+            return UnkeyedRun(unkeyed, spec, task, access)
         case Reduce(descriptor):
             return ReduceRun(descriptor, spec, task, access, emit=True)
         case ReducingSink(descriptor):

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from queryable_state.streaming.descriptors import MapStateDescriptor
 from queryable_state.streaming.graph.elements import Columns
-from queryable_state.streaming.graph.nodes import OperatorInput, OperatorNode
+from queryable_state.streaming.graph.nodes import OperatorNode
+from queryable_state.streaming.graph.unkeyed_input import unkeyed_input
 from queryable_state.streaming.operator_state.broadcast_functions import (
     BroadcastProcessFunction,
     KeyedBroadcastProcessFunction,
@@ -21,7 +22,7 @@ from queryable_state.wire.schema.types import type_info
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from queryable_state.streaming.graph.nodes import StreamNode
+    from queryable_state.streaming.graph.nodes import OperatorInput, StreamNode
     from queryable_state.streaming.operator_handles import StreamEnvironment
 
 S = TypeVar("S")
@@ -54,7 +55,7 @@ class BroadcastStream:
 
     def input(self) -> OperatorInput:
         """The stream as an input of an operator."""
-        return unkeyed_input(self.node, is_broadcast=True)
+        return unkeyed_input(self.node, "broadcast", is_broadcast=True)
 
 
 class BroadcastConnectedStream(Generic[S]):
@@ -110,15 +111,3 @@ class BroadcastConnectedStream(Generic[S]):
             columns=Columns.of_output(output),
         )
         return self._stream_of(self._environment, self._environment._add_operator(node))
-
-
-def unkeyed_input(node: StreamNode, *, is_broadcast: bool = False) -> OperatorInput:
-    """A stream whose elements have no key, as an input of an operator."""
-    names = node.columns.names
-    return OperatorInput(
-        upstream=node,
-        keys=None,
-        is_broadcast=is_broadcast,
-        value_columns=names,
-        value_type=node.columns.element_type(names, "broadcast" if is_broadcast else "connect"),
-    )

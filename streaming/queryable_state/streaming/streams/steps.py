@@ -9,6 +9,11 @@ from queryable_state.streaming.co_functions import (
     CoMapFunction,
     CoProcessFunction,
 )
+from queryable_state.streaming.operator_state.checkpointed import (
+    CheckpointedFunction,
+    CheckpointListener,
+    ListCheckpointed,
+)
 from queryable_state.streaming.runtime.stateless.steps import Emits, Step
 from queryable_state.streaming.stateless.functions import (
     FilterFunction,
@@ -35,6 +40,8 @@ _CLASSES: dict[type, tuple[Emits, tuple[str, ...]]] = {
     CoFlatMapFunction: (Emits.RESULTS, ("flat_map1", "flat_map2")),
     CoProcessFunction: (Emits.RESULTS, ("process_element1", "process_element2")),
 }
+_WITH_OPERATOR_STATE = (CheckpointedFunction, ListCheckpointed, CheckpointListener)
+_MAY_HAVE_OPERATOR_STATE = (MapFunction, FlatMapFunction, FilterFunction, ProcessFunction)
 
 
 def step_of(function: Any, cls: type) -> Step:
@@ -58,6 +65,9 @@ def step_of(function: Any, cls: type) -> Step:
         emits=emits,
         methods=methods,
         takes_context=cls in (ProcessFunction, CoProcessFunction),
+        has_operator_state=cls in _MAY_HAVE_OPERATOR_STATE
+        and isinstance(function, cls)
+        and isinstance(function, _WITH_OPERATOR_STATE),
     )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from queryable_state.streaming.graph.elements import Columns
 from queryable_state.streaming.graph.nodes import TransformNode
+from queryable_state.streaming.graph.unkeyed_input import unkeyed_operator
 from queryable_state.streaming.stateless.functions import (
     FilterFunction,
     FlatMapFunction,
@@ -18,7 +19,7 @@ from queryable_state.streaming.streams.steps import result_type, step_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from queryable_state.streaming.graph.nodes import StreamNode
+    from queryable_state.streaming.graph.nodes import OperatorNode, StreamNode
     from queryable_state.streaming.runtime.stateless.steps import Step
     from queryable_state.wire.schema.types import TypeInfo
 
@@ -26,16 +27,20 @@ S = TypeVar("S")
 
 
 class Transformations(Generic[S]):
-    """The methods that run functions without state; S is the class of the resulting stream.
+    """The methods that run functions without keys; S is the class of the resulting stream.
 
     Adjacent functions run in one Python task. An output without a known type is pickled: pass
     `output_type` or annotate the function.
+
+    A `CheckpointedFunction`, `ListCheckpointed` or `CheckpointListener` runs as a stateful
+    operator: the elements are spread over its subtasks by their hash, and it has a uid and a
+    parallelism.
     """
 
     _node: StreamNode
 
     @abstractmethod
-    def _stream_of(self, node: TransformNode) -> S:
+    def _stream_of(self, node: TransformNode | OperatorNode) -> S:
         """The stream of a node."""
 
     def map(self, func: MapFunction | Callable[[Any], Any], output_type: object = None) -> S:
@@ -66,6 +71,8 @@ class Transformations(Generic[S]):
     def _transformed(
         self, kind: str, step: Step, output: TypeInfo, columns: Columns | None = None
     ) -> S:
+        if step.has_operator_state:
+            return self._stream_of(unkeyed_operator(self._node, kind, step, output))
         source = self._node.columns
         source.element_type(source.names, kind)  # Raises if a column has no type.
         return self._stream_of(

@@ -24,7 +24,9 @@ from queryable_state.streaming.runtime.operators.operators import (
     Operator,
     Reduce,
     ReducingSink,
+    UnkeyedStep,
 )
+from queryable_state.streaming.runtime.stateless.element_context import StatelessContext
 from queryable_state.streaming.runtime.vectorised.batch_context import DeclaringBatchContext
 from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
 
@@ -34,7 +36,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("queryable_state.streaming")
 
 
-_RowFunction = KeyedProcess | KeyedCoProcess | KeyedBroadcastProcess | BroadcastProcess
+_Unkeyed = BroadcastProcess | UnkeyedStep
+_RowFunction = KeyedProcess | KeyedCoProcess | KeyedBroadcastProcess | _Unkeyed
 _WithFunction = _RowFunction | KeyedBatchProcess
 
 
@@ -45,7 +48,9 @@ def declared_states(operator: Operator) -> list[StateDescriptor]:
     opened and closed.
     """
     match operator:
-        case KeyedProcess() | KeyedCoProcess() | KeyedBroadcastProcess() | BroadcastProcess():
+        case KeyedProcess() | KeyedCoProcess() | KeyedBroadcastProcess():
+            return _declared_by_function(operator)
+        case BroadcastProcess() | UnkeyedStep():
             return _declared_by_function(operator)
         case KeyedBatchProcess(function):
             batch_context = DeclaringBatchContext(DeclaringContext())
@@ -61,10 +66,11 @@ def declared_states(operator: Operator) -> list[StateDescriptor]:
 
 
 def _declared_by_function(operator: _RowFunction) -> list[StateDescriptor]:
-    context = DeclaringContext()
+    is_keyed = not isinstance(operator, _Unkeyed)
+    context = DeclaringContext() if is_keyed else StatelessContext()
     function = copy.deepcopy(operator.function)
     where = f"function {type(function).__name__}"
-    keyed = None if isinstance(operator, BroadcastProcess) else context
+    keyed = context if is_keyed else None
     with OpenFunctions(where) as functions:
         functions.close_at_end(function)
         operator_states = declared_operator_states(function, keyed, where)

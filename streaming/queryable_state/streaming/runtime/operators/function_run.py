@@ -21,6 +21,7 @@ from queryable_state.streaming.runtime.operators.open_functions import OpenFunct
 from queryable_state.streaming.runtime.operators.operator_run import MAIN, OperatorRun
 from queryable_state.streaming.runtime.operators.outputs import Outputs
 from queryable_state.streaming.runtime.operators.side_outputs import SideOutputs
+from queryable_state.streaming.runtime.stateless.element_context import StatelessContext
 from queryable_state.streaming.runtime.states.key_table import shown_key
 from queryable_state.streaming.runtime.states.task_states import TaskStates
 from queryable_state.streaming.runtime.user_code import described
@@ -82,10 +83,13 @@ class RowRun(OperatorRun):
 
     reads_in_order = True
 
-    def __init__(self, spec: OperatorSpec, task: TaskIdentity, access: StateAccess) -> None:
+    def __init__(
+        self, spec: OperatorSpec, task: TaskIdentity, access: StateAccess, *, keyed: bool = True
+    ) -> None:
+        """`keyed`: the functions may have keyed states."""
         super().__init__(spec, task, access)
         self._functions = OpenFunctions(self.where)
-        self._context = DeclaringContext(
+        self._context = (DeclaringContext if keyed else StatelessContext)(
             name=spec.name,
             subtask=task.subtask,
             parallelism=spec.parallelism,
@@ -135,7 +139,7 @@ class FunctionRun(RowRun):
         keyed: bool = True,
     ) -> None:
         """`keyed`: the function may have keyed states."""
-        super().__init__(spec, task, access)
+        super().__init__(spec, task, access, keyed=keyed)
         self._opened = function
         self._expected: ExpectedStates | None = None
         self._operator_states = TaskOperatorStateStore(spec.name, self._begin_early)

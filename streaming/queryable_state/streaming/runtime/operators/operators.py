@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from queryable_state.streaming.descriptors import ValueStateDescriptor
+from queryable_state.streaming.functions import Function
 from queryable_state.streaming.hooks import refuse_uncalled_hooks
 from queryable_state.streaming.operator_state.checkpointed import HOOKS
 from queryable_state.v1.registration_pb2 import StateKind
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
         KeyedBroadcastProcessFunction,
     )
     from queryable_state.streaming.runtime.columns.row_order import OrderColumn
+    from queryable_state.streaming.runtime.stateless.steps import Step
     from queryable_state.streaming.vectorised.functions import KeyedBatchProcessFunction
 
 
@@ -59,6 +61,19 @@ class BroadcastProcess:
 
     def __post_init__(self) -> None:
         refuse_uncalled_hooks(self.function, HOOKS)
+
+
+@dataclass(frozen=True)
+class UnkeyedStep:
+    """Runs a function with operator state over the elements of a stream without keys."""
+
+    step: Step
+
+    @property
+    def function(self) -> Function:
+        """The function, whose hooks are called."""
+        assert isinstance(self.step.function, Function), "a plain callable has no state"
+        return self.step.function
 
 
 @dataclass(frozen=True)
@@ -210,6 +225,7 @@ Operator = (
     | KeyedBatchProcess
     | KeyedBroadcastProcess
     | BroadcastProcess
+    | UnkeyedStep
     | Reduce
     | ReducingSink
     | LatestValueSink

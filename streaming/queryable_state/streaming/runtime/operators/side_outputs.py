@@ -8,7 +8,7 @@ from queryable_state.streaming.runtime.operators.outputs import Outputs
 from queryable_state.streaming.stateless.output_tag import tagged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from queryable_state.streaming.runtime.operators.operator_run import Output
     from queryable_state.streaming.runtime.operators.spec import OperatorSpec
@@ -24,6 +24,10 @@ class SideOutputs:
             )
             for tag in spec.side_outputs
         }
+
+    def receivers(self) -> dict[str, Callable[[Any], object]]:
+        """What receives the side outputs of each tag, by the tag's id."""
+        return {tag: outputs.rows.append for tag, outputs in self._outputs.items()}
 
     def take(self, rows: list[Any], start: int) -> None:
         """Takes the side outputs out of a function's outputs from this index on."""

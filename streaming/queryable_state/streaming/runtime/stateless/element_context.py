@@ -12,7 +12,7 @@ from queryable_state.wire.errors import InvalidRequestError, Reason
 
 
 class StatelessContext(DeclaringContext):
-    """A `RuntimeContext` that refuses states."""
+    """A `RuntimeContext` that refuses keyed states."""
 
     def declared(self, descriptor: Any, *_: Any, **__: Any) -> NoReturn:
         raise InvalidRequestError(

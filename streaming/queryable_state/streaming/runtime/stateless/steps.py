@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from queryable_state.streaming.functions import Function, UserFunctionError
 from queryable_state.streaming.hooks import refuse_uncalled_hooks
+from queryable_state.streaming.operator_state.checkpointed import HOOKS
 from queryable_state.streaming.runtime.user_code import described, shown
 from queryable_state.streaming.stateless.output_tag import tagged
 from queryable_state.wire.errors import QueryableStateError
@@ -46,10 +47,13 @@ class Step:
     """Methods of a `Function`, by stream; empty: a plain callable."""
     takes_context: bool = False
     """True if the methods have a second argument, the context."""
+    has_operator_state: bool = False
+    """True if a stateful operator runs the step, and calls the hooks of `CheckpointedFunction`,
+    `ListCheckpointed` and `CheckpointListener`."""
 
     def __post_init__(self) -> None:
         if self.methods:
-            refuse_uncalled_hooks(self.function)
+            refuse_uncalled_hooks(self.function, HOOKS if self.has_operator_state else {})
 
     @property
     def what(self) -> str:
