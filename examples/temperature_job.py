@@ -77,7 +77,7 @@ def declare(env: StreamExecutionEnvironment, rows: DataFrame, threshold: float) 
         ["sensor", "temperature", "jump"], [Types.STRING(), Types.DOUBLE(), Types.DOUBLE()]
     )
     sensors.process(TemperatureAlert(threshold), alert_type).uid("alerts").print()
-    sensors.max("temperature", queryable_name=MAX_TEMPERATURE).uid("maximum")
+    sensors.aggregate_max("temperature", queryable_name=MAX_TEMPERATURE).uid("maximum")
 
 
 def main() -> None:

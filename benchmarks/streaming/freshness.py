@@ -98,7 +98,7 @@ def run(folder: Path, arrivals: int, rows: int) -> list[Arrival]:
         with StreamExecutionEnvironment.get_execution_environment(spark) as environment:
             rows_of_files = spark.readStream.schema(SCHEMA).parquet(str(source))
             stream = environment.from_dataframe(rows_of_files)
-            stream.key_by("key").max("file", queryable_name=NAME).uid("newest")
+            stream.key_by("key").aggregate_max("file", queryable_name=NAME).uid("newest")
             job = environment.execute_async(
                 "freshness", checkpoint_location=str(folder / "checkpoint")
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.streaming.batch_functions import TotalsByKey, TotalsByRow
 from benchmarks.streaming.session import source
 from queryable_state.client import blocking
 from queryable_state.streaming import (
@@ -66,7 +67,7 @@ class Totals(KeyedProcessFunction):
 
 def sums(rows: DataStream) -> OperatorStream:
     """Two sums by the built-in aggregation: vectorised, one output row per key and batch."""
-    return rows.key_by("key").sum("ones", "value", queryable_name=QUERYABLE_NAME)
+    return rows.key_by("key").aggregate_sum("ones", "value", queryable_name=QUERYABLE_NAME)
 
 
 def row_a_row(rows: DataStream) -> OperatorStream:
@@ -78,6 +79,16 @@ def row_a_row_with_ttl(rows: DataStream) -> OperatorStream:
     """The same function; its values live for an hour after their last update."""
     ttl = StateTtlConfig.new_builder(Time.hours(1)).update_ttl_on_read_and_write().build()
     return rows.key_by("key").process(Totals(yields=True, ttl=ttl), OUTPUT)
+
+
+def batch_by_row(rows: DataStream) -> OperatorStream:
+    """A function on Arrow columns, with one output row for each row."""
+    return rows.key_by("key").process_batch(TotalsByRow(QUERYABLE_NAME), OUTPUT)
+
+
+def batch_by_key(rows: DataStream) -> OperatorStream:
+    """A function on Arrow columns, with one output row for each key of a chunk."""
+    return rows.key_by("key").process_batch(TotalsByKey(QUERYABLE_NAME), OUTPUT)
 
 
 def state_alone(rows: DataStream) -> OperatorStream:
@@ -106,6 +117,8 @@ VARIANTS: dict[str, Callable[[DataStream], OperatorStream | QueryableStateStream
     "latest-by": latest_by,
     "process-row": row_a_row,
     "process-ttl": row_a_row_with_ttl,
+    "process-batch": batch_by_key,
+    "process-batch-row": batch_by_row,
     "process-state": state_alone,
     "process-ordered": state_in_order,
 }

@@ -34,6 +34,8 @@ VARIANTS = (
     Variant("process-ordered", "ours, the same with `order_by`", 1.0, ALL),
     Variant("process-row", "ours, Python function, a row for each row", 1.0, ALL),
     Variant("process-ttl", "ours, the same with a TTL", 1.0, ALL),
+    Variant("process-batch", "ours, Arrow function, a row for each key", 1.0, ALL),
+    Variant("process-batch-row", "ours, Arrow function, a row for each row", 1.0, ALL),
     Variant("tws-row", "Spark transformWithState, rows", 0.2, ALL),
     Variant("tws-pandas", "Spark transformWithStateInPandas", 0.1, ALL),
 )

@@ -45,7 +45,7 @@ async def test_a_value_as_json_says_all_there_is_to_know(
         "key": "sensor_1",
         "status": "found",
         "value": 0.5,
-        "ttl_ms": None,
+        "remaining_ms": None,
         "info": None,
     }
     assert (info["version"], info["complete_since_batch"], info["checkpoint"]) == (1, 0, "")

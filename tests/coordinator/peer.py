@@ -211,6 +211,15 @@ class Peer(backend_pb2_grpc.StateBackendServicer):
     def Begin(self, request: object, context: grpc.ServicerContext) -> NoReturn:
         _refuse(context)
 
+    def BeginAll(self, request: object, context: grpc.ServicerContext) -> NoReturn:
+        _refuse(context)
+
+    def FetchAll(self, request: object, context: grpc.ServicerContext) -> NoReturn:
+        _refuse(context)
+
+    def PrepareAll(self, request: object, context: grpc.ServicerContext) -> NoReturn:
+        _refuse(context)
+
     def Fetch(self, request: object, context: grpc.ServicerContext) -> NoReturn:
         _refuse(context)
 

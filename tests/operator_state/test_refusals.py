@@ -78,3 +78,14 @@ def test_an_element_above_the_limit_is_refused() -> None:
 
     with pytest.raises(LimitExceededError, match="value_bytes is 4194304"):
         harness_of(Big()).process([])
+
+
+def test_a_state_above_the_limit_of_a_subtask_is_refused() -> None:
+    class Many(Counting):
+        descriptor = ListStateDescriptor("many", Types.STRING())
+
+        def snapshot_state(self, context: FunctionSnapshotContext) -> None:
+            self.counts.update(["x" * 1_000_000] * 40)  # type: ignore[list-item]
+
+    with pytest.raises(LimitExceededError, match="33554432 are allowed"):
+        harness_of(Many()).process([])

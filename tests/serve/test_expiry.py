@@ -87,6 +87,6 @@ async def test_what_had_not_expired_then_is_answered(
         host, _, port = server.address.rpartition(":")
         async with QueryableStateClient(host, int(port), timeout_s=20.0) as client:
             alive = await client.get_kv_state("old", "last", "alive")
-            assert (alive.value(), alive.ttl_ms) == (5, 1)
+            assert (alive.value(), alive.remaining_ms) == (5, 1)
             with pytest.raises(UnknownKeyOrNamespaceError):
                 await client.get_kv_state("old", "last", "expired")

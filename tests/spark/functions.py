@@ -6,11 +6,17 @@ import gc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pyarrow as pa
 from pyspark import TaskContext
 
 from queryable_state.streaming import (
     AggregateFunction,
     AggregatingStateDescriptor,
+    BatchKeys,
+    BatchRuntimeContext,
+    BatchState,
+    KeyedBatchProcessFunction,
     KeyedCoProcessFunction,
     KeyedProcessFunction,
     ListStateDescriptor,
@@ -29,6 +35,21 @@ if TYPE_CHECKING:
 
 READINGS = "sensor string, temperature double"
 COUNTS = Types.ROW_NAMED(["sensor", "count"], [Types.STRING(), Types.LONG()])
+
+
+class BatchTotals(KeyedBatchProcessFunction):
+    """Sums of temperatures on Arrow columns; emits the sum of each key of a chunk."""
+
+    def open(self, runtime_context: BatchRuntimeContext) -> None:
+        descriptor = ValueStateDescriptor("total", Types.DOUBLE())
+        descriptor.set_queryable("batch-totals")
+        self.total = runtime_context.get_state(descriptor)
+
+    def process_batch(self, keys: BatchKeys, table: pa.Table, state: BatchState) -> pa.Table:
+        total = state["total"].values().fill_null(0.0).to_numpy().copy()
+        np.add.at(total, keys.indices.to_numpy(), table["temperature"].to_numpy())
+        self.total.update(total)
+        return pa.record_batch({"total": pa.array(total), "sensor": keys.values})
 
 
 class CountPerKey(KeyedProcessFunction):

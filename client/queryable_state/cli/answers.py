@@ -55,11 +55,11 @@ def info_text(info: ReadInfo) -> str:
     return ", ".join(texts)
 
 
-def life_text(ttl_ms: int | None) -> str:
+def life_text(remaining_ms: int | None) -> str:
     """The remaining life of a value; empty if it does not expire."""
-    if ttl_ms is None:
+    if remaining_ms is None:
         return ""
-    return f"{ttl_ms / 1000:.3f} s" if ttl_ms else "expired"
+    return f"{remaining_ms / 1000:.3f} s" if remaining_ms else "expired"
 
 
 def batch_text(version: int) -> str:

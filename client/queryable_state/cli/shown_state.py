@@ -53,7 +53,7 @@ class ShownState:
     def value_cells(self, found: KvState) -> list[str]:
         """The whole value of a key, and its remaining life, as cells for `value_head`."""
         cells = self._value_cells(found)
-        return [*cells, life_text(found.ttl_ms)] if self.state.ttl_ms else cells
+        return [*cells, life_text(found.remaining_ms)] if self.state.ttl_ms else cells
 
     def _value_cells(self, found: KvState) -> list[str]:
         return _cells(self.value(found), given(whole_type(self.state)))

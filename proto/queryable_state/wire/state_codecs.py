@@ -23,9 +23,8 @@ class StateCodecs:
     """Codecs of the keys and values of a registered state. Thread-safe.
 
     `pickle_values` and `unpickle` as in `ValueCodec`. `value_type`, if it is the newest registered
-    type, gives the serializers and the Python classes of decoded values.
-    `ranges` are the key groups of each subtask, first and last, by index; only the keys of
-    operator state need them.
+    type, gives the serializers and the Python classes of decoded values. `ranges` are the key
+    groups of each subtask, first and last, by index; only the keys of operator state need them.
     """
 
     def __init__(
@@ -38,10 +37,11 @@ class StateCodecs:
         ranges: Iterable[tuple[int, int]] = (),
     ) -> None:
         self.kind = registration.kind
+        self._ranges = tuple(ranges)
         self.key_groups: KeyGroups | SubtaskKeys
         """Wire keys: of the subtasks for operator state."""
         if self.kind in OPERATOR_KINDS:
-            self.key_groups = SubtaskKeys(ranges, registration.max_parallelism)
+            self.key_groups = SubtaskKeys(self._ranges, registration.max_parallelism)
         else:
             self.key_groups = KeyGroups(
                 TypeInfo.from_proto(registration.key_type), registration.max_parallelism
@@ -94,6 +94,7 @@ class StateCodecs:
             pickle_values=self._pickle_values,
             unpickle=self._unpickle,
             value_type=value_type,
+            ranges=self._ranges,
         )
 
     def decode_records(self, elements: Sequence[bytes], values: Sequence[bytes]) -> Any:

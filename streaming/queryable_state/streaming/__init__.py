@@ -9,9 +9,7 @@ from queryable_state.streaming.co_functions import (
     CoMapFunction,
     KeyedCoProcessFunction,
 )
-from queryable_state.streaming.config.checkpoint_config import (
-    CheckpointConfig,
-)
+from queryable_state.streaming.config.checkpoint_config import CheckpointConfig
 from queryable_state.streaming.config.checkpoint_modes import (
     CheckpointingMode,
     ExternalizedCheckpointCleanup,
@@ -22,10 +20,7 @@ from queryable_state.streaming.config.checkpoint_storage import (
     FileSystemCheckpointStorage,
     JobManagerCheckpointStorage,
 )
-from queryable_state.streaming.config.durations import (
-    Duration,
-    Time,
-)
+from queryable_state.streaming.config.durations import Duration, Time
 from queryable_state.streaming.config.restart_strategy import (
     RestartStrategies,
     RestartStrategyConfiguration,
@@ -35,9 +30,7 @@ from queryable_state.streaming.config.rocksdb_state_backend import (
     PredefinedOptions,
     RocksDBStateBackend,
 )
-from queryable_state.streaming.config.settings import (
-    EnvironmentSettings,
-)
+from queryable_state.streaming.config.settings import EnvironmentSettings
 from queryable_state.streaming.config.state_backend import (
     CustomStateBackend,
     FsStateBackend,
@@ -45,26 +38,16 @@ from queryable_state.streaming.config.state_backend import (
     MemoryStateBackend,
     StateBackend,
 )
-from queryable_state.streaming.datastream import (
-    DataStream,
-    KeyedStream,
-    OperatorStream,
-)
+from queryable_state.streaming.datastream import DataStream, KeyedStream, OperatorStream
 from queryable_state.streaming.descriptors import (
     ListStateDescriptor,
     MapStateDescriptor,
     StateDescriptor,
     ValueStateDescriptor,
 )
-from queryable_state.streaming.environment import (
-    StreamExecutionEnvironment,
-)
-from queryable_state.streaming.execution.configuration import (
-    Configuration,
-)
-from queryable_state.streaming.execution.execution_config import (
-    ExecutionConfig,
-)
+from queryable_state.streaming.environment import StreamExecutionEnvironment
+from queryable_state.streaming.execution.configuration import Configuration
+from queryable_state.streaming.execution.execution_config import ExecutionConfig
 from queryable_state.streaming.execution.execution_modes import (
     ExecutionMode,
     InputDependencyConstraint,
@@ -85,13 +68,8 @@ from queryable_state.streaming.functions import (
     ReducingStateDescriptor,
     RuntimeContext,
 )
-from queryable_state.streaming.job_client import (
-    JobClient,
-)
-from queryable_state.streaming.operator_handles import (
-    DataStreamSink,
-    QueryableStateStream,
-)
+from queryable_state.streaming.job_client import JobClient
+from queryable_state.streaming.operator_handles import DataStreamSink, QueryableStateStream
 from queryable_state.streaming.operator_state.broadcast_functions import (
     BroadcastProcessFunction,
     KeyedBroadcastProcessFunction,
@@ -120,12 +98,8 @@ from queryable_state.streaming.state import (
     State,
     ValueState,
 )
-from queryable_state.streaming.streams.connected_streams import (
-    KeyedConnectedStreams,
-)
-from queryable_state.streaming.ttl.state_ttl_config import (
-    StateTtlConfig,
-)
+from queryable_state.streaming.streams.connected_streams import KeyedConnectedStreams
+from queryable_state.streaming.ttl.state_ttl_config import StateTtlConfig
 from queryable_state.streaming.vectorised.functions import (
     BatchKeys,
     BatchRuntimeContext,
@@ -133,13 +107,8 @@ from queryable_state.streaming.vectorised.functions import (
     KeyedBatchProcessFunction,
     ValueColumn,
 )
-from queryable_state.wire.schema.instant import (
-    Instant,
-)
-from queryable_state.wire.schema.row import (
-    Row,
-    RowKind,
-)
+from queryable_state.wire.schema.instant import Instant
+from queryable_state.wire.schema.row import Row, RowKind
 from queryable_state.wire.schema.type_classes import (
     BasicArrayTypeInfo,
     BasicType,
@@ -161,16 +130,9 @@ from queryable_state.wire.schema.type_serializer import (
     TypeSerializerSchemaCompatibility,
     TypeSerializerSnapshot,
 )
-from queryable_state.wire.schema.types import (
-    TypeInfo,
-    Types,
-)
-from queryable_state.wire.values.pickled import (
-    PickledValue,
-)
-from queryable_state.wire.values.serialized import (
-    SerializedValue,
-)
+from queryable_state.wire.schema.types import TypeInfo, Types
+from queryable_state.wire.values.pickled import PickledValue
+from queryable_state.wire.values.serialized import SerializedValue
 
 __all__ = [
     "AggregateFunction",

@@ -1,7 +1,8 @@
 """User functions of two connected streams.
 
 The elements of the first stream go to the methods with 1, those of the second to the methods with
-2. In each batch an operator with state reads the first stream's elements before the second's.
+2. In each batch an operator with state reads the first stream's elements before the second's; a
+function without state gets them in any order.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 
 from queryable_state.streaming.functions import Context, Function
+from queryable_state.streaming.stateless.functions import ElementContext
 from queryable_state.wire.schema.type_variables import IN1, IN2, OUT, K
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _Context: TypeAlias = Context
+_ElementContext: TypeAlias = ElementContext
 
 
 class CoMapFunction(Function, Generic[IN1, IN2, OUT]):
@@ -40,6 +43,20 @@ class CoFlatMapFunction(Function, Generic[IN1, IN2, OUT]):
     @abstractmethod
     def flat_map2(self, value: IN2) -> Iterable[OUT] | None:
         """Yields or returns the outputs of an element of the second stream."""
+
+
+class CoProcessFunction(Function, Generic[IN1, IN2, OUT]):
+    """A function without state over the elements of two streams; it may emit side outputs."""
+
+    Context: TypeAlias = _ElementContext
+
+    @abstractmethod
+    def process_element1(self, value: Any, ctx: ElementContext) -> Iterable[Any] | None:
+        """Processes an element of the first stream; yields or returns the outputs."""
+
+    @abstractmethod
+    def process_element2(self, value: Any, ctx: ElementContext) -> Iterable[Any] | None:
+        """Processes an element of the second stream; yields or returns the outputs."""
 
 
 class KeyedCoProcessFunction(Function, Generic[K, IN1, IN2, OUT]):

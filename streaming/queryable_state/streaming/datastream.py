@@ -2,49 +2,89 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
-from queryable_state.streaming.functions import KeyedProcessFunction, ReducingStateDescriptor
-from queryable_state.streaming.graph.keys import KeySelector
-from queryable_state.streaming.graph.nodes import OperatorNode, SinkNode
-from queryable_state.streaming.operator_handles import (
-    DataStreamSink,
-    QueryableStateStream,
-    StatefulOperator,
-)
+from queryable_state.streaming.graph.elements import Columns
+from queryable_state.streaming.graph.nodes import OperatorNode, SideOutputNode, TransformNode
+from queryable_state.streaming.operator_handles import StatefulOperator
 from queryable_state.streaming.ordering import EVENT_TIME, order_columns
-from queryable_state.streaming.runtime.operators.operators import (
-    AggregateKind,
-    KeyedBatchProcess,
-    KeyedProcess,
+from queryable_state.streaming.runtime.operators.operators import KeyedProcess
+from queryable_state.streaming.sinks.stream_sinks import StreamSinks
+from queryable_state.streaming.stateless.functions import (
+    FilterFunction,
+    FlatMapFunction,
+    MapFunction,
 )
-from queryable_state.streaming.runtime.operators.operators import Reduce as ReduceOperator
-from queryable_state.streaming.streams.connected_streams import KeyedConnectedStreams
+from queryable_state.streaming.streams.broadcast_streams import (
+    BroadcastConnectedStream,
+    BroadcastStream,
+    unkeyed_input,
+)
+from queryable_state.streaming.streams.connected_streams import (
+    ConnectedStreams,
+    KeyedConnectedStreams,
+)
+from queryable_state.streaming.streams.keyed_functions import KeyedStep
 from queryable_state.streaming.streams.keyed_input import KeyedInput
-from queryable_state.streaming.streams.multiple_inputs import initial_input, union_node
-from queryable_state.streaming.vectorised.functions import KeyedBatchProcessFunction
+from queryable_state.streaming.streams.keyed_operators import KeyedOperators
+from queryable_state.streaming.streams.keys import keyed
+from queryable_state.streaming.streams.multiple_inputs import union_node
+from queryable_state.streaming.streams.partitioning import Partitioning
+from queryable_state.streaming.streams.queryable_sinks import QueryableSinks
+from queryable_state.streaming.streams.refused_on_keyed import RefusedOnKeyedStreams
+from queryable_state.streaming.streams.steps import result_type, step_of
+from queryable_state.streaming.streams.stream_options import StreamOptions
+from queryable_state.streaming.streams.transformations import Transformations
 from queryable_state.wire.errors import InvalidRequestError
-from queryable_state.wire.schema.types import type_info
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable
 
     from pyspark.sql import DataFrame
 
-    from queryable_state.streaming.descriptors import ValueStateDescriptor
-    from queryable_state.streaming.functions import ReduceFunction
-    from queryable_state.streaming.graph.nodes import StreamNode
-    from queryable_state.streaming.operator_handles import StreamEnvironment
+    from queryable_state.streaming.descriptors import MapStateDescriptor
+    from queryable_state.streaming.graph.nodes import FrameNode, StreamNode
+    from queryable_state.streaming.operator_handles import DataStreamSink, StreamEnvironment
     from queryable_state.streaming.ordering import DefaultOrder, OrderBy
+    from queryable_state.streaming.runtime.stateless.steps import Step
+    from queryable_state.streaming.sinks.stream_sinks import Sink
+    from queryable_state.streaming.stateless.functions import ProcessFunction
+    from queryable_state.streaming.stateless.output_tag import OutputTag
     from queryable_state.wire.schema.types import TypeInfo
 
 
-class DataStream:
+class DataStream(
+    StreamOptions, StreamSinks, Transformations["DataStream"], Partitioning["DataStream"]
+):
     """A stream of elements; created by an environment or by an operator on another stream."""
 
     def __init__(self, environment: StreamEnvironment, node: StreamNode) -> None:
         self._environment = environment
         self._node = node
+
+    def process(self, func: ProcessFunction, output_type: object = None) -> DataStream:
+        """Runs a function that may emit side outputs over the elements."""
+        return self._process(func, output_type)
+
+    def get_side_output(self, output_tag: OutputTag) -> DataStream:
+        """The values that the process function of this stream emits with `yield tag, value`."""
+        node = self._node
+        if not isinstance(node, OperatorNode | TransformNode):
+            raise InvalidRequestError(
+                f"get_side_output({output_tag!r}): only the stream that process() returns has side "
+                f"outputs, not {self.get_name()}"
+            )
+        if output_tag not in node.side_outputs:
+            node.side_outputs = (*node.side_outputs, output_tag)
+        index = node.side_outputs.index(output_tag)
+        if node.side_outputs[index].type_info != output_tag.type_info:
+            raise InvalidRequestError(
+                f"get_side_output({output_tag!r}): the tag has two types: "
+                f"{node.side_outputs[index]!r} was given before"
+            )
+        columns = Columns.of_output(output_tag.type_info)
+        side = SideOutputNode(upstream=node, index=index, columns=columns)
+        return DataStream(self._environment, side)
 
     def key_by(
         self,
@@ -54,9 +94,11 @@ class DataStream:
     ) -> KeyedStream:
         """Partitions the stream by key.
 
-        `key_by("a", "b")` takes columns: one column is a bare key, several form a row.
-        `key_by(function, key_type)` takes a deterministic Python function from an element to its
-        key.
+        `key_by("a", "b")` takes columns: one column is a bare key, several form a row. Integers
+        are positions of columns or of the fields of a tuple. `key_by(function, key_type)` takes a
+        deterministic Python function from an element to its key, or a `KeySelector`. Without
+        `key_type` the type is that of the annotation, or of the fields that the function selects,
+        or of the first element of a collection; else the key is pickled, and cannot be queried.
 
         `order_by` is the order of a key's rows within each batch: a column, `("ts", "desc")`, or a
         list of these; `window.end` names a field of a column. As in Spark, null sorts before every
@@ -67,29 +109,62 @@ class DataStream:
         The default `order_by` is the event-time column of the DataFrame's watermark, if there is
         one. Otherwise, or with `order_by=None`, rows are in arrival order: **rows of one Kafka
         partition or one file split keep their order; rows of different ones interleave in any
-        order**. `sum`, `min` and `max` ignore the order.
+        order**. `aggregate_sum`, `aggregate_min` and `aggregate_max` ignore the order.
         """
-        columns = self._node.columns
-        if keys and all(isinstance(key, str) for key in keys) and key_type is None:
-            selector = KeySelector.by_columns(keys, columns)
-        elif len(keys) in (1, 2) and callable(keys[0]):
-            declared = keys[1] if len(keys) == 2 else key_type
-            if declared is None:
-                raise InvalidRequestError(
-                    "key_by(function) needs the key's type, as in key_by(function, Types.STRING())"
-                )
-            selector = KeySelector.by_function(keys[0], type_info(declared), columns)
-        else:
-            raise InvalidRequestError(
-                "key_by takes column names, or a Python function and a key type, "
-                f"not {', '.join(repr(key) for key in keys) or 'nothing'}"
-            )
-        order = order_columns(order_by, columns, "order_by")
-        return KeyedStream(KeyedInput(self._environment, self._node, selector, order))
+        order = order_columns(order_by, self._node.columns, "order_by")
+        node, selector = keyed(self._node, keys, key_type)
+        read = KeyedInput(self._environment, node, selector, self._node.columns, order)
+        return KeyedStream(read, self)
+
+    @overload
+    def broadcast(self) -> DataStream: ...
+    @overload
+    def broadcast(
+        self, first: MapStateDescriptor, *others: MapStateDescriptor
+    ) -> BroadcastStream: ...
+
+    def broadcast(
+        self, first: MapStateDescriptor | None = None, *others: MapStateDescriptor
+    ) -> DataStream | BroadcastStream:
+        """A stream whose elements reach every subtask of the operators it is connected with.
+
+        The descriptors are those of the broadcast states that `process_broadcast_element` writes.
+        Without one, the result is a stream of which every partition has every element.
+        """
+        return self._broadcast() if first is None else BroadcastStream(self._node, (first, *others))
 
     def union(self, *streams: DataStream) -> DataStream:
         """The elements of this stream and the others, which have the same type; in no order."""
-        return DataStream(self._environment, union_node([self._node, *_nodes_of(streams)]))
+        for stream in streams:
+            if not isinstance(stream, DataStream):
+                raise InvalidRequestError(f"union takes streams, not {stream!r}")
+        nodes = [self._node, *(stream._node for stream in streams)]
+        return DataStream(self._environment, union_node(nodes))
+
+    @overload
+    def connect(self, ds: DataStream) -> ConnectedStreams[DataStream, OperatorStream]: ...
+    @overload
+    def connect(self, ds: BroadcastStream) -> BroadcastConnectedStream[OperatorStream]: ...
+
+    def connect(
+        self, ds: DataStream | BroadcastStream
+    ) -> ConnectedStreams[DataStream, OperatorStream] | BroadcastConnectedStream[OperatorStream]:
+        """Connects the stream with another one, so that one function processes both."""
+        if isinstance(ds, BroadcastStream):
+            stream = unkeyed_input(self._node)
+            return BroadcastConnectedStream(self._environment, stream, ds, OperatorStream)
+        if not isinstance(ds, DataStream):
+            raise InvalidRequestError(
+                f"connect of a stream without keys takes another one, not {ds!r}: call key_by() on "
+                "both, or on the connected streams"
+            )
+        return ConnectedStreams(
+            (self._node, ds._node),
+            self._stream_of,
+            lambda first, second, **keys: self.key_by(first, **keys).connect(
+                ds.key_by(second, **keys)
+            ),
+        )
 
     def transform(self, function: Callable[[DataFrame], DataFrame]) -> DataStream:
         """Applies a function of DataFrames, as `DataFrame.transform` does: `select`, `where`, joins
@@ -114,10 +189,6 @@ class DataStream:
             )
         return self.transform(lambda stream: stream.join(dataframe, on, how))
 
-    def get_type(self) -> TypeInfo:
-        """The type of the elements: a row of the columns, or the type of the only column."""
-        return self._node.columns.element_type(self._node.columns.names, "get_type")
-
     def to_dataframe(self) -> DataFrame:
         """The stream as an ordinary streaming DataFrame.
 
@@ -126,137 +197,99 @@ class DataStream:
         """
         return self._environment._dataframe_of(self._node)
 
-    def print(self) -> DataStreamSink:
-        """Prints each element on the driver's standard output."""
-        return self.add_sink(_print_rows).name("print")
-
-    def add_sink(self, function: Callable[[DataFrame, int], object]) -> DataStreamSink:
-        """Calls a function with the DataFrame and the id of each batch, as `foreachBatch` does.
-
-        The function runs in the driver, and runs again when Spark replays a batch. Threads that
-        it starts must be `pyspark.InheritableThread`s.
-        """
-        if not callable(function):
-            raise InvalidRequestError(
-                f"a sink is a function of a DataFrame and a batch id, not {function!r}"
-            )
-        node = SinkNode(upstream=self._node, write=function)
-        self._environment._add_sink(node)
-        return DataStreamSink(node)
-
-    def sink_to(self, function: Callable[[DataFrame, int], object]) -> DataStreamSink:
-        """The same as `add_sink`."""
-        return self.add_sink(function)
+    def _stream_of(self, node: TransformNode | FrameNode) -> DataStream:
+        return DataStream(self._environment, node)
 
 
-class KeyedStream:
+class KeyedStream(RefusedOnKeyedStreams, QueryableSinks, KeyedOperators["OperatorStream"]):
     """A stream partitioned by key; created by `DataStream.key_by`."""
 
-    def __init__(self, read: KeyedInput) -> None:
+    def __init__(self, read: KeyedInput, source: DataStream) -> None:
         self._input = read
+        self._source = source
 
-    def connect(self, other: KeyedStream) -> KeyedConnectedStreams[OperatorStream]:
-        """Connects the stream with another keyed stream; both share the state of each key."""
+    @overload
+    def connect(self, other: KeyedStream) -> KeyedConnectedStreams[OperatorStream]: ...
+    @overload
+    def connect(self, other: BroadcastStream) -> BroadcastConnectedStream[OperatorStream]: ...
+
+    def connect(
+        self, other: KeyedStream | BroadcastStream
+    ) -> KeyedConnectedStreams[OperatorStream] | BroadcastConnectedStream[OperatorStream]:
+        """Connects the stream with another keyed stream, so that both share the state of each key,
+        or with a broadcast stream."""
+        if isinstance(other, BroadcastStream):
+            own = self._input
+            stream = own.whole("connect")
+            return BroadcastConnectedStream(own.environment, stream, other, OperatorStream)
         if not isinstance(other, KeyedStream):
             raise InvalidRequestError(
                 f"connect of a keyed stream takes another keyed stream, not {other!r}: call "
-                "key_by() on it"
+                "key_by() on it, or broadcast(descriptor)"
             )
         return KeyedConnectedStreams(self._input, other._input, OperatorStream)
 
-    def process(
+    def map(
+        self, func: MapFunction | Callable[[Any], Any], output_type: object = None
+    ) -> DataStream:
+        """Maps each element to one element; a `MapFunction` may use keyed state."""
+        step = step_of(func, MapFunction)
+        if not step.methods:
+            return self._source.map(func, output_type)
+        return self._stepped("map", step, result_type(step, output_type, "map"))
+
+    def flat_map(
         self,
-        function: KeyedProcessFunction,
-        output_type: object,
-        *,
-        initial_state: DataFrame | None = None,
-    ) -> OperatorStream:
-        """Runs a function with state over the elements.
+        func: FlatMapFunction | Callable[[Any], Iterable[Any] | None],
+        output_type: object = None,
+    ) -> DataStream:
+        """Maps each element to any number of elements; a `FlatMapFunction` may use keyed state."""
+        step = step_of(func, FlatMapFunction)
+        if not step.methods:
+            return self._source.flat_map(func, output_type)
+        return self._stepped("flat_map", step, result_type(step, output_type, "flat_map"))
 
-        `output_type` is a row (`Types.ROW_NAMED`, a DDL string of columns), whose fields become
-        the output columns, or another type for the only output column, `value`.
+    def filter(self, func: FilterFunction | Callable[[Any], Any]) -> DataStream:
+        """Keeps the elements for which the function returns true; a `FilterFunction` may use keyed
+        state."""
+        step = step_of(func, FilterFunction)
+        if not step.methods:
+            return self._source.filter(func)
+        return self._stepped("filter", step, self._input.element_type("filter"))
 
-        `initial_state` is a static DataFrame with the key columns of the stream. In the first batch
-        of a new job, and before its elements, `handle_initial_state` gets each of its rows. A job
-        that continues from a checkpoint or savepoint does not read it.
-        """
-        if not isinstance(function, KeyedProcessFunction):
-            raise InvalidRequestError(
-                f"process takes an instance of KeyedProcessFunction, not {function!r}"
-            )
-        output = type_info(output_type)
-        operator = KeyedProcess(function)
-        if initial_state is None:
-            return self._stream(self._input.operator("process", operator, output))
-        initial = initial_input(initial_state, self._input.keys, function)
-        return self._stream(self._input.operator("process", operator, output, before=(initial,)))
-
-    def process_batch(
-        self, function: KeyedBatchProcessFunction, output_type: object
-    ) -> OperatorStream:
-        """Runs a function with state over Arrow columns of the elements.
-
-        The function is called with many rows of many keys at once; `output_type` is as in
-        `process`.
-        """
-        if not isinstance(function, KeyedBatchProcessFunction):
-            raise InvalidRequestError(
-                f"process_batch takes an instance of KeyedBatchProcessFunction, not {function!r}"
-            )
-        output = type_info(output_type)
-        return self._stream(
-            self._input.operator("process-batch", KeyedBatchProcess(function), output)
-        )
-
-    def reduce(self, function: ReduceFunction[Any] | Callable[[Any, Any], Any]) -> OperatorStream:
-        """Reduces the elements of each key; emits the reduced value for each element."""
-        descriptor = ReducingStateDescriptor("reduce", function, self._input.element_type("reduce"))
-        return self._stream(
-            self._input.operator("reduce", ReduceOperator(descriptor), descriptor.value_type)
-        )
-
-    def sum(self, *columns: str, queryable_name: str | None = None) -> OperatorStream:
-        """Sums columns by key, in the columns' own types; nulls are ignored.
-
-        Like `min` and `max` it emits, per batch, one row for each key of the batch: the key
-        columns, then the sums. With `queryable_name` the state itself can be queried.
-        """
-        return self._stream(self._input.aggregate(AggregateKind.SUM, columns, queryable_name))
-
-    def min(self, *columns: str, queryable_name: str | None = None) -> OperatorStream:
-        """Computes minima of columns by key; see `sum`."""
-        return self._stream(self._input.aggregate(AggregateKind.MIN, columns, queryable_name))
-
-    def max(self, *columns: str, queryable_name: str | None = None) -> OperatorStream:
-        """Computes maxima of columns by key; see `sum`."""
-        return self._stream(self._input.aggregate(AggregateKind.MAX, columns, queryable_name))
-
-    def as_queryable_state(
+    def key_by(
         self,
-        name: str,
-        descriptor: ValueStateDescriptor | ReducingStateDescriptor | None = None,
-        *,
-        latest_by: OrderBy | None = None,
-    ) -> QueryableStateStream:
-        """Makes the last element of each key, or all of them reduced, queryable as `name`.
+        *keys: Any,
+        key_type: object = None,
+        order_by: OrderBy | DefaultOrder | None = EVENT_TIME,
+    ) -> KeyedStream:
+        """Partitions the elements by another key; see `DataStream.key_by`."""
+        return self._source.key_by(*keys, key_type=key_type, order_by=order_by)
 
-        Without a descriptor the whole element is stored. A descriptor with a row type selects the
-        columns that the row names; with another type it selects the only column that is neither a
-        key nor an order column.
+    def print(self, sink_identifier: str | None = None) -> DataStreamSink:
+        """Prints each element; see `DataStream.print`."""
+        return self._source.print(sink_identifier)
 
-        `latest_by` (one or several columns, as `order_by` of `key_by`) defines the last element:
-        the one with the greatest value over all batches, so a late row changes nothing. Of equal
-        elements the later batch's wins; within a batch, the last by `order_by`, then by input
-        partition. Null is smaller than every value.
+    def add_sink(self, sink_func: Sink) -> DataStreamSink:
+        """Calls a function with each batch of the elements; see `DataStream.add_sink`."""
+        return self._source.add_sink(sink_func)
 
-        **Without `latest_by` the last element is the last to arrive**: the last of the newest
-        batch, by the order of `key_by`. If a batch is read from several files or Kafka partitions
-        and `key_by` has no order, it may be any element of the batch.
-        """
-        node = self._input.queryable_sink(name, descriptor, latest_by)
-        return QueryableStateStream(self._input.environment, node, name)
+    def sink_to(self, sink: Sink) -> DataStreamSink:
+        """The same as `add_sink`."""
+        return self._source.add_sink(sink)
 
-    def _stream(self, node: OperatorNode) -> OperatorStream:
+    def get_type(self) -> TypeInfo:
+        """Type of the elements."""
+        return self._input.element_type("get_type")
+
+    def get_execution_environment(self) -> StreamEnvironment:
+        """The environment of the stream."""
+        return self._input.environment
+
+    def _stepped(self, kind: str, step: Step, output: TypeInfo) -> OperatorStream:
+        return self._stream(kind, KeyedProcess(KeyedStep(step)), output)
+
+    def _operator_stream(self, node: OperatorNode) -> OperatorStream:
         return OperatorStream(self._input.environment, node)
 
 
@@ -264,15 +297,3 @@ class OperatorStream(StatefulOperator, DataStream):
     """The output of a stateful operator."""
 
     _node: OperatorNode
-
-
-def _print_rows(batch: DataFrame, batch_id: int) -> None:
-    for row in batch.collect():
-        print(row, flush=True)  # noqa: T201 - what print() is for
-
-
-def _nodes_of(streams: Sequence[DataStream]) -> list[StreamNode]:
-    for stream in streams:
-        if not isinstance(stream, DataStream):
-            raise InvalidRequestError(f"union takes streams, not {stream!r}")
-    return [stream._node for stream in streams]

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from queryable_state.streaming.config.configuration import CONF_PREFIX
 from queryable_state.streaming.config.durability_settings import DurabilitySettings
 from queryable_state.streaming.config.settings import EnvironmentSettings, joined
-from queryable_state.streaming.datastream import DataStream
 from queryable_state.streaming.execution.configuration import Configuration
 from queryable_state.streaming.execution.environment_options import EnvironmentOptions
 from queryable_state.streaming.graph.declared_job import NextJob
@@ -16,12 +15,12 @@ from queryable_state.streaming.graph.execution_plan import ExecutionPlan
 from queryable_state.streaming.graph.job_graph import JobGraph
 from queryable_state.streaming.graph.nodes import SourceNode
 from queryable_state.streaming.order_checks import warn_of_order
+from queryable_state.streaming.sources.stream_sources import StreamSources
 from queryable_state.streaming.spark.application import SparkApplication
 from queryable_state.streaming.spark.launch import JobLaunch, QueryRestore, configured
 from queryable_state.streaming.spark.plan.compiler import Compiler
 from queryable_state.streaming.spark.plan.transformed import transformed_node
 from queryable_state.streaming.spark.program_files import ProgramFiles
-from queryable_state.streaming.spark.queries.source_plan import source_node
 from queryable_state.streaming.spark.session import active_session, check_session, parallelism_of
 from queryable_state.wire.errors import InvalidRequestError
 
@@ -41,7 +40,7 @@ DEFAULT_JOB_NAME: Final = "Flink Streaming Job"
 _OF_JOBS = {"parallelism", "max_parallelism"}
 
 
-class StreamExecutionEnvironment(ProgramFiles, EnvironmentOptions):
+class StreamExecutionEnvironment(StreamSources, ProgramFiles, EnvironmentOptions):
     """The streams and sinks of a program on one Spark session.
 
     The environment collects sinks and stateful operators until `execute` or `execute_async` starts
@@ -81,10 +80,6 @@ class StreamExecutionEnvironment(ProgramFiles, EnvironmentOptions):
         if configuration is not None:
             environment.configure(configuration)
         return environment
-
-    def from_dataframe(self, dataframe: DataFrame) -> DataStream:
-        """A stream of the rows of a streaming DataFrame, which may contain native aggregations."""
-        return DataStream(self, source_node(dataframe))
 
     def execute(
         self,
@@ -279,6 +274,12 @@ class StreamExecutionEnvironment(ProgramFiles, EnvironmentOptions):
 
     def _add_sink(self, node: SinkNode) -> None:
         self._next.declared.sinks.append(node)
+
+    def _as_stream_environment(self) -> Self:
+        return self
+
+    def _partitions(self) -> int:
+        return self._job_settings().parallelism
 
     def _transformed(self, node: StreamNode, function: FrameFunction) -> StreamNode:
         return transformed_node(self._spark, node, function)

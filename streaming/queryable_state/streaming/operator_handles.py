@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from queryable_state.streaming.graph.nodes import OperatorNode, SinkNode, StreamNode
+    from queryable_state.streaming.job_client import JobClient
 
     FrameFunction: TypeAlias = Callable[[DataFrame], DataFrame]
 
@@ -37,6 +38,14 @@ class StreamEnvironment(Protocol):
 
     def _dataframe_of(self, node: StreamNode) -> DataFrame:
         """The stream as a DataFrame that the caller starts."""
+        ...
+
+    def _partitions(self) -> int:
+        """Number of partitions of a stream that is distributed anew."""
+        ...
+
+    def execute_async(self, job_name: str) -> JobClient:
+        """Starts the next job."""
         ...
 
 

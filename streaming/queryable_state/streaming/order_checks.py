@@ -40,7 +40,7 @@ def order_warning(node: OperatorNode) -> str | None:
         return _unordered(node, sink, f"the subtasks of operator {upstream.name!r}")
     origin = origin_of(upstream)
     if origin.grouping is not None:
-        if keys.function is None and origin.grouping.distinguished_by(keys.columns):
+        if not keys.is_computed and origin.grouping.distinguished_by(keys.columns):
             return None
         return _several_groups(node, sink, keys, origin.grouping)
     if read.order:
@@ -69,7 +69,7 @@ def _several_groups(
     node: OperatorNode, sink: LatestValueSink, keys: KeySelector, grouping: Grouping
 ) -> str:
     name = sink.descriptor.queryable_name
-    key = joined(keys.columns) if keys.function is None else "computed by a function"
+    key = "computed by a function" if keys.is_computed else joined(keys.columns)
     candidates = grouping.columns_beside(keys.columns)
     column = repr(candidates[0]) if len(candidates) == 1 else "<column>"
     return (

@@ -79,7 +79,9 @@ def build(rows: DataStream, renamed: Mapping[str, str] = MappingProxyType({})) -
     `renamed`: other uids and names of states than the usual ones.
     """
     sums = build_rows(rows, renamed).key_by("group")
-    return sums.sum("ones", "amount", queryable_name=GROUP_SUMS).uid(renamed.get(SUMS, SUMS))
+    return sums.aggregate_sum("ones", "amount", queryable_name=GROUP_SUMS).uid(
+        renamed.get(SUMS, SUMS)
+    )
 
 
 def build_rows(

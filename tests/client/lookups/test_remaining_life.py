@@ -81,37 +81,37 @@ async def test_an_expired_value_is_missing_and_a_live_one_says_for_how_long(
 ) -> None:
     found = await asker.get_kv_state("sensors", "last", KEYS[0])
     assert found.value() == 10
-    assert is_half_an_hour(found.ttl_ms)
+    assert is_half_an_hour(found.remaining_ms)
     assert found.expires_at_ms == job.updated_ms + HOUR_MS
     assert (found.info.ttl_ms, found.info.read_time_ms) == (
         HOUR_MS,
-        job.updated_ms + HOUR_MS - (found.ttl_ms or 0),
+        job.updated_ms + HOUR_MS - (found.remaining_ms or 0),
     )
     with pytest.raises(UnknownKeyOrNamespaceError):
         await asker.get_kv_state("sensors", "last", KEYS[2])
     results = await asker.multi_get("sensors", "last", KEYS)
     assert [key for key, _ in results.found()] == KEYS[:2]
-    assert all(is_half_an_hour(state.ttl_ms) for _, state in results.found())
+    assert all(is_half_an_hour(state.remaining_ms) for _, state in results.found())
 
 
 async def test_a_state_without_a_ttl_does_not_expire(asker: QueryableStateClient) -> None:
     found = await asker.get_kv_state("sensors", "forever", KEYS[0])
-    assert (found.ttl_ms, found.expires_at_ms, found.info.read_time_ms) == (None, None, 0)
+    assert (found.remaining_ms, found.expires_at_ms, found.info.read_time_ms) == (None, None, 0)
 
 
 async def test_elements_expire_each_on_its_own(asker: QueryableStateClient) -> None:
     seen = await asker.get_kv_state("sensors", "seen", KEYS[0])
     assert isinstance(seen, ListState)
     assert seen.get() == [3]
-    assert is_half_an_hour(seen.ttl_ms)
-    assert [is_half_an_hour(ttl_ms) for ttl_ms in seen.element_ttls_ms()] == [True]
+    assert is_half_an_hour(seen.remaining_ms)
+    assert [is_half_an_hour(ttl_ms) for ttl_ms in seen.element_remaining_ms()] == [True]
     some = await asker.get_list_slice("sensors", "seen", KEYS[0], 0, 2)
-    assert (some.get(), some.length, is_half_an_hour(some.ttl_ms)) == ([3], 1, True)
-    assert len(some.element_ttls_ms()) == 1
+    assert (some.get(), some.length, is_half_an_hour(some.remaining_ms)) == ([3], 1, True)
+    assert len(some.element_remaining_ms()) == 1
     counts = await asker.get_kv_state("sensors", "counts", KEYS[0])
     assert isinstance(counts, MapState)
     assert dict(counts.items()) == {"new": 2}
-    assert {key: is_half_an_hour(ttl) for key, ttl in counts.element_ttls_ms().items()} == {
+    assert {key: is_half_an_hour(ttl) for key, ttl in counts.element_remaining_ms().items()} == {
         "new": True
     }
     for state_name in ("seen", "counts"):
@@ -123,23 +123,25 @@ async def test_entries_presence_and_sizes_have_a_remaining_life(
     asker: QueryableStateClient,
 ) -> None:
     entry = await asker.get_map_entry("sensors", "counts", KEYS[0], "new")
-    assert is_half_an_hour(entry.ttl_ms)
+    assert is_half_an_hour(entry.remaining_ms)
     with pytest.raises(UnknownKeyOrNamespaceError):
         await asker.get_map_entry("sensors", "counts", KEYS[0], "old")
     size = await asker.size("sensors", "counts", KEYS[0])
-    assert (size.elements, is_half_an_hour(size.ttl_ms)) == (1, True)
+    assert (size.elements, is_half_an_hour(size.remaining_ms)) == (1, True)
     there = await asker.contains("sensors", "counts", KEYS[0], "new")
-    assert (bool(there), is_half_an_hour(there.ttl_ms)) == (True, True)
-    assert is_half_an_hour((await asker.contains("sensors", "last", KEYS[1])).ttl_ms)
+    assert (bool(there), is_half_an_hour(there.remaining_ms)) == (True, True)
+    assert is_half_an_hour((await asker.contains("sensors", "last", KEYS[1])).remaining_ms)
     gone = await asker.contains("sensors", "last", KEYS[2])
-    assert (bool(gone), gone.ttl_ms) == (False, None)
+    assert (bool(gone), gone.remaining_ms) == (False, None)
 
 
 async def test_a_scan_leaves_out_what_is_expired(asker: QueryableStateClient) -> None:
     async with asker.scan("sensors", "last") as scan:
         found = {key: state async for key, state in scan}
     assert sorted(found) == KEYS[:2]
-    assert all(state is not None and is_half_an_hour(state.ttl_ms) for state in found.values())
+    assert all(
+        state is not None and is_half_an_hour(state.remaining_ms) for state in found.values()
+    )
     async with asker.scan("sensors", "counts", keys_only=True) as scan:
         assert sorted([key async for key, _ in scan]) == KEYS[:2]
 

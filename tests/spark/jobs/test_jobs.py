@@ -50,7 +50,7 @@ def test_several_states_and_sinks_run_as_one_query_and_each_operator_once(
     counted.add_sink(sink("counts"))
     counted.add_sink(sink("high"))
     counted.key_by("sensor").as_queryable_state("lastCount").uid("last")
-    keyed.max("temperature", queryable_name="max").uid("max")
+    keyed.aggregate_max("temperature", queryable_name="max").uid("max")
     source.add(reading("a", 5.0), reading("b"), reading("a"))
     source.add(reading("b", 7.0))
     job = env.execute_async("several")
@@ -164,5 +164,5 @@ def test_operators_without_a_uid_are_warned_of(
 ) -> None:
     stream = env.from_dataframe(feed(READINGS).dataframe()).key_by("sensor")
     with caplog.at_level(logging.WARNING, "queryable_state.streaming"):
-        stream.max("temperature").to_dataframe()
+        stream.aggregate_max("temperature").to_dataframe()
     assert "max-0" in caplog.text

@@ -84,7 +84,7 @@ def test_keys_that_are_neither_columns_nor_a_function_with_a_type(
 
 def test_a_sum_of_texts(stream: DataStream) -> None:
     with pytest.raises(InvalidRequestError, match="string has no sum"):
-        stream.key_by("temperature").sum("sensor")
+        stream.key_by("temperature").aggregate_sum("sensor")
 
 
 def test_a_descriptor_that_is_not_the_streams_type(stream: DataStream) -> None:
@@ -126,7 +126,7 @@ def test_two_sources_in_one_job(env: StreamExecutionEnvironment, feed: MakeFeed)
 
 def test_two_operators_of_one_uid(env: StreamExecutionEnvironment, stream: DataStream) -> None:
     for name in ("one", "two"):
-        stream.key_by("sensor").max("temperature", queryable_name=name).uid("same")
+        stream.key_by("sensor").aggregate_max("temperature", queryable_name=name).uid("same")
     with pytest.raises(JobError, match="'same'"):
         env.execute_async("uids")
 
@@ -136,7 +136,7 @@ def test_a_refused_job_leaves_nothing_to_the_next_one(
 ) -> None:
     for name in ("one", "two"):
         keyed = env.from_dataframe(feed(READINGS).dataframe()).key_by("sensor")
-        keyed.max("temperature", queryable_name=name).uid("same")
+        keyed.aggregate_max("temperature", queryable_name=name).uid("same")
     assert repr(env) == "<StreamExecutionEnvironment: 2 operators and 0 sinks>"
     with pytest.raises(InvalidRequestError, match="2 DataFrames"):
         env.execute_async("refused")
@@ -146,7 +146,7 @@ def test_a_refused_job_leaves_nothing_to_the_next_one(
     assert str(env).count("refused: operator 'same': max by sensor of from_dataframe(") == 2
     source = feed(READINGS)
     source.add(reading("a"))
-    env.from_dataframe(source.dataframe()).key_by("sensor").max("temperature").uid("same")
+    env.from_dataframe(source.dataframe()).key_by("sensor").aggregate_max("temperature").uid("same")
     job = env.execute_async("next")
     job.process_all_available()
     assert "'next' does not run the declarations of the job that was refused" in caplog.text
@@ -160,7 +160,12 @@ def test_a_refused_job_is_executed_again_with_a_corrected_argument(
 ) -> None:
     source = feed(READINGS)
     source.add(reading("a"))
-    maxima = env.from_dataframe(source.dataframe()).key_by("sensor").max("temperature").uid("max")
+    maxima = (
+        env.from_dataframe(source.dataframe())
+        .key_by("sensor")
+        .aggregate_max("temperature")
+        .uid("max")
+    )
     seen: list[int] = []
     maxima.add_sink(lambda batch, batch_id: seen.append(batch.count()))
     place = str(tmp_path / "place")

@@ -136,9 +136,9 @@ def test_sums_minima_and_maxima_are_put_out_and_kept(
     def collect(batch: DataFrame, batch_id: int) -> None:
         rows.extend(sorted(tuple(row) for row in batch.collect()))
 
-    keyed.sum("n", queryable_name="sum").uid("sum").add_sink(collect)
-    keyed.min("x", "n", queryable_name="min").uid("min")
-    keyed.max("x", queryable_name="max").uid("max")
+    keyed.aggregate_sum("n", queryable_name="sum").uid("sum").add_sink(collect)
+    keyed.aggregate_min("x", "n", queryable_name="min").uid("min")
+    keyed.aggregate_max("x", queryable_name="max").uid("max")
     source.add({"k": 1, "n": 1, "x": 5.0}, {"k": 2, "n": 10, "x": 1.0}, {"k": 1, "n": 2, "x": 3.0})
     source.add({"k": 1, "n": 4, "x": 9.0})
     job = env.execute_async("aggregates")
@@ -195,8 +195,10 @@ def test_keys_of_several_columns_and_of_a_function_are_the_same_tuples(
     source = feed("sensor string, room int, temperature double")
     stream = env.from_dataframe(source.dataframe())
     pair = Types.TUPLE([Types.STRING(), Types.INT()])
-    stream.key_by("sensor", "room").sum("temperature", queryable_name="by columns").uid("columns")
-    stream.key_by(lambda row: (row.sensor, row.room), pair).sum(
+    stream.key_by("sensor", "room").aggregate_sum("temperature", queryable_name="by columns").uid(
+        "columns"
+    )
+    stream.key_by(lambda row: (row.sensor, row.room), pair).aggregate_sum(
         "temperature", queryable_name="by function"
     ).uid("function")
     stream.key_by(lambda row: row.sensor.upper(), Types.STRING()).process(

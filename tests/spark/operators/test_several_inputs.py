@@ -131,7 +131,7 @@ def test_ten_operators_by_ten_keys_run_in_one_stage(
     source = feed(", ".join(f"{name} bigint" for name in columns) + ", v double")
     stream = env.from_dataframe(source.dataframe())
     for name in columns:
-        stream.key_by(name).sum("v", queryable_name=f"by_{name}").uid(name)
+        stream.key_by(name).aggregate_sum("v", queryable_name=f"by_{name}").uid(name)
     source.add(
         *({**{k: row % (n + 1) for n, k in enumerate(columns)}, "v": 1.0} for row in range(60))
     )

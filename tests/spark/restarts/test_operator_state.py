@@ -140,7 +140,7 @@ def test_a_savepoint_carries_operator_state_to_the_other_backend(
     env = new_environment(checkpoint_directory=str(tmp_path / "state"))
     env.set_parallelism(2).set_state_backend("rocksdb")
     job = started(env, source, tmp_path / "outputs", "first")
-    uri = job.trigger_savepoint(str(tmp_path / "savepoints"))
+    uri = job.trigger_savepoint(str(tmp_path / "savepoints")).result()
     job.cancel()
     source.add(*readings("e"))
     env.set_parallelism(3).set_state_backend("heap")

@@ -24,9 +24,11 @@ def test_operators_are_added_and_removed_by_uid(
         if "counts" in operators:
             keyed.process(CountPerKey(), COUNTS).uid("counts")
         if "highest" in operators:
-            keyed.max("temperature", queryable_name="highest").uid("highest").name("the highest")
+            keyed.aggregate_max("temperature", queryable_name="highest").uid("highest").name(
+                "the highest"
+            )
         if "lowest" in operators:
-            keyed.min("temperature", queryable_name="lowest").uid("lowest")
+            keyed.aggregate_min("temperature", queryable_name="lowest").uid("lowest")
         return jobs.start(name, **options)
 
     jobs.source.add(*readings(temperature=5.0))

@@ -35,7 +35,7 @@ def uri(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def test_a_savepoint_of_another_job(jobs: Jobs, uri: str) -> None:
     keyed = jobs.env.from_dataframe(jobs.source.dataframe()).key_by("sensor")
-    keyed.max("temperature", queryable_name="highest").uid("highest")
+    keyed.aggregate_max("temperature", queryable_name="highest").uid("highest")
     with pytest.raises(RestoreMismatchError, match=r"'counts' \(the counter\).*'highest'.*no uid"):
         jobs.start("new", savepoint=uri, allow_non_restored_state=True)
     assert not (jobs.folder / "new").exists()

@@ -71,7 +71,7 @@ async def test_another_ttl_on_restart_applies_to_stored_values(tmp_path: Path) -
             state.ClearField("ttl")
             await job.restart().run(2, {})
             found = await client.get_kv_state("sensors", "last", "key")
-            assert (found.value(), found.ttl_ms) == (1, None)
+            assert (found.value(), found.remaining_ms) == (1, None)
 
 
 @pytest.mark.parametrize("cleaned", [True, False])

@@ -51,6 +51,7 @@ def test_options_come_from_all_places_in_their_order(tmp_path: Path) -> None:
     file = tmp_path / "settings.toml"
     file.write_text(
         '[pipeline]\nname = "of the file"\nobject-reuse = true\njars = ["a.jar", "b.jar"]\n'
+        '[pipeline.global-job-parameters]\na = "1"\n'
     )
     settings = EnvironmentSettings.load(
         {"spark.queryable_state.pipeline.name": "of spark"},
@@ -60,6 +61,7 @@ def test_options_come_from_all_places_in_their_order(tmp_path: Path) -> None:
         "pipeline.name": "of spark",
         "pipeline.object-reuse": True,
         "pipeline.jars": ("a.jar", "b.jar"),
+        "pipeline.global-job-parameters": {"a": "1"},
     }
 
 

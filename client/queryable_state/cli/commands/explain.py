@@ -59,7 +59,7 @@ def _json(explained: Explanation, shown: ShownState) -> dict[str, Any]:
     return {
         "key": shown.key(explained.key),
         "value": None if state is None else shown.value(state),
-        "ttl_ms": None if state is None else state.ttl_ms,
+        "remaining_ms": None if state is None else state.remaining_ms,
         "info": info_json(None if state is None else state.info),
         "error": error_json(explained.error),
         "state_id": explained.state_id,

@@ -100,7 +100,7 @@ async def _get(options: argparse.Namespace, client: QueryableStateClient, shown:
     except UnknownKeyOrNamespaceError:
         if options.json:
             asked["status"] = "missing"
-            print_json({**asked, "value": None, "ttl_ms": None, "info": info_json(looked_in)})
+            print_json({**asked, "value": None, "remaining_ms": None, "info": info_json(looked_in)})
         raise
     lines = table(*shown.value_table(key, found))
     _print(options, asked, shown.value(found), found, lines)
@@ -144,9 +144,9 @@ def _print(
     found: KvState | Presence | Size,
     lines: list[str],
 ) -> None:
-    info, ttl_ms = found.info, found.ttl_ms
+    info, remaining_ms = found.info, found.remaining_ms
     if options.json:
-        print_json({**asked, "value": value, "ttl_ms": ttl_ms, "info": info_json(info)})
+        print_json({**asked, "value": value, "remaining_ms": remaining_ms, "info": info_json(info)})
         return
-    life = [] if ttl_ms is None else [f"remaining life: {life_text(ttl_ms)}"]
+    life = [] if remaining_ms is None else [f"remaining life: {life_text(remaining_ms)}"]
     print(*lines, "", *life, info_text(info), sep="\n")

@@ -92,7 +92,7 @@ def _result_json(result: KeyResult, shown: ShownState) -> dict[str, Any]:
         "key": shown.key(result.key),
         "status": result.status.value,
         "value": None if result.state is None else shown.value(result.state),
-        "ttl_ms": None if result.state is None else result.state.ttl_ms,
+        "remaining_ms": None if result.state is None else result.state.remaining_ms,
         "error": error_json(result.error),
         "info": info_json(result.info),
     }

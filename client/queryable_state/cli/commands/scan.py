@@ -136,7 +136,7 @@ async def _print_json(scan: Scan, shown: ShownState) -> None:
             entry = {"key": shown.key(key)}
             if state is not None:
                 try:
-                    entry |= {"value": shown.value(state), "ttl_ms": state.ttl_ms}
+                    entry |= {"value": shown.value(state), "remaining_ms": state.remaining_ms}
                 except QueryableStateError as refusal:
                     entry["error"] = error_json(refusal)
             print(before + json.dumps(entry, allow_nan=False), end="")

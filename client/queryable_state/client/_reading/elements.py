@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic
 from queryable_state.client._reading.states import (
     NOT_DECODED,
     KvState,
-    chunk_ttls_ms,
+    chunk_remaining_ms,
     takes_no_key,
 )
 from queryable_state.v1 import query_pb2
@@ -63,9 +63,9 @@ class ListSlice(KvState, Generic[T]):
         takes_no_key(self, key)
         return list(self._decode())
 
-    def element_ttls_ms(self) -> list[int | None]:
+    def element_remaining_ms(self) -> list[int | None]:
         """Milliseconds from the read until each element of the slice expires; None: never."""
-        return chunk_ttls_ms(self._found.chunks, self._context)
+        return chunk_remaining_ms(self._found.chunks, self._context)
 
     def is_empty(self) -> bool:
         """True if the list has no element at `start`."""
@@ -89,13 +89,15 @@ class ListSlice(KvState, Generic[T]):
 class Presence:
     """Presence of a key or map entry; usable as a condition."""
 
-    __slots__ = ("_context", "is_present", "ttl_ms")
+    __slots__ = ("_context", "is_present", "remaining_ms")
 
     def __init__(self, data: bytes | None, context: DecodeContext) -> None:
         """`data` is None if nothing is stored."""
         self.is_present = data is not None
-        self.ttl_ms = None if data is None else _ttl_ms(query_pb2.Presence.FromString(data))
-        """As `KvState.ttl_ms`; None for a whole list or map."""
+        self.remaining_ms = (
+            None if data is None else _remaining_ms(query_pb2.Presence.FromString(data))
+        )
+        """As `KvState.remaining_ms`; None for a whole list or map."""
         self._context = context
 
     @property
@@ -119,7 +121,7 @@ class Presence:
 class Size:
     """Size of the state under one key and namespace."""
 
-    __slots__ = ("_context", "elements", "ttl_ms", "value_bytes")
+    __slots__ = ("_context", "elements", "remaining_ms", "value_bytes")
 
     def __init__(self, data: bytes, context: DecodeContext) -> None:
         size = query_pb2.Size.FromString(data)
@@ -127,8 +129,8 @@ class Size:
         """Number of map entries or list elements; 1 for the other kinds."""
         self.value_bytes: int = size.value_bytes
         """Bytes of the stored values."""
-        self.ttl_ms = _ttl_ms(size)
-        """As `KvState.ttl_ms`."""
+        self.remaining_ms = _remaining_ms(size)
+        """As `KvState.remaining_ms`."""
         self._context = context
 
     @property
@@ -143,5 +145,5 @@ class Size:
         )
 
 
-def _ttl_ms(answer: query_pb2.Presence | query_pb2.Size) -> int | None:
+def _remaining_ms(answer: query_pb2.Presence | query_pb2.Size) -> int | None:
     return answer.remaining_ms if answer.HasField("remaining_ms") else None

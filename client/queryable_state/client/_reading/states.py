@@ -43,7 +43,7 @@ class KvState:
         return self._context.info
 
     @property
-    def ttl_ms(self) -> int | None:
+    def remaining_ms(self) -> int | None:
         """Milliseconds from the read until the state expires, 0 if it is expired; None: never.
 
         A list or a map expires with its last element.
@@ -55,9 +55,9 @@ class KvState:
         """Milliseconds since the epoch at which the state expires; None: never."""
         return expires_at_ms(self._stored(), self._context.proto)
 
-    def element_ttls_ms(self) -> Any:
-        """`ttl_ms` of each element: a list for a list, a dict by key for a map."""
-        self._has_no("element_ttls_ms")
+    def element_remaining_ms(self) -> Any:
+        """`remaining_ms` of each element: a list for a list, a dict by key for a map."""
+        self._has_no("element_remaining_ms")
 
     def value(self) -> Any:
         """The value of a value state."""
@@ -218,9 +218,9 @@ class ListState(RecordsState, Generic[T]):
         takes_no_key(self, key)
         return list(self._decode())
 
-    def element_ttls_ms(self) -> list[int | None]:
+    def element_remaining_ms(self) -> list[int | None]:
         """Milliseconds from the read until each element expires; None: never."""
-        return chunk_ttls_ms(self._stored(), self._context)
+        return chunk_remaining_ms(self._stored(), self._context)
 
     def is_empty(self) -> bool:
         """True if there is no element."""
@@ -259,12 +259,12 @@ class MapState(RecordsState, Generic[K, V]):
         """True if there is an entry `key`, even if its value is null."""
         return key in self._decode()
 
-    def element_ttls_ms(self) -> dict[Any, int | None]:
+    def element_remaining_ms(self) -> dict[Any, int | None]:
         """Milliseconds from the read until each entry expires, by key; None: never."""
         proto = self._context.proto
-        ttls_ms = (remaining_ms((value,), proto) for value in self._stored())
+        remaining = (remaining_ms((value,), proto) for value in self._stored())
         # Decoded entries have the order of their records.
-        return dict(zip(self._decode(), ttls_ms, strict=True))
+        return dict(zip(self._decode(), remaining, strict=True))
 
     def is_empty(self) -> bool:
         """True if there is no entry."""
@@ -284,12 +284,12 @@ class MapState(RecordsState, Generic[K, V]):
         return entries
 
 
-def chunk_ttls_ms(chunks: Sequence[bytes], context: DecodeContext) -> list[int | None]:
+def chunk_remaining_ms(chunks: Sequence[bytes], context: DecodeContext) -> list[int | None]:
     """Returns the remaining life of each element of some chunks of a list."""
-    ttls_ms: list[int | None] = []
+    remaining: list[int | None] = []
     for chunk in chunks:
-        ttls_ms += [remaining_ms((chunk,), context.proto)] * element_count(chunk)
-    return ttls_ms
+        remaining += [remaining_ms((chunk,), context.proto)] * element_count(chunk)
+    return remaining
 
 
 def takes_no_key(state: KvState, key: Any) -> None:

@@ -489,6 +489,162 @@ class PrepareResponse(_message.Message):
 Global___PrepareResponse: _TypeAlias = PrepareResponse  # noqa: Y015
 
 @_typing.final
+class BeginAllRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BEGINS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def begins(self) -> _containers.RepeatedCompositeFieldContainer[Global___BeginRequest]: ...
+    def __init__(
+        self,
+        *,
+        begins: _abc.Iterable[Global___BeginRequest] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begins", b"begins"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BeginAllRequest: _TypeAlias = BeginAllRequest  # noqa: Y015
+
+@_typing.final
+class BeginAllResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BEGUN_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def begun(self) -> _containers.RepeatedCompositeFieldContainer[Global___BeginResponse]:
+        """Aligned with the request."""
+
+    def __init__(
+        self,
+        *,
+        begun: _abc.Iterable[Global___BeginResponse] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begun", b"begun"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BeginAllResponse: _TypeAlias = BeginAllResponse  # noqa: Y015
+
+@_typing.final
+class FetchAllRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FETCHES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def fetches(self) -> _containers.RepeatedCompositeFieldContainer[Global___FetchRequest]: ...
+    def __init__(
+        self,
+        *,
+        fetches: _abc.Iterable[Global___FetchRequest] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fetches", b"fetches"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FetchAllRequest: _TypeAlias = FetchAllRequest  # noqa: Y015
+
+@_typing.final
+class FetchAllResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ANSWERS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def answers(self) -> _containers.RepeatedCompositeFieldContainer[Global___FetchResponse]:
+        """Aligned with the request."""
+
+    def __init__(
+        self,
+        *,
+        answers: _abc.Iterable[Global___FetchResponse] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FetchAllResponse: _TypeAlias = FetchAllResponse  # noqa: Y015
+
+@_typing.final
+class PrepareAllRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PREPARES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def prepares(self) -> _containers.RepeatedCompositeFieldContainer[Global___SealedChanges]: ...
+    def __init__(
+        self,
+        *,
+        prepares: _abc.Iterable[Global___SealedChanges] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["prepares", b"prepares"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PrepareAllRequest: _TypeAlias = PrepareAllRequest  # noqa: Y015
+
+@_typing.final
+class SealedChanges(_message.Message):
+    """All frames of a `Prepare`."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OPEN_FIELD_NUMBER: _builtins.int
+    BLOCKS_FIELD_NUMBER: _builtins.int
+    SEAL_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def open(self) -> Global___PrepareOpen: ...
+    @_builtins.property
+    def blocks(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """Serialized `ChangeBlock`s."""
+
+    @_builtins.property
+    def seal(self) -> _changes_pb2.Seal: ...
+    def __init__(
+        self,
+        *,
+        open: Global___PrepareOpen | None = ...,
+        blocks: _abc.Iterable[_builtins.bytes] | None = ...,
+        seal: _changes_pb2.Seal | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["open", b"open", "seal", b"seal"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["blocks", b"blocks", "open", b"open", "seal", b"seal"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SealedChanges: _TypeAlias = SealedChanges  # noqa: Y015
+
+@_typing.final
+class PrepareAllResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STAGED_BYTES_FIELD_NUMBER: _builtins.int
+    staged_bytes: _builtins.int
+    """Bytes now staged on this server."""
+    def __init__(
+        self,
+        *,
+        staged_bytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["staged_bytes", b"staged_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PrepareAllResponse: _TypeAlias = PrepareAllResponse  # noqa: Y015
+
+@_typing.final
 class ReportSealsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

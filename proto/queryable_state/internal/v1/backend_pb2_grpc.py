@@ -59,6 +59,21 @@ class StateBackendStub:
                 request_serializer=queryable__state_dot_internal_dot_v1_dot_backend__pb2.PrepareRequest.SerializeToString,
                 response_deserializer=queryable__state_dot_internal_dot_v1_dot_backend__pb2.PrepareResponse.FromString,
                 _registered_method=True)
+        self.BeginAll = channel.unary_unary(
+                '/queryable_state.internal.v1.StateBackend/BeginAll',
+                request_serializer=queryable__state_dot_internal_dot_v1_dot_backend__pb2.BeginAllRequest.SerializeToString,
+                response_deserializer=queryable__state_dot_internal_dot_v1_dot_backend__pb2.BeginAllResponse.FromString,
+                _registered_method=True)
+        self.FetchAll = channel.unary_unary(
+                '/queryable_state.internal.v1.StateBackend/FetchAll',
+                request_serializer=queryable__state_dot_internal_dot_v1_dot_backend__pb2.FetchAllRequest.SerializeToString,
+                response_deserializer=queryable__state_dot_internal_dot_v1_dot_backend__pb2.FetchAllResponse.FromString,
+                _registered_method=True)
+        self.PrepareAll = channel.unary_unary(
+                '/queryable_state.internal.v1.StateBackend/PrepareAll',
+                request_serializer=queryable__state_dot_internal_dot_v1_dot_backend__pb2.PrepareAllRequest.SerializeToString,
+                response_deserializer=queryable__state_dot_internal_dot_v1_dot_backend__pb2.PrepareAllResponse.FromString,
+                _registered_method=True)
         self.ReportSeals = channel.unary_unary(
                 '/queryable_state.internal.v1.StateBackend/ReportSeals',
                 request_serializer=queryable__state_dot_internal_dot_v1_dot_backend__pb2.ReportSealsRequest.SerializeToString,
@@ -120,6 +135,28 @@ class StateBackendServicer:
 
     def Prepare(self, request_iterator, context):
         """Stages an attempt's changes: open, blocks, seal. Acknowledged when sealed.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def BeginAll(self, request, context):
+        """Several `Begin`s, of the operators of one task. Fails if one of them fails; the others may have
+        begun. The calls may then be repeated one by one. So may those of `FetchAll` and `PrepareAll`.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def FetchAll(self, request, context):
+        """Several `Fetch`es, of the operators of one task.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PrepareAll(self, request, context):
+        """Several `Prepare`s with few changes, of the operators of one task. Each has a seal of its own.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -189,6 +226,21 @@ def add_StateBackendServicer_to_server(servicer, server):
                     servicer.Prepare,
                     request_deserializer=queryable__state_dot_internal_dot_v1_dot_backend__pb2.PrepareRequest.FromString,
                     response_serializer=queryable__state_dot_internal_dot_v1_dot_backend__pb2.PrepareResponse.SerializeToString,
+            ),
+            'BeginAll': grpc.unary_unary_rpc_method_handler(
+                    servicer.BeginAll,
+                    request_deserializer=queryable__state_dot_internal_dot_v1_dot_backend__pb2.BeginAllRequest.FromString,
+                    response_serializer=queryable__state_dot_internal_dot_v1_dot_backend__pb2.BeginAllResponse.SerializeToString,
+            ),
+            'FetchAll': grpc.unary_unary_rpc_method_handler(
+                    servicer.FetchAll,
+                    request_deserializer=queryable__state_dot_internal_dot_v1_dot_backend__pb2.FetchAllRequest.FromString,
+                    response_serializer=queryable__state_dot_internal_dot_v1_dot_backend__pb2.FetchAllResponse.SerializeToString,
+            ),
+            'PrepareAll': grpc.unary_unary_rpc_method_handler(
+                    servicer.PrepareAll,
+                    request_deserializer=queryable__state_dot_internal_dot_v1_dot_backend__pb2.PrepareAllRequest.FromString,
+                    response_serializer=queryable__state_dot_internal_dot_v1_dot_backend__pb2.PrepareAllResponse.SerializeToString,
             ),
             'ReportSeals': grpc.unary_unary_rpc_method_handler(
                     servicer.ReportSeals,
@@ -351,6 +403,87 @@ class StateBackend:
             '/queryable_state.internal.v1.StateBackend/Prepare',
             queryable__state_dot_internal_dot_v1_dot_backend__pb2.PrepareRequest.SerializeToString,
             queryable__state_dot_internal_dot_v1_dot_backend__pb2.PrepareResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def BeginAll(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/queryable_state.internal.v1.StateBackend/BeginAll',
+            queryable__state_dot_internal_dot_v1_dot_backend__pb2.BeginAllRequest.SerializeToString,
+            queryable__state_dot_internal_dot_v1_dot_backend__pb2.BeginAllResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FetchAll(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/queryable_state.internal.v1.StateBackend/FetchAll',
+            queryable__state_dot_internal_dot_v1_dot_backend__pb2.FetchAllRequest.SerializeToString,
+            queryable__state_dot_internal_dot_v1_dot_backend__pb2.FetchAllResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PrepareAll(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/queryable_state.internal.v1.StateBackend/PrepareAll',
+            queryable__state_dot_internal_dot_v1_dot_backend__pb2.PrepareAllRequest.SerializeToString,
+            queryable__state_dot_internal_dot_v1_dot_backend__pb2.PrepareAllResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -45,6 +45,14 @@ class StateBackendStub:
     """Reads at the pinned version."""
     Prepare: _grpc.StreamUnaryMultiCallable[_backend_pb2.PrepareRequest, _backend_pb2.PrepareResponse]
     """Stages an attempt's changes: open, blocks, seal. Acknowledged when sealed."""
+    BeginAll: _grpc.UnaryUnaryMultiCallable[_backend_pb2.BeginAllRequest, _backend_pb2.BeginAllResponse]
+    """Several `Begin`s, of the operators of one task. Fails if one of them fails; the others may have
+    begun. The calls may then be repeated one by one. So may those of `FetchAll` and `PrepareAll`.
+    """
+    FetchAll: _grpc.UnaryUnaryMultiCallable[_backend_pb2.FetchAllRequest, _backend_pb2.FetchAllResponse]
+    """Several `Fetch`es, of the operators of one task."""
+    PrepareAll: _grpc.UnaryUnaryMultiCallable[_backend_pb2.PrepareAllRequest, _backend_pb2.PrepareAllResponse]
+    """Several `Prepare`s with few changes, of the operators of one task. Each has a seal of its own."""
     ReportSeals: _grpc.UnaryUnaryMultiCallable[_backend_pb2.ReportSealsRequest, _backend_pb2.ReportSealsResponse]
     """From the coordinator, before a commit: the seals of the batches up to a version. Changes
     nothing.
@@ -75,6 +83,14 @@ class StateBackendAsyncStub(StateBackendStub):
     """Reads at the pinned version."""
     Prepare: _aio.StreamUnaryMultiCallable[_backend_pb2.PrepareRequest, _backend_pb2.PrepareResponse]  # type: ignore[assignment]
     """Stages an attempt's changes: open, blocks, seal. Acknowledged when sealed."""
+    BeginAll: _aio.UnaryUnaryMultiCallable[_backend_pb2.BeginAllRequest, _backend_pb2.BeginAllResponse]  # type: ignore[assignment]
+    """Several `Begin`s, of the operators of one task. Fails if one of them fails; the others may have
+    begun. The calls may then be repeated one by one. So may those of `FetchAll` and `PrepareAll`.
+    """
+    FetchAll: _aio.UnaryUnaryMultiCallable[_backend_pb2.FetchAllRequest, _backend_pb2.FetchAllResponse]  # type: ignore[assignment]
+    """Several `Fetch`es, of the operators of one task."""
+    PrepareAll: _aio.UnaryUnaryMultiCallable[_backend_pb2.PrepareAllRequest, _backend_pb2.PrepareAllResponse]  # type: ignore[assignment]
+    """Several `Prepare`s with few changes, of the operators of one task. Each has a seal of its own."""
     ReportSeals: _aio.UnaryUnaryMultiCallable[_backend_pb2.ReportSealsRequest, _backend_pb2.ReportSealsResponse]  # type: ignore[assignment]
     """From the coordinator, before a commit: the seals of the batches up to a version. Changes
     nothing.
@@ -132,6 +148,32 @@ class StateBackendServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_backend_pb2.PrepareResponse, _abc.Awaitable[_backend_pb2.PrepareResponse]]:
         """Stages an attempt's changes: open, blocks, seal. Acknowledged when sealed."""
+
+    @_abc_1.abstractmethod
+    def BeginAll(
+        self,
+        request: _backend_pb2.BeginAllRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_backend_pb2.BeginAllResponse, _abc.Awaitable[_backend_pb2.BeginAllResponse]]:
+        """Several `Begin`s, of the operators of one task. Fails if one of them fails; the others may have
+        begun. The calls may then be repeated one by one. So may those of `FetchAll` and `PrepareAll`.
+        """
+
+    @_abc_1.abstractmethod
+    def FetchAll(
+        self,
+        request: _backend_pb2.FetchAllRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_backend_pb2.FetchAllResponse, _abc.Awaitable[_backend_pb2.FetchAllResponse]]:
+        """Several `Fetch`es, of the operators of one task."""
+
+    @_abc_1.abstractmethod
+    def PrepareAll(
+        self,
+        request: _backend_pb2.PrepareAllRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_backend_pb2.PrepareAllResponse, _abc.Awaitable[_backend_pb2.PrepareAllResponse]]:
+        """Several `Prepare`s with few changes, of the operators of one task. Each has a seal of its own."""
 
     @_abc_1.abstractmethod
     def ReportSeals(

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from contextlib import aclosing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from queryable_state.internal.v1 import backend_pb2, backend_pb2_grpc
 from queryable_state.server.serving.error_boundary import ErrorBoundary
 from queryable_state.server.state_server.batches.fetches import read_fetches
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Coroutine, Iterable
 
     from queryable_state.server.serving.error_boundary import Context
     from queryable_state.server.state_server.base.background_thread import BackgroundThread
@@ -24,6 +24,28 @@ if TYPE_CHECKING:
 
 
 _log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+
+async def _all(calls: Iterable[Coroutine[Any, Any, _T]]) -> list[_T]:
+    """Runs calls concurrently; when all have ended, raises the first error or returns the results.
+
+    A call is never cancelled half-way because another one failed.
+    """
+    outcomes = await asyncio.gather(*calls, return_exceptions=True)
+    results = []
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):
+            raise outcome
+        results.append(outcome)
+    return results
+
+
+async def _frames(changes: backend_pb2.SealedChanges) -> AsyncIterator[backend_pb2.PrepareRequest]:
+    yield backend_pb2.PrepareRequest(open=changes.open)
+    for block in changes.blocks:
+        yield backend_pb2.PrepareRequest(block=block)
+    yield backend_pb2.PrepareRequest(seal=changes.seal)
 
 
 class BackendService(backend_pb2_grpc.StateBackendServicer):
@@ -71,20 +93,45 @@ class BackendService(backend_pb2_grpc.StateBackendServicer):
         self, request: backend_pb2.FetchRequest, context: Context
     ) -> backend_pb2.FetchResponse:
         async with ErrorBoundary(context, "Fetch"):
-            _, subtask = self._staging.begun(request.subtask, request.batch_id, request.token)
-            return await self._background.run(
-                read_fetches,
-                subtask.store,
-                request.batch_id - 1,
-                request.fetches,
-                {state_id: state.kind for state_id, state in subtask.states.items()},
-            )
+            return await self._fetched(request)
+
+    async def _fetched(self, request: backend_pb2.FetchRequest) -> backend_pb2.FetchResponse:
+        _, subtask = self._staging.begun(request.subtask, request.batch_id, request.token)
+        return await self._background.run(
+            read_fetches,
+            subtask.store,
+            request.batch_id - 1,
+            request.fetches,
+            {state_id: state.kind for state_id, state in subtask.states.items()},
+        )
 
     async def Prepare(
         self, request_iterator: AsyncIterator[backend_pb2.PrepareRequest], context: Context
     ) -> backend_pb2.PrepareResponse:
         async with ErrorBoundary(context, "Prepare"):
             return await self._staging.prepare(aiter(request_iterator))
+
+    async def BeginAll(
+        self, request: backend_pb2.BeginAllRequest, context: Context
+    ) -> backend_pb2.BeginAllResponse:
+        async with ErrorBoundary(context, "BeginAll"):
+            begun = await _all(self._opener.begin(each) for each in request.begins)
+            return backend_pb2.BeginAllResponse(begun=begun)
+
+    async def FetchAll(
+        self, request: backend_pb2.FetchAllRequest, context: Context
+    ) -> backend_pb2.FetchAllResponse:
+        async with ErrorBoundary(context, "FetchAll"):
+            answers = await _all(self._fetched(each) for each in request.fetches)
+            return backend_pb2.FetchAllResponse(answers=answers)
+
+    async def PrepareAll(
+        self, request: backend_pb2.PrepareAllRequest, context: Context
+    ) -> backend_pb2.PrepareAllResponse:
+        async with ErrorBoundary(context, "PrepareAll"):
+            staged = await _all(self._staging.prepare(_frames(each)) for each in request.prepares)
+            staged_bytes = max((each.staged_bytes for each in staged), default=0)
+            return backend_pb2.PrepareAllResponse(staged_bytes=staged_bytes)
 
     async def ReportSeals(
         self, request: backend_pb2.ReportSealsRequest, context: Context

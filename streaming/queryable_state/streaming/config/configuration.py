@@ -252,12 +252,14 @@ def _read_file(path: str) -> dict[str, Any]:
 
 
 def _flattened(table: Mapping[str, Any], prefix: str) -> Iterable[tuple[str, Any]]:
-    """The settings of nested tables with dotted names; `storage_options` is not flattened."""
+    """The settings of nested tables with dotted names; values that are maps stay whole."""
     for name, value in table.items():
-        if isinstance(value, Mapping) and name != "storage_options":
-            yield from _flattened(value, f"{prefix}{name}.")
+        full = f"{prefix}{name}"
+        is_map = full == "storage_options" or (full in OPTIONS and OPTIONS[full].kind == "map")
+        if isinstance(value, Mapping) and not is_map:
+            yield from _flattened(value, f"{full}.")
         else:
-            yield f"{prefix}{name}", value
+            yield full, value
 
 
 def _value(setting: dataclasses.Field[Any], value: Any, what: str) -> Any:

@@ -84,6 +84,11 @@ class JobGraph:
         found = [node for node in self.nodes if isinstance(node, SourceNode)]
         return tuple(node for node in found if node.is_initial)
 
+    @property
+    def is_bounded(self) -> bool:
+        """True if all sources end, so that the job ends."""
+        return all(source.is_bounded for source in self.sources)
+
     @cached_property
     def sinks(self) -> tuple[SinkNode, ...]:
         """All sinks, in program order."""

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from queryable_state.streaming.runtime.columns.arrow_types import to_arrow_value
 from queryable_state.wire.errors import KeyTypeError
 from queryable_state.wire.keys.key_codec import KeyCodec
 from queryable_state.wire.schema.types import Field, Kind, TypeInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from queryable_state.streaming.graph.elements import Columns
 
 
@@ -22,11 +18,13 @@ class KeySelector:
     """The key of each element."""
 
     columns: tuple[str, ...]
-    """The key's columns; if a function computes them, they are added to the stream."""
+    """The key's columns."""
     key_type: TypeInfo
     """Type of the only column; for several columns a ROW or TUPLE with one field per column."""
-    function: Callable[[Any], Any] | None = None
-    """Computes the key of an element; None: the key columns exist in the stream."""
+    is_computed: bool = False
+    """True if a function computes the key: the columns are not part of the element."""
+    is_pickled: bool = False
+    """True if the only column is a pickle of the key, because the key's type is unknown."""
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -39,12 +37,15 @@ class KeySelector:
         )
 
     @property
-    def spark_function(self) -> Callable[[Any], Any]:
-        """`function`, with results of the classes that Spark understands."""
-        assert self.function is not None, "the key columns exist in the stream"
-        if not _has_unknown_values(self.key_type):
-            return self.function
-        return _SparkFunction(self.function, self.key_type)
+    def value_type(self) -> TypeInfo:
+        """Type of the key: a ROW of several columns, or the type of the only column."""
+        if len(self.columns) == 1:
+            return self.key_type
+        fields = (
+            Field(field.name or f"f{position}", field.type)
+            for position, field in enumerate(self.key_type.fields)
+        )
+        return TypeInfo(Kind.ROW, fields=tuple(fields))
 
     @staticmethod
     def by_columns(names: tuple[str, ...], columns: Columns) -> KeySelector:
@@ -58,42 +59,18 @@ class KeySelector:
         return KeySelector(columns=names, key_type=_usable(TypeInfo(Kind.ROW, fields=fields)))
 
     @staticmethod
-    def by_function(
-        function: Callable[[Any], Any], key_type: TypeInfo, columns: Columns
-    ) -> KeySelector:
-        """Selects the return value of a function as the key."""
-        _usable(key_type)
+    def computed(key_type: TypeInfo | None, columns: Columns) -> KeySelector:
+        """A key that a function computes for elements of these columns; None: of unknown type."""
+        is_pickled = key_type is None
+        key_type = _usable(TypeInfo(Kind.BINARY) if key_type is None else key_type)
         count = len(key_type.fields) if key_type.kind in (Kind.ROW, Kind.TUPLE) else 1
         stems = ["key"] if count == 1 else [f"key_{number}" for number in range(count)]
         return KeySelector(
             columns=tuple(columns.free_name(stem) for stem in stems),
             key_type=key_type,
-            function=function,
+            is_computed=True,
+            is_pickled=is_pickled,
         )
-
-
-class _SparkFunction:
-    """A key function whose `Instant`s are datetimes and whose BIG_INTs are decimals."""
-
-    def __init__(self, function: Callable[[Any], Any], key_type: TypeInfo) -> None:
-        self._function = function
-        self._key_type = key_type
-
-    def __call__(self, element: Any) -> Any:
-        key = self._function(element)
-        return None if key is None else self._convert(key)
-
-    @cached_property
-    def _convert(self) -> Callable[[Any], Any]:
-        convert = to_arrow_value(self._key_type)
-        assert convert is not None
-        return convert
-
-
-def _has_unknown_values(info: TypeInfo) -> bool:
-    return info.kind in (Kind.INSTANT, Kind.BIG_INT) or any(
-        _has_unknown_values(field.type) for field in info.fields
-    )
 
 
 def _usable(key_type: TypeInfo) -> TypeInfo:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from queryable_state.streaming.graph.origin import Origin
 from queryable_state.streaming.runtime.operators.operators import LatestValueSink
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from queryable_state.streaming.graph.keys import KeySelector
     from queryable_state.streaming.runtime.columns.row_order import OrderColumn
     from queryable_state.streaming.runtime.operators.operators import Operator
+    from queryable_state.streaming.runtime.stateless.steps import Step
+    from queryable_state.streaming.stateless.output_tag import OutputTag
 
 
 @dataclass(eq=False, kw_only=True)
@@ -29,6 +31,9 @@ class SourceNode:
     origin: Origin = field(default_factory=Origin)
     is_bounded: bool = False
     """True if the source ends: a job whose sources all end, ends too."""
+    first: tuple[Any, ...] = ()
+    """The first element of a collection; empty for other sources."""
+    given_name: str | None = None
     is_initial: bool = False
     """True if the DataFrame is static and read in the first batch of the job only."""
 
@@ -51,10 +56,34 @@ class FrameNode:
 
 
 @dataclass(eq=False, kw_only=True)
-class SideOutputNode:
-    """A side output of a stateful operator."""
+class TransformNode:
+    """A Python function without state over the elements of its upstreams."""
 
-    upstream: OperatorNode
+    upstreams: tuple[StreamNode, ...]
+    kind: str
+    """Name of the method the user called: map, process, key_by ..."""
+    step: Step
+    output_type: TypeInfo
+    columns: Columns
+    """Columns of the output: the elements, then those of `keys`."""
+    keys: KeySelector | None = None
+    """The key that the function computes for each element; None: it computes the elements."""
+    side_outputs: tuple[OutputTag, ...] = ()
+    """The side outputs that are read; `SideOutputNode` has the index of one."""
+    given_uid: str | None = None
+    given_name: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Name for logs and errors."""
+        return self.given_name or self.given_uid or self.kind
+
+
+@dataclass(eq=False, kw_only=True)
+class SideOutputNode:
+    """A side output of an operator or a function."""
+
+    upstream: OperatorNode | TransformNode
     index: int
     """Index in the `side_outputs` of the upstream."""
     columns: Columns
@@ -106,8 +135,8 @@ class OperatorNode:
     output_type: TypeInfo | None
     columns: Columns
     """Output columns; empty for a queryable sink."""
-    side_outputs: tuple[TypeInfo, ...] = ()
-    """Types of the side outputs, which `SideOutputNode` reads."""
+    side_outputs: tuple[OutputTag, ...] = ()
+    """The side outputs that are read; `SideOutputNode` has the index of one."""
     position: int = 0
     """Index among the stateful operators of the program; part of the default uid."""
     parallelism: int = 0
@@ -161,7 +190,7 @@ class OperatorNode:
         return tuple(dict.fromkeys(key.column for key in order))
 
 
-StreamNode = SourceNode | FrameNode | OperatorNode | SideOutputNode
+StreamNode = SourceNode | FrameNode | TransformNode | OperatorNode | SideOutputNode
 
 
 @dataclass(eq=False, kw_only=True)
@@ -180,6 +209,8 @@ class SinkNode:
 
 def origin_of(node: StreamNode) -> Origin:
     """The origin of a stream's rows if its source is known; else an empty one."""
+    if isinstance(node, TransformNode) and node.keys is not None:
+        return origin_of(node.upstreams[0])
     if isinstance(node, FrameNode) and len(node.upstreams) == 1:
         return Origin(origin_of(node.upstreams[0]).sources)
     return node.origin if isinstance(node, SourceNode) else Origin()

@@ -107,7 +107,11 @@ _KeyedReadOnlyContext: TypeAlias = KeyedBroadcastReadOnlyContext
 _KeyedContext: TypeAlias = KeyedBroadcastContext
 
 
-class BroadcastProcessFunction(Function):
+class BaseBroadcastProcessFunction(Function):
+    """Base of the functions of a stream that is connected with a broadcast stream."""
+
+
+class BroadcastProcessFunction(BaseBroadcastProcessFunction):
     """A function of a stream without keys that is connected with a broadcast stream."""
 
     Context: TypeAlias = _Context
@@ -122,7 +126,7 @@ class BroadcastProcessFunction(Function):
         """Processes one broadcast element, on every subtask; returns outputs of this subtask."""
 
 
-class KeyedBroadcastProcessFunction(Function):
+class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction):
     """A function of a keyed stream that is connected with a broadcast stream.
 
     It requests its keyed states in `open`. A broadcast element has no key: it reaches keyed state

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from queryable_state.streaming.descriptors import ListStateDescriptor, MapStateDescriptor
 from queryable_state.v1.registration_pb2 import StateKind
-from queryable_state.wire.errors import InvalidRequestError
+from queryable_state.wire.errors import InvalidRequestError, Reason
 from queryable_state.wire.operator_state import SUBTASK_TYPE
 
 if TYPE_CHECKING:
@@ -59,6 +59,12 @@ def _check(descriptor: object, expected: type[StateDescriptor]) -> None:
     if not isinstance(descriptor, expected):
         raise InvalidRequestError(
             f"operator state: expected a {expected.__name__}, not {descriptor!r}"
+        )
+    if descriptor.ttl_config is not None:
+        raise InvalidRequestError(
+            f"operator state {descriptor.name!r}: it cannot have a time to live, only keyed state "
+            "can: remove enable_time_to_live, or call clear() when elements are old",
+            reason=Reason.UNSUPPORTED,
         )
 
 

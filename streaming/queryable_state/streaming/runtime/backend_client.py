@@ -28,12 +28,17 @@ from queryable_state.wire.status import error_from_call
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from typing import TypeAlias
 
     from queryable_state.internal.v1.backend_pb2_grpc import StateBackendStub
     from queryable_state.streaming.runtime.operators.spec import OperatorSpec
     from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
     from queryable_state.v1.registration_pb2 import StateRegistration
     from queryable_state.wire.changes import Seal, Token
+
+    FetchAhead: TypeAlias = Callable[
+        [Sequence[backend_pb2.StateFetch]], Sequence[backend_pb2.StateValues] | None
+    ]
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -72,9 +77,11 @@ class BackendClient:
     def __init__(
         self, spec: OperatorSpec, task: TaskIdentity, address: str | Callable[[], str]
     ) -> None:
-        self._spec = spec
+        self.spec = spec
+        """The operator."""
         self._task = task
-        self._address = address
+        self.address = address
+        """The address of this executor's server, or a function that returns it."""
         self._where = where(spec, task)
         self._timeout_s = spec.settings.task_timeout_s
         self._call_timeout_s = max(_CALL_TIMEOUT_S, self._timeout_s * _CALL_PART)
@@ -91,19 +98,60 @@ class BackendClient:
         self._place = ("", self._subtask_bytes)
         self._owner: backend_pb2.LocateSubtaskResponse | None = None
         self._token: Token | None = None
+        self.fetch_ahead: FetchAhead | None = None
+        """Returns answers that were fetched ahead; None for fetches that were not."""
+        self._begun_ahead: backend_pb2.BeginResponse | None = None
+        self._prepared_ahead: Seal | None = None
 
-    def begin(self, states: Sequence[StateRegistration]) -> backend_pb2.BeginResponse:
-        request = backend_pb2.BeginRequest(
+    def known_owner(self, address: str) -> backend_pb2.LocateSubtaskResponse | None:
+        """The owner, if an earlier task of this process has located it by this server."""
+        self._place = (address, self._subtask_bytes)
+        return _owners.get(self._place)
+
+    def begun_ahead(self, begun: backend_pb2.BeginResponse) -> None:
+        """Takes the owner's answer to a joint `begin`; the next `begin` returns it."""
+        self._owner = _owners.get(self._place)
+        self._token = begun.token
+        self._begun_ahead = begun
+
+    def prepared_ahead(self, seal: Seal) -> None:
+        """Notes that a joint `prepare` with this seal succeeded."""
+        self._prepared_ahead = seal
+
+    def begin_request(self, states: Sequence[StateRegistration]) -> backend_pb2.BeginRequest:
+        """The request of `begin`."""
+        return backend_pb2.BeginRequest(
             subtask=self._subtask,
             run_id=self._task.run_id,
             batch_id=self._task.batch_id,
             task_attempt=self._task.task_attempt,
-            operator_depth=self._spec.depth,
-            operator_name=self._spec.name,
+            operator_depth=self.spec.depth,
+            operator_name=self.spec.name,
             states=states,
-            config_id=self._spec.config_id,
+            config_id=self.spec.config_id,
             execution=self._execution,
         )
+
+    def fetch_request(self, fetches: Sequence[backend_pb2.StateFetch]) -> backend_pb2.FetchRequest:
+        """The request of `fetch`."""
+        return backend_pb2.FetchRequest(
+            subtask=self._subtask,
+            batch_id=self._task.batch_id,
+            token=self._token,
+            fetches=fetches,
+        )
+
+    def prepare_open(self) -> backend_pb2.PrepareOpen:
+        """The first frame of `prepare`."""
+        return backend_pb2.PrepareOpen(
+            subtask=self._subtask, batch_id=self._task.batch_id, token=self._token
+        )
+
+    def begin(self, states: Sequence[StateRegistration]) -> backend_pb2.BeginResponse:
+        ahead, self._begun_ahead = self._begun_ahead, None
+        if ahead is not None:
+            return ahead
+        request = self.begin_request(states)
         begun = self._retried(
             "begin",
             lambda stub, timeout_s: stub.Begin(request, timeout=timeout_s, metadata=self._metadata),
@@ -112,12 +160,10 @@ class BackendClient:
         return begun
 
     def fetch(self, fetches: Sequence[backend_pb2.StateFetch]) -> Sequence[backend_pb2.StateValues]:
-        request = backend_pb2.FetchRequest(
-            subtask=self._subtask,
-            batch_id=self._task.batch_id,
-            token=self._token,
-            fetches=fetches,
-        )
+        ahead = None if self.fetch_ahead is None else self.fetch_ahead(fetches)
+        if ahead is not None:
+            return ahead
+        request = self.fetch_request(fetches)
         answer = self._retried(
             "fetch",
             lambda stub, timeout_s: stub.Fetch(request, timeout=timeout_s, metadata=self._metadata),
@@ -129,11 +175,9 @@ class BackendClient:
         return answer.results
 
     def prepare(self, blocks: Sequence[bytes], seal: Seal) -> None:
-        opening = backend_pb2.PrepareRequest(
-            open=backend_pb2.PrepareOpen(
-                subtask=self._subtask, batch_id=self._task.batch_id, token=self._token
-            )
-        )
+        if self._prepared_ahead == seal:
+            return
+        opening = backend_pb2.PrepareRequest(open=self.prepare_open())
 
         def frames() -> Iterator[backend_pb2.PrepareRequest]:
             yield opening
@@ -222,7 +266,7 @@ class BackendClient:
         request = backend_pb2.LocateSubtaskRequest(
             subtask=self._subtask, not_server_id=not_server_id
         )
-        address = self._address if isinstance(self._address, str) else self._address()
+        address = self.address if isinstance(self.address, str) else self.address()
         self._place = (address, self._subtask_bytes)
         known = None if not_server_id else _owners.get(self._place)
         if known is not None:

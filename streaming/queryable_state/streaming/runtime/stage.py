@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from queryable_state.streaming.runtime.operators.operator_run import OperatorRun, Output
     from queryable_state.streaming.runtime.operators.spec import OperatorSpec
-    from queryable_state.streaming.runtime.states.access import StateAccess
+    from queryable_state.streaming.runtime.states.access import JointAccess, StateAccess
     from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
 
 _GC_THRESHOLDS = (100_000, 50, 1000)
@@ -80,7 +80,7 @@ class StageSpec:
 
     def _columns(self, position: int, number: int) -> tuple[Field, ...]:
         spec = self.operators[position]
-        return columns_of(spec.side_outputs[number - 1]) if number else spec.output_fields
+        return columns_of(spec.side_outputs[number - 1].type_info) if number else spec.output_fields
 
 
 @functools.cache
@@ -118,19 +118,24 @@ class StageTask:
         """
         # gRPC must not be imported before Spark forks its workers.
         from queryable_state.streaming.runtime.backend_client import BackendClient
+        from queryable_state.streaming.runtime.joint_calls import JointCalls
 
         if any(isinstance(each.operator, _ROW_OPERATORS) for each in self.spec.operators):
             # While the task runs, nothing else runs in this worker process. At the default
             # thresholds hundreds of thousands of rows trigger useless collections.
             gc.set_threshold(*_GC_THRESHOLDS)
         _freeze_imported_objects()
-        yield from self.run(batches, task, lambda spec: BackendClient(spec, task, backend_address))
+        clients = [BackendClient(spec, task, backend_address) for spec in self.spec.operators]
+        of_uid = {spec.uid: each for spec, each in zip(self.spec.operators, clients, strict=True)}
+        joint = JointCalls(clients) if len(clients) > 1 else None
+        yield from self.run(batches, task, lambda spec: of_uid[spec.uid], joint)
 
     def run(
         self,
         batches: Iterable[pa.RecordBatch],
         task: TaskIdentity,
         access: Callable[[OperatorSpec], StateAccess],
+        joint: JointAccess | None = None,
     ) -> Generator[pa.RecordBatch, None, None]:
         """Runs with any implementation of state access."""
         for spec in self.spec.operators:
@@ -142,11 +147,19 @@ class StageTask:
             ]
             feeds = [stack.enter_context(OperatorFeed(run)) for run in runs]
             for run in runs:
+                run.open()
+            if joint is not None:
+                joint.begin(
+                    [None if run.owned.is_begun else run.owned.registrations() for run in runs]
+                )
+            for run in runs:
                 run.begin()
             for output in self._outputs(feeds, self._inputs(batches)):
                 yield self._tagged(*output)
             for run in runs:
                 run.encode()
+        if joint is not None:
+            joint.prepare([(run.changes.blocks, run.changes.seal) for run in runs])
         for run in runs:
             run.prepare()
 

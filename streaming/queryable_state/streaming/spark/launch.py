@@ -147,7 +147,7 @@ class JobLaunch:
         writer = compiler.writer(
             self.graph,
             checkpoint_location=self._location(paths),
-            trigger=self.trigger,
+            trigger=self.trigger or self._trigger_of_sources,
             output_mode=self.output_mode,
         )
         operators = [compiler.layout(node) for node in self.graph.operators]
@@ -168,6 +168,11 @@ class JobLaunch:
         return JobClient.started(
             self.application, self.job_name, start, decision, paths=paths, config=config
         )
+
+    @property
+    def _trigger_of_sources(self) -> dict[str, Any]:
+        """A query that ends with its sources if all of them are bounded."""
+        return {"availableNow": True} if self.graph.is_bounded else {}
 
     def _location(self, paths: StatePaths) -> str | None:
         """Spark's checkpoint location, never a temporary one of Spark's: Spark deletes it when the

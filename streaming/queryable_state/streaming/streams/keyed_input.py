@@ -37,16 +37,19 @@ class KeyedInput:
 
     environment: StreamEnvironment
     node: StreamNode
+    """The node with the columns of the elements and of the key."""
     keys: KeySelector
+    columns: Columns
+    """Columns of the elements."""
     order: tuple[OrderColumn, ...] = ()
 
     def element_type(self, purpose: str) -> TypeInfo:
         """Type of the elements; raises InvalidRequestError, naming `purpose`, if they have none."""
-        return self.node.columns.element_type(self.node.columns.names, purpose)
+        return self.columns.element_type(self.columns.names, purpose)
 
     def whole(self, purpose: str) -> OperatorInput:
         """The input of an operator that reads whole elements."""
-        return self._input(self.node.columns.names, self.element_type(purpose), self.order)
+        return self._input(self.columns.names, self.element_type(purpose), self.order)
 
     def operator(
         self,
@@ -63,14 +66,14 @@ class KeyedInput:
         self, kind: AggregateKind, names: tuple[str, ...], queryable_name: str | None
     ) -> OperatorNode:
         """Adds a vectorised aggregation of columns."""
-        fields = aggregated_columns(kind, names, self.node.columns, self.keys)
+        fields = aggregated_columns(kind, names, self.columns, self.keys)
         output = TypeInfo(
             Kind.ROW,
             fields=(*self.keys.fields, *(Field(field.column, field.type) for field in fields)),
         )
         operator = Aggregate(fields, str(kind), queryable_name)
-        read = self._input(names, self.node.columns.element_type(names, str(kind)), ())
-        return self._added(str(kind), operator, (read,), output)
+        read = self._input(names, self.columns.element_type(names, str(kind)), ())
+        return self._added(f"aggregate_{kind}", operator, (read,), output)
 
     def queryable_sink(
         self,
@@ -79,7 +82,7 @@ class KeyedInput:
         latest_by: OrderBy | None,
     ) -> OperatorNode:
         """Adds a sink that keeps the last element of each key, or all of them reduced."""
-        columns = self.node.columns
+        columns = self.columns
         latest = order_columns(latest_by, columns, "latest_by")
         if latest and isinstance(descriptor, ReducingStateDescriptor):
             raise InvalidRequestError(

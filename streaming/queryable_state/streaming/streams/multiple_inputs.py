@@ -68,7 +68,7 @@ def initial_input(
             f"{type(function).__name__} has no handle_initial_state, which initial_state needs: "
             "override handle_initial_state(self, value, ctx)"
         )
-    if keys.function is not None:
+    if keys.is_computed:
         raise InvalidRequestError(
             "initial_state needs a stream that is keyed by columns, but a function computes its "
             "key: add the key as a column and key by it"

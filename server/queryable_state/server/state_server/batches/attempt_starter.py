@@ -228,22 +228,14 @@ class AttemptStarter:
             raise self._left(subtask.id)
         uid = subtask.id.operator_uid
         declared = tuple(state.SerializeToString(deterministic=True) for state in request.states)
-        states: Sequence[registration_pb2.StateRegistration]
         known = job.registrations.get(uid)
-        # A task whose function reads operator state while it declares states begins several times.
-        if (
-            known is not None
-            and known.run_id == request.run_id
-            and known.states.keys() >= set(declared)
-        ):
-            states = [known.states[each] for each in declared]
+        if known is not None and known.declared == declared:
+            states = known.states
         else:
             states = await self._register_calls.run(
                 (subtask.id.query_id, uid, declared), lambda: self._register(request)
             )
-            job.registrations[uid] = OperatorStates(
-                request.run_id, dict(zip(declared, states, strict=True))
-            )
+            job.registrations[uid] = OperatorStates(declared, states)
         for state in states:
             if subtask.states.get(state.state_id) != state:
                 await self._background.run(subtask.store.add_state, state.state_id)

@@ -38,7 +38,10 @@ def check_block(block: changes_pb2.ChangeBlock, subtask: OwnedSubtask, limits: L
             f"a change block names state {block.state_id}, which operator "
             f"{subtask.id.operator_uid!r} has not declared in its begin"
         )
-    if (registration.kind in OPERATOR_KINDS) != bool(block.operator_states):
+    keyed = any((block.put_keys, block.deleted_keys, block.cleared_prefixes))
+    if (registration.kind in OPERATOR_KINDS) != bool(block.operator_states) or (
+        keyed and block.operator_states
+    ):
         raise InvalidRequestError(
             f"state {registration.state_name!r} is of kind "
             f"{StateKind.Name(registration.kind)}: a change block of operator state has only "

@@ -14,6 +14,7 @@ from queryable_state.wire.errors import (
     Reason,
     RetryLaterError,
     StateLostError,
+    UnknownStateError,
 )
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 _TOO_LARGE = -2
 _TOO_MANY = -3
 _CORRUPT = -4
+_NO_SUBTASK = -5
 
 
 class AnswerFailures:
@@ -56,6 +58,10 @@ class AnswerFailures:
         self._problem = problem
         self.add(position, _CORRUPT)
 
+    def add_no_subtask(self, position: int) -> None:
+        """Adds a subtask of another parallelism."""
+        self.add(position, _NO_SUBTASK)
+
     def to_proto(self) -> list[query_pb2.KeyFailure]:
         """Returns the groups as an answer carries them."""
         return [
@@ -67,6 +73,12 @@ class AnswerFailures:
         name = self._route.name
         if slot == NOT_HERE:
             return not_here(self._route, self._server_id, self._placement_version)
+        if slot == _NO_SUBTASK:
+            # No retry by a proxy can help: the client must locate the state again.
+            return UnknownStateError(
+                f"the operator of state {name!r} has no subtask with these key groups, because it "
+                "runs at another parallelism: locate the state again"
+            )
         if slot == _TOO_LARGE:
             return RetryLaterError(
                 f"the requested values of state {name!r} do not fit in one answer: "

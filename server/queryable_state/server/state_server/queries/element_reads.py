@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from queryable_state.server.state_server.stores.store_table import StateRoute
 
 _MANY_RECORDS = frozenset({registration_pb2.LIST, registration_pb2.MAP})
-_READS = frozenset({query_pb2.ENTRY, query_pb2.EXISTS, query_pb2.SIZE, query_pb2.SLICE})
 _HAVE_ENTRIES = frozenset({registration_pb2.MAP, registration_pb2.BROADCAST})
+_READS = frozenset({query_pb2.ENTRY, query_pb2.EXISTS, query_pb2.SIZE, query_pb2.SLICE})
 # EXISTS reads the first records of a key; more are needed only if all of these have expired.
 _FIRST_RECORDS = 16
 
@@ -50,7 +50,7 @@ def read_elements(
 ) -> tuple[list[bytes], list[int]]:
     """Returns the answers of ENTRY, SLICE, EXISTS or SIZE, and the positions of absent keys."""
     elements = requested_elements(route, query, len(keys), limits)
-    _check_ranges(route, query, len(keys))
+    check_ranges(route, query, len(keys))
     kind = route.registration.kind
     slices = None
     if query.read == query_pb2.SLICE:
@@ -239,7 +239,7 @@ def requested_elements(
     return elements
 
 
-def _check_ranges(route: StateRoute, query: query_pb2.Query, keys: int) -> None:
+def check_ranges(route: StateRoute, query: query_pb2.Query, keys: int) -> None:
     """Raises unless the query slices a list and has a range for each key, or none has ranges."""
     ranges = len(query.ranges)
     if query.read != query_pb2.SLICE:

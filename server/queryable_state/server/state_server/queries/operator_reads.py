@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from queryable_state.server.state_server.queries.element_reads import requested_elements
+from queryable_state.server.state_server.queries.element_reads import (
+    check_ranges,
+    requested_elements,
+)
 from queryable_state.server.state_server.queries.key_reads import no_key_group
 from queryable_state.server.state_server.stores.store_table import NOT_HERE
 from queryable_state.v1 import query_pb2, registration_pb2
@@ -37,13 +40,14 @@ def read_operator_state(
 ) -> tuple[list[bytes], list[int]]:
     """Returns the answer for each subtask, and the positions of subtasks without elements.
 
-    A key is a subtask key. The owner of the first key group refuses with NOT_OWNER if the
+    A key is a subtask key. The owner of the first key group refuses with UNKNOWN_STATE if its
     subtask has another range: the operator then runs at another parallelism.
     """
     if query.namespace not in (b"", VOID_NAMESPACE):
         raise InvalidRequestError(
             f"state {route.name!r} is operator state and has no namespaces: leave it out"
         )
+    check_ranges(route, query, len(keys))
     wanted: Sequence[bytes] = ()
     if query.read not in (query_pb2.PREFIX, query_pb2.POINT):
         wanted = requested_elements(route, query, len(keys), limits)
@@ -53,6 +57,9 @@ def read_operator_state(
     missing: list[int] = []
     for position, key in enumerate(keys):
         slot = _slot(route, position, key)
+        if slot != NOT_HERE and key != _key_of(route, slot):
+            failures.add_no_subtask(position)
+            continue
         read = readers[slot]
         if read is None:
             failures.add(position, slot)
@@ -81,7 +88,7 @@ def read_operator_state(
 
 
 def _slot(route: StateRoute, position: int, key: bytes) -> int:
-    """The slot of a subtask key; `NOT_HERE` if no store here has exactly this range."""
+    """The slot of the first key group of a subtask key; `NOT_HERE` if another server owns it."""
     if len(key) != _RANGE_BYTES:
         raise InvalidRequestError(
             f"key {position} of the query ({key[:16].hex()}) is not a subtask of operator state "
@@ -91,11 +98,12 @@ def _slot(route: StateRoute, position: int, key: bytes) -> int:
         slot = route.slots[(key[0] << 8) | key[1]]
     except IndexError:
         raise no_key_group(route, position, key) from None
-    if slot == NOT_HERE:
-        return slot
+    return slot
+
+
+def _key_of(route: StateRoute, slot: int) -> bytes:
     subtask = route.subtasks[slot]
-    same = key == subtask_key(subtask.first_key_group, subtask.last_key_group)
-    return slot if same else NOT_HERE
+    return subtask_key(subtask.first_key_group, subtask.last_key_group)
 
 
 def _records(

@@ -12,7 +12,7 @@ from queryable_state.v1 import query_pb2
 from queryable_state.wire.errors import PlacementError, Reason, SupersededError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Sequence
 
     from queryable_state.internal.v1 import backend_pb2
     from queryable_state.server.state_server.base.job_files import JobFiles
@@ -26,15 +26,13 @@ _INFOS_KEPT = 64
 
 
 class OperatorStates(NamedTuple):
-    """The states that an operator declared in one run, and their registrations.
+    """The states that an operator declared, and their registrations.
 
-    Valid until the operator declares a state that is not among them, which may change
-    registrations.
+    Valid until the operator declares other states, which changes the registrations.
     """
 
-    run_id: bytes
-    states: Mapping[bytes, registration_pb2.StateRegistration]
-    """By the declaration's bytes."""
+    declared: tuple[bytes, ...]
+    states: Sequence[registration_pb2.StateRegistration]
 
 
 class JobStores:

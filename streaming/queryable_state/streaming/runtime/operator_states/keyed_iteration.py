@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from queryable_state.streaming.state import ListState, MapState, ValueState
+from queryable_state.streaming.runtime.states.value_states import SingleValueState
+from queryable_state.streaming.state import ListState, MapState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -53,11 +54,8 @@ def _visit(
 
 
 def _is_present(state: Any) -> bool:
-    """True if the current key has the state."""
-    if isinstance(state, MapState):
+    """True if the current key has the state; does not count as a read of a state with a TTL."""
+    if isinstance(state, MapState | ListState):
         return not state.is_empty()
-    if isinstance(state, ListState):
-        return bool(state.get())
-    if isinstance(state, ValueState):
-        return state.value() is not None
-    return state.get() is not None
+    assert isinstance(state, SingleValueState)
+    return state.is_present()

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from queryable_state.wire.changes import ChangeBlockBuilder
     from queryable_state.wire.values.value_codec import ValueCodec
 
+MOST_BYTES = 32 * 1024 * 1024
+"""Maximum bytes of one operator state of one subtask: a task sends it in one message."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class OperatorStateContext:
@@ -100,6 +103,13 @@ class TaskOperatorState(ABC):
             raise LimitExceededError(
                 f"{self._where()}: an element has {longest} bytes, but "
                 f"spark.queryable_state.value_bytes is {limit}: split it into several elements"
+            )
+        total = sum(map(len, elements))
+        if total > MOST_BYTES:
+            raise LimitExceededError(
+                f"{self._where()}: it has {total} bytes on this subtask, and {MOST_BYTES} are "
+                "allowed, because a batch that changes it writes it as a whole: keep large state "
+                "under keys"
             )
 
     def _closed(self) -> None:

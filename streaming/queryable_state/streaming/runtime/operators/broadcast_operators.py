@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from queryable_state.streaming.functions import UserFunctionError
 from queryable_state.streaming.operator_state.broadcast_functions import KeyedStateFunction
-from queryable_state.streaming.runtime.operator_states.broadcast_state import ReadOnlyBroadcastView
-from queryable_state.streaming.runtime.operator_states.keyed_iteration import visit_keys
-from queryable_state.streaming.runtime.operators.broadcast_contexts import (
+from queryable_state.streaming.runtime.operator_states.broadcast_contexts import (
     BroadcastElementContext,
     KeyedElementContext,
 )
+from queryable_state.streaming.runtime.operator_states.broadcast_state import ReadOnlyBroadcastView
+from queryable_state.streaming.runtime.operator_states.keyed_iteration import visit_keys
 from queryable_state.streaming.runtime.operators.function_run import (
     FunctionRun,
     element_reader,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from queryable_state.streaming.descriptors import (
@@ -40,6 +41,16 @@ if TYPE_CHECKING:
 _State = TypeVar("_State", bound="CachedState")
 
 
+_EXPIRING: dict[type[CachedState], type[CachedState]] = {
+    CachedValue: ExpiringValue,
+    CachedList: ExpiringList,
+    CachedMap: ExpiringMap,
+    CachedReducing: ExpiringReducing,
+    CachedAggregating: ExpiringAggregating,
+}
+"""The class of a state with a TTL, by its class without."""
+
+
 class DeclaringContext(RuntimeContext):
     """Collects the states that a function requests; they are usable after `bind`."""
 
@@ -69,25 +80,21 @@ class DeclaringContext(RuntimeContext):
         self._closed = True
 
     def get_state(self, state_descriptor: ValueStateDescriptor) -> CachedValue:
-        return self.declared(state_descriptor, ValueStateDescriptor, CachedValue, ExpiringValue)
+        return self.declared(state_descriptor, ValueStateDescriptor, CachedValue)
 
     def get_list_state(self, state_descriptor: ListStateDescriptor) -> CachedList:
-        return self.declared(state_descriptor, ListStateDescriptor, CachedList, ExpiringList)
+        return self.declared(state_descriptor, ListStateDescriptor, CachedList)
 
     def get_map_state(self, state_descriptor: MapStateDescriptor) -> CachedMap:
-        return self.declared(state_descriptor, MapStateDescriptor, CachedMap, ExpiringMap)
+        return self.declared(state_descriptor, MapStateDescriptor, CachedMap)
 
     def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> CachedReducing:
-        return self.declared(
-            state_descriptor, ReducingStateDescriptor, CachedReducing, ExpiringReducing
-        )
+        return self.declared(state_descriptor, ReducingStateDescriptor, CachedReducing)
 
     def get_aggregating_state(
         self, state_descriptor: AggregatingStateDescriptor
     ) -> CachedAggregating:
-        return self.declared(
-            state_descriptor, AggregatingStateDescriptor, CachedAggregating, ExpiringAggregating
-        )
+        return self.declared(state_descriptor, AggregatingStateDescriptor, CachedAggregating)
 
     def get_task_name(self) -> str:
         return self._name
@@ -102,11 +109,7 @@ class DeclaringContext(RuntimeContext):
         return self._max_parallelism
 
     def declared(
-        self,
-        descriptor: Any,
-        expected: type[StateDescriptor],
-        state_class: type[_State],
-        expiring_class: type[_State] | None,
+        self, descriptor: Any, expected: type[StateDescriptor], state_class: type[_State]
     ) -> _State:
         """The state of a descriptor; declares it at the first request."""
         if not isinstance(descriptor, expected):
@@ -116,13 +119,9 @@ class DeclaringContext(RuntimeContext):
         declared = self.states.get(descriptor.name)
         if declared is None:
             self._check_new(descriptor)
-            chosen = state_class if descriptor.ttl_config is None else expiring_class
-            if chosen is None:
-                raise InvalidRequestError(
-                    f"operator {self._name!r}: state {descriptor.name!r} of a batch function "
-                    "cannot have a TTL: use a KeyedProcessFunction",
-                    reason=Reason.UNSUPPORTED,
-                )
+            chosen: type[CachedState] = state_class
+            if descriptor.ttl_config is not None:
+                chosen = _EXPIRING.get(state_class, state_class)
             declared = self.states[descriptor.name] = chosen(descriptor)
         elif declared.descriptor != descriptor:
             raise JobError(
@@ -155,15 +154,23 @@ class ElementContext(Context):
     """The context of all elements of a task; one object, whose current key changes."""
 
     def __init__(
-        self, current_key: CurrentKey, keys: KeyTable, batch_timestamp_ms: int, watermark_ms: int
+        self,
+        current_key: CurrentKey,
+        keys: KeyTable,
+        batch_timestamp_ms: int,
+        watermark_ms: int,
+        *,
+        pickled_keys: bool = False,
     ) -> None:
         self._current_key = current_key
         self._keys = keys.keys
         self._batch_timestamp_ms = batch_timestamp_ms
         self._watermark_ms = watermark_ms
+        self._pickled_keys = pickled_keys
 
     def get_current_key(self) -> Any:
-        return self._keys[self._current_key.slot]
+        key = self._keys[self._current_key.slot]
+        return pickle.loads(key) if self._pickled_keys else key  # noqa: S301 - the job's own
 
     def timestamp(self) -> int:
         return self._batch_timestamp_ms

@@ -5,17 +5,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.streaming.functions import Function, UserFunctionError
+from queryable_state.streaming.hooks import user_function
+from queryable_state.streaming.operator_state.checkpointed import (
+    CheckpointedFunction,
+    ListCheckpointed,
+)
 from queryable_state.streaming.runtime.columns.arrow_types import to_python
 from queryable_state.streaming.runtime.operator_states.checkpoint_hooks import CheckpointHooks
 from queryable_state.streaming.runtime.operator_states.operator_state_store import (
     TaskOperatorStateStore,
 )
 from queryable_state.streaming.runtime.operators.context import DeclaringContext
+from queryable_state.streaming.runtime.operators.expected_states import ExpectedStates
 from queryable_state.streaming.runtime.operators.open_functions import OpenFunctions
 from queryable_state.streaming.runtime.operators.operator_run import MAIN, OperatorRun
 from queryable_state.streaming.runtime.operators.outputs import Outputs
+from queryable_state.streaming.runtime.operators.side_outputs import SideOutputs
 from queryable_state.streaming.runtime.states.key_table import shown_key
 from queryable_state.streaming.runtime.states.task_states import TaskStates
+from queryable_state.streaming.runtime.user_code import described
+from queryable_state.streaming.stateless.output_tag import OutputTag
 from queryable_state.wire.errors import QueryableStateError
 from queryable_state.wire.rows import row_maker
 from queryable_state.wire.schema.types import Kind, TypeInfo
@@ -102,8 +111,7 @@ class RowRun(OperatorRun):
 
     def _user_error(self, error: Exception, what: str) -> UserFunctionError:
         return UserFunctionError(
-            f"{self.where}: {what} failed for key {self._current_key}: "
-            f"{type(error).__name__}: {error}"
+            f"{self.where}: {what} failed for key {self._current_key}: {described(error)}"
         )
 
     def _name_element(self, error: QueryableStateError) -> None:
@@ -129,7 +137,8 @@ class FunctionRun(RowRun):
         """`keyed`: the function may have keyed states."""
         super().__init__(spec, task, access)
         self._opened = function
-        self._operator_states = TaskOperatorStateStore(spec.name, lambda: self.owned.begin())
+        self._expected: ExpectedStates | None = None
+        self._operator_states = TaskOperatorStateStore(spec.name, self._begin_early)
         self._checkpoint_hooks = CheckpointHooks(
             function,
             self._operator_states,
@@ -138,9 +147,10 @@ class FunctionRun(RowRun):
             where=self.where,
         )
         self._outputs = Outputs(spec.output_type, spec.settings.output_rows, self.where)
+        self._sides = SideOutputs(spec, self.where)
 
-    def begin(self) -> None:
-        """Initializes and opens the function, pins the version, and notifies the function."""
+    def open(self) -> None:
+        """Initializes and opens the function."""
         self._owned = TaskStates(
             self.spec,
             self._task,
@@ -148,11 +158,21 @@ class FunctionRun(RowRun):
             self._context.states.values(),
             self._operator_states.states.values(),
         )
+        if isinstance(user_function(self._opened), CheckpointedFunction | ListCheckpointed):
+            self._expected = ExpectedStates.of(self._task.run_id, self.spec)
         self._functions.close_at_end(self._opened)
         self._checkpoint_hooks.initialize()
         self._open()
-        self._owned.begin()
-        self._checkpoint_hooks.notify(self._owned)
+
+    def begin(self) -> None:
+        """Pins the version, and notifies the function of checkpoints."""
+        super().begin()
+        self._checkpoint_hooks.notify(self.owned)
+
+    def _begin_early(self) -> None:
+        """Pins the version while the function still declares states, because it reads one."""
+        assert self._expected is not None
+        self.owned.begin(self._expected.get())
 
     def _open(self) -> Sequence[CachedState]:
         context = self._context
@@ -170,6 +190,7 @@ class FunctionRun(RowRun):
     def finish(self) -> Iterator[Output]:
         for rows in self._outputs.all_batches():
             yield MAIN, rows
+        yield from self._sides.batches(only_full=False)
 
     def _processed(
         self,
@@ -183,7 +204,7 @@ class FunctionRun(RowRun):
         for state in self._context.states.values():
             state.enter()
         for start in range(0, len(slots), _PIECE_ROWS):
-            extend = outputs.rows.extend
+            extend, emitted = outputs.rows.extend, len(outputs.rows)
             try:
                 # `zip` must read slots first: at their end it must not consume an element.
                 for slot, element in zip(  # noqa: B905
@@ -200,6 +221,9 @@ class FunctionRun(RowRun):
                 raise
             except Exception as error:
                 raise self._user_error(error, process.__name__) from error
+            if OutputTag.exists:
+                self._sides.take(outputs.rows, emitted)
+                yield from self._sides.batches(only_full=True)
             for rows in outputs.full_batches():
                 yield MAIN, rows
         for state in self._context.states.values():

@@ -31,8 +31,8 @@ MAIN: Final = 0
 class OperatorRun(ABC):
     """One operator in one task.
 
-    Call order: enter; `begin`; `process` for each chunk of an input; `finish`; `prepare`; exit, in
-    any case. Outputs are consumed before the next call.
+    Call order: enter; `open`; `begin`; `process` for each chunk of an input; `finish`; `encode`;
+    exit, in any case; `prepare`. Outputs are consumed before the next call.
     """
 
     reads_in_order: ClassVar[bool] = False
@@ -48,14 +48,17 @@ class OperatorRun(ABC):
 
     @property
     def owned(self) -> TaskStates:
-        """The states of the task, after `begin`."""
+        """The states of the task, after `open`."""
         assert self._owned is not None
         return self._owned
 
-    def begin(self) -> None:
-        """Opens the user's functions and pins the version before the batch."""
+    def open(self) -> None:
+        """Opens the user's functions, which declare the states."""
         self._owned = TaskStates(self.spec, self._task, self._access, self._open())
-        self._owned.begin()
+
+    def begin(self) -> None:
+        """Pins the version before the batch."""
+        self.owned.begin()
 
     @abstractmethod
     def _open(self) -> Sequence[CachedState]:
@@ -73,11 +76,16 @@ class OperatorRun(ABC):
         """Encodes the changes and closes the user's functions, after `finish`."""
         self._changes = self.owned.changes()
 
-    def prepare(self) -> None:
-        """Stages the changes."""
+    @property
+    def changes(self) -> Changes:
+        """The encoded changes, after `encode`."""
         if self._changes is None:
             raise InternalError(f"{self.where}: prepare was called before the changes were encoded")
-        self.owned.prepare(self._changes)
+        return self._changes
+
+    def prepare(self) -> None:
+        """Stages the changes."""
+        self.owned.prepare(self.changes)
 
     def __enter__(self) -> Self:
         return self

@@ -69,18 +69,24 @@ class Outputs:
             else None
         )
 
+    @property
+    def is_full(self) -> bool:
+        """True if the buffered rows fill one batch."""
+        return len(self.rows) >= self._limit
+
     def full_batches(self) -> Iterator[pa.RecordBatch]:
         """Batches of all buffered rows, once they fill one batch."""
-        if len(self.rows) >= self._limit:
+        if self.is_full:
             yield from self.all_batches()
 
     def all_batches(self) -> Iterator[pa.RecordBatch]:
         """Batches of all buffered rows."""
         rows, self.rows = self.rows, []
         for start in range(0, len(rows), self._limit):
-            yield self._batch(rows[start : start + self._limit])
+            yield self.batch(rows[start : start + self._limit])
 
-    def _batch(self, rows: list[Any]) -> pa.RecordBatch:
+    def batch(self, rows: list[Any]) -> pa.RecordBatch:
+        """One batch of these rows."""
         columns: Sequence[Sequence[Any]]
         if self._is_row:
             columns = self._columns(rows)

@@ -48,7 +48,11 @@ class ProcessRun(FunctionRun):
         super().begin()
         owned = self.owned
         self._element_context = ElementContext(
-            owned.current_key, owned.keys, owned.batch_timestamp_ms, owned.watermark_ms
+            owned.current_key,
+            owned.keys,
+            owned.batch_timestamp_ms,
+            owned.watermark_ms,
+            pickled_keys=self.spec.pickled_keys,
         )
 
     def process(self, number: int, batch: pa.RecordBatch) -> Iterator[Output]:

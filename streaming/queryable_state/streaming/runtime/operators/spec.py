@@ -10,6 +10,7 @@ from queryable_state.wire.schema.types import Field, Kind, TypeInfo
 
 if TYPE_CHECKING:
     from queryable_state.streaming.runtime.operators.operators import Operator
+    from queryable_state.streaming.stateless.output_tag import OutputTag
 
 VALUE_COLUMN = "value"
 """The only column of a stream whose elements are not rows."""
@@ -23,8 +24,10 @@ class OperatorSpec(StateSpec):
     """The function applied to the elements; an object of `runtime.operators`."""
     output_type: TypeInfo | None
     """None: no output. A ROW's fields are the output columns; else the only column is `value`."""
-    side_outputs: tuple[TypeInfo, ...] = ()
-    """Types of the side outputs; each is written as the main output is."""
+    side_outputs: tuple[OutputTag, ...] = ()
+    """The side outputs; each is written as the main output is."""
+    pickled_keys: bool = False
+    """True if the keys are pickles, which functions receive as objects."""
     secret: str
     """The job's secret, sent with every call to a state server."""
     coordinator_address: str = ""

@@ -30,3 +30,19 @@ class StateAccess(Protocol):
     def prepare(self, blocks: Sequence[bytes], seal: Seal) -> None:
         """Stages the changes of the batch atomically."""
         ...
+
+
+class JointAccess(Protocol):
+    """Calls of all operators of one task in shared messages, ahead of their own calls.
+
+    After a joint call each operator makes its own call as always: it is answered at once if the
+    joint call succeeded for this operator. A joint call raises nothing.
+    """
+
+    def begin(self, states: Sequence[Sequence[StateRegistration] | None]) -> None:
+        """Begins the operators, in order, with their states; None: has begun already."""
+        ...
+
+    def prepare(self, changes: Sequence[tuple[Sequence[bytes], Seal]]) -> None:
+        """Prepares the operators, in order, with their blocks and seals."""
+        ...

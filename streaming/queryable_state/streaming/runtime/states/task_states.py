@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from queryable_state.internal.v1.backend_pb2 import StateFetch
+from queryable_state.streaming.runtime.fetch_parts import fetch_halves, fetch_parts
 from queryable_state.streaming.runtime.operator_states.operator_state import OperatorStateContext
 from queryable_state.streaming.runtime.states.cached_state import CachedState, StateContext
 from queryable_state.streaming.runtime.states.cursor import CurrentKey
@@ -18,6 +19,7 @@ from queryable_state.v1.query_pb2 import ReadKind
 from queryable_state.wire.changes import BlockSums, ChangeBlockBuilder
 from queryable_state.wire.errors import (
     InternalError,
+    JobError,
     LimitExceededError,
     Reason,
     SupersededError,
@@ -27,15 +29,17 @@ from queryable_state.wire.keys.store_keys import split_record_key
 from queryable_state.wire.operator_state import subtask_key_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
+    from queryable_state.streaming.descriptors import StateDescriptor
     from queryable_state.streaming.runtime.operator_states.operator_state import TaskOperatorState
     from queryable_state.streaming.runtime.states.access import StateAccess
     from queryable_state.streaming.runtime.states.input_spec import InputSpec
     from queryable_state.streaming.runtime.states.key_table import Slots
     from queryable_state.streaming.runtime.states.state_spec import StateSpec, TaskIdentity
+    from queryable_state.v1.registration_pb2 import StateRegistration
     from queryable_state.wire.changes import Seal
 
 _log = logging.getLogger(__name__)
@@ -81,23 +85,49 @@ class TaskStates:
         self._access = access
         self._states = states
         self._operator_states = operator_states
-        self._registered = -1
+        self._registered: dict[str, StateRegistration] | None = None
+        """The registered states by name; None before `begin`."""
         self.sealed_before = False
         """True if an earlier attempt has sealed the batch, which is not committed."""
         self._fingerprint = 0
         self._row_count = 0
 
-    def begin(self) -> None:
+    @property
+    def is_begun(self) -> bool:
+        """True if `begin` has registered all states that are declared now."""
+        return self._registered is not None and self._declared().keys() <= self._registered.keys()
+
+    def registrations(self) -> list[StateRegistration]:
+        """The states as `begin` declares them."""
+        return self._registrations(self._declared().values())
+
+    def begin(self, expected: Iterable[StateDescriptor] = ()) -> None:
         """Registers the states and pins the version before the batch.
 
-        Called again, it registers states that were added since; the version stays pinned.
+        `expected` are all states of the operator, if some are not declared yet. A state that the
+        operator does not register in a run is given up, so a task must not register some of them
+        first. Called again, `begin` binds states that were declared since; the version stays
+        pinned.
         """
-        spec, task = self._spec, self._task
         every: list[CachedState | TaskOperatorState] = [*self._states, *self._operator_states]
-        if len(every) == self._registered:
-            return
-        registrations = [
-            state.descriptor.to_registration(
+        descriptors = {each.name: each for each in expected} | self._declared()
+        if len(self._declared()) < len(every):
+            raise JobError(
+                f"{self.where}: a keyed state and an operator state have the same name: rename one",
+                reason=Reason.DUPLICATE_NAME,
+            )
+        if self._registered is None or not descriptors.keys() <= self._registered.keys():
+            self._register(list(descriptors.values()))
+        self._bind(every)
+
+    def _declared(self) -> dict[str, StateDescriptor]:
+        every: list[CachedState | TaskOperatorState] = [*self._states, *self._operator_states]
+        return {state.descriptor.name: state.descriptor for state in every}
+
+    def _registrations(self, descriptors: Iterable[StateDescriptor]) -> list[StateRegistration]:
+        spec, task = self._spec, self._task
+        return [
+            descriptor.to_registration(
                 job_id=task.query_id,
                 job_name=spec.job_name,
                 operator_uid=spec.uid,
@@ -106,32 +136,38 @@ class TaskStates:
                 key_type=spec.key_type,
                 max_parallelism=spec.max_parallelism,
             )
-            for state in every
+            for descriptor in descriptors
         ]
-        begun = begin_with_serializers(
-            self._access.begin,
-            registrations,
-            [state.descriptor for state in every],
-            self.where,
-        )
+
+    def _register(self, descriptors: Sequence[StateDescriptor]) -> None:
+        registrations = self._registrations(descriptors)
+        begun = begin_with_serializers(self._access.begin, registrations, descriptors, self.where)
         if len(begun.states) != len(registrations):
             raise InternalError(
                 f"{self.where}: {len(registrations)} states were declared, {len(begun.states)} "
                 "were registered"
             )
-        if self._registered < 0:
+        if self._registered is None:
             self.sealed_before = begun.sealed_before
-        self._registered = len(every)
+        self._registered = {
+            descriptor.name: state
+            for descriptor, state in zip(descriptors, begun.states, strict=True)
+        }
         self._token = begun.token
         self.batch_timestamp_ms = begun.batch_timestamp_ms
         self.watermark_ms = begun.watermark_ms
+
+    def _bind(self, every: Sequence[CachedState | TaskOperatorState]) -> None:
+        """Sets the registered ids and types of the states."""
+        spec, task = self._spec, self._task
+        assert self._registered is not None
         context = StateContext(
             current_key=self.current_key,
             keys=self.keys,
             key_type=spec.key_type,
             settings=spec.settings,
             batch_id=task.batch_id,
-            batch_timestamp_ms=begun.batch_timestamp_ms,
+            batch_timestamp_ms=self.batch_timestamp_ms,
             where=self.where,
             load=self._load,
             fetch=lambda fetch: self._access.fetch([fetch])[0],
@@ -139,7 +175,8 @@ class TaskStates:
         operator_context = OperatorStateContext(
             where=self.where, value_bytes=spec.settings.value_bytes, elements=self._elements
         )
-        for state, registration in zip(every, begun.states, strict=True):
+        for state in every:
+            registration = self._registered[state.descriptor.name]
             if isinstance(state, CachedState):
                 state.bind(registration, context)
             elif not state.is_bound:
@@ -188,7 +225,7 @@ class TaskStates:
 
     def fetch(self, state: CachedState, slots: Sequence[int]) -> None:
         """Fetches a state for these slots."""
-        for part in _parts([(state, slots)], self._spec.settings.fetch_keys):
+        for part in fetch_parts([(state, slots)], self._spec.settings.fetch_keys):
             self._fetch(part)
 
     def changes(self) -> Changes:
@@ -229,7 +266,7 @@ class TaskStates:
             (state, [slot for slot in self.keys.chunk_slots if state.is_unseen(slot)])
             for state in states
         ]
-        for part in _parts(wanted, self._spec.settings.fetch_keys):
+        for part in fetch_parts(wanted, self._spec.settings.fetch_keys):
             self._fetch(part)
 
     def _fetch(self, part: list[tuple[CachedState, Sequence[int]]]) -> None:
@@ -240,7 +277,7 @@ class TaskStates:
             # The values exceed the limit of one response: split the request.
             if len(part) == 1 and len(part[0][1]) == 1:
                 raise
-            for half in _halves(part):
+            for half in fetch_halves(part):
                 self._fetch(half)
             return
         for (state, slots), values in zip(part, answers, strict=True):
@@ -253,37 +290,3 @@ def where(spec: StateSpec, task: TaskIdentity) -> str:
         f"operator {spec.name!r} (uid {spec.uid}), subtask {task.subtask} of {spec.parallelism}, "
         f"batch {task.batch_id}"
     )
-
-
-def _parts(
-    wanted: Sequence[tuple[CachedState, Sequence[int]]], limit: int
-) -> Iterator[list[tuple[CachedState, Sequence[int]]]]:
-    """Splits the requested slots into calls of at most `limit` keys."""
-    part: list[tuple[CachedState, Sequence[int]]] = []
-    room = limit
-    for state, slots in wanted:
-        taken = 0
-        while taken < len(slots):
-            piece = slots[taken : taken + room]
-            part.append((state, piece))
-            taken += len(piece)
-            room -= len(piece)
-            if room == 0:
-                yield part
-                part, room = [], limit
-    if part:
-        yield part
-
-
-def _halves(
-    part: list[tuple[CachedState, Sequence[int]]],
-) -> Iterator[list[tuple[CachedState, Sequence[int]]]]:
-    if len(part) > 1:
-        middle = len(part) // 2
-        yield part[:middle]
-        yield part[middle:]
-    else:
-        state, slots = part[0]
-        middle = len(slots) // 2
-        yield [(state, slots[:middle])]
-        yield [(state, slots[middle:])]

@@ -126,6 +126,10 @@ class SingleValueState(CachedState):
             raise self._refused(slot, self._type, problem) from problem
         self.dirty.add(slot)
 
+    def is_present(self) -> bool:
+        """True if the current key has a value; does not renew or remove one with a TTL."""
+        return self._read() is not None
+
     def clear(self) -> None:
         """Removes the value of the current key."""
         slot = self._current_key.slot

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from queryable_state.streaming.descriptors import ValueStateDescriptor
 from queryable_state.streaming.runtime.states.value_column import CachedValueColumn
 from queryable_state.streaming.vectorised.functions import BatchRuntimeContext, BatchState
-from queryable_state.wire.errors import InvalidRequestError
+from queryable_state.v1.registration_pb2 import TimeToLive
+from queryable_state.wire.errors import InvalidRequestError, Reason
 
 if TYPE_CHECKING:
     from queryable_state.streaming.descriptors import StateDescriptor
@@ -36,7 +37,9 @@ class DeclaringBatchContext(BatchRuntimeContext):
         self._declaring.end_declarations()
 
     def get_state(self, descriptor: ValueStateDescriptor) -> CachedValueColumn:
-        return self._declaring.declared(descriptor, ValueStateDescriptor, CachedValueColumn, None)
+        if isinstance(descriptor, ValueStateDescriptor):
+            _check_ttl(descriptor)
+        return self._declaring.declared(descriptor, ValueStateDescriptor, CachedValueColumn)
 
     def get_task_name(self) -> str:
         return self._declaring.get_task_name()
@@ -81,3 +84,17 @@ class ChunkState(BatchState):
 
     def current_watermark(self) -> int:
         return self._watermark_ms
+
+
+def _check_ttl(descriptor: ValueStateDescriptor) -> None:
+    """Raises InvalidRequestError for a TTL by which reads would change the state."""
+    ttl = descriptor.ttl_config
+    if ttl is None:
+        return
+    proto = ttl.to_proto()
+    if proto.update != TimeToLive.ON_CREATE_AND_WRITE or proto.return_expired:
+        raise InvalidRequestError(
+            f"state {descriptor.name!r} of a batch function: {ttl!r} lets reads change the state, "
+            "which columns do not: use OnCreateAndWrite and NeverReturnExpired",
+            reason=Reason.UNSUPPORTED,
+        )

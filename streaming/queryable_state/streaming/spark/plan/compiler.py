@@ -69,12 +69,11 @@ class Compiler:
     def is_native(self, graph: JobGraph) -> bool:
         """True if the operators of a graph are in the plan of its query.
 
-        That is so if one action runs all of the graph and no operator twice, and no input is
+        That is so if one action runs all of the graph and no function twice, and no input is
         static, which Spark cannot unite with a stream. Otherwise a `foreachBatch` function applies
         the operators, and the plan contains only the sources.
         """
         stages = self._stages.stages(graph)
         reads = FrameReads.of(graph, stages)
         actions = len(graph.sinks) + len(reads.unread(stages))
-        is_read_once = max(reads.stages.values(), default=0) <= 1
-        return actions == 1 and is_read_once and not graph.initial_sources
+        return actions == 1 and not reads.repeats and not graph.initial_sources

@@ -13,7 +13,9 @@ from queryable_state.streaming.graph.nodes import (
     OperatorNode,
     SideOutputNode,
     SourceNode,
+    TransformNode,
 )
+from queryable_state.streaming.spark.plan.chain_frame import chained
 from queryable_state.streaming.spark.plan.columns import stream_of
 
 if TYPE_CHECKING:
@@ -57,6 +59,7 @@ class Frames:
         self._graph = graph
         self._sources: dict[int, DataFrame] = {}
         self._outputs: dict[int, tuple[DataFrame, TaggedRows | None]] = {}
+        self._chains: dict[int, tuple[DataFrame, TaggedRows | None]] = {}
         self._persisted: list[DataFrame] = []
 
     @cached_property
@@ -94,8 +97,13 @@ class Frames:
                 return node.apply(*(self.for_any_plan(each) for each in node.upstreams))
             case OperatorNode():
                 return self._part(node, 0, renumbers=renumbers)
-            case SideOutputNode():
-                return self._part(node.upstream, node.index + 1, renumbers=renumbers)
+            case TransformNode():
+                return self._chain_part(node, 0, renumbers=renumbers)
+            case SideOutputNode(upstream=OperatorNode() as upstream):
+                return self._part(upstream, node.index + 1, renumbers=renumbers)
+            case SideOutputNode(upstream=TransformNode() as upstream):
+                return self._chain_part(upstream, node.index + 1, renumbers=renumbers)
+        raise AssertionError(node)
 
     def _source(self, node: SourceNode) -> DataFrame:
         if self._batch is None or node.is_initial:
@@ -106,6 +114,18 @@ class Frames:
                 self._persist(frame)
             self._sources[id(node)] = frame
         return self._sources[id(node)]
+
+    def _chain_part(self, last: TransformNode, output: int, *, renumbers: bool) -> DataFrame:
+        """The rows of one output of a chain."""
+        chain = self.reads.chain_of[id(last)]
+        if id(last) not in self._chains:
+            renumbers = chain.renumbers(renumbers)
+            frame, tagged = chained(chain, [self._of(each, renumbers) for each in chain.upstreams])
+            if self._batch is not None and self.reads.chains[id(last)] > 1:
+                self._persist(frame)
+            self._chains[id(last)] = frame, tagged
+        frame, tagged = self._chains[id(last)]
+        return frame if tagged is None else stream_of(frame, chain.parts.index(output), tagged)
 
     def _part(self, node: OperatorNode, output: int, *, renumbers: bool) -> DataFrame:
         """The rows of one output of an operator."""

@@ -106,6 +106,7 @@ class StageCompiler:
             operator=node.operator,
             output_type=node.output_type,
             side_outputs=node.side_outputs,
+            pickled_keys=node.keys is not None and node.keys.is_pickled,
             secret=self._application.secret,
             coordinator_address=self._application.coordinator_address,
             config_id=self._config_id,

@@ -11,7 +11,7 @@ from queryable_state.streaming.runtime.columns.row_check import GROUP_BITS
 from queryable_state.streaming.runtime.columns.tagged_rows import TaggedRows, slot_name
 from queryable_state.streaming.runtime.states.input_spec import InputSpec
 from queryable_state.streaming.spark.plan.columns import column, tagged_union
-from queryable_state.streaming.spark.types import data_type, is_hashable
+from queryable_state.streaming.spark.types import is_hashable
 from queryable_state.wire.schema.types import Field, Kind, TypeInfo
 
 if TYPE_CHECKING:
@@ -109,7 +109,6 @@ class _Input:
         self.check = free_name("__check", stage_input.columns)
         self.split = free_name("__split", stage_input.columns) if stage_input.is_ordered else ""
         self._made_split = free_name("__split", taken)
-        self._made_key = free_name(f"__key_{number}", taken)
         self._made_subtask = free_name("__subtask", taken)
         self._stage_input = stage_input
         self._parallelism = parallelism
@@ -134,7 +133,7 @@ class _Input:
         """The expressions of `fields` on the prepared DataFrame."""
         return [
             self._row_check().alias(self.check),
-            *(self._column(name).alias(name) for name in self._stage_input.columns),
+            *(column(name) for name in self._stage_input.columns),
             *([column(self._made_split).alias(self.split)] if self.split else []),
         ]
 
@@ -147,26 +146,7 @@ class _Input:
             )
         if self.split and self._made_split not in frame.columns:
             frame = frame.withColumn(self._made_split, F.spark_partition_id())
-        keys = self._stage_input.keys
-        if keys is None or keys.function is None:
-            return frame
-        element = self.upstream.columns
-        names = [column(name) for name in element.names]
-        value = names[0] if element.bare else F.struct(*names)
-        return frame.withColumn(
-            self._made_key, F.udf(keys.spark_function, data_type(keys.key_type))(value)
-        )
-
-    def _column(self, name: str) -> Column:
-        """A column of the stream, or of the key that a function computed."""
-        keys = self._stage_input.keys
-        if keys is None or keys.function is None or name not in keys.columns:
-            return column(name)
-        if len(keys.columns) == 1:
-            return column(self._made_key)
-        position = keys.columns.index(name)
-        inner = keys.key_type.fields[position].name or f"f{position}"
-        return column(self._made_key).getField(inner)
+        return frame
 
     def _row_check(self) -> Column:
         """The row check: key group, and hash of the input's columns except those with maps.
@@ -176,7 +156,7 @@ class _Input:
         """
         keys, columns = self._stage_input.keys, self.upstream.columns
         hashable = [
-            self._column(name)
+            column(name)
             for name in self._stage_input.hashed
             if is_hashable(columns.type_of(name, "a stage"))
         ]
@@ -188,7 +168,7 @@ class _Input:
                 subtask = column(self._made_subtask)
                 group = F.ceil(subtask * most / F.lit(self._parallelism))
         else:
-            key_hash = F.xxhash64(*map(self._column, keys.columns))
+            key_hash = F.xxhash64(*map(column, keys.columns))
             row_hash = F.xxhash64(key_hash, *hashable)
             group = F.pmod(key_hash, most)
         return row_hash.bitwiseAND(F.lit(~GROUP_BITS)).bitwiseOR(group)

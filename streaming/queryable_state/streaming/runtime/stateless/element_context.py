@@ -1,0 +1,50 @@
+"""Contexts of functions without state: for `open`, and for each element."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, NoReturn
+
+from queryable_state.streaming.runtime.operators.context import DeclaringContext
+from queryable_state.streaming.stateless.functions import ElementContext
+from queryable_state.streaming.stateless.timers import TimerService
+from queryable_state.wire.errors import InvalidRequestError, Reason
+
+
+class StatelessContext(DeclaringContext):
+    """A `RuntimeContext` that refuses states."""
+
+    def _declared(self, descriptor: Any, expected: Any, state_class: Any) -> NoReturn:
+        raise InvalidRequestError(
+            f"operator {self._name!r}: {descriptor!r} is a keyed state, but the stream has no "
+            "keys: use key_by(...) before it",
+            reason=Reason.INVALID_REQUEST,
+        )
+
+
+class ChainContext(ElementContext):
+    """The context of all elements of a chain's task; one object, which moves with the elements."""
+
+    def __init__(self) -> None:
+        self.stream = 0
+        """The stream of the current element."""
+        self.timestamp_ms: int | None = None
+        self._timers = _Clocks()
+
+    def timestamp(self) -> int | None:
+        return self.timestamp_ms
+
+    def timer_service(self) -> TimerService:
+        return self._timers
+
+
+class _Clocks(TimerService):
+    def current_processing_time(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def current_watermark(self) -> NoReturn:
+        raise InvalidRequestError(
+            "ctx.timer_service().current_watermark(): only stateful operators know the watermark: "
+            "use key_by(...) and a KeyedProcessFunction",
+            reason=Reason.UNSUPPORTED,
+        )

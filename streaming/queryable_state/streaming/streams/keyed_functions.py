@@ -1,0 +1,91 @@
+"""Functions of keyed streams that run as keyed process functions."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from queryable_state.streaming.functions import Context, Function, KeyedProcessFunction
+from queryable_state.streaming.runtime.stateless.steps import Emits, Step
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from queryable_state.streaming.descriptors import ValueStateDescriptor
+    from queryable_state.streaming.functions import RuntimeContext
+    from queryable_state.streaming.state import ValueState
+
+
+class KeyedStep(KeyedProcessFunction):
+    """A `MapFunction`, `FlatMapFunction` or `FilterFunction`, whose `open` may request states."""
+
+    def __init__(self, step: Step) -> None:
+        self._step = step
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        function = self._step.function
+        assert isinstance(function, Function)
+        function.open(runtime_context)
+        self._call = getattr(function, self._step.methods[0])
+
+    def close(self) -> None:
+        assert isinstance(self._step.function, Function)
+        self._step.function.close()
+
+    def process_element(self, value: Any, ctx: Context) -> Iterable[Any] | None:
+        result = self._call(value)
+        match self._step.emits:
+            case Emits.RESULT:
+                return [result]
+            case Emits.RESULTS:
+                return result  # type: ignore[no-any-return]
+            case Emits.ELEMENT:
+                return [value] if result else None
+        raise AssertionError(self._step.emits)
+
+
+class StatefulEmits(Enum):
+    """The outputs of a function of an element and a state."""
+
+    MAP = "the output"
+    FLAT_MAP = "each of the outputs"
+    FILTER = "the element, if the output is true"
+
+
+class FunctionWithState(KeyedProcessFunction):
+    """A function from an element and the key's state to an output and the new state.
+
+    The state is None before the first element, and a new state of None clears it.
+    """
+
+    def __init__(
+        self,
+        function: Callable[[Any, Any], Any],
+        emits: StatefulEmits,
+        descriptor: ValueStateDescriptor,
+    ) -> None:
+        self._function = function
+        self._emits = emits
+        self._descriptor = descriptor
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._state: ValueState[Any] = runtime_context.get_state(self._descriptor)
+
+    def process_element(self, value: Any, ctx: Context) -> Iterable[Any] | None:
+        result = self._function(value, self._state.value())
+        if not isinstance(result, tuple) or len(result) != 2:
+            raise TypeError(
+                f"a function with state must return (output, new state), not {result!r}"
+            )
+        output, state = result
+        if state is None:
+            self._state.clear()
+        else:
+            self._state.update(state)
+        match self._emits:
+            case StatefulEmits.MAP:
+                return [output]
+            case StatefulEmits.FLAT_MAP:
+                return output  # type: ignore[no-any-return]
+            case StatefulEmits.FILTER:
+                return [value] if output else None

@@ -1,0 +1,128 @@
+"""Options of a stream's operator: names, uid, parallelism, and those of Flink without effect."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Self
+
+from queryable_state.streaming.graph.job_graph import check_name
+from queryable_state.streaming.graph.nodes import OperatorNode, SourceNode, TransformNode
+from queryable_state.wire.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from queryable_state.streaming.graph.nodes import StreamNode
+    from queryable_state.streaming.operator_handles import StreamEnvironment
+    from queryable_state.wire.schema.types import TypeInfo
+
+_log = logging.getLogger("queryable_state.streaming")
+_logged: set[str] = set()
+
+
+def log_without_effect(method: str, reason: str) -> None:
+    """Logs, once per process, that a method of Flink has no effect."""
+    if method not in _logged:
+        _logged.add(method)
+        _log.warning("%s has no effect: %s", method, reason)
+
+
+class StreamOptions:
+    """Options of the operator that makes the stream; each returns the stream."""
+
+    _environment: StreamEnvironment
+    _node: StreamNode
+
+    def get_name(self) -> str:
+        """Name of the operator."""
+        node = self._node
+        if isinstance(node, OperatorNode | TransformNode):
+            return node.name
+        if isinstance(node, SourceNode):
+            return node.given_name or "source"
+        return "side output" if not hasattr(node, "kind") else node.kind
+
+    def name(self, name: str) -> Self:
+        """Sets the name of the operator for logs and errors."""
+        checked = check_name("the name of an operator", name)
+        if not isinstance(self._node, OperatorNode | TransformNode | SourceNode):
+            raise InvalidRequestError(
+                f"name({name!r}): the stream has no operator of its own, because it only "
+                f"{self.get_name()}s another one: name the operator before or after it"
+            )
+        self._node.given_name = checked
+        return self
+
+    def uid(self, uid: str) -> Self:
+        """Sets the identity of the operator; only a stateful operator's has an effect."""
+        checked = check_name("a uid", uid)
+        if isinstance(self._node, OperatorNode | TransformNode):
+            self._node.given_uid = checked
+        return self
+
+    def set_uid_hash(self, uid_hash: str) -> Self:
+        """Has no effect: states are identified by the uid itself."""
+        log_without_effect("set_uid_hash", "an operator's state is identified by its uid")
+        return self
+
+    def set_parallelism(self, parallelism: int) -> Self:
+        """Sets the subtasks of a stateful operator; other operators have Spark's partitions."""
+        if parallelism < 1:
+            raise InvalidRequestError(f"parallelism must be at least 1, not {parallelism}")
+        if isinstance(self._node, OperatorNode):
+            self._node.parallelism = parallelism
+        else:
+            log_without_effect(
+                "set_parallelism",
+                "an operator without state runs in Spark's partitions of its input: use "
+                "rebalance() before it",
+            )
+        return self
+
+    def set_max_parallelism(self, max_parallelism: int) -> Self:
+        """Sets the key groups of a stateful operator; fixed for the lifetime of its state."""
+        if not 1 <= max_parallelism <= 32767:
+            raise InvalidRequestError(
+                f"max parallelism must be between 1 and 32767, not {max_parallelism}"
+            )
+        if isinstance(self._node, OperatorNode):
+            self._node.max_parallelism = max_parallelism
+        else:
+            log_without_effect("set_max_parallelism", "only stateful operators have key groups")
+        return self
+
+    def force_non_parallel(self) -> Self:
+        """Sets the parallelism and the max parallelism to 1."""
+        return self.set_parallelism(1).set_max_parallelism(1)
+
+    def set_buffer_timeout(self, timeout_millis: int) -> Self:
+        """Has no effect: Spark passes whole batches."""
+        log_without_effect("set_buffer_timeout", "Spark passes whole batches between tasks")
+        return self
+
+    def start_new_chain(self) -> Self:
+        """Has no effect: adjacent functions run in one task."""
+        log_without_effect("start_new_chain", "adjacent functions always run in one task")
+        return self
+
+    def disable_chaining(self) -> Self:
+        """Has no effect: adjacent functions run in one task."""
+        log_without_effect("disable_chaining", "adjacent functions always run in one task")
+        return self
+
+    def slot_sharing_group(self, slot_sharing_group: object) -> Self:
+        """Has no effect: Spark schedules the tasks."""
+        log_without_effect("slot_sharing_group", "Spark schedules tasks on its executors")
+        return self
+
+    def set_description(self, description: str) -> Self:
+        """Has no effect: logs and plans show the name."""
+        log_without_effect("set_description", "logs, errors and plans show the name")
+        return self
+
+    def get_type(self) -> TypeInfo:
+        """Type of the elements."""
+        columns = self._node.columns
+        return columns.element_type(columns.names, "get_type")
+
+    def get_execution_environment(self) -> StreamEnvironment:
+        """The environment of the stream."""
+        return self._environment

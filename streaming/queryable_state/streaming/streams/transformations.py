@@ -1,0 +1,79 @@
+"""Transformations of elements by functions without state."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from queryable_state.streaming.graph.elements import Columns
+from queryable_state.streaming.graph.nodes import TransformNode
+from queryable_state.streaming.stateless.functions import (
+    FilterFunction,
+    FlatMapFunction,
+    MapFunction,
+    ProcessFunction,
+)
+from queryable_state.streaming.streams.steps import result_type, step_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from queryable_state.streaming.graph.nodes import StreamNode
+    from queryable_state.streaming.runtime.stateless.steps import Step
+    from queryable_state.wire.schema.types import TypeInfo
+
+S = TypeVar("S")
+
+
+class Transformations(Generic[S]):
+    """The methods that run functions without state; S is the class of the resulting stream.
+
+    Adjacent functions run in one Python task. An output without a known type is pickled: pass
+    `output_type` or annotate the function.
+    """
+
+    _node: StreamNode
+
+    @abstractmethod
+    def _stream_of(self, node: TransformNode) -> S:
+        """The stream of a node."""
+
+    def map(self, func: MapFunction | Callable[[Any], Any], output_type: object = None) -> S:
+        """Maps each element to one element."""
+        step = step_of(func, MapFunction)
+        return self._transformed("map", step, result_type(step, output_type, "map"))
+
+    def flat_map(
+        self,
+        func: FlatMapFunction | Callable[[Any], Iterable[Any] | None],
+        output_type: object = None,
+    ) -> S:
+        """Maps each element to any number of elements."""
+        step = step_of(func, FlatMapFunction)
+        return self._transformed("flat_map", step, result_type(step, output_type, "flat_map"))
+
+    def filter(self, func: FilterFunction | Callable[[Any], Any]) -> S:
+        """Keeps the elements for which the function returns true."""
+        step = step_of(func, FilterFunction)
+        columns = self._node.columns
+        element = columns.element_type(columns.names, "filter")
+        return self._transformed("filter", step, element, columns)
+
+    def _process(self, func: ProcessFunction, output_type: object) -> S:
+        step = step_of(func, ProcessFunction)
+        return self._transformed("process", step, result_type(step, output_type, "process"))
+
+    def _transformed(
+        self, kind: str, step: Step, output: TypeInfo, columns: Columns | None = None
+    ) -> S:
+        source = self._node.columns
+        source.element_type(source.names, kind)  # Raises if a column has no type.
+        return self._stream_of(
+            TransformNode(
+                upstreams=(self._node,),
+                kind=kind,
+                step=step,
+                output_type=output,
+                columns=Columns.of_output(output) if columns is None else columns,
+            )
+        )
