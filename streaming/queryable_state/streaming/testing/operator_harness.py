@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from queryable_state.streaming.runtime.columns.arrow_types import to_python
 from queryable_state.streaming.runtime.columns.tagged_rows import TaggedRows
+from queryable_state.streaming.runtime.operators.operator_run import MAIN
 from queryable_state.streaming.runtime.operators.spec import OperatorSpec, columns_of
 from queryable_state.streaming.runtime.stage import StageSpec, StageTask
 from queryable_state.streaming.runtime.states.settings import RuntimeSettings
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from queryable_state.streaming.runtime.operators.operators import Operator
     from queryable_state.streaming.runtime.states.access import StateAccess
+    from queryable_state.streaming.stateless.output_tag import OutputTag
     from queryable_state.streaming.testing.harness_input import HarnessInput
     from queryable_state.streaming.testing.operator_snapshot import OperatorSnapshot
 
@@ -75,9 +77,10 @@ class OperatorHarness:
         chunk_rows: int = 10_000,
         settings: RuntimeSettings | None = None,
         owner: StateOwner | None = None,
+        side_outputs: Sequence[OutputTag] = (),
     ) -> None:
         """`chunk_rows` bounds the rows of an Arrow batch and of a chunk that a task reads; `owner`
-        holds the state (None: memory)."""
+        holds the state (None: memory). `side_output` returns the outputs of `side_outputs`."""
         self.backend: StateOwner = InMemoryStateBackend() if owner is None else owner
         self.batch_id = 0
         """The open batch, which the next `run` runs."""
@@ -95,10 +98,12 @@ class OperatorHarness:
             key_type=keyed[0].key_type if keyed else TypeInfo(Kind.INT),
             operator=operator,
             output_type=None if output_type is None else type_info(output_type),
+            side_outputs=tuple(side_outputs),
             secret=self.backend.secret,
             settings=replace(settings or RuntimeSettings(), chunk_rows=chunk_rows),
         )
         self._key_groups = KeyGroups(self.spec.key_type, max_parallelism)
+        self._side_rows: dict[str, list[Any]] = {}
         self._layout = TaggedRows.of([each.columns for each in inputs]) if len(inputs) > 1 else None
 
     @property
@@ -163,6 +168,16 @@ class OperatorHarness:
         """The committed operator state of a subtask: a list, or a dict of a broadcast state."""
         return self._committed("operator_state").of_subtask(name, subtask)
 
+    def side_output(self, tag: OutputTag) -> list[Any]:
+        """The values that the last `run` or `process` emitted with this tag."""
+        if tag not in self.spec.side_outputs:
+            known = ", ".join(map(repr, self.spec.side_outputs)) or "none"
+            raise InvalidRequestError(
+                f"side_output({tag!r}): the side outputs of this harness are {known}; name it in "
+                "side_outputs"
+            )
+        return self._side_rows.get(tag.tag_id, [])
+
     def attempt(
         self, subtask: int, batches: Iterable[pa.RecordBatch]
     ) -> Generator[pa.RecordBatch, None, None]:
@@ -175,17 +190,22 @@ class OperatorHarness:
             subtask=subtask,
             task_attempt=next(self._attempts),
         )
-        stage = StageSpec(operators=(spec,), inputs=self._layout)
+        stage = replace(self._stage, operators=(spec,))
         return StageTask(stage).run(batches, task, lambda each: self.backend.access(each, task))
 
     def _run(self, rows: Sequence[Iterable[Any]], subtasks: Iterable[int] | None) -> list[Any]:
         """Runs the open batch on the rows of each input; returns the outputs."""
         parts = [self._parts(number, of) for number, of in enumerate(rows)]
         outputs: list[Any] = []
+        self._side_rows = {tag.tag_id: [] for tag in self.spec.side_outputs}
+        stage = self._stage
         for subtask in range(self.spec.parallelism) if subtasks is None else subtasks:
             batches = itertools.chain.from_iterable(part[subtask] for part in parts)
             for batch in self.attempt(subtask, batches):
-                outputs += self._rows(batch)
+                layout = stage.outputs
+                for part, rows_of in [(0, batch)] if layout is None else layout.split(batch):
+                    if stage.parts:
+                        self._take(stage.parts[part][1], rows_of, outputs)
         return outputs
 
     def _parts(self, number: int, rows: Iterable[Any]) -> list[list[pa.RecordBatch]]:
@@ -201,19 +221,17 @@ class OperatorHarness:
             return parts
         return [[layout.tagged(number, batch) for batch in part] for part in parts]
 
-    def _rows(self, batch: pa.RecordBatch) -> list[Any]:
-        """The outputs in a batch of the main output."""
-        output = self.spec.output_type
-        if output is None:
-            return []
-        columns = [
-            to_python(column, field.type)
-            for column, field in zip(batch.columns, columns_of(output), strict=True)
-        ]
-        if output.kind != Kind.ROW:
-            return columns[0]
-        make = row_maker(output)
-        return [make(values) for values in zip(*columns, strict=True)]
+    @property
+    def _stage(self) -> StageSpec:
+        return StageSpec(operators=(self.spec,), inputs=self._layout)
+
+    def _take(self, number: int, batch: pa.RecordBatch, outputs: list[Any]) -> None:
+        """Adds the rows of an output to `outputs`, or to those of its side output."""
+        if number != MAIN:
+            tag = self.spec.side_outputs[number - 1]
+            self._side_rows[tag.tag_id] += _elements(batch, tag.type_info)
+        elif self.spec.output_type is not None:
+            outputs += _elements(batch, self.spec.output_type)
 
     def _committed(self, method: str) -> CommittedState:
         return CommittedState(self._memory(method), self.spec)
@@ -225,3 +243,15 @@ class OperatorHarness:
             f"{method}() needs state in memory, but this harness runs on a local cluster: read its "
             "state with a client"
         )
+
+
+def _elements(batch: pa.RecordBatch, info: TypeInfo) -> list[Any]:
+    """The elements of this type in a batch of their columns."""
+    columns = [
+        to_python(column, field.type)
+        for column, field in zip(batch.columns, columns_of(info), strict=True)
+    ]
+    if info.kind != Kind.ROW:
+        return columns[0]
+    make = row_maker(info)
+    return [make(values) for values in zip(*columns, strict=True)]
