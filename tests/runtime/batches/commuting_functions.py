@@ -161,7 +161,7 @@ def _one(harness: Any, batch: Batch) -> list[Any]:
 def _counting(harness: Any, batch: Batch) -> list[Any]:
     rows = [(k, v) for _, k, v in batch]
     outputs = harness.run(rows, initial_state=() if harness.batch_id else INITIAL)
-    return outputs + [("odd", value) for value in harness.side_output(ODD)]
+    return outputs + [("odd", value) for value in harness.side_output(ODD)]  # type: ignore[no-any-return]
 
 
 def _two(harness: Any, batch: Batch) -> list[Any]:
