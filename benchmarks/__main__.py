@@ -17,7 +17,15 @@ from benchmarks.child_process import run_child
 from benchmarks.figures import write_json
 from benchmarks.signals import exit_on_signal
 
-PROGRAMS = ("query", "streaming", "streaming.freshness", "mixed", "recovery", "capacity")
+PROGRAMS = (
+    "query",
+    "streaming",
+    "streaming.operators",
+    "streaming.freshness",
+    "mixed",
+    "recovery",
+    "capacity",
+)
 LONG_PROGRAMS = ("capacity.simulation",)
 """Run with `--long` only, or by name."""
 
