@@ -11,7 +11,7 @@ from queryable_state.streaming import (
     RuntimeContext,
     ValueStateDescriptor,
 )
-from queryable_state.streaming.testing.operator_harness import KeyedOperatorHarness
+from queryable_state.streaming.testing import KeyedOperatorHarness
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,8 +16,8 @@ from queryable_state.streaming import (
 from queryable_state.streaming.graph.elements import Columns
 from queryable_state.streaming.ordering import order_columns
 from queryable_state.streaming.runtime.operators.operators import LatestValueSink, ReducingSink
+from queryable_state.streaming.testing import KeyedOperatorHarness
 from queryable_state.streaming.testing.in_memory_state import InMemoryStateBackend
-from queryable_state.streaming.testing.operator_harness import KeyedOperatorHarness
 from queryable_state.wire.keys.key_groups import KeyGroups
 from queryable_state.wire.schema.types import type_info
 from queryable_state.wire.values.value_codec import timestamp_of
@@ -43,7 +43,8 @@ def latest(info: object, columns: list[str], ttl: StateTtlConfig | None, by: str
 def stored_timestamps(harness: Any, *states: str) -> list[int | None]:
     wire_key = KeyGroups(Types.STRING(), 128).wire_key("a")
     found = [
-        harness.backend.records("operator", 0, state, wire_key + b"\x00").values for state in states
+        [value for _, value in harness.backend.records("operator", 0, state, wire_key + b"\x00")]
+        for state in states
     ]
     return [timestamp_of(value) for values in found for value in values]
 

@@ -16,8 +16,8 @@ from queryable_state.streaming import (
     Types,
     ValueStateDescriptor,
 )
+from queryable_state.streaming.testing import KeyedOperatorHarness
 from queryable_state.streaming.testing.in_memory_state import InMemoryStateBackend
-from queryable_state.streaming.testing.operator_harness import KeyedOperatorHarness
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:

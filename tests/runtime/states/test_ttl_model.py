@@ -21,8 +21,8 @@ from queryable_state.streaming import (
     Types,
     ValueStateDescriptor,
 )
+from queryable_state.streaming.testing import KeyedOperatorHarness
 from queryable_state.streaming.testing.in_memory_state import InMemoryStateBackend
-from queryable_state.streaming.testing.operator_harness import KeyedOperatorHarness
 from queryable_state.wire.values.lifetime import gone_ms
 from queryable_state.wire.values.value_codec import is_stale
 

@@ -20,11 +20,15 @@ def place_of(error: BaseException) -> str:
     return ""
 
 
+def at_place(error: BaseException) -> str:
+    """The place in the user's program, for a note on an error of this package."""
+    place = place_of(error)
+    return f" ({place})" if place else ""
+
+
 def described(error: BaseException) -> str:
     """Class and text of an error in user code, and its place in the user's program."""
-    place = place_of(error)
-    text = f"{type(error).__name__}: {error}"
-    return f"{text} ({place})" if place else text
+    return f"{type(error).__name__}: {error}{at_place(error)}"
 
 
 def shown(value: Any) -> str:

@@ -20,6 +20,7 @@ from queryable_state.streaming.graph.job_graph import JobGraph
 from queryable_state.streaming.job_client import JobClient
 from queryable_state.streaming.spark.declarations import declarations
 from queryable_state.streaming.spark.job_checks import check_paths
+from queryable_state.streaming.spark.picklable import check_picklable
 from queryable_state.streaming.spark.plan.compiler import Compiler
 from queryable_state.streaming.spark.plan.plan_settings import set_plan
 from queryable_state.streaming.spark.queries.checkpoint_files import is_temporary
@@ -82,6 +83,7 @@ class JobLaunch:
 
     def start(self) -> JobClient:
         """Checks and starts the job; a failed check raises before anything runs."""
+        check_picklable(self.graph.nodes)
         decision = RestartDecision(
             self.restart_strategy,
             self.settings,

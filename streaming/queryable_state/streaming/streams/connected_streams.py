@@ -14,6 +14,7 @@ from queryable_state.streaming.co_functions import (
 )
 from queryable_state.streaming.graph.elements import Columns
 from queryable_state.streaming.graph.nodes import TransformNode
+from queryable_state.streaming.graph.stream_text import keyed_text, stream_text
 from queryable_state.streaming.runtime.operators.operators import KeyedCoProcess
 from queryable_state.streaming.streams.steps import result_type, step_of
 from queryable_state.wire.errors import InvalidRequestError, KeyTypeError
@@ -48,6 +49,10 @@ class ConnectedStreams(Generic[S, K]):
         self._nodes = nodes
         self._stream_of = stream_of
         self._keyed_by = keyed_by
+
+    def __repr__(self) -> str:
+        first, second = map(stream_text, self._nodes)
+        return f"<{type(self).__name__}: ({first}) and ({second})>"
 
     def key_by(
         self, key_selector1: Any, key_selector2: Any, key_type: object = None
@@ -105,6 +110,12 @@ class KeyedConnectedStreams(Generic[S]):
         self._first = first
         self._second = second
         self._stream_of = stream_of
+
+    def __repr__(self) -> str:
+        first, second = (
+            keyed_text(each.node, each.keys, each.columns) for each in (self._first, self._second)
+        )
+        return f"<{type(self).__name__}: ({first}) and ({second})>"
 
     def process(self, function: KeyedCoProcessFunction, output_type: object = None) -> S:
         """Adds an operator that processes both streams; `output_type` as in

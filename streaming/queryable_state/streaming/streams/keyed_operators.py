@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from queryable_state.streaming.descriptors import ValueStateDescriptor
 from queryable_state.streaming.functions import KeyedProcessFunction, ReducingStateDescriptor
+from queryable_state.streaming.graph.stream_text import keyed_text
 from queryable_state.streaming.runtime.operators.operators import (
     AggregateKind,
     KeyedBatchProcess,
@@ -38,6 +39,10 @@ class KeyedOperators(Generic[S]):
     """The stateful operators of a keyed stream; S is the class of the resulting stream."""
 
     _input: KeyedInput
+
+    def __repr__(self) -> str:
+        own = self._input
+        return f"<{type(self).__name__}: {keyed_text(own.node, own.keys, own.columns)}>"
 
     @abstractmethod
     def _operator_stream(self, node: OperatorNode) -> S:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 from queryable_state.streaming.graph.job_graph import check_name
 from queryable_state.streaming.graph.nodes import OperatorNode, SourceNode, TransformNode
+from queryable_state.streaming.graph.stream_text import stream_text
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -30,6 +31,9 @@ class StreamOptions:
 
     _environment: StreamEnvironment
     _node: StreamNode
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {stream_text(self._node)}>"
 
     def get_name(self) -> str:
         """Name of the operator."""

@@ -9,9 +9,15 @@ from queryable_state.internal.v1 import backend_pb2
 from queryable_state.server.state_server.batches.fetches import read_fetches
 from queryable_state.server.storage.heap.store import HeapStateStore
 from queryable_state.server.storage.overlay import OverlayBuilder
-from queryable_state.v1 import query_pb2
+from queryable_state.streaming.testing.operator_snapshot import OperatorSnapshot, StateSnapshot
 from queryable_state.wire.changes import BlockSums, Token, read_block, record_count
-from queryable_state.wire.errors import Reason, SupersededError
+from queryable_state.wire.errors import (
+    InvalidRequestError,
+    Reason,
+    SupersededError,
+    UnknownStateError,
+)
+from queryable_state.wire.operator_state import OPERATOR_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,9 +60,20 @@ class InMemoryStateBackend:
         for store in self._stores.values():
             store.commit(batch_id)
 
-    def registration(self, uid: str, state_name: str) -> StateRegistration:
-        """The registration of a state; raises KeyError if there is none."""
-        return self._registrations[uid, state_name]
+    def registration(self, uid: str, name: str) -> StateRegistration:
+        """The registration of a state by its name or its queryable name.
+
+        Raises UnknownStateError if there is none.
+        """
+        own = self._states(uid)
+        for state in own:
+            if name == state.state_name:
+                return state
+        for state in own:
+            if name == state.queryable_name:
+                return state
+        known = ", ".join(map(_shown_names, own)) or "none; states are registered by the first run"
+        raise UnknownStateError(f"operator {uid!r} has no state {name!r}. Its states: {known}")
 
     def register(self, state: StateRegistration) -> StateRegistration:
         """Registers a state; returns it with its id, which is stable."""
@@ -73,9 +90,51 @@ class InMemoryStateBackend:
         """The kinds of all states, by id."""
         return {state.state_id: state.kind for state in self._registrations.values()}
 
-    def operator_state(self, uid: str, subtask: int, state_name: str) -> list[bytes]:
+    def snapshot(self, uid: str, parallelism: int, max_parallelism: int) -> OperatorSnapshot:
+        """The committed state of an operator that runs at this parallelism."""
+        stores = {subtask: self.store(uid, subtask) for subtask in range(parallelism)}
+        states = []
+        for state in self._states(uid):
+            records: list[tuple[bytes, bytes]] = []
+            lists = {}
+            for subtask, store in stores.items():
+                if state.kind in OPERATOR_KINDS:
+                    lists[subtask] = tuple(store.operator_state(state.state_id))
+                else:
+                    records += store.prefix(state.state_id, b"")
+            states.append(
+                StateSnapshot(registration=state, records=tuple(sorted(records)), lists=lists)
+            )
+        return OperatorSnapshot(
+            batch_id=max(store.committed_version for store in stores.values()),
+            max_parallelism=max_parallelism,
+            states=tuple(states),
+        )
+
+    def restore(
+        self, uid: str, snapshot: OperatorSnapshot, parallelism: int, max_parallelism: int
+    ) -> None:
+        """Replaces the state of an operator, in a new run; staged batches are dropped."""
+        if snapshot.max_parallelism != max_parallelism:
+            raise InvalidRequestError(
+                f"operator {uid!r} has max_parallelism {max_parallelism}, but the snapshot was "
+                f"taken at {snapshot.max_parallelism}, which is fixed for the life of the state"
+            )
+        self.run_id = uuid.uuid4().bytes
+        self.run_epoch += 1
+        for place in [place for place in self._stores if place[0] == uid]:
+            del self._stores[place]
+        stores = snapshot.stores(parallelism, lambda state: self._register_as(uid, state))
+        self._stores.update({(uid, subtask): store for subtask, store in enumerate(stores)})
+
+    def rescale(self, spec: OperatorSpec, parallelism: int) -> None:
+        """Starts a new run, in which an operator has another parallelism."""
+        taken = self.snapshot(spec.uid, spec.parallelism, spec.max_parallelism)
+        self.restore(spec.uid, taken, parallelism, spec.max_parallelism)
+
+    def operator_state(self, uid: str, subtask: int, name: str) -> list[bytes]:
         """The committed elements of an operator state of a subtask."""
-        state_id = self._registrations[uid, state_name].state_id
+        state_id = self.registration(uid, name).state_id
         return self.store(uid, subtask).operator_state(state_id)
 
     def store(self, uid: str, subtask: int) -> HeapStateStore:
@@ -86,11 +145,22 @@ class InMemoryStateBackend:
                 store.add_state(registration.state_id)
         return store
 
-    def records(self, uid: str, subtask: int, state_name: str, prefix: bytes) -> query_pb2.Records:
-        """The committed records of a state under a prefix of store keys."""
-        state_id = self._registrations[uid, state_name].state_id
-        found = self.store(uid, subtask).prefix(state_id, prefix)
-        return _records(found, prefix)
+    def records(
+        self, uid: str, subtask: int, name: str, prefix: bytes = b""
+    ) -> list[tuple[bytes, bytes]]:
+        """The committed records of a state under a prefix of store keys, in key order."""
+        state_id = self.registration(uid, name).state_id
+        return self.store(uid, subtask).prefix(state_id, prefix)
+
+    def _states(self, uid: str) -> list[StateRegistration]:
+        return [state for (owner, _), state in self._registrations.items() if owner == uid]
+
+    def _register_as(self, uid: str, state: StateRegistration) -> int:
+        """Registers a state of a snapshot for this operator; returns its id."""
+        own = type(state)()
+        own.CopyFrom(state)
+        own.operator_uid, own.job_id = uid, self.query_id
+        return self.register(own).state_id
 
 
 class InMemoryAccess:
@@ -143,7 +213,6 @@ class InMemoryAccess:
         return self._backend.store(self._spec.uid, self._task.subtask)
 
 
-def _records(found: Sequence[tuple[bytes, bytes]], prefix: bytes) -> query_pb2.Records:
-    return query_pb2.Records(
-        elements=[key[len(prefix) :] for key, _ in found], values=[value for _, value in found]
-    )
+def _shown_names(state: StateRegistration) -> str:
+    queryable = f" (queryable as {state.queryable_name!r})" if state.queryable_name else ""
+    return f"{state.state_name!r}{queryable}"

@@ -9,7 +9,7 @@ from queryable_state.server.testing.cluster import InProcessCluster
 from queryable_state.streaming.runtime.backend_client import BackendClient
 from queryable_state.streaming.runtime.channels import close_all
 from queryable_state.wire.calls.loop_thread import LoopThread
-from queryable_state.wire.errors import QueryTimeoutError
+from queryable_state.wire.errors import InvalidRequestError, QueryTimeoutError
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -114,6 +114,18 @@ class ClusterQuery:
         _, self.run_id = self._cluster.coordinator.engine.start(
             self._name, query_id=self.query_id, checkpoint_location=self._location
         )
+
+    def rescale(self, spec: OperatorSpec, parallelism: int) -> None:
+        """Starts a new run, in which an operator has another parallelism; only of a durable query.
+
+        The servers move the state when the next batch begins.
+        """
+        if not self._location:
+            raise InvalidRequestError(
+                f"query {self._name!r} cannot rescale operator {spec.name!r} to {parallelism}: "
+                "its state is not durable; start it with durable=True"
+            )
+        self.restart()
 
     def take_checkpoint(self) -> int:
         """Takes a checkpoint of a durable query; returns its batch."""

@@ -1,4 +1,4 @@
-"""Harness that runs one keyed operator over batches of rows, as Spark's tasks would."""
+"""Base of the harnesses: one operator in the real stage, run batch by batch as Spark's tasks."""
 
 from __future__ import annotations
 
@@ -7,43 +7,30 @@ import itertools
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-import pyarrow as pa
-from xxhash import xxh64_intdigest
-
-from queryable_state.streaming.functions import KeyedProcessFunction
-from queryable_state.streaming.graph.elements import Columns
-from queryable_state.streaming.ordering import order_columns
-from queryable_state.streaming.runtime.columns.arrow_types import arrow_type, to_python
-from queryable_state.streaming.runtime.columns.row_check import row_check
-from queryable_state.streaming.runtime.operators.operators import KeyedBatchProcess, KeyedProcess
-from queryable_state.streaming.runtime.operators.spec import VALUE_COLUMN, OperatorSpec
+from queryable_state.streaming.runtime.columns.arrow_types import to_python
+from queryable_state.streaming.runtime.columns.tagged_rows import TaggedRows
+from queryable_state.streaming.runtime.operators.operator_run import MAIN
+from queryable_state.streaming.runtime.operators.spec import OperatorSpec, columns_of
 from queryable_state.streaming.runtime.stage import StageSpec, StageTask
-from queryable_state.streaming.runtime.states.input_spec import InputSpec
 from queryable_state.streaming.runtime.states.settings import RuntimeSettings
 from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
+from queryable_state.streaming.testing.committed_state import CommittedState
 from queryable_state.streaming.testing.in_memory_state import InMemoryStateBackend
-from queryable_state.streaming.vectorised.functions import KeyedBatchProcessFunction
-from queryable_state.v1.registration_pb2 import StateKind, StateRegistration
 from queryable_state.wire.errors import InvalidRequestError
-from queryable_state.wire.keys.key_groups import KeyGroups, subtask_of
-from queryable_state.wire.keys.store_keys import ACCUMULATOR_ELEMENT, RESULT_ELEMENT, VOID_NAMESPACE
-from queryable_state.wire.operator_state import split_broadcast_element
-from queryable_state.wire.rows import row_maker, row_values
-from queryable_state.wire.schema.types import Field, Kind, TypeInfo, type_info
-from queryable_state.wire.state_codecs import StateCodecs
-from queryable_state.wire.values.value_codec import ValueCodec
+from queryable_state.wire.keys.key_groups import KeyGroups
+from queryable_state.wire.rows import row_maker
+from queryable_state.wire.schema.types import Kind, TypeInfo, type_info
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
 
-    from queryable_state.streaming.ordering import OrderBy
+    import pyarrow as pa
+
     from queryable_state.streaming.runtime.operators.operators import Operator
     from queryable_state.streaming.runtime.states.access import StateAccess
-    from queryable_state.v1.query_pb2 import Records
-
-CHECK_COLUMN = "__check"
-
-_SIGN = 1 << 63
+    from queryable_state.streaming.stateless.output_tag import OutputTag
+    from queryable_state.streaming.testing.harness_input import HarnessInput
+    from queryable_state.streaming.testing.operator_snapshot import OperatorSnapshot
 
 
 class StateOwner(Protocol):
@@ -52,6 +39,8 @@ class StateOwner(Protocol):
     query_id: bytes
     run_id: bytes
     secret: str
+    timestamp_ms: int
+    watermark_ms: int
 
     def access(self, spec: OperatorSpec, task: TaskIdentity) -> StateAccess:
         """State access of one task attempt."""
@@ -61,32 +50,25 @@ class StateOwner(Protocol):
         """Commits a batch on every subtask."""
         ...
 
+    def rescale(self, spec: OperatorSpec, parallelism: int) -> None:
+        """Starts a new run, in which an operator has another parallelism."""
+        ...
 
-class KeyedOperatorHarness:
-    """A keyed operator and its state, run batch by batch on lists of rows.
 
-    `process` runs a batch on every subtask and commits it. `run` and `commit` do these steps
-    separately; a second `run` before `commit` replays the batch, as Spark may do. As in Spark each
-    task has its own copy of the function. Elements are rows of all columns of `input_type`, or the
-    bare values of `value_column`. The rows of a batch are processed in the given order, as if from
-    one input partition, or by `order_by`.
+class OperatorHarness:
+    """An operator and its state, run batch by batch on lists of rows.
 
-        harness = KeyedOperatorHarness(
-            CountPerSensor(), "sensor STRING, degrees DOUBLE", key_by="sensor",
-            output_type="sensor STRING, readings BIGINT",
-        )
-        outputs = harness.process([("sensor_1", 20.5), ("sensor_2", 21.0)])
-        assert harness.state("count", "sensor_1") == 1
+    `process` of a subclass runs a batch on every subtask and commits it. `run` and `commit` do
+    these steps separately; a second `run` before `commit` replays the batch, as Spark may do. As in
+    Spark each task has its own copy of the function. The rows of an input are processed in the
+    given order, as if from one input partition, or by `order_by`.
     """
 
     def __init__(
         self,
-        operator: Operator | KeyedProcessFunction | KeyedBatchProcessFunction,
-        input_type: object,
+        operator: Operator,
+        inputs: Sequence[HarnessInput],
         *,
-        key_by: str | Sequence[str],
-        order_by: OrderBy | None = None,
-        value_column: str | None = None,
         output_type: object = None,
         parallelism: int = 2,
         max_parallelism: int = 128,
@@ -95,62 +77,106 @@ class KeyedOperatorHarness:
         chunk_rows: int = 10_000,
         settings: RuntimeSettings | None = None,
         owner: StateOwner | None = None,
+        side_outputs: Sequence[OutputTag] = (),
     ) -> None:
+        """`chunk_rows` bounds the rows of an Arrow batch and of a chunk that a task reads; `owner`
+        holds the state (None: memory). `side_output` returns the outputs of `side_outputs`."""
         self.backend: StateOwner = InMemoryStateBackend() if owner is None else owner
         self.batch_id = 0
         """The open batch, which the next `run` runs."""
+        self._inputs = tuple(inputs)
         self._chunk_rows = chunk_rows
         self._attempts = itertools.count(1)
-        if isinstance(operator, KeyedProcessFunction):
-            operator = KeyedProcess(operator)
-        elif isinstance(operator, KeyedBatchProcessFunction):
-            operator = KeyedBatchProcess(operator)
-        value_type = type_info(input_type)
-        fields = value_type.fields
-        if value_type.kind != Kind.ROW:
-            fields = (Field(VALUE_COLUMN, value_type),)
-        self._input_fields = fields
-        self._rows_are_bare = value_type.kind != Kind.ROW
-        key_columns = (key_by,) if isinstance(key_by, str) else tuple(key_by)
+        keyed = [each for each in inputs if each.spec.key_columns]
         self.spec = OperatorSpec(
             uid=uid,
             name=name,
             depth=0,
             parallelism=parallelism,
             max_parallelism=max_parallelism,
-            inputs=(
-                InputSpec(
-                    key_columns=key_columns,
-                    value_columns=tuple(f.name for f in fields if value_column in (None, f.name)),
-                    value_type=next((f.type for f in fields if f.name == value_column), value_type),
-                    check_column=CHECK_COLUMN,
-                    order=order_columns(
-                        order_by, Columns({f.name: f.type for f in fields}), "order_by"
-                    ),
-                ),
-            ),
-            key_type=_key_type(key_columns, fields),
+            inputs=tuple(each.spec for each in inputs),
+            key_type=keyed[0].key_type if keyed else TypeInfo(Kind.INT),
             operator=operator,
             output_type=None if output_type is None else type_info(output_type),
+            side_outputs=tuple(side_outputs),
             secret=self.backend.secret,
             settings=replace(settings or RuntimeSettings(), chunk_rows=chunk_rows),
         )
         self._key_groups = KeyGroups(self.spec.key_type, max_parallelism)
+        self._side_rows: dict[str, list[Any]] = {}
+        self._layout = TaggedRows.of([each.columns for each in inputs]) if len(inputs) > 1 else None
 
-    def process(self, rows: Iterable[Any]) -> list[Any]:
-        """Runs a batch once on every subtask and commits it; returns the operator's outputs."""
-        outputs = self.run(rows)
-        self.commit()
-        return outputs
+    @property
+    def timestamp_ms(self) -> int:
+        """The clock of later batches, in milliseconds since the epoch; TTL and
+        `ctx.timestamp()` use it."""
+        return self.backend.timestamp_ms
 
-    def run(self, rows: Iterable[Any], *, subtasks: Iterable[int] | None = None) -> list[Any]:
-        """Runs the open batch on these subtasks (None: all), as new task attempts."""
-        partitions = self.partitions(rows)
-        outputs: list[Any] = []
-        for subtask in range(self.spec.parallelism) if subtasks is None else subtasks:
-            for batch in self.attempt(subtask, partitions[subtask]):
-                outputs += self._output_rows(batch)
-        return outputs
+    @timestamp_ms.setter
+    def timestamp_ms(self, timestamp_ms: int) -> None:
+        self.backend.timestamp_ms = timestamp_ms
+
+    @property
+    def watermark_ms(self) -> int:
+        """The watermark of later batches."""
+        return self.backend.watermark_ms
+
+    @watermark_ms.setter
+    def watermark_ms(self, watermark_ms: int) -> None:
+        self.backend.watermark_ms = watermark_ms
+
+    def commit(self) -> None:
+        """Commits the open batch and opens the next one."""
+        self.backend.commit(self.batch_id)
+        self.batch_id += 1
+
+    def rescale(self, parallelism: int) -> None:
+        """Restarts the operator at another parallelism, from its last committed batch.
+
+        Keyed state moves with its keys, and operator state is redistributed. A batch that has run
+        without a commit counts as not run.
+        """
+        self.backend.rescale(self.spec, parallelism)
+        self.spec = replace(self.spec, parallelism=parallelism)
+
+    def snapshot(self) -> OperatorSnapshot:
+        """The committed state, for `restore` into a harness with a changed function or another
+        parallelism."""
+        spec = self.spec
+        return self._memory("snapshot").snapshot(spec.uid, spec.parallelism, spec.max_parallelism)
+
+    def restore(self, snapshot: OperatorSnapshot) -> None:
+        """Replaces the operator's state; the open batch is the one after the snapshot's."""
+        spec = self.spec
+        self._memory("restore").restore(spec.uid, snapshot, spec.parallelism, spec.max_parallelism)
+        self.batch_id = snapshot.batch_id + 1
+
+    def state(self, name: str, key: Any) -> Any:
+        """The committed state of a key: a list for a list state, a dict for a map state; None if
+        there is none.
+
+        `name` is the state's name or its queryable name; raises UnknownStateError if no state has
+        it.
+        """
+        return self._committed("state").of_key(name, key, self._key_groups)
+
+    def states(self, name: str) -> dict[Any, Any]:
+        """The committed state of every key that has one."""
+        return self._committed("states").of_all_keys(name)
+
+    def operator_state(self, name: str, subtask: int) -> Any:
+        """The committed operator state of a subtask: a list, or a dict of a broadcast state."""
+        return self._committed("operator_state").of_subtask(name, subtask)
+
+    def side_output(self, tag: OutputTag) -> list[Any]:
+        """The values that the last `run` or `process` emitted with this tag."""
+        if tag not in self.spec.side_outputs:
+            known = ", ".join(map(repr, self.spec.side_outputs)) or "none"
+            raise InvalidRequestError(
+                f"side_output({tag!r}): the side outputs of this harness are {known}; name it in "
+                "side_outputs"
+            )
+        return self._side_rows.get(tag.tag_id, [])
 
     def attempt(
         self, subtask: int, batches: Iterable[pa.RecordBatch]
@@ -164,124 +190,68 @@ class KeyedOperatorHarness:
             subtask=subtask,
             task_attempt=next(self._attempts),
         )
-        return StageTask(self._stage(spec)).run(
-            batches, task, lambda each: self.backend.access(each, task)
+        stage = replace(self._stage, operators=(spec,))
+        return StageTask(stage).run(batches, task, lambda each: self.backend.access(each, task))
+
+    def _run(self, rows: Sequence[Iterable[Any]], subtasks: Iterable[int] | None) -> list[Any]:
+        """Runs the open batch on the rows of each input; returns the outputs."""
+        parts = [self._parts(number, of) for number, of in enumerate(rows)]
+        outputs: list[Any] = []
+        self._side_rows = {tag.tag_id: [] for tag in self.spec.side_outputs}
+        stage = self._stage
+        for subtask in range(self.spec.parallelism) if subtasks is None else subtasks:
+            batches = itertools.chain.from_iterable(part[subtask] for part in parts)
+            for batch in self.attempt(subtask, batches):
+                layout = stage.outputs
+                for part, rows_of in [(0, batch)] if layout is None else layout.split(batch):
+                    if stage.parts:
+                        self._take(stage.parts[part][1], rows_of, outputs)
+        return outputs
+
+    def _parts(self, number: int, rows: Iterable[Any]) -> list[list[pa.RecordBatch]]:
+        """The batches of one input that each subtask reads."""
+        parts = self._inputs[number].batches(
+            rows,
+            parallelism=self.spec.parallelism,
+            max_parallelism=self.spec.max_parallelism,
+            most_rows=self._chunk_rows,
         )
+        layout = self._layout
+        if layout is None:
+            return parts
+        return [[layout.tagged(number, batch) for batch in part] for part in parts]
 
-    def _stage(self, spec: OperatorSpec) -> StageSpec:
-        return StageSpec(operators=(spec,))
+    @property
+    def _stage(self) -> StageSpec:
+        return StageSpec(operators=(self.spec,), inputs=self._layout)
 
-    def commit(self) -> None:
-        """Commits the open batch and opens the next one."""
-        self.backend.commit(self.batch_id)
-        self.batch_id += 1
+    def _take(self, number: int, batch: pa.RecordBatch, outputs: list[Any]) -> None:
+        """Adds the rows of an output to `outputs`, or to those of its side output."""
+        if number != MAIN:
+            tag = self.spec.side_outputs[number - 1]
+            self._side_rows[tag.tag_id] += _elements(batch, tag.type_info)
+        elif self.spec.output_type is not None:
+            outputs += _elements(batch, self.spec.output_type)
 
-    def state(self, state_name: str, key: Any) -> Any:
-        """The committed state of a key: a list for a list state, a dict for a map state; None if
-        there is none."""
-        if not isinstance(self.backend, InMemoryStateBackend):
-            raise InvalidRequestError(
-                "state() reads only an InMemoryStateBackend: use a client for a local cluster"
-            )
-        registration = self.backend.registration(self.spec.uid, state_name)
-        wire_key = self._key_groups.wire_key(key)
-        subtask = self._subtask(int.from_bytes(wire_key[:2], "big"))
-        records = self.backend.records(
-            self.spec.uid, subtask, state_name, wire_key + VOID_NAMESPACE
-        )
-        return _whole_value(registration, records)
+    def _committed(self, method: str) -> CommittedState:
+        return CommittedState(self._memory(method), self.spec)
 
-    def operator_state(self, state_name: str, subtask: int) -> Any:
-        """The committed operator state of a subtask: a list, or a dict of a broadcast state."""
-        if not isinstance(self.backend, InMemoryStateBackend):
-            raise InvalidRequestError(
-                "operator_state() reads only an InMemoryStateBackend: use a client for a local "
-                "cluster"
-            )
-        registration = self.backend.registration(self.spec.uid, state_name)
-        codecs = StateCodecs(registration, pickle_values=True, unpickle=True)
-        elements = self.backend.operator_state(self.spec.uid, subtask, state_name)
-        if registration.kind != StateKind.BROADCAST:
-            return codecs.decode_records((), elements)
-        entries = list(map(split_broadcast_element, elements))
-        return codecs.decode_records([key for key, _ in entries], [value for _, value in entries])
-
-    def partitions(self, rows: Iterable[Any]) -> list[list[pa.RecordBatch]]:
-        """The batches that Spark would pass to each subtask."""
-        rows = list(rows)
-        names = [field.name for field in self._input_fields]
-        if self._rows_are_bare:
-            rows = [(row,) for row in rows]
-        values_of = row_values(
-            TypeInfo(Kind.ROW, fields=self._input_fields), "row", InvalidRequestError
-        )
-        positions = [names.index(column) for column in self.spec.input.key_columns]
-        by_subtask: list[list[tuple[Any, ...]]] = [[] for _ in range(self.spec.parallelism)]
-        for row in rows:
-            values = tuple(values_of(row))
-            key = [values[position] for position in positions]
-            # As in Spark a null does not change the hash; the operator refuses a null key.
-            group = 0 if None in key else self._key_groups.of(key[0] if len(key) == 1 else key)
-            row_hash = xxh64_intdigest(repr(values).encode()) - _SIGN
-            by_subtask[self._subtask(group)].append((*values, row_check(row_hash, group)))
-        schema = pa.schema(
-            [(field.name, arrow_type(field.type)) for field in self._input_fields]
-            + [(CHECK_COLUMN, pa.int64())]
-        )
-        return [
-            [
-                _batch(part[start : start + self._chunk_rows], schema)
-                for start in range(0, len(part), self._chunk_rows)
-            ]
-            for part in by_subtask
-        ]
-
-    def _subtask(self, key_group: int) -> int:
-        return subtask_of(key_group, self.spec.parallelism, self.spec.max_parallelism)
-
-    def _output_rows(self, batch: pa.RecordBatch) -> list[Any]:
-        output = self.spec.output_type
-        if output is None:
-            return []
-        columns = [
-            to_python(column, field.type)
-            for column, field in zip(batch.columns, self.spec.output_fields, strict=True)
-        ]
-        if output.kind != Kind.ROW:
-            return columns[0]
-        make = row_maker(output)
-        return [make(values) for values in zip(*columns, strict=True)]
-
-
-def _key_type(key_columns: tuple[str, ...], fields: Sequence[Field]) -> TypeInfo:
-    by_name = {field.name: field for field in fields}
-    missing = [column for column in key_columns if column not in by_name]
-    if missing or not key_columns:
+    def _memory(self, method: str) -> InMemoryStateBackend:
+        if isinstance(self.backend, InMemoryStateBackend):
+            return self.backend
         raise InvalidRequestError(
-            f"key_by {missing or key_columns}: the columns are {', '.join(by_name)}"
+            f"{method}() needs state in memory, but this harness runs on a local cluster: read its "
+            "state with a client"
         )
-    if len(key_columns) == 1:
-        return by_name[key_columns[0]].type
-    return TypeInfo(Kind.ROW, fields=tuple(by_name[column] for column in key_columns))
 
 
-def _whole_value(registration: StateRegistration, records: Records) -> Any:
-    """Decodes the records of a key; an aggregate without a result is its accumulator."""
-    found = dict(zip(records.elements, records.values, strict=True))
-    if registration.kind == StateKind.AGGREGATING and not registration.value_types:
-        info = TypeInfo.from_proto(registration.accumulator_types[-1].type)
-        data = found.get(ACCUMULATOR_ELEMENT)
-        return None if data is None else ValueCodec.of(info, unpickle=True).decode(data)
-    codecs = StateCodecs(registration, pickle_values=True, unpickle=True)
-    if registration.kind not in (StateKind.LIST, StateKind.MAP):
-        data = found.get(RESULT_ELEMENT)
-        return None if data is None else codecs.value.decode(data)
-    return codecs.decode_records(records.elements, records.values)
-
-
-def _batch(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch:
-    columns = zip(*rows, strict=True)
-    arrays = [
-        pa.array(column, type=field.type) for column, field in zip(columns, schema, strict=True)
+def _elements(batch: pa.RecordBatch, info: TypeInfo) -> list[Any]:
+    """The elements of this type in a batch of their columns."""
+    columns = [
+        to_python(column, field.type)
+        for column, field in zip(batch.columns, columns_of(info), strict=True)
     ]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    if info.kind != Kind.ROW:
+        return columns[0]
+    make = row_maker(info)
+    return [make(values) for values in zip(*columns, strict=True)]

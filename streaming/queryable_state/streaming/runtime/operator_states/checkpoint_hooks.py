@@ -21,6 +21,7 @@ from queryable_state.streaming.runtime.operator_states.operator_state import Ope
 from queryable_state.streaming.runtime.operator_states.operator_state_store import (
     TaskOperatorStateStore,
 )
+from queryable_state.streaming.runtime.user_code import at_place, described
 from queryable_state.v1.registration_pb2 import SchemaVersion, StateRegistration
 from queryable_state.wire.errors import InvalidRequestError, QueryableStateError, Reason
 from queryable_state.wire.schema.types import Types
@@ -109,12 +110,14 @@ class CheckpointHooks:
         try:
             yield
         except QueryableStateError as error:
-            error.add_note(f"{self._where}, in {hook} of {type(self._function).__name__}")
+            error.add_note(
+                f"{self._where}, in {hook} of {type(self._function).__name__}{at_place(error)}"
+            )
             raise
         except Exception as error:
             raise UserFunctionError(
                 f"{self._where}: {hook} failed in {type(self._function).__name__}: "
-                f"{type(error).__name__}: {error}"
+                f"{described(error)}"
             ) from error
 
 

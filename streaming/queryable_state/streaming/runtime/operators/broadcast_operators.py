@@ -21,6 +21,7 @@ from queryable_state.streaming.runtime.operators.function_run import (
     outputs_of,
 )
 from queryable_state.streaming.runtime.operators.operator_run import MAIN
+from queryable_state.streaming.runtime.user_code import at_place, described, shown
 from queryable_state.wire.errors import InvalidRequestError, QueryableStateError, Reason
 
 if TYPE_CHECKING:
@@ -94,12 +95,15 @@ class BroadcastRun(FunctionRun):
                 if result is not None:
                     self._outputs.rows.extend(outputs_of(result))
             except QueryableStateError as error:
-                error.add_note(f"{self.where}, in {process.__name__}")
+                error.add_note(
+                    f"{self.where}, in {process.__name__}, at the element {shown(element)}"
+                    f"{at_place(error)}"
+                )
                 raise
             except Exception as error:
                 raise UserFunctionError(
-                    f"{self.where}: {process.__name__} failed for {_shown(element)}: "
-                    f"{type(error).__name__}: {error}"
+                    f"{self.where}: {process.__name__} failed for {shown(element)}: "
+                    f"{described(error)}"
                 ) from error
             for output in self._outputs.full_batches():
                 yield MAIN, output
@@ -119,8 +123,3 @@ class BroadcastRun(FunctionRun):
             )
         process = function.process if isinstance(function, KeyedStateFunction) else function
         visit_keys(self.owned, state, self._context.states.values(), process)
-
-
-def _shown(element: Any) -> str:
-    text = repr(element)
-    return text if len(text) <= 100 else text[:100] + "..."

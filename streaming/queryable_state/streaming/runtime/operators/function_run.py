@@ -24,7 +24,7 @@ from queryable_state.streaming.runtime.operators.side_outputs import SideOutputs
 from queryable_state.streaming.runtime.stateless.element_context import StatelessContext
 from queryable_state.streaming.runtime.states.key_table import shown_key
 from queryable_state.streaming.runtime.states.task_states import TaskStates
-from queryable_state.streaming.runtime.user_code import described
+from queryable_state.streaming.runtime.user_code import at_place, described, shown
 from queryable_state.streaming.stateless.output_tag import OutputTag
 from queryable_state.wire.errors import QueryableStateError
 from queryable_state.wire.rows import row_maker
@@ -113,13 +113,17 @@ class RowRun(OperatorRun):
         if isinstance(descriptor.function, Function):
             self._functions.open(descriptor.function, self._context)
 
-    def _user_error(self, error: Exception, what: str) -> UserFunctionError:
+    def _user_error(self, error: Exception, what: str, element: object) -> UserFunctionError:
         return UserFunctionError(
-            f"{self.where}: {what} failed for key {self._current_key}: {described(error)}"
+            f"{self.where}: {what} failed for key {self._current_key}: {described(error)}, at the "
+            f"element {shown(element)}"
         )
 
-    def _name_element(self, error: QueryableStateError) -> None:
-        error.add_note(f"{self.where}, at an element of key {self._current_key}")
+    def _name_element(self, error: QueryableStateError, element: object) -> None:
+        error.add_note(
+            f"{self.where}, key {self._current_key}, at the element {shown(element)}"
+            f"{at_place(error)}"
+        )
 
     @property
     def _current_key(self) -> str:
@@ -209,6 +213,7 @@ class FunctionRun(RowRun):
             state.enter()
         for start in range(0, len(slots), _PIECE_ROWS):
             extend, emitted = outputs.rows.extend, len(outputs.rows)
+            element = None
             try:
                 # `zip` must read slots first: at their end it must not consume an element.
                 for slot, element in zip(  # noqa: B905
@@ -221,10 +226,10 @@ class FunctionRun(RowRun):
                             raise _not_outputs(result)
                         extend(result)
             except QueryableStateError as error:
-                self._name_element(error)
+                self._name_element(error, element)
                 raise
             except Exception as error:
-                raise self._user_error(error, process.__name__) from error
+                raise self._user_error(error, process.__name__, element) from error
             if OutputTag.exists:
                 self._sides.take(outputs.rows, emitted)
                 yield from self._sides.batches(only_full=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol, Self, TypeVar
 
 from queryable_state.streaming.functions import UserFunctionError
+from queryable_state.streaming.runtime.user_code import described
 from queryable_state.wire.errors import QueryableStateError
 
 _C = TypeVar("_C")
@@ -71,14 +72,11 @@ class OpenFunctions:
                     failure = failed_to_close = self._failed(function, "close", error)
                     failed_to_close.__cause__ = error
                 else:
-                    failure.add_note(
-                        f"{self._where}: close failed too: {type(error).__name__}: {error}"
-                    )
+                    failure.add_note(f"{self._where}: close failed too: {described(error)}")
         if failed_to_close is not None:
             raise failed_to_close
 
     def _failed(self, function: Openable[Any], hook: str, error: Exception) -> UserFunctionError:
         return UserFunctionError(
-            f"{self._where}: {hook} failed in {type(function).__name__}: "
-            f"{type(error).__name__}: {error}"
+            f"{self._where}: {hook} failed in {type(function).__name__}: {described(error)}"
         )

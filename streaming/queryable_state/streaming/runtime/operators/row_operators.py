@@ -96,16 +96,17 @@ class ReduceRun(RowRun):
         cached_values = state.load_chunk()
         state.enter()
         emitted = _drop if outputs is None else outputs.rows.append
+        element = None
         try:
             for slot, element in zip(slots, self._read(batch), strict=True):
                 current_key.slot = slot
                 cached = cached_values[slot] = held(slot, reduced(cached_values[slot], element))
                 emitted(give(cached))
         except QueryableStateError as error:
-            self._name_element(error)
+            self._name_element(error, element)
             raise
         except Exception as error:
-            raise self._user_error(error, "the reduce function") from error
+            raise self._user_error(error, "the reduce function", element) from error
         state.dirty.update(slots)
         if outputs is not None:
             for rows in outputs.full_batches():

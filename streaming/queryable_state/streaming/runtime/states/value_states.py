@@ -13,6 +13,7 @@ from queryable_state.streaming.runtime.states.cached_state import (
     point_values,
     value_codec,
 )
+from queryable_state.streaming.runtime.user_code import described
 from queryable_state.streaming.state import AggregatingState, ReducingState, ValueState
 from queryable_state.v1.query_pb2 import ReadKind
 from queryable_state.wire.errors import SerializationError
@@ -255,7 +256,7 @@ class CachedAggregating(SingleValueState, AggregatingState[Any, Any]):
             result = self._aggregate.get_result(self.give(cached))
         except Exception as error:
             raise UserFunctionError(
-                f"{self._described(slot)}: get_result failed: {type(error).__name__}: {error}"
+                f"{self._described(slot)}: get_result failed: {described(error)}"
             ) from error
         if result is None:
             return None

@@ -19,6 +19,7 @@ from queryable_state.streaming.runtime.columns.value_columns import cast_column
 from queryable_state.streaming.runtime.operators.context import DeclaringContext
 from queryable_state.streaming.runtime.operators.open_functions import OpenFunctions
 from queryable_state.streaming.runtime.operators.operator_run import MAIN, OperatorRun
+from queryable_state.streaming.runtime.user_code import at_place, described
 from queryable_state.streaming.runtime.vectorised.batch_context import (
     ChunkState,
     DeclaringBatchContext,
@@ -93,12 +94,12 @@ class BatchProcessRun(OperatorRun):
                 for part in self._batches(output):
                     yield MAIN, part
         except QueryableStateError as error:
-            error.add_note(f"{self.where}, {_described(keys, table)}")
+            error.add_note(f"{self.where}, {_described(keys, table)}{at_place(error)}")
             raise
         except Exception as error:
             raise UserFunctionError(
                 f"{self.where}: process_batch failed for {_described(keys, table)}: "
-                f"{type(error).__name__}: {error}"
+                f"{described(error)}"
             ) from error
         for state in self._states.values():
             state.leave()
