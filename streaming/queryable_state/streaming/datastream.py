@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, overload
 
+from queryable_state.streaming.graph.nodes import (
+    OperatorNode,
+)
 from queryable_state.streaming.graph.unkeyed_input import unkeyed_input
 from queryable_state.streaming.operator_handles import StatefulOperator
 from queryable_state.streaming.ordering import EVENT_TIME, order_columns
@@ -27,7 +30,7 @@ from queryable_state.streaming.streams.keyed_functions import KeyedStep
 from queryable_state.streaming.streams.keyed_input import KeyedInput
 from queryable_state.streaming.streams.keyed_operators import KeyedOperators
 from queryable_state.streaming.streams.keys import keyed
-from queryable_state.streaming.streams.multiple_inputs import union_node
+from queryable_state.streaming.streams.multiple_inputs import lookup, union_node
 from queryable_state.streaming.streams.partitioning import Partitioning
 from queryable_state.streaming.streams.queryable_sinks import QueryableSinks
 from queryable_state.streaming.streams.refused_on_keyed import RefusedOnKeyedStreams
@@ -44,7 +47,6 @@ if TYPE_CHECKING:
     from queryable_state.streaming.descriptors import MapStateDescriptor
     from queryable_state.streaming.graph.nodes import (
         FrameNode,
-        OperatorNode,
         StreamNode,
         TransformNode,
     )
@@ -177,12 +179,7 @@ class DataStream(
 
         Spark reads the DataFrame in each batch; `cache()` it if that is expensive.
         """
-        if dataframe.isStreaming or how not in ("inner", "left"):
-            raise InvalidRequestError(
-                f"lookup_join takes a static DataFrame and how='inner' or 'left', not {how!r} and "
-                f"{dataframe!r}; connect() joins two streams"
-            )
-        return self.transform(lambda stream: stream.join(dataframe, on, how))
+        return self.transform(lookup(dataframe, on, how))
 
     def to_dataframe(self) -> DataFrame:
         """The stream as an ordinary streaming DataFrame.

@@ -13,7 +13,7 @@ from queryable_state.streaming.graph.nodes import FrameNode, OperatorInput, Sour
 from queryable_state.wire.errors import InvalidRequestError, KeyTypeError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import DataFrame
 
@@ -52,6 +52,17 @@ def union_node(streams: Sequence[StreamNode]) -> FrameNode:
             python_class=first.python_class if same_class else None,
         ),
     )
+
+
+def lookup(dataframe: DataFrame, on: str | list[str], how: str) -> Callable[[DataFrame], DataFrame]:
+    """A function that joins a stream's DataFrame with a static one; InvalidRequestError if it
+    cannot."""
+    if dataframe.isStreaming or how not in ("inner", "left"):
+        raise InvalidRequestError(
+            f"lookup_join takes a static DataFrame and how='inner' or 'left', not {how!r} and "
+            f"{dataframe!r}; connect() joins two streams"
+        )
+    return lambda stream: stream.join(dataframe, on, how)
 
 
 def initial_input(
