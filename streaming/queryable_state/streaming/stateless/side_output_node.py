@@ -6,11 +6,26 @@ from typing import TYPE_CHECKING
 
 from queryable_state.streaming.graph.elements import Columns
 from queryable_state.streaming.graph.nodes import OperatorNode, SideOutputNode, TransformNode
+from queryable_state.streaming.runtime.operators.operators import (
+    BroadcastProcess,
+    KeyedBroadcastProcess,
+    KeyedCoProcess,
+    KeyedProcess,
+    UnkeyedStep,
+)
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from queryable_state.streaming.graph.nodes import StreamNode
     from queryable_state.streaming.stateless.output_tag import OutputTag
+
+_WITH_SIDE_OUTPUTS = (
+    KeyedProcess,
+    KeyedCoProcess,
+    KeyedBroadcastProcess,
+    BroadcastProcess,
+    UnkeyedStep,
+)
 
 
 def side_output_node(node: StreamNode, output_tag: OutputTag, name: str) -> SideOutputNode:
@@ -19,11 +34,15 @@ def side_output_node(node: StreamNode, output_tag: OutputTag, name: str) -> Side
     Raises InvalidRequestError if the node has no side outputs, or the tag has another type than
     before.
     """
-    if not isinstance(node, OperatorNode | TransformNode):
+    emits = isinstance(node, TransformNode) and "process" in node.kind
+    if isinstance(node, OperatorNode):
+        emits = isinstance(node.operator, _WITH_SIDE_OUTPUTS)
+    if not emits:
         raise InvalidRequestError(
             f"get_side_output({output_tag!r}): only the stream that process() returns has side "
             f"outputs, not {name}"
         )
+    assert isinstance(node, OperatorNode | TransformNode)
     if output_tag not in node.side_outputs:
         node.side_outputs = (*node.side_outputs, output_tag)
     index = node.side_outputs.index(output_tag)
