@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark import cloudpickle
 
+from queryable_state.client import ValueState
 from queryable_state.streaming import (
     KeyedBroadcastProcessFunction,
     KeyedCoProcessFunction,
@@ -141,7 +142,7 @@ def run_job(
 
 
 def _value(state: Any) -> Any:
-    return state.get() if hasattr(state, "get") else state.value()
+    return state.value() if isinstance(state, ValueState) else state.get()
 
 
 def found_in(client: QueryableStateClient, job: JobClient) -> dict[str, Any]:
