@@ -198,7 +198,7 @@ def test_only_a_process_function_may_ask_for_states() -> None:
 
 class Timing(KeyedProcessFunction):
     def process_element(self, value: Any, ctx: Context) -> None:
-        ctx.timer_service()
+        ctx.timer_service().register_event_time_timer(5)
 
 
 def test_timers_are_refused() -> None:

@@ -268,15 +268,16 @@ def test_a_bare_stream_has_bare_elements_and_nested_rows_are_rows() -> None:
 
 def test_the_time_of_the_batch_and_the_watermark_are_what_begin_said() -> None:
     class Times(KeyedProcessFunction):
-        def process_element(self, value: Any, ctx: Context) -> Iterator[tuple[int, int]]:
-            yield ctx.timestamp(), ctx.current_watermark()
+        def process_element(self, value: Any, ctx: Context) -> Iterator[tuple[Any, ...]]:
+            clocks = ctx.timer_service()
+            yield ctx.timestamp(), clocks.current_processing_time(), clocks.current_watermark()
 
     harness = KeyedOperatorHarness(
-        Times(), "bigint", key_by="value", output_type="t BIGINT, w BIGINT"
+        Times(), "bigint", key_by="value", output_type="e BIGINT, t BIGINT, w BIGINT"
     )
     memory(harness).timestamp_ms, memory(harness).watermark_ms = 77_000, 66_000
 
-    assert harness.process([1]) == [(77_000, 66_000)]
+    assert harness.process([1]) == [(None, 77_000, 66_000)]
 
 
 def test_a_cleared_value_is_gone() -> None:

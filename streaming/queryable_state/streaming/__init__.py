@@ -7,6 +7,7 @@ A program creates a `StreamExecutionEnvironment`, keys a stream and processes it
 from queryable_state.streaming.co_functions import (
     CoFlatMapFunction,
     CoMapFunction,
+    CoProcessFunction,
     KeyedCoProcessFunction,
 )
 from queryable_state.streaming.config.checkpoint_config import CheckpointConfig
@@ -71,6 +72,7 @@ from queryable_state.streaming.functions import (
 from queryable_state.streaming.job_client import JobClient
 from queryable_state.streaming.operator_handles import DataStreamSink, QueryableStateStream
 from queryable_state.streaming.operator_state.broadcast_functions import (
+    BaseBroadcastProcessFunction,
     BroadcastProcessFunction,
     KeyedBroadcastProcessFunction,
     KeyedStateFunction,
@@ -88,6 +90,10 @@ from queryable_state.streaming.operator_state.checkpointed import (
     ListCheckpointed,
     OperatorStateStore,
 )
+from queryable_state.streaming.sinks.collected import CloseableIterator
+from queryable_state.streaming.sinks.sinks import SparkSink
+from queryable_state.streaming.sources.spark_source import SparkSource
+from queryable_state.streaming.sources.watermark_strategy import WatermarkStrategy
 from queryable_state.streaming.state import (
     AggregatingState,
     AppendingState,
@@ -97,6 +103,19 @@ from queryable_state.streaming.state import (
     ReducingState,
     State,
     ValueState,
+)
+from queryable_state.streaming.stateless.functions import (
+    FilterFunction,
+    FlatMapFunction,
+    KeySelector,
+    MapFunction,
+    Partitioner,
+    ProcessFunction,
+)
+from queryable_state.streaming.stateless.output_tag import OutputTag
+from queryable_state.streaming.streams.broadcast_streams import (
+    BroadcastConnectedStream,
+    BroadcastStream,
 )
 from queryable_state.streaming.streams.connected_streams import KeyedConnectedStreams
 from queryable_state.streaming.ttl.state_ttl_config import StateTtlConfig
@@ -139,21 +158,26 @@ __all__ = [
     "AggregatingState",
     "AggregatingStateDescriptor",
     "AppendingState",
+    "BaseBroadcastProcessFunction",
     "BasicArrayTypeInfo",
     "BasicType",
     "BasicTypeInfo",
     "BatchKeys",
     "BatchRuntimeContext",
     "BatchState",
+    "BroadcastConnectedStream",
     "BroadcastProcessFunction",
     "BroadcastState",
+    "BroadcastStream",
     "CheckpointConfig",
     "CheckpointListener",
     "CheckpointStorage",
     "CheckpointedFunction",
     "CheckpointingMode",
+    "CloseableIterator",
     "CoFlatMapFunction",
     "CoMapFunction",
+    "CoProcessFunction",
     "CompletableFuture",
     "Configuration",
     "CustomStateBackend",
@@ -167,6 +191,8 @@ __all__ = [
     "ExternalizedCheckpointCleanup",
     "ExternalizedCheckpointRetention",
     "FileSystemCheckpointStorage",
+    "FilterFunction",
+    "FlatMapFunction",
     "FsStateBackend",
     "FunctionInitializationContext",
     "FunctionSnapshotContext",
@@ -178,6 +204,7 @@ __all__ = [
     "JobID",
     "JobManagerCheckpointStorage",
     "JobStatus",
+    "KeySelector",
     "KeyedBatchProcessFunction",
     "KeyedBroadcastProcessFunction",
     "KeyedCoProcessFunction",
@@ -190,6 +217,7 @@ __all__ = [
     "ListState",
     "ListStateDescriptor",
     "ListTypeInfo",
+    "MapFunction",
     "MapState",
     "MapStateDescriptor",
     "MapTypeInfo",
@@ -198,11 +226,14 @@ __all__ = [
     "ObjectArrayTypeInfo",
     "OperatorStateStore",
     "OperatorStream",
+    "OutputTag",
+    "Partitioner",
     "PickleSerializer",
     "PickledBytesTypeInfo",
     "PickledValue",
     "PredefinedOptions",
     "PrimitiveArrayTypeInfo",
+    "ProcessFunction",
     "QueryableStateStream",
     "ReadOnlyBroadcastState",
     "ReduceFunction",
@@ -218,6 +249,8 @@ __all__ = [
     "RuntimeExecutionMode",
     "SerializedValue",
     "SimpleTypeSerializerSnapshot",
+    "SparkSink",
+    "SparkSource",
     "SqlTimeTypeInfo",
     "State",
     "StateBackend",
@@ -236,4 +269,5 @@ __all__ = [
     "ValueColumn",
     "ValueState",
     "ValueStateDescriptor",
+    "WatermarkStrategy",
 ]

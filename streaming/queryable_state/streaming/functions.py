@@ -17,7 +17,7 @@ times in one batch: the state counts one run, but other side effects happen in e
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, overload
 
 from queryable_state.streaming.descriptors import StateDescriptor, declared_type
 from queryable_state.streaming.hooks import refuse_uncalled_hooks
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         ReducingState,
         ValueState,
     )
+    from queryable_state.streaming.stateless.timers import TimerService
 
 
 class UserFunctionError(JobError):
@@ -61,20 +62,19 @@ class Context(ABC, Generic[K]):
         """Key of the element: a bare value, or a tuple if there are several key columns."""
 
     @abstractmethod
-    def timestamp(self) -> int:
-        """Processing time of the batch in milliseconds since the epoch; a replay has the same."""
+    def timestamp(self) -> int | None:
+        """Event time of the element in milliseconds since the epoch; None if it has none.
+
+        It is the value of the event-time column of the DataFrame's watermark.
+        """
 
     @abstractmethod
     def current_watermark(self) -> int:
         """Event-time watermark in milliseconds since the epoch; 0: no watermark."""
 
-    def timer_service(self) -> NoReturn:
-        """Raises InvalidRequestError: timers are not supported."""
-        raise InvalidRequestError(
-            "ctx.timer_service(): timers are not supported: when the next element of the key "
-            "arrives, compare ctx.timestamp() or ctx.current_watermark() with a time kept in state",
-            reason=Reason.UNSUPPORTED,
-        )
+    @abstractmethod
+    def timer_service(self) -> TimerService:
+        """The processing time and the watermark; timers cannot be registered."""
 
 
 _Context: TypeAlias = Context

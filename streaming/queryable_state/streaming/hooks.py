@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 _TIMERS = (
     "timers are not supported: when the next element of the key arrives, compare ctx.timestamp() "
-    "or ctx.current_watermark() with a time kept in state. Remove {hook} from {name}"
+    "or ctx.timer_service().current_watermark() with a time kept in state. "
+    "Remove {hook} from {name}"
 )
 _CONTEXT = (
     "the context is an argument: override open(self, runtime_context). Remove {hook} from {name}"

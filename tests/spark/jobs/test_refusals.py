@@ -74,7 +74,7 @@ def test_a_key_under_a_collation(env: StreamExecutionEnvironment, feed: MakeFeed
         env.from_dataframe(frame).key_by("sensor")
 
 
-@pytest.mark.parametrize("keys", [(), (1,), (len,), ("a", len)])
+@pytest.mark.parametrize("keys", [(), (9,), (1.5,), ("a", len)])
 def test_keys_that_are_neither_columns_nor_a_function_with_a_type(
     stream: DataStream, keys: tuple[Any, ...]
 ) -> None:
@@ -116,14 +116,6 @@ def test_a_job_of_nothing(env: StreamExecutionEnvironment) -> None:
         env.execute_async("empty")
 
 
-def test_two_sources_in_one_job(env: StreamExecutionEnvironment, feed: MakeFeed) -> None:
-    for number in range(2):
-        stream = env.from_dataframe(feed(READINGS).dataframe()).key_by("sensor")
-        stream.as_queryable_state(f"state-{number}").uid(f"state-{number}")
-    with pytest.raises(InvalidRequestError, match="2 DataFrames"):
-        env.execute_async("two sources")
-
-
 def test_two_operators_of_one_uid(env: StreamExecutionEnvironment, stream: DataStream) -> None:
     for name in ("one", "two"):
         stream.key_by("sensor").aggregate_max("temperature", queryable_name=name).uid("same")
@@ -137,20 +129,21 @@ def test_a_refused_job_leaves_nothing_to_the_next_one(
     for name in ("one", "two"):
         keyed = env.from_dataframe(feed(READINGS).dataframe()).key_by("sensor")
         keyed.aggregate_max("temperature", queryable_name=name).uid("same")
-    assert repr(env) == "<StreamExecutionEnvironment: 2 operators and 0 sinks>"
-    with pytest.raises(InvalidRequestError, match="2 DataFrames"):
+    assert "2 operators and 0 sinks; parallelism" in repr(env)
+    with pytest.raises(JobError, match="'same'"):
         env.execute_async("refused")
-    with pytest.raises(InvalidRequestError, match="2 DataFrames"):
+    with pytest.raises(JobError, match="'same'"):
         env.execute_async("refused again, as nothing was declared since")
     assert "0 operators and 0 sinks; refused, to be executed again: 2 operators" in repr(env)
-    assert str(env).count("refused: operator 'same': max by sensor of from_dataframe(") == 2
+    refused = "refused: operator 'same': aggregate_max by sensor of from_dataframe("
+    assert str(env).count(refused) == 2
     source = feed(READINGS)
     source.add(reading("a"))
     env.from_dataframe(source.dataframe()).key_by("sensor").aggregate_max("temperature").uid("same")
     job = env.execute_async("next")
     job.process_all_available()
     assert "'next' does not run the declarations of the job that was refused" in caplog.text
-    assert repr(env) == "<StreamExecutionEnvironment: 0 operators and 0 sinks>"
+    assert "0 operators and 0 sinks; parallelism" in repr(env)
     with pytest.raises(InvalidRequestError, match="nothing to run"):
         env.execute_async("nothing is left of any of them")
 

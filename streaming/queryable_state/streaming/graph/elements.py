@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
+_TIMESTAMPS = frozenset({Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ})
 _WATERMARK = "spark.watermarkDelayMs"
 """Metadata key of the column of `withWatermark`, and of columns derived only from it."""
 
@@ -60,6 +61,16 @@ class Columns:
                 python_class=output_type.python_class,
             )
         return Columns({VALUE_COLUMN: output_type}, bare=True)
+
+    @property
+    def timestamps(self) -> str:
+        """The column with the timestamps of the elements; empty: they have none.
+
+        The event-time column may also be a window, which is not the timestamp of an element.
+        """
+        found = None if self.event_time is None else self.types[self.event_time]
+        is_time = isinstance(found, TypeInfo) and found.kind in _TIMESTAMPS
+        return (self.event_time or "") if is_time else ""
 
     @property
     def names(self) -> tuple[str, ...]:

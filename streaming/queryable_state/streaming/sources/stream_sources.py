@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
 
 from queryable_state.streaming.datastream import DataStream
 from queryable_state.streaming.functions import UserFunctionError
@@ -95,15 +96,25 @@ class StreamSources:
         return self.from_source(source_func, None, source_name, type_info)
 
     def read_text_file(self, file_path: str, charset_name: str = "UTF-8") -> DataStream:
-        """A bounded stream of the lines of a file, or of all files of a folder."""
+        """A bounded stream of the lines of a file, or of all files of a folder.
+
+        The charset must be one of Spark's `decode`, in which a line ends with the byte of `\\n`.
+        """
         # Spark reads a single file as a stream only if the path is a pattern.
         path = f"{file_path[:-1]}[{file_path[-1]}]" if file_path[-1:].isalnum() else file_path
-        source = SparkSource(
-            format="text", path=path, options={"encoding": charset_name}, is_bounded=True
+        lines = self._spark.readStream.format("text").load(path)
+        if charset_name.upper() != "UTF-8":
+            # Spark keeps the bytes of a line as they are.
+            raw = F.col("value").cast("binary")
+            lines = lines.select(F.decode(raw, charset_name).alias("value"))
+        return self._stream_of(
+            SourceNode(
+                dataframe=lines,
+                columns=Columns.of_output(Types.STRING()),
+                is_bounded=True,
+                given_name="Text File Source",
+            )
         )
-        stream = self.from_source(source, None, "Text File Source")
-        assert isinstance(stream._node, SourceNode)
-        return self._stream_of(replace(stream._node, columns=Columns.of_output(Types.STRING())))
 
     def _stream_of(self, node: SourceNode) -> DataStream:
         return DataStream(self._as_stream_environment(), node)

@@ -20,28 +20,28 @@ class KeyedStep(KeyedProcessFunction):
     """A `MapFunction`, `FlatMapFunction` or `FilterFunction`, whose `open` may request states."""
 
     def __init__(self, step: Step) -> None:
-        self._step = step
+        assert isinstance(step.function, Function)
+        self.wrapped = step.function
+        self._emits = step.emits
+        self._method = step.methods[0]
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        function = self._step.function
-        assert isinstance(function, Function)
-        function.open(runtime_context)
-        self._call = getattr(function, self._step.methods[0])
+        self.wrapped.open(runtime_context)
+        self._call = getattr(self.wrapped, self._method)
 
     def close(self) -> None:
-        assert isinstance(self._step.function, Function)
-        self._step.function.close()
+        self.wrapped.close()
 
     def process_element(self, value: Any, ctx: Context) -> Iterable[Any] | None:
         result = self._call(value)
-        match self._step.emits:
+        match self._emits:
             case Emits.RESULT:
                 return [result]
             case Emits.RESULTS:
                 return result  # type: ignore[no-any-return]
             case Emits.ELEMENT:
                 return [value] if result else None
-        raise AssertionError(self._step.emits)
+        raise AssertionError(self._emits)
 
 
 class StatefulEmits(Enum):

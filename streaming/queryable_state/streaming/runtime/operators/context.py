@@ -30,9 +30,12 @@ from queryable_state.streaming.runtime.states.value_states import (
     CachedReducing,
     CachedValue,
 )
+from queryable_state.streaming.stateless.timers import TimerService
 from queryable_state.wire.errors import InvalidRequestError, JobError, Reason
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from queryable_state.streaming.descriptors import StateDescriptor
     from queryable_state.streaming.runtime.states.cached_state import CachedState
     from queryable_state.streaming.runtime.states.cursor import CurrentKey
@@ -164,15 +167,37 @@ class ElementContext(Context):
     ) -> None:
         self._current_key = current_key
         self._keys = keys.keys
-        self._batch_timestamp_ms = batch_timestamp_ms
-        self._watermark_ms = watermark_ms
+        self._timestamp_ms: int | None = None
+        self._clocks = BatchClocks(batch_timestamp_ms, watermark_ms)
         self._pickled_keys = pickled_keys
 
     def get_current_key(self) -> Any:
         key = self._keys[self._current_key.slot]
         return pickle.loads(key) if self._pickled_keys else key  # noqa: S301 - the job's own
 
-    def timestamp(self) -> int:
+    def timestamp(self) -> int | None:
+        return self._timestamp_ms
+
+    def current_watermark(self) -> int:
+        return self._clocks.current_watermark()
+
+    def timer_service(self) -> TimerService:
+        return self._clocks
+
+    def timed(self, elements: Iterator[Any], times: Iterable[int | None]) -> Iterator[Any]:
+        """The elements; the context has the timestamp of the newest one."""
+        for self._timestamp_ms, element in zip(times, elements, strict=True):
+            yield element
+
+
+class BatchClocks(TimerService):
+    """The clocks of a batch, the same when it is replayed."""
+
+    def __init__(self, batch_timestamp_ms: int, watermark_ms: int) -> None:
+        self._batch_timestamp_ms = batch_timestamp_ms
+        self._watermark_ms = watermark_ms
+
+    def current_processing_time(self) -> int:
         return self._batch_timestamp_ms
 
     def current_watermark(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from queryable_state.streaming.runtime.columns.event_time import timestamps
 from queryable_state.streaming.runtime.operators.context import ElementContext
 from queryable_state.streaming.runtime.operators.function_run import (
     FunctionRun,
@@ -57,7 +58,9 @@ class ProcessRun(FunctionRun):
 
     def process(self, number: int, batch: pa.RecordBatch) -> Iterator[Output]:
         slots = self.owned.start_chunk(batch, self.spec.inputs[number]).tolist()
-        elements = self._read[number](batch)
+        elements, event_time = self._read[number](batch), self.spec.inputs[number].event_time
+        if event_time:
+            elements = self._element_context.timed(elements, timestamps(batch.column(event_time)))
         yield from self._processed(self._hooks[number], self._element_context, slots, elements)
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from queryable_state.streaming.functions import Function, UserFunctionError
+from queryable_state.streaming.runtime.columns.event_time import timestamps
 from queryable_state.streaming.runtime.columns.tagged_rows import TaggedRows
 from queryable_state.streaming.runtime.operators.open_functions import OpenFunctions
 from queryable_state.streaming.runtime.operators.outputs import Outputs
@@ -130,7 +131,8 @@ class ChainTask:
         self._main = self._outputs(spec.output_type, spec.steps[-1].name if spec.steps else "")
         self._sides = {
             tag: self._outputs(info, f"{spec.steps[-1].name}, side output {tag}")
-            for tag, info in spec.side_outputs
+            for number, (tag, info) in enumerate(spec.side_outputs, start=1)
+            if number in spec.parts
         }
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -206,7 +208,7 @@ class ChainTask:
                 if not event_time:
                     yield from readers[stream](rows)
                     continue
-                times = readers[stream].timestamps(rows, event_time)
+                times = timestamps(rows.column(event_time))
                 for time, element in zip(times, readers[stream](rows), strict=True):
                     context.timestamp_ms = time
                     yield element
@@ -240,7 +242,8 @@ class ChainTask:
         keys.clear()
 
     def _side_batches(self, tag: str, *, only_full: bool) -> Iterator[pa.RecordBatch]:
-        outputs, number = self._sides[tag], list(self._sides).index(tag) + 1
+        outputs = self._sides[tag]
+        number = [each for each, _ in self._spec.side_outputs].index(tag) + 1
         for batch in outputs.full_batches() if only_full else outputs.all_batches():
             yield self._tagged(number, batch)
 

@@ -14,7 +14,7 @@ from queryable_state.wire.errors import InvalidRequestError, Reason
 class StatelessContext(DeclaringContext):
     """A `RuntimeContext` that refuses states."""
 
-    def _declared(self, descriptor: Any, expected: Any, state_class: Any) -> NoReturn:
+    def declared(self, descriptor: Any, *_: Any, **__: Any) -> NoReturn:
         raise InvalidRequestError(
             f"operator {self._name!r}: {descriptor!r} is a keyed state, but the stream has no "
             "keys: use key_by(...) before it",

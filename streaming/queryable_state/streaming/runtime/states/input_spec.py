@@ -32,5 +32,7 @@ class InputSpec:
     split_column: str = ""
     """Column (int) with the number of a row's input partition, the tie-break between rows that are
     equal in `order`; empty: no tie-break."""
+    event_time: str = ""
+    """Value column with the elements' timestamps; empty: they have none."""
     place: int = 0
     """Index of the stage's input that has these rows."""

@@ -84,5 +84,5 @@ def _input(upstream: StreamNode) -> ChainInput:
     return ChainInput(
         fields=fields,
         element_type=element_type,
-        event_time=columns.event_time or "",
+        event_time=columns.timestamps,
     )

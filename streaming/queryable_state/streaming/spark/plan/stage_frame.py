@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
-    from queryable_state.streaming.graph.nodes import OperatorNode, StreamNode
+    from queryable_state.streaming.graph.nodes import OperatorInput, OperatorNode, StreamNode
     from queryable_state.streaming.graph.stages import Stage, StageInput
 
 
@@ -52,6 +52,7 @@ class StageRows:
                 check_column=self._inputs[place].check,
                 order=each.order,
                 split_column=self._inputs[place].split,
+                event_time=_event_time(each),
                 place=place,
             )
             for each, place in reads
@@ -90,6 +91,12 @@ class StageRows:
                 frame = member.prepared(frame)
             parts.append((frame, [(member.number, member.columns) for member in members]))
         return tagged_union(parts, layout)
+
+
+def _event_time(read: OperatorInput) -> str:
+    """The event-time column of an input, if it is part of the elements."""
+    found = read.upstream.columns.timestamps
+    return found if found in read.value_columns else ""
 
 
 class _Input:

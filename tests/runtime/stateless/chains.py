@@ -1,0 +1,64 @@
+"""Chains of functions run on lists of elements, as a Spark task would run them."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+from pyspark import cloudpickle
+
+from queryable_state.streaming.datastream import DataStream
+from queryable_state.streaming.graph.chains import Chain
+from queryable_state.streaming.graph.elements import Columns
+from queryable_state.streaming.graph.nodes import SourceNode, TransformNode
+from queryable_state.streaming.runtime.operators.outputs import Outputs
+from queryable_state.streaming.runtime.operators.spec import columns_of
+from queryable_state.streaming.runtime.stateless.chain import ChainTask
+from queryable_state.streaming.runtime.stateless.elements import ElementReader
+from queryable_state.streaming.spark.plan.chain_frame import chain_spec
+from queryable_state.wire.schema.types import type_info
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import pyarrow as pa
+
+
+def stream(element: object, event_time: str | None = None) -> DataStream:
+    """A stream of elements of a type, without a DataFrame."""
+    columns = Columns.of_output(type_info(element))
+    columns = Columns(columns.types, bare=columns.bare, event_time=event_time)
+    node = SourceNode(dataframe=None, columns=columns)  # type: ignore[arg-type]  # never read
+    return DataStream(None, node)  # type: ignore[arg-type]  # the methods used need none
+
+
+def run(
+    made: DataStream, *inputs: Iterable[Any], side: str | None = None, cut: int = 3
+) -> list[Any]:
+    """The outputs of the functions from the sources to this stream; or those of a side output.
+
+    Elements arrive in batches of `cut`. Like a task, the chain works on a copy of the functions.
+    """
+    node = made._node
+    nodes: list[TransformNode] = []
+    while isinstance(node, TransformNode):
+        nodes.insert(0, node)
+        node = node.upstreams[0]
+    tags = [tag.tag_id for tag in nodes[-1].side_outputs]
+    part = 0 if side is None else tags.index(side) + 1
+    spec = chain_spec(Chain(nodes=tuple(nodes), parts=(part,), is_shared=False))
+    spec = cloudpickle.loads(cloudpickle.dumps(spec))  # type: ignore[no-untyped-call]
+    batches = [
+        rows if spec.input_layout is None else spec.input_layout.tagged(number, rows)
+        for number, elements in enumerate(inputs)
+        for rows in _batches(spec.inputs[number].element_type, elements, cut)
+    ]
+    info = spec.output_type if side is None else nodes[-1].side_outputs[part - 1].type_info
+    read = ElementReader(columns_of(info), info)
+    return list(itertools.chain.from_iterable(map(read, ChainTask(spec, 0).run(batches))))
+
+
+def _batches(info: Any, elements: Iterable[Any], cut: int) -> Iterable[pa.RecordBatch]:
+    outputs = Outputs(info, cut, "the input")
+    outputs.rows.extend(elements)
+    return outputs.all_batches()
