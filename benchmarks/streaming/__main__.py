@@ -1,10 +1,10 @@
-"""`python -m benchmarks.streaming`: rows a second of keyed aggregations, ours beside Spark's.
+"""`python -m benchmarks.streaming`: rows a second of keyed operators, ours beside Spark's.
 
 Every variant of a workload reads the same parquet files in batches of equal size into a noop sink
 on local[2,4], with state in RocksDB and changelogs, each time in a fresh JVM. The variants
 alternate, every other round in reverse order. The rows a second of a batch are its rows divided by
 Spark's trigger duration; the first batches of a run are not counted. The final state of each run is
-compared with the sums.
+compared with that of the dataset.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from benchmarks.arguments import add_common_arguments, write_run
 from benchmarks.figures import Spread, table, thousands
 from benchmarks.machine import Machine, NoiseMeter
 from benchmarks.signals import exit_on_signal
-from benchmarks.streaming.dataset import Dataset
 from benchmarks.streaming.runs import VariantRun, run_variant
 from benchmarks.streaming.workloads import REFERENCES, VARIANTS, WORKLOADS, Variant, Workload
 
@@ -73,12 +72,7 @@ def measure(
     workload: Workload, chosen: list[Variant], folder: Path, rounds: int
 ) -> dict[Variant, list[VariantRun]]:
     """The runs of each variant."""
-    dataset = Dataset(
-        folder / workload.name,
-        batches=workload.batches,
-        rows_per_batch=workload.rows_per_batch,
-        keys=workload.keys,
-    )
+    dataset = workload.dataset(folder / workload.name)
     dataset.write()
     conf = {}
     if workload.checkpoint_interval_ms:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -52,6 +52,9 @@ class Totals:
 class Dataset:
     """Batches of equal size; each batch is `FILES_PER_BATCH` files, one per core."""
 
+    columns: ClassVar[tuple[str, ...]] = ("counts", "sums", "maxima")
+    """The names of the figures in `final_rows`."""
+
     folder: Path
     batches: int
     rows_per_batch: int
@@ -66,17 +69,7 @@ class Dataset:
             numbers, values = self._batch(batch)
             for part in range(FILES_PER_BATCH):
                 rows = slice(part, None, FILES_PER_BATCH)
-                table = pa.table(
-                    {
-                        "key": names.take(pa.array(numbers[rows])),
-                        "ones": pa.array(np.ones(len(numbers[rows]), dtype=np.int64)),
-                        "value": pa.array(values[rows]),
-                        "note": pa.array([f"row {value % 97}" for value in values[rows]]),
-                    }
-                )
-                path = self.folder / f"{batch:04}-{part}.parquet"
-                pq.write_table(table, path)
-                os.utime(path, (1_700_000_000 + batch, 1_700_000_000 + batch))
+                self._write_file(batch, part, names.take(pa.array(numbers[rows])), values[rows])
 
     def first(self, batches: int, folder: Path) -> Path:
         """Makes a folder with the files of the first batches only."""
@@ -85,6 +78,10 @@ class Dataset:
             if int(path.name[:4]) < batches:
                 (folder / path.name).hardlink_to(path)
         return folder
+
+    def final_rows(self, batches: int, step: int) -> dict[str, tuple[int, ...]]:
+        """The figures by key after the first batches, of each `step`th key."""
+        return dict(self.totals(batches).rows(step))
 
     def totals(self, batches: int) -> Totals:
         """The totals after the first batches."""
@@ -109,6 +106,21 @@ class Dataset:
         np.maximum.at(maxima, numbers, values)
         return Totals(key_names(self.keys), counts, sums, maxima)
 
+    def _write_file(
+        self, batch: int, part: int, keys: pa.Array, values: npt.NDArray[np.int64]
+    ) -> None:
+        table = pa.table(
+            {
+                "key": keys,
+                "ones": pa.array(np.ones(len(values), dtype=np.int64)),
+                "value": pa.array(values),
+                "note": pa.array([f"row {value % 97}" for value in values]),
+            }
+        )
+        path = self.folder / f"{batch:04}-{part}.parquet"
+        pq.write_table(table, path)
+        os.utime(path, (1_700_000_000 + batch, 1_700_000_000 + batch))
+
     def _batch(self, batch: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         random = np.random.default_rng(batch)
         if self.keys == self.batches * self.rows_per_batch:
@@ -117,3 +129,49 @@ class Dataset:
         else:
             numbers = random.integers(0, self.keys, self.rows_per_batch)
         return numbers, random.integers(-1_000, 1_000_000, self.rows_per_batch)
+
+
+@dataclass(frozen=True)
+class LimitsDataset(Dataset):
+    """Batches of one file of limits, `-0`, and one of readings, `-1`.
+
+    A batch has limits for a tenth of the keys, one each, so the order of its rows has no effect. A
+    reading belongs to the newest limit of its key, that of its own batch included.
+    """
+
+    columns: ClassVar[tuple[str, ...]] = ("limit", "readings", "excess")
+    """The newest limit, the number of readings that had one, and the sum of the readings minus
+    their limits."""
+
+    def write(self) -> None:
+        self.folder.mkdir()
+        names = pa.array(key_names(self.keys))
+        for batch in range(self.batches):
+            for part, (numbers, values) in enumerate(self._both(batch)):
+                self._write_file(batch, part, names.take(pa.array(numbers)), values)
+
+    def final_rows(self, batches: int, step: int) -> dict[str, tuple[int, ...]]:
+        """The figures of each `step`th key that has a limit."""
+        limits, readings, excess = np.zeros((3, self.keys), dtype=np.int64)
+        has_limit = np.zeros(self.keys, dtype=np.bool_)
+        for batch in range(batches):
+            (keys, new_limits), (numbers, values) = self._both(batch)
+            limits[keys] = new_limits
+            has_limit[keys] = True
+            joined = has_limit[numbers]
+            numbers, values = numbers[joined], values[joined]
+            np.add.at(readings, numbers, 1)
+            np.add.at(excess, numbers, values - limits[numbers])
+        return {
+            name: (int(limits[number]), int(readings[number]), int(excess[number]))
+            for number, name in list(enumerate(key_names(self.keys)))[::step]
+            if has_limit[number]
+        }
+
+    def _both(self, batch: int) -> tuple[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]], ...]:
+        """Key numbers and values of the limits and of the readings."""
+        limits = max(self.keys // 10, 1)
+        random = np.random.default_rng((batch, 1))
+        keys = random.permutation(self.keys)[:limits]
+        numbers, values = self._batch(batch)
+        return (keys, random.integers(0, 1_000_000, limits)), (numbers[limits:], values[limits:])

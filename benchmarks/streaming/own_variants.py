@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.streaming.batch_functions import TotalsByKey, TotalsByRow
-from benchmarks.streaming.session import source
+from benchmarks.streaming.dataset import FILES_PER_BATCH
+from benchmarks.streaming.session import source, source_of_part
 from queryable_state.client import blocking
 from queryable_state.streaming import (
+    KeyedCoProcessFunction,
     KeyedProcessFunction,
     StateTtlConfig,
     Time,
@@ -38,6 +40,11 @@ OUTPUT = Types.ROW_NAMED(
     [Types.STRING(), Types.LONG(), Types.LONG(), Types.LONG()],
 )
 
+LIMITS = Types.ROW_NAMED(
+    ["limit", "readings", "excess"], [Types.LONG(), Types.LONG(), Types.LONG()]
+)
+JOINED = Types.ROW_NAMED(["key", "value", "limit"], [Types.STRING(), Types.LONG(), Types.LONG()])
+
 
 class Totals(KeyedProcessFunction):
     """Count, sum and maximum; `yields` makes it return a row for each element."""
@@ -63,6 +70,26 @@ class Totals(KeyedProcessFunction):
         self.totals.update((count, total, highest))
         if self.yields:
             yield (value.key, count, total, highest)
+
+
+class NewestLimit(KeyedCoProcessFunction):
+    """Joins each reading with the newest limit of its key."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        descriptor = ValueStateDescriptor("limits", LIMITS)
+        descriptor.set_queryable(QUERYABLE_NAME)
+        self.limits = runtime_context.get_state(descriptor)
+
+    def process_element1(self, value: Any, ctx: Context) -> None:
+        _, readings, excess = self.limits.value() or (0, 0, 0)
+        self.limits.update((value.value, readings, excess))
+
+    def process_element2(self, value: Any, ctx: Context) -> Iterator[Any]:
+        known = self.limits.value()
+        if known is not None:
+            limit, readings, excess = known
+            self.limits.update((limit, readings + 1, excess + value.value - limit))
+            yield (value.key, value.value, limit)
 
 
 def sums(rows: DataStream) -> OperatorStream:
@@ -111,7 +138,18 @@ def latest_by(rows: DataStream) -> QueryableStateStream:
     return rows.key_by("key").as_queryable_state(QUERYABLE_NAME, latest_by="value")
 
 
-VARIANTS: dict[str, Callable[[DataStream], OperatorStream | QueryableStateStream]] = {
+def union(first: DataStream, second: DataStream) -> OperatorStream:
+    """Two sums over the rows of two streams."""
+    return sums(first.union(second))
+
+
+def connect(limits: DataStream, readings: DataStream) -> OperatorStream:
+    """A Python function called for each row of two streams, with one output row a reading."""
+    return limits.key_by("key").connect(readings.key_by("key")).process(NewestLimit(), JOINED)
+
+
+TWO_STREAMS = ("union", "connect")
+VARIANTS: dict[str, Callable[..., OperatorStream | QueryableStateStream]] = {
     "sums": sums,
     "latest": latest,
     "latest-by": latest_by,
@@ -121,6 +159,8 @@ VARIANTS: dict[str, Callable[[DataStream], OperatorStream | QueryableStateStream
     "process-batch-row": batch_by_row,
     "process-state": state_alone,
     "process-ordered": state_in_order,
+    "union": union,
+    "connect": connect,
 }
 
 
@@ -131,6 +171,7 @@ def _value(state: Any) -> Iterable[int]:
 
 _READS: dict[str, Callable[[Any], Iterable[int]]] = {
     "sums": lambda state: state.get(),
+    "union": lambda state: state.get(),
     # The last row of a key in a batch is not deterministic.
     "latest": lambda _: (),
     "latest-by": lambda state: (state.value().value,),
@@ -141,9 +182,13 @@ def start(
     name: str, environment: StreamExecutionEnvironment, spark: SparkSession, data: Path, work: Path
 ) -> JobClient:
     """Starts a variant; its output rows are dropped."""
-    columns = ("key", "ones", "value") if name == "sums" else ("key", "value")
-    rows = environment.from_dataframe(source(spark, data).select(*columns))
-    VARIANTS[name](rows).uid(name)
+    columns = ("key", "ones", "value") if name in ("sums", "union") else ("key", "value")
+    if name in TWO_STREAMS:
+        frames = [source_of_part(spark, data, part) for part in range(FILES_PER_BATCH)]
+    else:
+        frames = [source(spark, data)]
+    streams = [environment.from_dataframe(frame.select(*columns)) for frame in frames]
+    VARIANTS[name](*streams).uid(name)
     return environment.execute_async(name, checkpoint_location=str(work / "checkpoint"))
 
 

@@ -10,7 +10,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.child_process import run_child
-from benchmarks.streaming.workloads import ALL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,7 +54,7 @@ def run_variant(
     try:
         data = dataset.first(batches, folder / "data")
         result = _in_own_process(variant, data, folder / "work", (dataset.keys, step), conf)
-        _check(variant, dataset.totals(batches).rows(step), result["state"])
+        _check(variant, dataset, dataset.final_rows(batches, step), result["state"])
         measured = result["batches"][min(warm_up, batches // 2) :]
         if len(result["batches"]) != batches:
             raise WrongTotalsError(f"{variant.name} ran {len(result['batches'])} of {batches}")
@@ -93,9 +92,12 @@ def _in_own_process(
 
 
 def _check(
-    variant: Variant, truth: Mapping[str, tuple[int, ...]], state: Mapping[str, list[int]]
+    variant: Variant,
+    dataset: Dataset,
+    truth: Mapping[str, tuple[int, ...]],
+    state: Mapping[str, list[int]],
 ) -> None:
-    places = [ALL.index(column) for column in variant.columns]
+    places = [dataset.columns.index(column) for column in variant.columns]
     wanted_of = {key: tuple(row[place] for place in places) for key, row in truth.items()}
     wrong = {
         key: (state.get(key), wanted)

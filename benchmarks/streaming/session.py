@@ -54,6 +54,16 @@ def source(spark: SparkSession, folder: Path) -> DataFrame:
     )
 
 
+def source_of_part(spark: SparkSession, folder: Path, part: int) -> DataFrame:
+    """The files with this number in their batch as a stream, one file per trigger."""
+    return (
+        spark.readStream.schema(SCHEMA)
+        .option("maxFilesPerTrigger", 1)
+        .option("pathGlobFilter", f"*-{part}.parquet")
+        .parquet(str(folder))
+    )
+
+
 def start_noop(frame: DataFrame, checkpoint: Path) -> StreamingQuery:
     """Starts a query that drops its output rows."""
     return (

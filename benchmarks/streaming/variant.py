@@ -27,9 +27,11 @@ SPARK_VARIANTS = {
     "native-sums": spark_variants.native_sums,
     "tws-row": spark_variants.transform_with_state,
     "tws-pandas": spark_variants.transform_with_state_in_pandas,
+    "native-union": spark_variants.native_union,
+    "tws-connect": spark_variants.connect,
 }
 OWN_VARIANTS = own_variants.VARIANTS
-NAMED_STATE = ("tws-row", "tws-pandas")
+NAMED_STATE = ("tws-row", "tws-pandas", "tws-connect")
 
 
 def main() -> None:

@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from benchmarks.streaming.dataset import Dataset, LimitsDataset
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -16,14 +22,15 @@ class Variant:
     share: float
     """Share of the batches that it runs: slow variants would take minutes."""
     columns: tuple[str, ...]
-    """The columns of `Totals` in its state."""
+    """The columns of the dataset in its state."""
 
     def batches(self, whole: int) -> int:
         """The number of its batches, of which at least half are warm."""
         return min(whole, max(int(whole * self.share), 4))
 
 
-ALL = ("counts", "sums", "maxima")
+ALL = Dataset.columns
+LIMITS = LimitsDataset.columns
 VARIANTS = (
     Variant("native", "Spark groupBy().agg: count, sum, max", 1.0, ALL),
     Variant("native-sums", "Spark groupBy().agg: two sums", 1.0, ALL[:2]),
@@ -38,9 +45,25 @@ VARIANTS = (
     Variant("process-batch-row", "ours, Arrow function, a row for each row", 1.0, ALL),
     Variant("tws-row", "Spark transformWithState, rows", 0.2, ALL),
     Variant("tws-pandas", "Spark transformWithStateInPandas", 0.1, ALL),
+    Variant("native-union", "Spark union().groupBy().agg: two sums", 1.0, ALL[:2]),
+    Variant("union", "ours, union, then two sums (vectorised)", 1.0, ALL[:2]),
+    Variant("tws-connect", "Spark transformWithState, rows of a tagged union", 0.2, LIMITS),
+    Variant("connect", "ours, connect, Python function for both streams", 1.0, LIMITS),
 )
-REFERENCES = ("native-sums", "native", "tws-row", "tws-pandas", "process-row")
+REFERENCES = (
+    "native-sums",
+    "native",
+    "tws-row",
+    "tws-pandas",
+    "process-row",
+    "native-union",
+    "tws-connect",
+)
 """The variants that the others are compared with."""
+
+
+UNION = ("native-union", "union")
+CONNECT = ("tws-connect", "connect")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +85,16 @@ class Workload:
         """The number of batches."""
         return -(-self.rows // self.rows_per_batch)
 
+    def dataset(self, folder: Path) -> Dataset:
+        """Its rows, not written yet."""
+        kind = LimitsDataset if self.variants == CONNECT else Dataset
+        return kind(
+            folder,
+            batches=self.batches,
+            rows_per_batch=self.rows_per_batch,
+            keys=self.keys,
+        )
+
     def quick(self) -> Workload:
         """A tenth of the rows, in smaller batches."""
         batch = self.rows_per_batch // 4
@@ -77,7 +110,7 @@ WORKLOADS = (
         rows_per_batch=200_000,
         keys=10_000,
         warm_up=15,
-        variants=tuple(variant.name for variant in VARIANTS),
+        variants=tuple(v.name for v in VARIANTS if v.name not in (*UNION, *CONNECT)),
     ),
     Workload(
         name="distinct",
@@ -87,5 +120,21 @@ WORKLOADS = (
         warm_up=8,
         variants=("native-sums", "sums"),
         checkpoint_interval_ms=5_000,
+    ),
+    Workload(
+        name="union",
+        rows=8_000_000,
+        rows_per_batch=200_000,
+        keys=10_000,
+        warm_up=15,
+        variants=UNION,
+    ),
+    Workload(
+        name="connect",
+        rows=8_000_000,
+        rows_per_batch=200_000,
+        keys=10_000,
+        warm_up=15,
+        variants=CONNECT,
     ),
 )
