@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, overload
 
-from queryable_state.streaming.graph.nodes import (
-    OperatorNode,
-)
+from queryable_state.streaming.graph.nodes import OperatorNode, TransformNode
 from queryable_state.streaming.graph.unkeyed_input import unkeyed_input
 from queryable_state.streaming.operator_handles import StatefulOperator
 from queryable_state.streaming.ordering import EVENT_TIME, order_columns
@@ -45,11 +43,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from queryable_state.streaming.descriptors import MapStateDescriptor
-    from queryable_state.streaming.graph.nodes import (
-        FrameNode,
-        StreamNode,
-        TransformNode,
-    )
+    from queryable_state.streaming.graph.nodes import FrameNode, StreamNode
     from queryable_state.streaming.operator_handles import DataStreamSink, StreamEnvironment
     from queryable_state.streaming.ordering import DefaultOrder, OrderBy
     from queryable_state.streaming.runtime.stateless.steps import Step
@@ -192,6 +186,8 @@ class DataStream(
     def _stream_of(self, node: TransformNode | FrameNode | OperatorNode) -> DataStream:
         if isinstance(node, OperatorNode):
             return OperatorStream(self._environment, self._environment._add_operator(node))
+        if isinstance(node, TransformNode):
+            self._environment._add_function(node)
         return DataStream(self._environment, node)
 
 

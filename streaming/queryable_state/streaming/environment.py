@@ -10,6 +10,7 @@ from queryable_state.streaming.config.durability_settings import DurabilitySetti
 from queryable_state.streaming.config.settings import EnvironmentSettings, joined
 from queryable_state.streaming.execution.configuration import Configuration
 from queryable_state.streaming.execution.environment_options import EnvironmentOptions
+from queryable_state.streaming.graph.declarations import Declarations
 from queryable_state.streaming.graph.declared_job import NextJob
 from queryable_state.streaming.graph.execution_plan import ExecutionPlan
 from queryable_state.streaming.graph.job_graph import JobGraph
@@ -31,7 +32,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from queryable_state.streaming.execution.job_result import JobExecutionResult
-    from queryable_state.streaming.graph.nodes import OperatorNode, SinkNode, StreamNode
+    from queryable_state.streaming.graph.nodes import (
+        StreamNode,
+    )
     from queryable_state.streaming.job_client import JobClient
     from queryable_state.streaming.operator_handles import FrameFunction
 
@@ -40,7 +43,7 @@ DEFAULT_JOB_NAME: Final = "Flink Streaming Job"
 _OF_JOBS = {"parallelism", "max_parallelism"}
 
 
-class StreamExecutionEnvironment(StreamSources, ProgramFiles, EnvironmentOptions):
+class StreamExecutionEnvironment(Declarations, StreamSources, ProgramFiles, EnvironmentOptions):
     """The streams and sinks of a program on one Spark session.
 
     The environment collects sinks and stateful operators until `execute` or `execute_async` starts
@@ -268,13 +271,6 @@ class StreamExecutionEnvironment(StreamSources, ProgramFiles, EnvironmentOptions
             self._application = SparkApplication.of(self._spark, self.settings)
         return self._application
 
-    def _add_operator(self, node: OperatorNode) -> OperatorNode:
-        self._next.declared.add_operator(node)
-        return node
-
-    def _add_sink(self, node: SinkNode) -> None:
-        self._next.declared.sinks.append(node)
-
     def _as_stream_environment(self) -> Self:
         return self
 
@@ -292,5 +288,5 @@ class StreamExecutionEnvironment(StreamSources, ProgramFiles, EnvironmentOptions
         application, settings = self._running_application(), self._job_settings()
         identity, _ = configured(application, settings, self._backend, self._checkpoints)
         frame = Compiler(application, settings, "", identity).dataframe(node, graph)
-        self._next.take_streams(graph.last_operators)
+        self._next.take_stream(graph)
         return frame

@@ -15,7 +15,12 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from queryable_state.streaming.graph.nodes import OperatorNode, SinkNode, StreamNode
+    from queryable_state.streaming.graph.nodes import (
+        OperatorNode,
+        SinkNode,
+        StreamNode,
+        TransformNode,
+    )
     from queryable_state.streaming.job_client import JobClient
 
     FrameFunction: TypeAlias = Callable[[DataFrame], DataFrame]
@@ -30,6 +35,10 @@ class StreamEnvironment(Protocol):
 
     def _add_sink(self, node: SinkNode) -> None:
         """Adds a sink to the next job."""
+        ...
+
+    def _add_function(self, node: TransformNode) -> None:
+        """Adds a function without state to the next job."""
         ...
 
     def _transformed(self, node: StreamNode, function: FrameFunction) -> StreamNode:

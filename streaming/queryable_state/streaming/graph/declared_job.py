@@ -6,13 +6,14 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from queryable_state.streaming.config.settings import joined
 from queryable_state.streaming.graph.job_graph import JobGraph
 from queryable_state.streaming.graph.nodes import OperatorNode, SideOutputNode, SourceNode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
-    from queryable_state.streaming.graph.nodes import SinkNode, StreamNode
+    from queryable_state.streaming.graph.nodes import SinkNode, StreamNode, TransformNode
 
 _log = logging.getLogger("queryable_state.streaming")
 
@@ -23,6 +24,8 @@ class DeclaredJob:
 
     operators: list[OperatorNode] = field(default_factory=list)
     sinks: list[SinkNode] = field(default_factory=list)
+    functions: list[TransformNode] = field(default_factory=list)
+    """Functions without state; those that nothing reads are named in a warning."""
 
     def add_operator(self, node: OperatorNode) -> None:
         """Adds an operator and sets its position."""
@@ -38,7 +41,19 @@ class DeclaredJob:
         graph = self.graph()
         graph.check_not_empty(job_name)
         graph.check()
+        self._warn_of_unread(graph)
         return graph
+
+    def _warn_of_unread(self, graph: JobGraph) -> None:
+        """Warns of functions that no sink or stateful operator reads: they do not run."""
+        reached = set(map(id, graph.nodes))
+        unread = [node.name for node in self.functions if id(node) not in reached]
+        if unread:
+            _log.warning(
+                "functions that no sink or stateful operator reads do not run: %s. Add a sink, for "
+                "instance print(), or remove them",
+                joined(unread),
+            )
 
     def lines(self) -> Iterator[str]:
         """One line per operator and sink."""
@@ -78,11 +93,14 @@ class NextJob:
         )
         return taken
 
-    def take_streams(self, operators: Iterable[OperatorNode]) -> None:
+    def take_stream(self, graph: JobGraph) -> None:
         """Notes the operators of a stream that was taken with `to_dataframe()`."""
-        for operator in operators:
+        for operator in graph.last_operators:
             operator.taken = True
             self.taken.append(operator)
+        reached = set(map(id, graph.nodes))
+        kept = [node for node in self.declared.functions if id(node) not in reached]
+        self.declared.functions = kept
 
     def planned(self) -> DeclaredJob:
         """The job that `execute` would run."""
