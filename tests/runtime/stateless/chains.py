@@ -9,6 +9,8 @@ from pyspark import cloudpickle
 
 from queryable_state.streaming.datastream import DataStream
 from queryable_state.streaming.graph.chains import Chain
+from queryable_state.streaming.graph.declarations import Declarations
+from queryable_state.streaming.graph.declared_job import NextJob
 from queryable_state.streaming.graph.elements import Columns
 from queryable_state.streaming.graph.nodes import SourceNode, TransformNode
 from queryable_state.streaming.runtime.operators.outputs import Outputs
@@ -24,12 +26,20 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+class _Environment(Declarations):
+    """The part of an environment that these streams need."""
+
+    def __init__(self) -> None:
+        self._next = NextJob()
+
+
 def stream(element: object, event_time: str | None = None) -> DataStream:
     """A stream of elements of a type, without a DataFrame."""
     columns = Columns.of_output(type_info(element))
     columns = Columns(columns.types, bare=columns.bare, event_time=event_time)
     node = SourceNode(dataframe=None, columns=columns)  # type: ignore[arg-type]  # never read
-    return DataStream(None, node)  # type: ignore[arg-type]  # the methods used need none
+    environment: Any = _Environment()
+    return DataStream(environment, node)
 
 
 def run(
