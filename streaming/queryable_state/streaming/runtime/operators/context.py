@@ -54,6 +54,16 @@ _EXPIRING: dict[type[CachedState], type[CachedState]] = {
 """The class of a state with a TTL, by its class without."""
 
 
+def new_state(descriptor: StateDescriptor, state_class: type[_State]) -> _State:
+    """A state of this class, or of the class for a state with a TTL, which derives from it."""
+    chosen: type[CachedState] = state_class
+    if descriptor.ttl_config is not None:
+        chosen = _EXPIRING.get(state_class, state_class)
+    state = chosen(descriptor)
+    assert isinstance(state, state_class)
+    return state
+
+
 class DeclaringContext(RuntimeContext):
     """Collects the states that a function requests; they are usable after `bind`."""
 
@@ -122,10 +132,7 @@ class DeclaringContext(RuntimeContext):
         declared = self.states.get(descriptor.name)
         if declared is None:
             self._check_new(descriptor)
-            chosen: type[CachedState] = state_class
-            if descriptor.ttl_config is not None:
-                chosen = _EXPIRING.get(state_class, state_class)
-            declared = self.states[descriptor.name] = chosen(descriptor)
+            declared = self.states[descriptor.name] = new_state(descriptor, state_class)
         elif declared.descriptor != descriptor:
             raise JobError(
                 f"operator {self._name!r}: state {descriptor.name!r} is requested with two "
@@ -183,6 +190,10 @@ class ElementContext(Context):
 
     def timer_service(self) -> TimerService:
         return self._clocks
+
+    def forget_timestamp(self) -> None:
+        """Forgets the newest element, which may be of another input."""
+        self._timestamp_ms = None
 
     def timed(self, elements: Iterator[Any], times: Iterable[int | None]) -> Iterator[Any]:
         """The elements; the context has the timestamp of the newest one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.streaming.runtime.columns.event_time import timestamps
-from queryable_state.streaming.runtime.operators.context import ElementContext
+from queryable_state.streaming.runtime.operators.context import ElementContext, new_state
 from queryable_state.streaming.runtime.operators.function_run import (
     FunctionRun,
     RowRun,
@@ -13,7 +13,6 @@ from queryable_state.streaming.runtime.operators.function_run import (
 )
 from queryable_state.streaming.runtime.operators.operator_run import MAIN
 from queryable_state.streaming.runtime.operators.outputs import Outputs
-from queryable_state.streaming.runtime.states.expiring.expiring_values import ExpiringReducing
 from queryable_state.streaming.runtime.states.value_states import CachedReducing
 from queryable_state.wire.errors import QueryableStateError
 
@@ -59,6 +58,7 @@ class ProcessRun(FunctionRun):
     def process(self, number: int, batch: pa.RecordBatch) -> Iterator[Output]:
         slots = self.owned.start_chunk(batch, self.spec.inputs[number]).tolist()
         elements, event_time = self._read[number](batch), self.spec.inputs[number].event_time
+        self._element_context.forget_timestamp()
         if event_time:
             elements = self._element_context.timed(elements, timestamps(batch.column(event_time)))
         yield from self._processed(self._hooks[number], self._element_context, slots, elements)
@@ -77,8 +77,7 @@ class ReduceRun(RowRun):
         emit: bool,
     ) -> None:
         super().__init__(spec, task, access)
-        expires = descriptor.ttl_config is not None
-        self._state = ExpiringReducing(descriptor) if expires else CachedReducing(descriptor)
+        self._state = new_state(descriptor, CachedReducing)
         self._outputs = (
             Outputs(spec.output_type, spec.settings.output_rows, self.where) if emit else None
         )
