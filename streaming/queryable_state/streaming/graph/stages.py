@@ -45,16 +45,6 @@ class Stage:
     reads: tuple[tuple[tuple[OperatorInput, int], ...], ...]
     """For each operator its inputs, each with the index of the stage's input."""
 
-    @property
-    def parts(self) -> tuple[tuple[OperatorNode, int], ...]:
-        """The outputs of the stage: an operator and the number of its output (0: the main output,
-        i + 1: side output i)."""
-        return tuple(
-            (node, number)
-            for node in self.operators
-            for number in range(node.output_type is None, len(node.side_outputs) + 1)
-        )
-
 
 def stages_of(
     graph: JobGraph, subtasks: Callable[[OperatorNode], tuple[int, int]], *, is_first_batch: bool

@@ -48,9 +48,13 @@ def declared_states(operator: Operator) -> list[StateDescriptor]:
     opened and closed.
     """
     match operator:
-        case KeyedProcess() | KeyedCoProcess() | KeyedBroadcastProcess():
-            return _declared_by_function(operator)
-        case BroadcastProcess() | UnkeyedStep():
+        case (
+            KeyedProcess()
+            | KeyedCoProcess()
+            | KeyedBroadcastProcess()
+            | BroadcastProcess()
+            | UnkeyedStep()
+        ):
             return _declared_by_function(operator)
         case KeyedBatchProcess(function):
             batch_context = DeclaringBatchContext(DeclaringContext())

@@ -17,7 +17,6 @@ from queryable_state.streaming.runtime.operator_states.operator_state_store impo
 )
 from queryable_state.streaming.runtime.operators.context import DeclaringContext
 from queryable_state.streaming.runtime.operators.expected_states import ExpectedStates
-from queryable_state.streaming.runtime.operators.open_functions import OpenFunctions
 from queryable_state.streaming.runtime.operators.operator_run import MAIN, OperatorRun
 from queryable_state.streaming.runtime.operators.outputs import Outputs
 from queryable_state.streaming.runtime.operators.side_outputs import SideOutputs
@@ -32,7 +31,6 @@ from queryable_state.wire.schema.types import Kind, TypeInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-    from types import TracebackType
 
     import pyarrow as pa
 
@@ -88,25 +86,12 @@ class RowRun(OperatorRun):
     ) -> None:
         """`keyed`: the functions may have keyed states."""
         super().__init__(spec, task, access)
-        self._functions = OpenFunctions(self.where)
         self._context = (DeclaringContext if keyed else StatelessContext)(
             name=spec.name,
             subtask=task.subtask,
             parallelism=spec.parallelism,
             max_parallelism=spec.max_parallelism,
         )
-
-    def encode(self) -> None:
-        super().encode()
-        self._functions.close()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        failure: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._functions.close(failure)
 
     def _open_function(self, descriptor: StateDescriptor) -> None:
         """Opens the reduce or aggregate function of a state, unless it is a plain callable."""

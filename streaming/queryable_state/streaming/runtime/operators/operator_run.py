@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar, Final, Self
 
+from queryable_state.streaming.runtime.operators.open_functions import OpenFunctions
 from queryable_state.streaming.runtime.states.task_states import TaskStates, where
 from queryable_state.wire.errors import InternalError
 
@@ -43,6 +44,7 @@ class OperatorRun(ABC):
         self.where = where(spec, task)
         self._task = task
         self._access = access
+        self._functions = OpenFunctions(self.where)
         self._owned: TaskStates | None = None
         self._changes: Changes | None = None
 
@@ -75,6 +77,7 @@ class OperatorRun(ABC):
     def encode(self) -> None:
         """Encodes the changes and closes the user's functions, after `finish`."""
         self._changes = self.owned.changes()
+        self._functions.close()
 
     @property
     def changes(self) -> Changes:
@@ -90,10 +93,11 @@ class OperatorRun(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(  # noqa: B027 - an operator without user functions has nothing to close
+    def __exit__(
         self,
         kind: type[BaseException] | None,
         failure: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
         """Closes the user's functions if `encode` did not."""
+        self._functions.close(failure)

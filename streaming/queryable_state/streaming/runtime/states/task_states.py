@@ -110,8 +110,9 @@ class TaskStates:
         pinned.
         """
         every: list[CachedState | TaskOperatorState] = [*self._states, *self._operator_states]
-        descriptors = {each.name: each for each in expected} | self._declared()
-        if len(self._declared()) < len(every):
+        declared = self._declared()
+        descriptors = {each.name: each for each in expected} | declared
+        if len(declared) < len(every):
             raise JobError(
                 f"{self.where}: a keyed state and an operator state have the same name: rename one",
                 reason=Reason.DUPLICATE_NAME,

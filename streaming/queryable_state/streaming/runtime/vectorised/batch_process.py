@@ -17,7 +17,6 @@ from queryable_state.streaming.runtime.columns.arrow_types import (
 from queryable_state.streaming.runtime.columns.fitted_columns import fitted_column, fitted_fields
 from queryable_state.streaming.runtime.columns.value_columns import cast_column
 from queryable_state.streaming.runtime.operators.context import DeclaringContext
-from queryable_state.streaming.runtime.operators.open_functions import OpenFunctions
 from queryable_state.streaming.runtime.operators.operator_run import MAIN, OperatorRun
 from queryable_state.streaming.runtime.user_code import at_place, described
 from queryable_state.streaming.runtime.vectorised.batch_context import (
@@ -30,7 +29,6 @@ from queryable_state.wire.schema.types import Kind, TypeInfo
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from types import TracebackType
 
     from queryable_state.streaming.runtime.operators.operator_run import Output
     from queryable_state.streaming.runtime.operators.spec import OperatorSpec
@@ -57,7 +55,6 @@ class BatchProcessRun(OperatorRun):
     ) -> None:
         super().__init__(spec, task, access)
         self._function = function
-        self._functions = OpenFunctions(self.where)
         self._context = DeclaringBatchContext(
             DeclaringContext(
                 name=spec.name,
@@ -106,18 +103,6 @@ class BatchProcessRun(OperatorRun):
 
     def finish(self) -> Iterator[Output]:
         return iter(())
-
-    def encode(self) -> None:
-        super().encode()
-        self._functions.close()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        failure: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._functions.close(failure)
 
     def _table(self, batch: pa.RecordBatch, rows: InputSpec) -> pa.Table:
         """The element columns in the Arrow types of their declared types."""

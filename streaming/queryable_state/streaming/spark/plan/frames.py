@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from queryable_state.streaming.graph.job_graph import JobGraph
     from queryable_state.streaming.graph.nodes import StreamNode
     from queryable_state.streaming.runtime.columns.tagged_rows import TaggedRows
+    from queryable_state.streaming.runtime.stage import StageSpec
     from queryable_state.streaming.spark.plan.stage_compiler import StageCompiler
 
 
@@ -58,7 +59,7 @@ class Frames:
         self._batch = batch
         self._graph = graph
         self._sources: dict[int, DataFrame] = {}
-        self._outputs: dict[int, tuple[DataFrame, TaggedRows | None]] = {}
+        self._outputs: dict[int, tuple[DataFrame, StageSpec]] = {}
         self._chains: dict[int, tuple[DataFrame, TaggedRows | None]] = {}
         self._persisted: list[DataFrame] = []
 
@@ -130,24 +131,25 @@ class Frames:
     def _part(self, node: OperatorNode, output: int, *, renumbers: bool) -> DataFrame:
         """The rows of one output of an operator."""
         number = self._stage_of[id(node)]
-        frame, tagged = self._output(number)
+        frame, spec = self._output(number)
+        tagged = spec.outputs
         if tagged is not None:
-            part = self._stages[number].parts.index((node, output))
-            frame = stream_of(frame, part, tagged)
+            position = self._stages[number].operators.index(node)
+            frame = stream_of(frame, spec.parts.index((position, output)), tagged)
         if renumbers and not self._is_shuffled(number):
             return self._shuffled(node, frame)
         return frame
 
-    def _output(self, number: int) -> tuple[DataFrame, TaggedRows | None]:
-        """The rows of all outputs of a stage, and their layout; None: they are not tagged."""
+    def _output(self, number: int) -> tuple[DataFrame, StageSpec]:
+        """The rows of all outputs of a stage, and its specification."""
         if number not in self._outputs:
             stage = self._stages[number]
-            frame, tagged = self._compiler.apply(stage, self._of)
+            frame, spec = self._compiler.apply(stage, self._of)
             if self._is_persisted(number):
                 if self._is_shuffled(number):
                     frame = self._shuffled(stage.operators[0], frame)
                 self._persist(frame)
-            self._outputs[number] = frame, tagged
+            self._outputs[number] = frame, spec
         return self._outputs[number]
 
     def _is_persisted(self, number: int) -> bool:

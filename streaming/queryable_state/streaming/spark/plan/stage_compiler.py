@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from queryable_state.streaming.graph.job_graph import JobGraph
     from queryable_state.streaming.graph.nodes import OperatorNode, StreamNode
     from queryable_state.streaming.graph.stages import Stage
-    from queryable_state.streaming.runtime.columns.tagged_rows import TaggedRows
     from queryable_state.streaming.runtime.states.input_spec import InputSpec
     from queryable_state.streaming.spark.application import SparkApplication
 
@@ -73,10 +72,10 @@ class StageCompiler:
 
     def apply(
         self, stage: Stage, frame_of: Callable[[StreamNode, bool], DataFrame]
-    ) -> tuple[DataFrame, TaggedRows | None]:
+    ) -> tuple[DataFrame, StageSpec]:
         """Applies a stage: one shuffle by subtask, then the tasks with all its operators.
 
-        Returns the output rows and their layout; None: they are not tagged. See `StageRows` for
+        Returns the output rows and the specification with their layout. See `StageRows` for
         `frame_of`.
         """
         parallelism = self.parallelism(stage.operators[0])
@@ -91,7 +90,7 @@ class StageCompiler:
         )
         # Spark accepts any callable, although its annotation requires a function.
         frame = rows.shuffled(frame_of).mapInArrow(task, schema(spec.output_fields))
-        return frame, spec.outputs
+        return frame, spec
 
     def _operator(self, node: OperatorNode, inputs: tuple[InputSpec, ...]) -> OperatorSpec:
         return OperatorSpec(
