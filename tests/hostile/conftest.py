@@ -162,20 +162,23 @@ def _line(process: subprocess.Popen[str]) -> str:
 
 
 def busiest_second(log: str) -> tuple[int, str]:
-    """The line that a log has most often within a second, by its beginning, and how often."""
+    """The line that a log has most often within a second, numbers aside, and how often."""
     counts: dict[tuple[str, str], int] = {}
     for line in log.splitlines():
         found = _STAMPED.match(line)
         if found is not None:
             second, _, logger, text = found.groups()
-            key = (second, f"{logger}: {text[:30]}")
+            key = (second, f"{logger}: {re.sub('[0-9,.]+', '0', text)[:60]}")
             counts[key] = counts.get(key, 0) + 1
     worst = max(counts, key=counts.__getitem__, default=("", ""))
     return counts.get(worst, 0), worst[1]
 
 
-def settled_rss(process: Process, bound_bytes: float, timeout_s: float = 15.0) -> int:
-    """The memory of a process once it is below the bound, or after the time."""
+def settled_rss(process: Process, bound_bytes: float, timeout_s: float = 60.0) -> int:
+    """The memory of a process once it is below the bound, or after the time.
+
+    A process whose last trim of free memory took 80 ms waits 40 s before the next one.
+    """
     ends_s = time.monotonic() + timeout_s
     while (rss := process.rss_bytes()) > bound_bytes and time.monotonic() < ends_s:
         time.sleep(0.2)
