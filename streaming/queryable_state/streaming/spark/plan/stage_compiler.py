@@ -82,7 +82,10 @@ class StageCompiler:
         max_parallelism = self.max_parallelism(stage.operators[0])
         rows = StageRows(stage, parallelism=parallelism, max_parallelism=max_parallelism)
         spec = StageSpec(
-            operators=tuple(self._operator(node, rows.inputs_of(node)) for node in stage.operators),
+            operators=tuple(
+                self._operator(node, rows.inputs_of(node), emits_event_time=timed)
+                for node, timed in zip(stage.operators, stage.emits_event_time, strict=True)
+            ),
             inputs=rows.layout,
         )
         task = StageFunction(
@@ -92,7 +95,9 @@ class StageCompiler:
         frame = rows.shuffled(frame_of).mapInArrow(task, schema(spec.output_fields))
         return frame, spec
 
-    def _operator(self, node: OperatorNode, inputs: tuple[InputSpec, ...]) -> OperatorSpec:
+    def _operator(
+        self, node: OperatorNode, inputs: tuple[InputSpec, ...], *, emits_event_time: bool
+    ) -> OperatorSpec:
         return OperatorSpec(
             uid=node.uid,
             name=node.name,
@@ -105,6 +110,7 @@ class StageCompiler:
             operator=node.operator,
             output_type=node.output_type,
             side_outputs=node.side_outputs,
+            emits_event_time=emits_event_time,
             pickled_keys=node.keys is not None and node.keys.is_pickled,
             secret=self._application.secret,
             coordinator_address=self._application.coordinator_address,
