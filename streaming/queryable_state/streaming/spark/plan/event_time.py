@@ -41,5 +41,7 @@ def _millis(columns: Columns) -> Column:
     if columns.type_of(name, "event time").kind == Kind.TIMESTAMP:
         return F.unix_millis(at)
     # Spark converts a TIMESTAMP_NTZ as a whole only by way of the session's time zone.
-    seconds = F.unix_date(at.cast("date")) * 86_400 + F.hour(at) * 3_600 + F.minute(at) * 60
-    return seconds * 1_000 + F.floor(F.date_part(F.lit("SECOND"), at) * 1_000)
+    days = F.unix_date(at.cast("date")).cast("bigint")
+    seconds = (days * 24 + F.hour(at)) * 3_600 + F.minute(at) * 60
+    of_minute = F.floor(F.date_part(F.lit("SECOND"), at) * 1_000).cast("bigint")
+    return seconds * 1_000 + of_minute
