@@ -11,6 +11,7 @@ from queryable_state.streaming.functions import UserFunctionError
 from queryable_state.streaming.runtime.columns.arrow_types import arrow_schema, to_arrow_value
 from queryable_state.streaming.runtime.columns.event_time import EVENT_TIME_COLUMN
 from queryable_state.streaming.runtime.operators.spec import columns_of
+from queryable_state.streaming.runtime.pickling import pickled
 from queryable_state.wire.errors import SerializationError
 from queryable_state.wire.rows import row_class, row_values
 from queryable_state.wire.schema.types import Field, Kind
@@ -206,7 +207,7 @@ def _converter(info: TypeInfo) -> Callable[[Any], Any] | None:
     to_arrow = to_arrow_value(info)
     if info.kind not in _CHECKED:
         return to_arrow
-    codec = ValueCodec.of(info, pickle_values=True, unpickle=True)
+    codec = ValueCodec.of(info, pickler=pickled, unpickle=True)
     normalise = codec.read_back if is_mutable(info) else normaliser(info, codec.read_back)
     if to_arrow is None:
         return normalise

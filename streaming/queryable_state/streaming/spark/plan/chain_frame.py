@@ -12,6 +12,7 @@ from queryable_state.streaming.runtime.stateless.chain import (
     StepSpec,
 )
 from queryable_state.streaming.runtime.states.settings import RuntimeSettings
+from queryable_state.streaming.spark.own_functions import with_own_functions
 from queryable_state.streaming.spark.plan.columns import column, tagged_union
 from queryable_state.streaming.spark.types import schema
 from queryable_state.streaming.spark.worker.chain_function import ChainFunction
@@ -56,7 +57,10 @@ def chain_spec(chain: Chain) -> ChainSpec:
     return ChainSpec(
         inputs=tuple(_input(each, timed=chain.reads_event_time) for each in chain.upstreams),
         steps=tuple(
-            StepSpec(name=node.name, step=node.step, output_type=node.output_type) for node in nodes
+            StepSpec(name=node.name, step=step, output_type=node.output_type)
+            for node, step in zip(
+                nodes, with_own_functions(node.step for node in nodes), strict=True
+            )
         ),
         keys=keys,
         side_outputs=tuple((tag.tag_id, tag.type_info) for tag in chain.last.side_outputs),
