@@ -139,8 +139,8 @@ class KeyedRules(KeyedBroadcastProcessFunction):
 
 
 class Rules(BroadcastProcessFunction):
-    process_element = KeyedRules.process_element  # type: ignore[assignment]
-    process_broadcast_element = KeyedRules.process_broadcast_element  # type: ignore[assignment]
+    process_element = KeyedRules.process_element
+    process_broadcast_element = KeyedRules.process_broadcast_element
 
 
 def test_elements_and_broadcast_elements_have_their_own_timestamps() -> None:
