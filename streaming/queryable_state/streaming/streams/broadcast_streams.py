@@ -103,11 +103,13 @@ class BroadcastConnectedStream(Generic[S]):
                 f"process of {kind} that is connected with a broadcast stream takes an instance "
                 f"of {wanted}, not {function!r}"
             )
+        inputs = (self._broadcast.input(), self._stream)
+        times = (each.upstream.columns for each in inputs)
         node = OperatorNode(
-            inputs=(self._broadcast.input(), self._stream),
+            inputs=inputs,
             kind="broadcast-process",
             operator=operator,
             output_type=output,
-            columns=Columns.of_output(output),
+            columns=Columns.of_output(output).with_timestamps_of(*times),
         )
         return self._stream_of(self._environment, self._environment._add_operator(node))

@@ -85,10 +85,11 @@ class StageCompiler:
         rows = StageRows(stage, parallelism=parallelism, max_parallelism=max_parallelism)
         spec = StageSpec(
             operators=tuple(
-                self._operator(node, operator, rows.inputs_of(node))
-                for node, operator in zip(
+                self._operator(node, operator, rows.inputs_of(node), emits_event_time=timed)
+                for node, operator, timed in zip(
                     stage.operators,
                     with_own_functions(node.operator for node in stage.operators),
+                    stage.emits_event_time,
                     strict=True,
                 )
             ),
@@ -102,7 +103,12 @@ class StageCompiler:
         return frame, spec
 
     def _operator(
-        self, node: OperatorNode, operator: Operator, inputs: tuple[InputSpec, ...]
+        self,
+        node: OperatorNode,
+        operator: Operator,
+        inputs: tuple[InputSpec, ...],
+        *,
+        emits_event_time: bool,
     ) -> OperatorSpec:
         return OperatorSpec(
             uid=node.uid,
@@ -116,6 +122,7 @@ class StageCompiler:
             operator=operator,
             output_type=node.output_type,
             side_outputs=node.side_outputs,
+            emits_event_time=emits_event_time,
             pickled_keys=node.keys is not None and node.keys.is_pickled,
             secret=self._application.secret,
             coordinator_address=self._application.coordinator_address,
