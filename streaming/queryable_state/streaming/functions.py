@@ -104,7 +104,7 @@ class KeyedProcessFunction(Function, Generic[K, IN, OUT]):
 
     def handle_initial_state(self, value: Any, ctx: Context) -> Iterable[Any] | None:
         """Writes one row of `process(..., initial_state=...)` to the state, before the elements of
-        the job's first batch; yields or returns outputs."""
+        the operator's first batch; yields or returns outputs."""
         raise InvalidRequestError(f"{type(self).__name__} has no handle_initial_state: override it")
 
 

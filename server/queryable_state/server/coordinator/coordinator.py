@@ -16,6 +16,7 @@ from queryable_state.wire.errors import RetryLaterError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Set as AbstractSet
     from pathlib import Path
 
     from queryable_state.internal.v1.checkpoint_pb2 import CheckpointMetadata
@@ -129,6 +130,12 @@ class Coordinator:
             after = self._engine.newest_commit(query_id)
             start = RunStart(config_id=config_id, operators=tuple(operators), after=after)
             self._parts.operators.started(query_id, info, start)
+
+    def continued(
+        self, query_id: bytes, batch_id: int, config_id: str, timeout_s: float
+    ) -> AbstractSet[str]:
+        """Same contract as `ContinuedOperators.of`."""
+        return self._parts.continued.of(query_id, batch_id, config_id, timeout_s)
 
     def is_sealed(
         self, query_id: bytes, batch_id: int, operators: Iterable[OperatorLayout]
