@@ -204,12 +204,13 @@ class Coordinator:
         """The attempts at checkpoints and savepoints of a job in this driver, newest first."""
         return self._parts.checkpointing.history.of(query_id)
 
-    def job_cancelled(self, query_id: bytes) -> None:
+    def job_cancelled(self, query_id: bytes, *, discards: bool = False) -> None:
         """The user has ended a job for good; waits for its end.
 
-        Removes what is stored of it where its configuration says so; a failed job keeps it.
+        Removes what is stored of it where its configuration says so, or with `discards`, after
+        which the caller removes Spark's checkpoint; a failed job keeps it.
         """
-        self._parts.checkpointing.ends.cancelled(query_id)
+        self._parts.checkpointing.ends.cancelled(query_id, discards=discards)
 
     def refresh(self) -> None:
         """Asks the engine at once which queries have ended and why."""
