@@ -254,7 +254,27 @@ class AggregatingStateDescriptor(StateDescriptor, Generic[IN, ACC, OUT]):
         super().set_queryable(name)
 
 
-class RuntimeContext(ABC):
+class TaskInfo(ABC):
+    """Name and subtask of a task."""
+
+    @abstractmethod
+    def get_task_name(self) -> str:
+        """Name of the operator."""
+
+    @abstractmethod
+    def get_index_of_this_subtask(self) -> int:
+        """Index of the subtask, from 0."""
+
+    @abstractmethod
+    def get_number_of_parallel_subtasks(self) -> int:
+        """Parallelism of the operator."""
+
+    @abstractmethod
+    def get_max_number_of_parallel_subtasks(self) -> int:
+        """Number of key groups."""
+
+
+class RuntimeContext(TaskInfo):
     """States, name and subtask of the task that opens a function."""
 
     @abstractmethod
@@ -278,19 +298,3 @@ class RuntimeContext(ABC):
         self, state_descriptor: AggregatingStateDescriptor[IN, ACC, OUT]
     ) -> AggregatingState[IN, OUT]:
         """The aggregating state of this descriptor."""
-
-    @abstractmethod
-    def get_task_name(self) -> str:
-        """Name of the operator."""
-
-    @abstractmethod
-    def get_index_of_this_subtask(self) -> int:
-        """Index of the subtask, from 0."""
-
-    @abstractmethod
-    def get_number_of_parallel_subtasks(self) -> int:
-        """Parallelism of the operator."""
-
-    @abstractmethod
-    def get_max_number_of_parallel_subtasks(self) -> int:
-        """Number of key groups."""
