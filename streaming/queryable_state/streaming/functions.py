@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, overload
 
 from queryable_state.streaming.descriptors import StateDescriptor, declared_type
 from queryable_state.streaming.hooks import refuse_uncalled_hooks
+from queryable_state.streaming.stateless.task_info import TaskInfo
 from queryable_state.v1.registration_pb2 import StateKind
 from queryable_state.wire.errors import InvalidRequestError, JobError, Reason
 from queryable_state.wire.schema.type_variables import ACC, IN, OUT, K, T, V
@@ -252,26 +253,6 @@ class AggregatingStateDescriptor(StateDescriptor, Generic[IN, ACC, OUT]):
                 "result_type_info= to its AggregatingStateDescriptor"
             )
         super().set_queryable(name)
-
-
-class TaskInfo(ABC):
-    """Name and subtask of a task."""
-
-    @abstractmethod
-    def get_task_name(self) -> str:
-        """Name of the operator."""
-
-    @abstractmethod
-    def get_index_of_this_subtask(self) -> int:
-        """Index of the subtask, from 0."""
-
-    @abstractmethod
-    def get_number_of_parallel_subtasks(self) -> int:
-        """Parallelism of the operator."""
-
-    @abstractmethod
-    def get_max_number_of_parallel_subtasks(self) -> int:
-        """Number of key groups."""
 
 
 class RuntimeContext(TaskInfo):

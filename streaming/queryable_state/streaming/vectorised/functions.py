@@ -24,7 +24,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
-from queryable_state.streaming.functions import TaskInfo
+from queryable_state.streaming.stateless.task_info import TaskInfo
 from queryable_state.wire.errors import InvalidRequestError, Reason
 
 if TYPE_CHECKING:
