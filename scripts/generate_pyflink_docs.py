@@ -8,7 +8,6 @@ name a method that is not there.
 
 from __future__ import annotations
 
-import argparse
 import inspect
 import re
 import sys
@@ -17,6 +16,8 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from generated_page import write_or_check
 
 from queryable_state.streaming.compat.pyflink_alias import exists, named
 from queryable_state.streaming.compat.pyflink_missing import MISSING_MODULES, MISSING_NAMES
@@ -199,18 +200,7 @@ def _because(name: str) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing, report a difference")
-    check = parser.parse_args().check
-    wanted = page()
-    if check:
-        if not PAGE.exists() or PAGE.read_text(encoding="utf-8") != wanted:
-            print(f"{PAGE} is out of date. To fix it: make pyflink-docs", file=sys.stderr)
-            return 1
-        return 0
-    PAGE.write_text(wanted, encoding="utf-8")
-    print(PAGE)
-    return 0
+    return write_or_check(PAGE, page, description=__doc__, target="pyflink-docs")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ classes check.
 
 from __future__ import annotations
 
-import argparse
 import ast
 import dataclasses
 import inspect
@@ -18,6 +17,8 @@ import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from generated_page import write_or_check
 
 from queryable_state.server import settings as server
 from queryable_state.server.checkpoint_server.settings import CheckpointServerSettings
@@ -312,18 +313,7 @@ def application_keys(settings: type[Any]) -> dict[str, str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing, report a difference")
-    check = parser.parse_args().check
-    wanted = page()
-    if check:
-        if not PAGE.exists() or PAGE.read_text(encoding="utf-8") != wanted:
-            print(f"{PAGE} is out of date. To fix it: make settings-docs", file=sys.stderr)
-            return 1
-        return 0
-    PAGE.write_text(wanted, encoding="utf-8")
-    print(PAGE)
-    return 0
+    return write_or_check(PAGE, page, description=__doc__, target="settings-docs")
 
 
 if __name__ == "__main__":

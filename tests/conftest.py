@@ -58,7 +58,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """Tells the process that writes the summary, if this one only runs tests for it."""
     output = getattr(session.config, "workeroutput", None)
     if output is not None:
-        output["left_out"] = dict(session.config.stash.get(_left_out, Counter()))
+        left_out = session.config.stash[_left_out]
+        output["left_out"] = dict(left_out.items())
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -16,7 +16,7 @@ import numpy as np
 import psutil
 import pyarrow as pa
 
-from benchmarks.recovery.sink_stage import MAX_PARALLELISM, NAME, sink_stage
+from benchmarks.sink_stage import sink_stage
 from queryable_state.client.blocking import QueryableStateClient
 from queryable_state.server.checkpoint.file_systems.storage_factory import storage_of
 from queryable_state.server.checkpoint.state_root import StateRoot
@@ -40,7 +40,10 @@ if TYPE_CHECKING:
     from queryable_state.server.coordinator.checkpoints.history import CheckpointReport
     from queryable_state.server.settings import Backend
     from queryable_state.server.state_server.base.server_directory import ServerAddresses
+    from queryable_state.streaming.runtime.stage import StageTask
 
+NAME = "recovery"
+MAX_PARALLELISM = 128
 ROWS_PER_BATCH = 100_000
 _CHECKPOINT_S = 300.0
 _CHECKED_KEYS = 2_000
@@ -109,7 +112,7 @@ class StoredJob:
             self._server = self.start_server()
             stack.callback(self._wait_for_server)
             self._query_id, self._run_id = self._engine.start(NAME)
-            self._task = sink_stage(self._coordinator, self.parallelism)
+            self._task = self._stage()
             self._stack = stack.pop_all()
         return self
 
@@ -195,7 +198,7 @@ class StoredJob:
         self._engine.end(self._query_id)
         _, self._run_id = self._engine.start(NAME, query_id=self._query_id)
         self.parallelism = parallelism
-        self._task = sink_stage(self._coordinator, self.parallelism)
+        self._task = self._stage()
 
     def start_from(self, savepoint: str) -> None:
         """Ends the query and starts a new one, with an id and root of its own, from a savepoint."""
@@ -208,7 +211,7 @@ class StoredJob:
         )
         config = replace(self._config, state_root=root)
         self._coordinator.configure("second", config)
-        self._task = sink_stage(self._coordinator, self.parallelism, "second")
+        self._task = self._stage("second")
 
     def check(self) -> None:
         """Looks up some keys; raises `WrongStateError` if a value is not the written one."""
@@ -229,6 +232,16 @@ class StoredJob:
     def some_keys(self, count: int) -> npt.NDArray[np.int64]:
         """Distinct keys, different in each batch."""
         return np.random.default_rng(1000 + self.batch).choice(self._keys, count, replace=False)
+
+    def _stage(self, config_id: str = "") -> StageTask:
+        """The stage of the job at its present parallelism."""
+        return sink_stage(
+            self._coordinator,
+            NAME,
+            parallelism=self.parallelism,
+            max_parallelism=MAX_PARALLELISM,
+            config_id=config_id,
+        )
 
     def _run_task(self, batch: int, subtask: int, numbers: Sequence[int]) -> None:
         identity = TaskIdentity(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -25,7 +26,7 @@ from queryable_state.streaming.runtime.operators.declared_states import declared
 from queryable_state.streaming.runtime.operators.operators import KeyedProcess, UnkeyedStep
 from queryable_state.streaming.streams.keyed_functions import KeyedStep
 from queryable_state.streaming.streams.steps import step_of
-from queryable_state.streaming.testing import KeyedOperatorHarness
+from queryable_state.streaming.testing import KeyedOperatorHarness, UnkeyedOperatorHarness
 from queryable_state.v1.registration_pb2 import StateKind
 from queryable_state.wire.errors import InvalidRequestError
 
@@ -121,19 +122,12 @@ class OfBoth(FlatMapFunction, CheckpointedFunction):
         self.of_subtask.update([self.count])
 
 
-def harness_of(function: Any, cls: type, **options: Any) -> KeyedOperatorHarness:
-    operator = UnkeyedStep(step_of(function, cls))
-    return KeyedOperatorHarness(operator, READING, key_by="sensor", **options)
-
-
 def rows(*sensors: str) -> list[tuple[str, float]]:
     return [(sensor, 1.0) for sensor in sensors]
 
 
 def test_a_list_checkpointed_flat_map_counts_on_over_batches_in_each_subtask() -> None:
-    harness = harness_of(
-        Counting(), FlatMapFunction, output_type=Types.TUPLE([Types.INT(), Types.LONG()])
-    )
+    harness = UnkeyedOperatorHarness(Counting(), READING, output_type="tuple<int,bigint>")
     first = harness.process(rows("a", "b", "c", "d", "e"))
     replayed = harness.run(rows("f", "g"))
     assert harness.run(rows("f", "g")) == replayed
@@ -145,24 +139,22 @@ def test_a_list_checkpointed_flat_map_counts_on_over_batches_in_each_subtask() -
 
 
 def test_a_filter_keeps_operator_state_without_keys() -> None:
-    harness = harness_of(FirstOfSubtask(), FilterFunction, output_type=READING, parallelism=1)
+    harness = UnkeyedOperatorHarness(FirstOfSubtask(), READING, parallelism=1)
     assert [row.sensor for row in harness.process(rows("a", "b"))] == ["a"]
     assert harness.process(rows("c")) == []
 
 
 def test_a_listener_without_keys_is_notified_of_the_batch_before() -> None:
-    harness = harness_of(Completed(), MapFunction, output_type=Types.LONG(), parallelism=1)
+    harness = UnkeyedOperatorHarness(Completed(), READING, parallelism=1)
     assert [harness.process(rows("a")) for _ in range(3)] == [[-1], [0], [1]]
 
 
 def test_a_process_function_with_operator_state_emits_outputs_of_its_own_tags() -> None:
-    harness = harness_of(
-        Divided(),
-        ProcessFunction,
-        output_type=Types.TUPLE([Types.INT(), Types.LONG()]),
-        parallelism=1,
+    harness = UnkeyedOperatorHarness(
+        Divided(), READING, output_type="tuple<int,bigint>", parallelism=1, side_outputs=[LATE]
     )
     assert harness.process(rows("a", "b", "c")) == [(0, 1), (0, 3)]
+    assert harness.side_output(LATE) == ["b"]
     assert harness.operator_state("_default_", 0) == [3]
 
 
@@ -176,6 +168,51 @@ def test_a_flat_map_of_a_keyed_stream_has_keyed_and_operator_state() -> None:
     assert harness.process(rows("b")) == [("b", 2, 4)]
     assert harness.state("of_sensor", "a") == 2
     assert {each.name for each in declared_states(operator)} == {"of_sensor", "of_subtask"}
+
+
+def test_operator_state_without_keys_is_dealt_out_over_a_rescale() -> None:
+    harness = UnkeyedOperatorHarness(Counting(), READING, output_type="tuple<int,bigint>")
+    harness.process(rows(*"abcdef"))
+    harness.rescale(1)
+    assert harness.process(rows("g")) == [(0, 7)]
+    copy = UnkeyedOperatorHarness(
+        Counting(), READING, output_type="tuple<int,bigint>", parallelism=1
+    )
+    copy.restore(harness.snapshot())
+    assert copy.process(rows("h")) == [(0, 8)]
+
+
+def test_a_function_with_operator_state_sees_the_timestamps_of_its_elements() -> None:
+    class Latest(ProcessFunction, ListCheckpointed):
+        latest: int | None = None
+
+        def process_element(self, value: Any, ctx: ProcessFunction.Context) -> None:
+            self.latest = ctx.timestamp()
+
+        def restore_state(self, state: list[int]) -> None:
+            pass
+
+        def snapshot_state(self, checkpoint_id: int, timestamp: int) -> list[Any]:
+            return [self.latest]
+
+    harness = UnkeyedOperatorHarness(
+        Latest(), "at TIMESTAMP", event_time="at", output_type="INT", parallelism=1
+    )
+    harness.process([(datetime.fromtimestamp(7, UTC),)])
+    assert harness.operator_state("_default_", 0) == [7000]
+
+
+def test_the_harness_names_the_one_for_functions_without_state() -> None:
+    class Stateless(MapFunction):
+        def map(self, value: Any) -> int:
+            return 1
+
+    function: Any = Stateless()
+    with pytest.raises(InvalidRequestError, match="Test it with ChainHarness"):
+        UnkeyedOperatorHarness(function, READING)
+    function = len
+    with pytest.raises(InvalidRequestError, match=r"is no MapFunction, .* or ProcessFunction"):
+        UnkeyedOperatorHarness(function, READING)
 
 
 def test_the_driver_learns_the_operator_state_of_a_function_without_keys() -> None:

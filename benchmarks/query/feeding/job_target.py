@@ -20,16 +20,13 @@ import psutil
 import pyarrow as pa
 
 from benchmarks.query.dataset import MAX_PARALLELISM, QUERYABLE_NAME
+from benchmarks.sink_stage import sink_stage
 from queryable_state.server.coordinator import Coordinator
 from queryable_state.server.settings import CoordinatorSettings, StateServerSettings
 from queryable_state.server.state_server.launch import ensure_server
 from queryable_state.server.testing import InMemoryEngine
-from queryable_state.streaming import Types, ValueStateDescriptor
+from queryable_state.streaming import Types
 from queryable_state.streaming.runtime.columns.row_check import row_check
-from queryable_state.streaming.runtime.operators.operators import LatestValueSink
-from queryable_state.streaming.runtime.operators.spec import OperatorSpec
-from queryable_state.streaming.runtime.stage import StageSpec, StageTask
-from queryable_state.streaming.runtime.states.input_spec import InputSpec
 from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
 from queryable_state.wire.keys.key_groups import KeyGroups
 
@@ -78,7 +75,12 @@ class JobTarget:
             ]
             self._proxy = stack.enter_context(self._stand_alone_proxy())
             self._query_id, self._run_id = self._engine.start("benchmark")
-            self._task = StageTask(StageSpec(operators=(self._spec(),)))
+            self._task = sink_stage(
+                self._coordinator,
+                QUERYABLE_NAME,
+                parallelism=PARALLELISM,
+                max_parallelism=MAX_PARALLELISM,
+            )
             self._stack = stack.pop_all()
         return self
 
@@ -134,31 +136,6 @@ class JobTarget:
                 "value": [value(int(number), revision) for number in numbers],
                 "check": pa.array(row_check(numbers.astype(np.int64) << 15, self._groups[numbers])),
             }
-        )
-
-    def _spec(self) -> OperatorSpec:
-        descriptor = ValueStateDescriptor(QUERYABLE_NAME, Types.STRING())
-        descriptor.set_queryable(QUERYABLE_NAME)
-        return OperatorSpec(
-            uid="sink",
-            name="sink",
-            depth=0,
-            parallelism=PARALLELISM,
-            max_parallelism=MAX_PARALLELISM,
-            job_name="benchmark",
-            inputs=(
-                InputSpec(
-                    key_columns=("key",),
-                    value_columns=("value",),
-                    value_type=Types.STRING(),
-                    check_column="check",
-                ),
-            ),
-            key_type=Types.STRING(),
-            operator=LatestValueSink(descriptor),
-            output_type=None,
-            secret=self._coordinator.secret,
-            coordinator_address=self._coordinator.address,
         )
 
     def _settings(self, folder: Path) -> StateServerSettings:

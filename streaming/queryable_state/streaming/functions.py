@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, overload
 
 from queryable_state.streaming.descriptors import StateDescriptor, declared_type
 from queryable_state.streaming.hooks import refuse_uncalled_hooks
+from queryable_state.streaming.stateless.task_info import TaskInfo
 from queryable_state.v1.registration_pb2 import StateKind
 from queryable_state.wire.errors import InvalidRequestError, JobError, Reason
 from queryable_state.wire.schema.type_variables import ACC, IN, OUT, K, T, V
@@ -105,7 +106,7 @@ class KeyedProcessFunction(Function, Generic[K, IN, OUT]):
 
     def handle_initial_state(self, value: Any, ctx: Context) -> Iterable[Any] | None:
         """Writes one row of `process(..., initial_state=...)` to the state, before the elements of
-        the job's first batch; yields or returns outputs."""
+        the operator's first batch; yields or returns outputs."""
         raise InvalidRequestError(f"{type(self).__name__} has no handle_initial_state: override it")
 
 
@@ -255,7 +256,7 @@ class AggregatingStateDescriptor(StateDescriptor, Generic[IN, ACC, OUT]):
         super().set_queryable(name)
 
 
-class RuntimeContext(ABC):
+class RuntimeContext(TaskInfo):
     """States, name and subtask of the task that opens a function."""
 
     @abstractmethod
@@ -279,19 +280,3 @@ class RuntimeContext(ABC):
         self, state_descriptor: AggregatingStateDescriptor[IN, ACC, OUT]
     ) -> AggregatingState[IN, OUT]:
         """The aggregating state of this descriptor."""
-
-    @abstractmethod
-    def get_task_name(self) -> str:
-        """Name of the operator."""
-
-    @abstractmethod
-    def get_index_of_this_subtask(self) -> int:
-        """Index of the subtask, from 0."""
-
-    @abstractmethod
-    def get_number_of_parallel_subtasks(self) -> int:
-        """Parallelism of the operator."""
-
-    @abstractmethod
-    def get_max_number_of_parallel_subtasks(self) -> int:
-        """Number of key groups."""

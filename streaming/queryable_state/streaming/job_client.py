@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 import uuid
 from typing import TYPE_CHECKING, Any
 
+from queryable_state.server.checkpoint.file_systems.storage_factory import storage_of
 from queryable_state.streaming.execution.job_result import (
     CompletableFuture,
     JobExecutionResult,
@@ -17,7 +19,7 @@ from queryable_state.streaming.job_runs import JobRuns
 from queryable_state.streaming.spark.queries.failure import failure_of
 from queryable_state.streaming.spark.savepoints.job_savepoints import JobSavepoints
 from queryable_state.wire.addresses import host_and_port
-from queryable_state.wire.errors import JobError
+from queryable_state.wire.errors import JobError, QueryableStateError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from queryable_state.streaming.config.restart_strategy import RestartDecision
     from queryable_state.streaming.config.state_paths import StatePaths
     from queryable_state.streaming.spark.application import SparkApplication
+
+_log = logging.getLogger("queryable_state.streaming")
 
 _SETTLE_TIMEOUT_S = 5.0
 _RECOVERY_TIMEOUT_S = 30.0
@@ -230,6 +234,36 @@ class JobClient(JobSavepoints):
             self._runs.cancel()
         self._delete_cancelled()
         return CompletableFuture.completed(None)
+
+    def _discard(self) -> None:
+        """Cancels a job that nobody can start again, and removes all that is stored of it.
+
+        A failed job keeps its files, which may show the cause; a WARNING names the folder.
+        """
+        self.cancel()
+        paths = self._paths
+        folder = paths.state_root if paths.owned else paths.spark_location
+        if folder is None:
+            return
+        if self.exception() is not None:
+            _log.warning(
+                "job %r has failed, and its files are kept in %s: remove the folder once the "
+                "cause is found, because the job cannot be started again",
+                self._name,
+                folder,
+            )
+            return
+        try:
+            if not self._application.closed:
+                self._application.coordinator.job_cancelled(self._query_id, discards=True)
+            storage_of(folder, self._config.storage_options).delete_tree(folder)
+        except QueryableStateError as problem:
+            _log.warning(
+                "the files of job %r are not removed from %s, where nobody needs them: %s",
+                self._name,
+                folder,
+                problem,
+            )
 
     def stop(self) -> None:
         """Same as `cancel`, without a future."""

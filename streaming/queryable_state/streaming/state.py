@@ -143,28 +143,12 @@ class ListState(MergingState[T, "list[T]"], Generic[T]):
         self.update(elements)
 
 
-class MapState(State, Generic[K, V]):
-    """A map per key, one record per entry. Iteration is in the order of encoded map keys.
-
-    Reading one entry of a large map does not fetch the others. `items`, `keys`, `values`, `len` and
-    iteration fetch the whole map. They return new lists: the map may be changed meanwhile.
-    """
+class MapReads(State, Generic[K, V]):
+    """The reads of a map. Iteration is in the order of encoded map keys."""
 
     @abstractmethod
     def get(self, key: K) -> V | None:
         """The value of an entry; None if the entry does not exist or its value is None."""
-
-    @abstractmethod
-    def put(self, key: K, value: V | None) -> None:
-        """Writes one entry; None is a valid value."""
-
-    @abstractmethod
-    def put_all(self, dict_value: Mapping[K, V | None]) -> None:
-        """Writes entries: all, or none if one is invalid."""
-
-    @abstractmethod
-    def remove(self, key: K) -> None:
-        """Removes one entry if it exists."""
 
     @abstractmethod
     def contains(self, key: K) -> bool:
@@ -186,8 +170,8 @@ class MapState(State, Generic[K, V]):
     def is_empty(self) -> bool:
         """True if there is no entry."""
 
-    @abstractmethod
-    def __len__(self) -> int: ...
+    def __len__(self) -> int:
+        return len(self.keys())
 
     def __bool__(self) -> bool:
         return not self.is_empty()
@@ -200,6 +184,26 @@ class MapState(State, Generic[K, V]):
 
     def __getitem__(self, key: K) -> V | None:
         return self.get(key)
+
+
+class MapState(MapReads[K, V]):
+    """A map per key, one record per entry. Iteration is in the order of encoded map keys.
+
+    Reading one entry of a large map does not fetch the others. `items`, `keys`, `values`, `len` and
+    iteration fetch the whole map. They return new lists: the map may be changed meanwhile.
+    """
+
+    @abstractmethod
+    def put(self, key: K, value: V | None) -> None:
+        """Writes one entry; None is a valid value."""
+
+    @abstractmethod
+    def put_all(self, dict_value: Mapping[K, V | None]) -> None:
+        """Writes entries: all, or none if one is invalid."""
+
+    @abstractmethod
+    def remove(self, key: K) -> None:
+        """Removes one entry if it exists."""
 
     def __setitem__(self, key: K, value: V | None) -> None:
         self.put(key, value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -74,3 +75,16 @@ def test_cancelling_keeps_the_root_by_default(tmp_path: Path) -> None:
         job.engine.end(QUERY)
         job.coordinator.job_cancelled(QUERY)
         assert job.root.checkpoints() == [made]
+
+
+def test_a_discarded_job_loses_its_root_whatever_its_configuration(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its caller removes Spark's checkpoint, so no WARNING asks a person to."""
+    with writing_driver(tmp_path) as job:
+        job.run(0)
+        job.engine.end(QUERY)
+        with caplog.at_level(logging.WARNING):
+            job.coordinator.job_cancelled(QUERY, discards=True)
+        assert job.root.storage.walk(job.root.uri) == []
+        assert "remove that folder" not in caplog.text

@@ -103,7 +103,7 @@ def test_an_unpicklable_value_names_its_state() -> None:
             )
 
         def process_element(self, value: Any, ctx: Context) -> None:
-            self.state.update(lambda: None)
+            self.state.update(number for number in range(3))
 
     harness = KeyedOperatorHarness(Unpicklable(), "int", key_by="value")
     with pytest.raises(SerializationError, match=r"state 'model', key 1: .*cannot be pickled"):

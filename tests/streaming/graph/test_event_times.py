@@ -72,7 +72,7 @@ def carrying(*made: DataStream) -> list[str]:
 
 
 def inputs_of(*made: DataStream) -> list[StageInput]:
-    stages = stages_of(graph_of(*made), lambda node: (2, 128), is_first_batch=True)
+    stages = stages_of(graph_of(*made), lambda node: (2, 128))
     return [each for stage in stages for each in stage.inputs]
 
 
@@ -145,12 +145,12 @@ def test_an_order_by_event_time_reads_the_column() -> None:
     mapped = source().map(number, Types.INT())
     ordered = mapped.key_by(str).as_queryable_state("last")
     graph = JobGraph.of_ends([ordered._node])
-    (stage,) = stages_of(graph, lambda node: (2, 128), is_first_batch=True)
+    (stage,) = stages_of(graph, lambda node: (2, 128))
     assert EVENT_TIME_COLUMN in stage.inputs[0].columns
     assert stage.inputs[0].is_ordered
     unordered = mapped.key_by(str, order_by=None).as_queryable_state("other")
     graph = JobGraph.of_ends([unordered._node])
-    (stage,) = stages_of(graph, lambda node: (2, 128), is_first_batch=True)
+    (stage,) = stages_of(graph, lambda node: (2, 128))
     assert EVENT_TIME_COLUMN not in stage.inputs[0].columns
     assert not any(chain.emits_event_time for chain in chains_of(graph).values())
 

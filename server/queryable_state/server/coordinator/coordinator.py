@@ -16,6 +16,7 @@ from queryable_state.wire.errors import RetryLaterError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Set as AbstractSet
     from pathlib import Path
 
     from queryable_state.internal.v1.checkpoint_pb2 import CheckpointMetadata
@@ -130,6 +131,12 @@ class Coordinator:
             start = RunStart(config_id=config_id, operators=tuple(operators), after=after)
             self._parts.operators.started(query_id, info, start)
 
+    def continued(
+        self, query_id: bytes, batch_id: int, config_id: str, timeout_s: float
+    ) -> AbstractSet[str]:
+        """Same contract as `ContinuedOperators.of`."""
+        return self._parts.continued.of(query_id, batch_id, config_id, timeout_s)
+
     def is_sealed(
         self, query_id: bytes, batch_id: int, operators: Iterable[OperatorLayout]
     ) -> bool:
@@ -197,12 +204,13 @@ class Coordinator:
         """The attempts at checkpoints and savepoints of a job in this driver, newest first."""
         return self._parts.checkpointing.history.of(query_id)
 
-    def job_cancelled(self, query_id: bytes) -> None:
+    def job_cancelled(self, query_id: bytes, *, discards: bool = False) -> None:
         """The user has ended a job for good; waits for its end.
 
-        Removes what is stored of it where its configuration says so; a failed job keeps it.
+        Removes what is stored of it where its configuration says so, or with `discards`, after
+        which the caller removes Spark's checkpoint; a failed job keeps it.
         """
-        self._parts.checkpointing.ends.cancelled(query_id)
+        self._parts.checkpointing.ends.cancelled(query_id, discards=discards)
 
     def refresh(self) -> None:
         """Asks the engine at once which queries have ended and why."""

@@ -11,6 +11,7 @@ from queryable_state.server.coordinator.batches.batches import Batches
 from queryable_state.server.coordinator.batches.catalog import Catalog
 from queryable_state.server.coordinator.batches.commit_publisher import CommitPublisher
 from queryable_state.server.coordinator.batches.completeness import Completeness
+from queryable_state.server.coordinator.batches.continued_operators import ContinuedOperators
 from queryable_state.server.coordinator.batches.manifests import Manifests
 from queryable_state.server.coordinator.batches.run_operators import RunOperators
 from queryable_state.server.coordinator.checkpoints.checkpointing import Checkpointing
@@ -104,6 +105,9 @@ class CoordinatorParts:
             self.catalog,
             self._publisher,
             settle_timeout_s=settings.push_timeout_ms / 1000,
+        )
+        self.continued = ContinuedOperators(
+            engine, self._batch_coordinator.begin_batch, roots, self.operators
         )
         self.idle_restorer = IdleRestorer(
             engine,

@@ -36,7 +36,7 @@ class SourceNode:
     """The first element of a collection; empty for other sources."""
     given_name: str | None = None
     is_initial: bool = False
-    """True if the DataFrame is static and read in the first batch of the job only."""
+    """True if the DataFrame is static and read in the first batch of its operator only."""
 
     @property
     def upstreams(self) -> tuple[StreamNode, ...]:
@@ -113,7 +113,7 @@ class OperatorInput:
 
     @property
     def is_initial(self) -> bool:
-        """True if the input is read in the first batch of the job only."""
+        """True if the input is read in the first batch of the operator only."""
         return isinstance(self.upstream, SourceNode) and self.upstream.is_initial
 
     @property

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from queryable_state.streaming.runtime.columns.event_time import EVENT_TIME_COLUMN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Container, Sequence
 
     from queryable_state.streaming.graph.event_times import EventTimes
     from queryable_state.streaming.graph.job_graph import JobGraph
@@ -52,24 +52,24 @@ class Stage:
 
 
 def stages_of(
-    graph: JobGraph, subtasks: Callable[[OperatorNode], tuple[int, int]], *, is_first_batch: bool
+    graph: JobGraph,
+    subtasks: Callable[[OperatorNode], tuple[int, int]],
+    *,
+    starting: Container[str] = (),
 ) -> list[Stage]:
     """The stages of a graph, upstream stages first.
 
-    `subtasks` returns the parallelism and the max parallelism of an operator. Only the first batch
-    of a job reads initial state.
+    `subtasks` returns the parallelism and the max parallelism of an operator. Only the operators
+    with these uids, whose first batch it is, read their initial state.
     """
     groups: dict[tuple[int, int, int], list[OperatorNode]] = {}
     for node in graph.operators:
         groups.setdefault((graph.depths[id(node)], *subtasks(node)), []).append(node)
-    return [
-        _stage_of(groups[key], graph.event_times, is_first_batch=is_first_batch)
-        for key in sorted(groups)
-    ]
+    return [_stage_of(groups[key], graph.event_times, starting) for key in sorted(groups)]
 
 
 def _stage_of(
-    operators: Sequence[OperatorNode], event_times: EventTimes, *, is_first_batch: bool
+    operators: Sequence[OperatorNode], event_times: EventTimes, starting: Container[str]
 ) -> Stage:
     places: dict[tuple[int, KeySelector | None, bool], int] = {}
     readers: list[list[tuple[OperatorNode, int]]] = []
@@ -77,7 +77,7 @@ def _stage_of(
     for node in operators:
         read = []
         for number, each in enumerate(node.inputs):
-            if each.is_initial and not is_first_batch:
+            if each.is_initial and node.uid not in starting:
                 continue
             identity = (id(each.upstream), each.keys, each.is_broadcast)
             place = places.setdefault(identity, len(places))

@@ -3,63 +3,27 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from queryable_state.streaming.state import State
+from queryable_state.streaming.state import MapReads
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
-class ReadOnlyBroadcastState(State, Generic[K, V]):
+class ReadOnlyBroadcastState(MapReads[K, V]):
     """A broadcast state as `process_element` sees it.
 
     Reads return the decoded form of the stored bytes, as those of keyed states do. Iteration is in
     the order of encoded map keys, the same on all subtasks.
     """
 
-    @abstractmethod
-    def get(self, key: K) -> V | None:
-        """The value of an entry; None if the entry does not exist or its value is None."""
-
-    @abstractmethod
-    def contains(self, key: K) -> bool:
-        """True if the entry exists, also if its value is None."""
-
-    @abstractmethod
-    def items(self) -> list[tuple[K, V | None]]:
-        """All entries as a new list."""
-
-    @abstractmethod
-    def keys(self) -> list[K]:
-        """The keys of all entries as a new list."""
-
-    @abstractmethod
-    def values(self) -> list[V | None]:
-        """The values of all entries as a new list."""
-
-    @abstractmethod
-    def is_empty(self) -> bool:
-        """True if there is no entry."""
-
     def immutable_entries(self) -> list[tuple[K, V | None]]:
         """The same as `items`."""
         return self.items()
-
-    def __getitem__(self, key: K) -> V | None:
-        return self.get(key)
-
-    def __contains__(self, key: K) -> bool:
-        return self.contains(key)
-
-    def __iter__(self) -> Iterator[K]:
-        return iter(self.keys())
-
-    def __len__(self) -> int:
-        return len(self.keys())
 
 
 class BroadcastState(ReadOnlyBroadcastState[K, V]):

@@ -49,11 +49,15 @@ class CloseableIterator:
     """The elements of a job that `execute_and_collect` started.
 
     The iterator ends when the job does, and raises its failure. `close`, or the end of a `with`
-    block, cancels the job.
+    block, cancels the job. If the job has no name of the user, nobody can start it again: at its
+    end all that is stored of it is removed, unless it has failed.
     """
 
-    def __init__(self, sink: CollectSink, start: Callable[[], JobClient]) -> None:
+    def __init__(
+        self, sink: CollectSink, start: Callable[[], JobClient], *, is_named: bool
+    ) -> None:
         self._sink = sink
+        self._discards = not is_named
         self._elements: list[Any] = []
         self._closed = False
         self.job = start()
@@ -67,11 +71,16 @@ class CloseableIterator:
             if self._closed:
                 raise StopIteration
             # Asked before the queue, so that a batch of an ended job is not missed.
-            ended = self.job.await_termination(0)
+            try:
+                ended = self.job.await_termination(0)
+            except Exception:
+                self._discard()
+                raise
             try:
                 self._elements = self._sink.batches.get(timeout=0 if ended else _POLL_S)[::-1]
             except queue.Empty:
                 if ended:
+                    self._discard()
                     raise StopIteration from None
         return self._elements.pop()
 
@@ -86,6 +95,12 @@ class CloseableIterator:
             self._elements = []
             self._sink.close()
             self.job.cancel()
+            self._discard()
+
+    def _discard(self) -> None:
+        if self._discards:
+            self._discards = False
+            self.job._discard()
 
     def __enter__(self) -> Self:
         return self

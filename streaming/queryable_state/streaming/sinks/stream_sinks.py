@@ -55,14 +55,20 @@ class StreamSinks:
     ) -> CloseableIterator | list[Any]:
         """Starts the job with all declared sinks, and iterates over the elements of this stream.
 
-        With `limit` it returns a list of at most that many elements, and cancels the job.
+        With `limit` it returns a list of at most that many elements, and cancels the job. A job
+        without a name gets a random one and cannot be resumed, so at its end its checkpoints and
+        its state are removed; if it has failed, they are kept, and a WARNING names their folder.
         """
         if limit is not None and limit < 1:
             raise InvalidRequestError(f"limit must be at least 1, not {limit}")
         name = job_execution_name or f"DataStream Collect {uuid.uuid4().hex[:8]}"
         sink = CollectSink(self._node.columns)
         self.add_sink(sink).name("collect")
-        found = CloseableIterator(sink, lambda: self._environment.execute_async(name))
+        found = CloseableIterator(
+            sink,
+            lambda: self._environment.execute_async(name),
+            is_named=bool(job_execution_name),
+        )
         if limit is None:
             return found
         with found:

@@ -62,8 +62,9 @@ class KeyedOperators(Generic[S]):
         type is that of the function's annotation; else the outputs are pickled.
 
         `initial_state` is a static DataFrame with the key columns of the stream. In the first batch
-        of a new job, and before its elements, `handle_initial_state` gets each of its rows. A job
-        that continues from a checkpoint or savepoint does not read it.
+        of the operator, and before its elements, `handle_initial_state` gets each of its rows. This
+        is the job's first batch, or the first one after the operator was added to a job that
+        continues from a checkpoint or savepoint. An operator with stored state does not read it.
         """
         if not isinstance(func, KeyedProcessFunction):
             raise InvalidRequestError(

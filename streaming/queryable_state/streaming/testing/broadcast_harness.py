@@ -46,16 +46,24 @@ class BroadcastOperatorHarness(OperatorHarness):
         *,
         key_by: str | Sequence[str] = (),
         order_by: OrderBy | None = None,
+        event_times: tuple[str, str] = ("", ""),
         **options: Any,
     ) -> None:
-        """`descriptors` are those of the broadcast states; `options` are those of
-        `OperatorHarness`."""
+        """`descriptors` are those of the broadcast states; `event_times` are the columns
+        with the timestamps of the elements and of the broadcast elements, empty for none;
+        `options` are those of `OperatorHarness`."""
         operator: Any = KeyedBroadcastProcess
         if isinstance(function, BroadcastProcessFunction):
             operator = BroadcastProcess
-        elements = HarnessInput.of(input_type, what="input", key_by=key_by, order_by=order_by)
+        elements = HarnessInput.of(
+            input_type, what="input", key_by=key_by, order_by=order_by, event_time=event_times[0]
+        )
         broadcast = HarnessInput.of(
-            broadcast_type, what="broadcast input", is_broadcast=True, place=1
+            broadcast_type,
+            what="broadcast input",
+            is_broadcast=True,
+            place=1,
+            event_time=event_times[1],
         )
         super().__init__(operator(function, tuple(descriptors)), [elements, broadcast], **options)
 

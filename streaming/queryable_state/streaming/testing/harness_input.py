@@ -49,6 +49,7 @@ class HarnessInput:
         key_by: str | Sequence[str] = (),
         order_by: OrderBy | None = None,
         value_column: str | None = None,
+        event_time: str = "",
         is_broadcast: bool = False,
         is_initial: bool = False,
         place: int = 0,
@@ -58,7 +59,8 @@ class HarnessInput:
         fields = columns_of(value_type)
         names = [field.name for field in fields]
         keys = (key_by,) if isinstance(key_by, str) else tuple(key_by)
-        unknown = [name for name in (*keys, *filter(None, [value_column])) if name not in names]
+        named = (*keys, *filter(None, [value_column, event_time]))
+        unknown = [name for name in named if name not in names]
         if unknown:
             raise InvalidRequestError(
                 f"{what}: no column {', '.join(map(repr, unknown))}; the columns are "
@@ -71,6 +73,7 @@ class HarnessInput:
             value_columns=tuple(name for name in names if value_column in (None, name)),
             value_type=next((f.type for f in fields if f.name == value_column), value_type),
             check_column=CHECK_COLUMN,
+            event_time=event_time,
             order=order_columns(order_by, Columns({f.name: f.type for f in fields}), "order_by"),
             place=place,
         )

@@ -43,10 +43,12 @@ class KeyedOperatorHarness(OperatorHarness):
         key_by: str | Sequence[str],
         order_by: OrderBy | None = None,
         value_column: str | None = None,
+        event_time: str = "",
         initial_state_type: object = None,
         **options: Any,
     ) -> None:
-        """`options` are those of `OperatorHarness`."""
+        """`event_time` is the column with the timestamps of the elements. `options` are those of
+        `OperatorHarness`."""
         if not key_by:
             raise InvalidRequestError("key_by names no column: a keyed operator needs a key")
         if isinstance(operator, KeyedProcessFunction):
@@ -54,7 +56,12 @@ class KeyedOperatorHarness(OperatorHarness):
         elif isinstance(operator, KeyedBatchProcessFunction):
             operator = KeyedBatchProcess(operator)
         elements = HarnessInput.of(
-            input_type, what="input", key_by=key_by, order_by=order_by, value_column=value_column
+            input_type,
+            what="input",
+            key_by=key_by,
+            order_by=order_by,
+            value_column=value_column,
+            event_time=event_time,
         )
         inputs = [elements]
         if initial_state_type is not None:

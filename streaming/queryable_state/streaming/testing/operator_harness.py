@@ -7,22 +7,22 @@ import itertools
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from queryable_state.streaming.runtime.columns.arrow_types import to_python
 from queryable_state.streaming.runtime.columns.tagged_rows import TaggedRows
 from queryable_state.streaming.runtime.operators.operator_run import MAIN
 from queryable_state.streaming.runtime.operators.spec import OperatorSpec, columns_of
 from queryable_state.streaming.runtime.stage import StageSpec, StageTask
+from queryable_state.streaming.runtime.stateless.elements import ElementReader
 from queryable_state.streaming.runtime.states.settings import RuntimeSettings
 from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
 from queryable_state.streaming.testing.committed_state import CommittedState
 from queryable_state.streaming.testing.in_memory_state import InMemoryStateBackend
+from queryable_state.streaming.testing.side_rows import SideRows
 from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.keys.key_groups import KeyGroups
-from queryable_state.wire.rows import row_maker
 from queryable_state.wire.schema.types import Kind, TypeInfo, type_info
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -103,7 +103,7 @@ class OperatorHarness:
             settings=replace(settings or RuntimeSettings(), chunk_rows=chunk_rows),
         )
         self._key_groups = KeyGroups(self.spec.key_type, max_parallelism)
-        self._side_rows: dict[str, list[Any]] = {}
+        self._sides = SideRows(side_outputs)
         self._layout = TaggedRows.of([each.columns for each in inputs]) if len(inputs) > 1 else None
 
     @property
@@ -169,13 +169,7 @@ class OperatorHarness:
 
     def side_output(self, tag: OutputTag) -> list[Any]:
         """The values that the last `run` or `process` emitted with this tag."""
-        if tag not in self.spec.side_outputs:
-            known = ", ".join(map(repr, self.spec.side_outputs)) or "none"
-            raise InvalidRequestError(
-                f"side_output({tag!r}): the side outputs of this harness are {known}; name it in "
-                "side_outputs"
-            )
-        return self._side_rows.get(tag.tag_id, [])
+        return self._sides.of(tag)
 
     def attempt(
         self, subtask: int, batches: Iterable[pa.RecordBatch]
@@ -196,7 +190,7 @@ class OperatorHarness:
         """Runs the open batch on the rows of each input; returns the outputs."""
         parts = [self._parts(number, of) for number, of in enumerate(rows)]
         outputs: list[Any] = []
-        self._side_rows = {tag.tag_id: [] for tag in self.spec.side_outputs}
+        self._sides.clear()
         stage = self._stage
         for subtask in range(self.spec.parallelism) if subtasks is None else subtasks:
             batches = itertools.chain.from_iterable(part[subtask] for part in parts)
@@ -228,7 +222,7 @@ class OperatorHarness:
         """Adds the rows of an output to `outputs`, or to those of its side output."""
         if number != MAIN:
             tag = self.spec.side_outputs[number - 1]
-            self._side_rows[tag.tag_id] += _elements(batch, tag.type_info)
+            self._sides.add(tag, _elements(batch, tag.type_info))
         elif self.spec.output_type is not None:
             outputs += _elements(batch, self.spec.output_type)
 
@@ -244,13 +238,6 @@ class OperatorHarness:
         )
 
 
-def _elements(batch: pa.RecordBatch, info: TypeInfo) -> list[Any]:
+def _elements(batch: pa.RecordBatch, info: TypeInfo) -> Iterator[Any]:
     """The elements of this type in a batch of their columns."""
-    columns = [
-        to_python(column, field.type)
-        for column, field in zip(batch.columns, columns_of(info), strict=True)
-    ]
-    if info.kind != Kind.ROW:
-        return columns[0]
-    make = row_maker(info)
-    return [make(values) for values in zip(*columns, strict=True)]
+    return ElementReader(columns_of(info), info)(batch)

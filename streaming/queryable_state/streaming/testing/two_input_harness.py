@@ -40,18 +40,21 @@ class TwoInputOperatorHarness(OperatorHarness):
         second_type: object,
         *,
         key_by: tuple[str | Sequence[str], str | Sequence[str]],
+        event_times: tuple[str, str] = ("", ""),
         **options: Any,
     ) -> None:
-        """`key_by` has the key columns of each input; `options` are those of
-        `OperatorHarness`."""
+        """`key_by` has the key columns of each input, `event_times` the column with the timestamps
+        of its elements (empty: they have none); `options` are those of `OperatorHarness`."""
         if isinstance(function, CoMapFunction):
             function = MapBoth(function)
         elif isinstance(function, CoFlatMapFunction):
             function = FlatMapBoth(function)
         inputs = [
-            HarnessInput.of(input_type, what=f"input {number + 1}", key_by=keys, place=number)
-            for number, (input_type, keys) in enumerate(
-                zip((first_type, second_type), key_by, strict=True)
+            HarnessInput.of(
+                input_type, what=f"input {number + 1}", key_by=keys, event_time=time, place=number
+            )
+            for number, (input_type, keys, time) in enumerate(
+                zip((first_type, second_type), key_by, event_times, strict=True)
             )
         ]
         first, second = (each.key_type for each in inputs)

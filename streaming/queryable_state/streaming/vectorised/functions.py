@@ -24,6 +24,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
+from queryable_state.streaming.stateless.task_info import TaskInfo
 from queryable_state.wire.errors import InvalidRequestError, Reason
 
 if TYPE_CHECKING:
@@ -97,28 +98,12 @@ class BatchState(ABC):
         """Event-time watermark in milliseconds since the epoch; 0: no watermark."""
 
 
-class BatchRuntimeContext(ABC):
+class BatchRuntimeContext(TaskInfo):
     """States, name and subtask of the task that opens a `KeyedBatchProcessFunction`."""
 
     @abstractmethod
     def get_state(self, descriptor: ValueStateDescriptor) -> ValueColumn:
         """Declares a value state; `process_batch` also finds it in `state` by its name."""
-
-    @abstractmethod
-    def get_task_name(self) -> str:
-        """Name of the operator."""
-
-    @abstractmethod
-    def get_index_of_this_subtask(self) -> int:
-        """Index of the subtask, from 0."""
-
-    @abstractmethod
-    def get_number_of_parallel_subtasks(self) -> int:
-        """Parallelism of the operator."""
-
-    @abstractmethod
-    def get_max_number_of_parallel_subtasks(self) -> int:
-        """Number of key groups."""
 
     def get_list_state(self, descriptor: object) -> NoReturn:
         """Raises InvalidRequestError: only value states have columns."""

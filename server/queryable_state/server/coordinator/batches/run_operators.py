@@ -69,6 +69,15 @@ class RunOperators:
             job = self._state.jobs.find(query_id)
             return [] if job is None else list(self._expected(job, batch_id, sealed))
 
+    def opened_before(self, query_id: bytes, batch_id: int) -> set[str]:
+        """The operators of which a subtask was opened for an earlier batch."""
+        with self._state.transaction():
+            return {
+                operator.uid
+                for operator in self._state.placement.operators(query_id)
+                if operator.first_opened is not None and operator.first_opened < batch_id
+            }
+
     def missed(
         self,
         query_id: bytes,

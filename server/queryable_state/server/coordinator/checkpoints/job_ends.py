@@ -40,13 +40,13 @@ class JobEnds:
         self._snapshots = snapshots
         self._writer = writer
 
-    def cancelled(self, query_id: bytes) -> None:
-        """Removes the root of a cancelled job, if its configuration says so.
+    def cancelled(self, query_id: bytes, *, discards: bool = False) -> None:
+        """Removes the root of a cancelled job, if its configuration says so or with `discards`.
 
         A failed job, and a job whose root another run has taken over, keep their files.
         """
         root = self._roots.of(query_id)
-        if root is None or not root.config.delete_on_cancellation:
+        if root is None or not (discards or root.config.delete_on_cancellation):
             return
         label = self._snapshots.label(query_id)
         deadline_s = time.monotonic() + _CANCEL_S
@@ -62,7 +62,10 @@ class JobEnds:
             root.root.check_epoch(root.epoch)
             # After this, a late publication writes nothing to the root.
             self._roots.forget(query_id)
-            self._remove(root, info.checkpoint_location if info else "")
+            if discards:
+                root.root.delete()
+            else:
+                self._remove(root, info.checkpoint_location if info else "")
         _log.info("job %s is cancelled, and %s is removed", label, root.uri)
 
     def await_end(self, query_id: bytes, deadline_s: float) -> None:

@@ -117,10 +117,7 @@ class TaskBroadcastState(TaskOperatorState, BroadcastState[Any, Any]):
         try:
             return self._cache.hold(value)
         except SerializationError as problem:
-            raise SerializationError(
-                f"{self._where()}: the value cannot be written as {self._codec.type_info}: "
-                f"{problem}"
-            ) from problem
+            raise self._unfit("value", self._codec.type_info, problem) from problem
 
     def _encoded_key(self, key: Any) -> bytes:
         try:

@@ -73,7 +73,4 @@ class TaskOperatorList(TaskOperatorState, ListState[Any]):
         try:
             return self._codec.encode(value)
         except SerializationError as problem:
-            raise SerializationError(
-                f"{self._where()}: the element cannot be written as {self._codec.type_info}: "
-                f"{problem}"
-            ) from problem
+            raise self._unfit("element", self._codec.type_info, problem) from problem

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from queryable_state.streaming.runtime.states.cached_state import value_codec
-from queryable_state.wire.errors import JobError, LimitExceededError, Reason
+from queryable_state.wire.errors import JobError, LimitExceededError, Reason, SerializationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from queryable_state.streaming.descriptors import StateDescriptor
     from queryable_state.v1.registration_pb2 import StateRegistration
     from queryable_state.wire.changes import ChangeBlockBuilder
+    from queryable_state.wire.schema.types import TypeInfo
     from queryable_state.wire.values.value_codec import ValueCodec
 
 MOST_BYTES = 32 * 1024 * 1024
@@ -94,6 +95,12 @@ class TaskOperatorState(ABC):
 
     def _where(self) -> str:
         return f"{self._bound().where}: operator state {self.descriptor.name!r}"
+
+    def _unfit(self, what: str, info: TypeInfo, problem: SerializationError) -> SerializationError:
+        """The error for a value or element that its type cannot take."""
+        return SerializationError(
+            f"{self._where()}: the {what} cannot be written as {info}: {problem}"
+        )
 
     def _check_sizes(self, elements: Sequence[bytes]) -> None:
         context = self._bound()

@@ -20,7 +20,7 @@ class InputSpec:
     is_broadcast: bool = False
     """True if every subtask reads every element."""
     is_initial: bool = False
-    """True if the elements are initial state, which only the first batch of a job has."""
+    """True if the elements are initial state, which only the first batch of the operator has."""
     value_columns: tuple[str, ...]
     """Columns of the element, in order. A column may be a key column too."""
     value_type: TypeInfo

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from queryable_state.streaming.spark.plan.columns import column
 from queryable_state.streaming.spark.plan.frames import Frames
+from queryable_state.streaming.spark.plan.initial_reads import InitialReads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,6 +33,7 @@ class BatchRun:
     def __init__(self, compiler: StageCompiler, graph: JobGraph) -> None:
         self._compiler = compiler
         self._graph = graph
+        self._initial = InitialReads(compiler, graph)
 
     def in_plan(self) -> DataStreamWriter:
         """A query with all operators in its plan, for a graph that one action runs."""
@@ -55,7 +57,8 @@ class BatchRun:
 
         def run_batch(batch: DataFrame, batch_id: int) -> None:
             rows = _split_sources(batch, graph.sources)
-            frames = Frames(self._compiler, graph, rows, is_first_batch=batch_id == 0)
+            starting = self._initial.starting(_query_id(batch), batch_id)
+            frames = Frames(self._compiler, graph, rows, starting=starting)
             try:
                 _run_all(frames.unread_stages(), side_by_side=not frames.has_persisted)
                 for sink in graph.sinks:
@@ -72,10 +75,14 @@ class BatchRun:
 
         A function may run no action, or one from whose plan Spark removes operators.
         """
-        query_id = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
-        if not query_id:
-            return False
-        return self._compiler.is_sealed(self._graph, uuid.UUID(query_id).bytes, batch_id)
+        query_id = _query_id(batch)
+        return query_id is not None and self._compiler.is_sealed(self._graph, query_id, batch_id)
+
+
+def _query_id(batch: DataFrame) -> bytes | None:
+    """Id of the query that runs a batch; None if Spark does not tell."""
+    found = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+    return uuid.UUID(found).bytes if found else None
 
 
 def _run_whole(frame: DataFrame) -> None:

@@ -8,6 +8,7 @@ from queryable_state.streaming.graph.frame_reads import FrameReads
 from queryable_state.streaming.spark.plan.batch_run import BatchRun
 from queryable_state.streaming.spark.plan.frames import Frames
 from queryable_state.streaming.spark.plan.stage_compiler import StageCompiler
+from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,7 +38,17 @@ class Compiler:
         self._stages = StageCompiler(application, settings, job_name, config_id)
 
     def dataframe(self, node: StreamNode, graph: JobGraph) -> DataFrame:
-        """A stream as a streaming DataFrame that any plan may follow."""
+        """A stream as a streaming DataFrame that any plan may follow.
+
+        Raises InvalidRequestError if an operator has initial state, which no plan of a streaming
+        query can read.
+        """
+        for operator in graph.operators:
+            if any(each.is_initial for each in operator.inputs):
+                raise InvalidRequestError(
+                    f"to_dataframe(): operator {operator.name!r} has initial_state, which only a "
+                    "job of execute() reads: end the stream with add_sink() and call execute()"
+                )
         self._application.observe(graph.sources[0].dataframe.sparkSession)
         return Frames(self._stages, graph).for_any_plan(node)
 

@@ -21,7 +21,7 @@ from queryable_state.streaming.spark.plan.columns import stream_of
 from queryable_state.streaming.spark.plan.event_time import with_internal_time
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Container, Mapping
 
     from pyspark.sql import DataFrame
 
@@ -36,7 +36,8 @@ class Frames:
     """DataFrames of the nodes of one graph, each created once.
 
     With `batch`, the rows of one batch by the `id` of their source, frames with several readers are
-    persisted, so that their operators run once.
+    persisted, so that their operators run once. `starting` has the uids of the operators that read
+    their initial state in this batch.
 
     The tasks of a stage must end at a shuffle: a `coalesce`, `union` or `limit` in the same Spark
     stage would renumber its partitions, which identify its subtasks, or skip some. `of` is for our
@@ -49,10 +50,10 @@ class Frames:
         graph: JobGraph,
         batch: Mapping[int, DataFrame] | None = None,
         *,
-        is_first_batch: bool = False,
+        starting: Container[str] = (),
     ) -> None:
         self._compiler = compiler
-        self._stages = compiler.stages(graph, is_first_batch=is_first_batch)
+        self._stages = compiler.stages(graph, starting)
         self._stage_of = {
             id(node): number
             for number, stage in enumerate(self._stages)

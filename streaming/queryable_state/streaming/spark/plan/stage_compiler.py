@@ -15,7 +15,8 @@ from queryable_state.streaming.spark.types import schema
 from queryable_state.streaming.spark.worker.task import StageFunction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
+    from collections.abc import Set as AbstractSet
 
     from pyspark.sql import DataFrame
 
@@ -59,13 +60,21 @@ class StageCompiler:
             max_parallelism=self.max_parallelism(node),
         )
 
-    def stages(self, graph: JobGraph, *, is_first_batch: bool = False) -> list[Stage]:
+    def stages(self, graph: JobGraph, starting: Container[str] = ()) -> list[Stage]:
         """The stages of a graph, upstream stages first; see `stages_of`."""
         return stages_of(
             graph,
             lambda node: (self.parallelism(node), self.max_parallelism(node)),
-            is_first_batch=is_first_batch,
+            starting=starting,
         )
+
+    def continued(self, graph: JobGraph, query_id: bytes, batch_id: int) -> AbstractSet[str]:
+        """The operators of a graph that have state from before a batch, which is now to run."""
+        coordinator = self._application.coordinator
+        # Before the batch begins, the coordinator must know the operators of the run.
+        coordinator.run_started(query_id, self._config_id, [*map(self.layout, graph.operators)])
+        timeout_s = self._settings.task_timeout_s
+        return coordinator.continued(query_id, batch_id, self._config_id, timeout_s)
 
     def is_sealed(self, graph: JobGraph, query_id: bytes, batch_id: int) -> bool:
         """True if every operator of a graph has sealed all subtasks of a batch."""

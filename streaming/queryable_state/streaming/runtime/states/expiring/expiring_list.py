@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from queryable_state.internal.v1.backend_pb2 import StateValues
 from queryable_state.streaming.runtime.states.expiring.expiry import Expiry, Life
 from queryable_state.streaming.runtime.states.list_state import CachedList
-from queryable_state.wire.errors import InternalError
 from queryable_state.wire.values.value_codec import without_timestamp
 
 if TYPE_CHECKING:
@@ -45,10 +44,7 @@ class ExpiringList(CachedList):
         self._renewed: set[int] = set()
 
     def bind(self, registration: StateRegistration, context: StateContext) -> None:
-        expiry = Expiry.of(registration, context.batch_timestamp_ms)
-        if expiry is None:
-            raise InternalError(f"state {self.descriptor.name!r} was registered without its TTL")
-        self._expiry = expiry
+        self._expiry = Expiry.of_expiring(registration, context.batch_timestamp_ms)
         super().bind(registration, context)
 
     def take(self, slots: Sequence[int], values: StateValues) -> None:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from queryable_state.streaming.runtime.states.expiring.expiry import Expiry, Life
 from queryable_state.streaming.runtime.states.map_state import CachedMap
 from queryable_state.v1.query_pb2 import Records
-from queryable_state.wire.errors import InternalError
 from queryable_state.wire.values.value_codec import without_timestamp
 
 if TYPE_CHECKING:
@@ -30,12 +29,9 @@ class ExpiringMap(CachedMap):
         clean-up, gone ones."""
 
     def bind(self, registration: StateRegistration, context: StateContext) -> None:
-        expiry = Expiry.of(registration, context.batch_timestamp_ms)
-        if expiry is None:
-            raise InternalError(f"state {self.descriptor.name!r} was registered without its TTL")
-        self._expiry = expiry
+        self._expiry = Expiry.of_expiring(registration, context.batch_timestamp_ms)
         super().bind(registration, context)
-        self._updated = expiry.updater(self._codec.header)
+        self._updated = self._expiry.updater(self._codec.header)
 
     def _merge(self, slot: int, records: Records, *, complete: bool) -> None:
         plain = Records()

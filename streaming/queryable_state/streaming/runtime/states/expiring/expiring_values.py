@@ -12,7 +12,6 @@ from queryable_state.streaming.runtime.states.value_states import (
     CachedValue,
     SingleValueState,
 )
-from queryable_state.wire.errors import InternalError
 from queryable_state.wire.values.value_codec import without_timestamp
 
 if TYPE_CHECKING:
@@ -39,12 +38,9 @@ class ExpiringSingleValue(SingleValueState):
         clean-up, gone ones."""
 
     def bind(self, registration: StateRegistration, context: StateContext) -> None:
-        expiry = Expiry.of(registration, context.batch_timestamp_ms)
-        if expiry is None:
-            raise InternalError(f"state {self.descriptor.name!r} was registered without its TTL")
-        self._expiry = expiry
+        self._expiry = Expiry.of_expiring(registration, context.batch_timestamp_ms)
         super().bind(registration, context)
-        self._updated = expiry.updater(self._header)
+        self._updated = self._expiry.updater(self._header)
 
     def take(self, slots: Sequence[int], values: StateValues) -> None:
         take, life_of = self._values.take, self._expiry.life_of

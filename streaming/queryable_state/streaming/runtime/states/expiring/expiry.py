@@ -11,6 +11,7 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING
 
+from queryable_state.wire.errors import InternalError
 from queryable_state.wire.values.lifetime import Lifetime
 from queryable_state.wire.values.value_codec import timestamp_of, with_timestamp
 
@@ -43,6 +44,14 @@ class Expiry:
         """The expiry of a registered state; None if its values do not expire."""
         lifetime = Lifetime.of(registration)
         return None if lifetime is None else Expiry(lifetime, batch_timestamp_ms)
+
+    @staticmethod
+    def of_expiring(registration: StateRegistration, batch_timestamp_ms: int) -> Expiry:
+        """The expiry of a registered state whose values expire."""
+        expiry = Expiry.of(registration, batch_timestamp_ms)
+        if expiry is None:
+            raise InternalError(f"state {registration.state_name!r} was registered without its TTL")
+        return expiry
 
     def life_of(self, data: bytes) -> Life:
         """The life of a stored value."""

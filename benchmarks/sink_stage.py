@@ -1,4 +1,4 @@
-"""The operator of a stored job: a sink that keeps the last value of each key."""
+"""The operator of jobs without Spark: a sink that keeps the last value of each key."""
 
 from __future__ import annotations
 
@@ -14,21 +14,25 @@ from queryable_state.wire.schema.types import Types
 if TYPE_CHECKING:
     from queryable_state.server.coordinator import Coordinator
 
-NAME = "recovery"
-MAX_PARALLELISM = 128
 
-
-def sink_stage(coordinator: Coordinator, parallelism: int, config_id: str = "") -> StageTask:
-    """The stage of a job with this parallelism."""
-    descriptor = ValueStateDescriptor(NAME, Types.STRING())
-    descriptor.set_queryable(NAME)
+def sink_stage(
+    coordinator: Coordinator,
+    name: str,
+    *,
+    parallelism: int,
+    max_parallelism: int,
+    config_id: str = "",
+) -> StageTask:
+    """The stage of a job of this name, which is also that of its queryable state."""
+    descriptor = ValueStateDescriptor(name, Types.STRING())
+    descriptor.set_queryable(name)
     operator = OperatorSpec(
         uid="sink",
         name="sink",
         depth=0,
         parallelism=parallelism,
-        max_parallelism=MAX_PARALLELISM,
-        job_name=NAME,
+        max_parallelism=max_parallelism,
+        job_name=name,
         inputs=(
             InputSpec(
                 key_columns=("key",),
