@@ -85,4 +85,5 @@ def test_broadcast_elements_may_have_timestamps() -> None:
         event_times=("", "at"),
         output_type="BIGINT",
     )
-    assert harness.process([("a",)], broadcast=[ROW]) == [7000, None]
+    # Each of the two subtasks reads the broadcast element.
+    assert harness.process([("a",)], broadcast=[ROW]) == [7000, 7000, None]
