@@ -36,7 +36,8 @@ def test_memory_that_is_not_set_is_zero_if_the_resources_are_known() -> None:
 def test_a_group_without_resources_knows_only_its_name() -> None:
     group = SlotSharingGroup.builder("plain").build()
     assert group == SlotSharingGroup("plain")
-    assert group.get_cpu_cores() is group.get_task_heap_memory() is None
+    assert group.get_cpu_cores() is None
+    assert group.get_task_heap_memory() is None
     assert group.get_external_resources() == {}
 
 

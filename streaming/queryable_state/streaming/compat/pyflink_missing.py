@@ -47,6 +47,11 @@ MISSING_NAMES: Final[Mapping[str, str]] = {
     "TimestampAssigner": "call withWatermark on the streaming DataFrame",
     "AssignerWithPeriodicWatermarksWrapper": "call withWatermark on the streaming DataFrame",
     "CustomCheckpointStorage": "it wraps a storage of Flink's JVM",
+    "SourceFunction": "it wraps a source of Flink's JVM: read with from_source(SparkSource(...))",
+    "SinkFunction": (
+        "it wraps a sink of Flink's JVM: pass a function of a DataFrame and a batch id to "
+        "add_sink, or write with a SparkSink"
+    ),
     "CachedDataStream": "each job reads its own sources",
     "ConfigOption": "a Configuration is read and written by key",
     "ConfigOptions": "a Configuration is read and written by key",

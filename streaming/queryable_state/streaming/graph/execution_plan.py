@@ -83,17 +83,17 @@ def _is_edge(node: Node) -> bool:
 
 
 def _parallelism(node: Node, above: list[int], parallelism: int) -> int:
-    """Number of partitions; 0: Spark decides. `above` are those of the upstreams."""
+    """Number of partitions; 0: Spark decides. `above` are those of the upstreams.
+
+    Spark's union has the partitions of all its inputs.
+    """
     if isinstance(node, OperatorNode):
         return node.parallelism or parallelism
-    if isinstance(node, FrameNode):
-        if node.kind == "union":
-            return sum(above) if all(above) else 0
-        if node.kind == "global":
-            return 1
-        return parallelism if node.kind in _SHIPPED else above[0]
-    given = 0 if isinstance(node, SideOutputNode) else node.parallelism
-    return given or (above[0] if above else 0)
+    if isinstance(node, FrameNode) and node.kind in _SHIPPED:
+        return 1 if node.kind == "global" else parallelism
+    if isinstance(node, SourceNode | TransformNode | SinkNode) and node.parallelism:
+        return node.parallelism
+    return sum(above) if all(above) else 0
 
 
 def _described(node: Node, ids: Mapping[int, int], parallelism: int) -> Mapping[str, Any]:
