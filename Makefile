@@ -28,9 +28,9 @@ $(PY):
 demo: setup-demo ## Run the sensor job and its dashboard (ARGS="--seconds N" ends it)
 	@$(RUN) python examples/temperature_dashboard.py $(ARGS)
 
-test: setup-test ## Run the tests, without slow ones (ARGS="tests/query -k scan")
+test: setup-test ## Run the tests, without slow ones (ARGS="tests/query -k scan"), in two processes
 	@scripts/install_grpcurl.sh
-	$(RUN) python -m pytest $(ARGS)
+	$(RUN) python -m pytest -n 2 --dist loadgroup $(ARGS)
 
 test-slow: setup-test ## Run the slow tests: restarts of drivers, killed executors
 	$(RUN) python -m pytest -m slow $(ARGS)

@@ -6,7 +6,7 @@ import os
 import re
 import sys
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -26,6 +26,15 @@ ON_REQUEST = {
 _left_out = pytest.StashKey[Counter[str]]()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Lets all tests with Spark share a process of pytest-xdist and its sessions, and each other
+    file stay in one."""
+    path = item.path.relative_to(item.config.rootpath).as_posix()
+    uses_spark = path.startswith("tests/spark/") or item.get_closest_marker("spark")
+    item.add_marker(pytest.mark.xdist_group("spark" if uses_spark else path))
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves out tests on request, unless `-m` has their mark or an argument names their file."""
@@ -43,6 +52,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=list(left_out))
         items[:] = [item for item in items if item not in left_out]
     config.stash[_left_out] = Counter(left_out.values())
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Tells the process that writes the summary, if this one only runs tests for it."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["left_out"] = dict(session.config.stash.get(_left_out, Counter()))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Takes what a worker of pytest-xdist left out; each collects the same tests."""
+    node.config.stash[_left_out] = Counter(getattr(node, "workeroutput", {}).get("left_out", {}))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

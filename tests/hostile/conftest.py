@@ -177,7 +177,7 @@ def busiest_second(log: str) -> tuple[int, str]:
 def settled_rss(process: Process, bound_bytes: float, timeout_s: float = 60.0) -> int:
     """The memory of a process once it is below the bound, or after the time.
 
-    A process whose last trim of free memory took 80 ms waits 40 s before the next one.
+    A process whose last trim of free memory took long waits 30 s before the next one.
     """
     ends_s = time.monotonic() + timeout_s
     while (rss := process.rss_bytes()) > bound_bytes and time.monotonic() < ends_s:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ UID = "counts"
 MOST = 8
 KEYS = [f"key {number}" for number in range(8)]
 STATE = declare("count", "string", "bigint", max_parallelism=MOST)
-CODECS = StateCodecs(STATE, pickle_values=True)
+CODECS = StateCodecs(STATE, pickler=pickle.dumps)
 WIRE_KEYS = {key: CODECS.key_groups.wire_key(key) for key in KEYS}
 GROUPS = {key: wire[0] << 8 | wire[1] for key, wire in WIRE_KEYS.items()}
 STORE_KEYS = {key: record_key(wire, VOID_NAMESPACE, b"") for key, wire in WIRE_KEYS.items()}

@@ -85,6 +85,14 @@ def test_the_event_time_of_a_watermark_is_the_order_unless_another_or_none_is_gi
     assert order(EVENT_TIME, watermarked("ts", "created")) == []
 
 
+def test_behind_a_function_the_order_is_that_of_the_internal_column() -> None:
+    outputs = Columns.of_output(Types.INT()).with_timestamps_of(watermarked("ts"))
+    assert order(EVENT_TIME, outputs) == [("__event_time", False)]
+    assert order(None, outputs) == []
+    outputs = Columns.of_output(Types.INT()).with_timestamps_of(watermarked())
+    assert order(EVENT_TIME, outputs) == []
+
+
 def queryable(name: str = "last") -> ValueStateDescriptor:
     descriptor = ValueStateDescriptor(name, ROW)
     descriptor.set_queryable(name)

@@ -5,6 +5,7 @@ Session fixtures hand out strategies, to be drawn from with `st.data()`.
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import dataclass
 from datetime import UTC, datetime, timezone
 from decimal import Context, Decimal
@@ -115,7 +116,7 @@ def values_of(info: TypeInfo, *, nulls: bool) -> st.SearchStrategy[Any]:
                 lambda n: Decimal(n).scaleb(-info.scale, context=_EXACT)
             )
         case Kind.PICKLED:
-            return st.integers().map(lambda n: PickledValue(PickledValue.dump(n, "value")))
+            return st.integers().map(lambda n: PickledValue(pickle.dumps(n)))
         case Kind.LIST:
             assert info.element is not None
             return st.lists(inner(info.element), max_size=12)

@@ -16,13 +16,15 @@ from queryable_state.wire.values.value_codec import ValueCodec
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from queryable_state.wire.values.pickled import Pickle
+
 StateKind = registration_pb2.StateKind
 
 
 class StateCodecs:
     """Codecs of the keys and values of a registered state. Thread-safe.
 
-    `pickle_values` and `unpickle` as in `ValueCodec`. `value_type`, if it is the newest registered
+    `pickler` and `unpickle` as in `ValueCodec`. `value_type`, if it is the newest registered
     type, gives the serializers and the Python classes of decoded values. `ranges` are the key
     groups of each subtask, first and last, by index; only the keys of operator state need them.
     """
@@ -31,7 +33,7 @@ class StateCodecs:
         self,
         registration: registration_pb2.StateRegistration,
         *,
-        pickle_values: bool = False,
+        pickler: Pickle | None = None,
         unpickle: bool = False,
         value_type: TypeInfo | None = None,
         ranges: Iterable[tuple[int, int]] = (),
@@ -47,7 +49,7 @@ class StateCodecs:
                 TypeInfo.from_proto(registration.key_type), registration.max_parallelism
             )
         self._registration = registration
-        self._pickle_values = pickle_values
+        self._pickler = pickler
         self._unpickle = unpickle
         self._value_type = value_type
         if registration.value_types:
@@ -61,9 +63,7 @@ class StateCodecs:
         """Codec of an AGGREGATING accumulator; None for other kinds."""
         if registration.accumulator_types:
             types = {v.version: TypeInfo.from_proto(v.type) for v in registration.accumulator_types}
-            self.accumulator = ValueCodec(
-                types, max(types), pickle_values=pickle_values, unpickle=unpickle
-            )
+            self.accumulator = ValueCodec(types, max(types), pickler=pickler, unpickle=unpickle)
 
     @cached_property
     def value(self) -> ValueCodec:
@@ -83,15 +83,13 @@ class StateCodecs:
             types[max(types)] = self._value_type
         if self.kind == StateKind.LIST:
             types = {n: TypeInfo(Kind.LIST, element=info) for n, info in types.items()}
-        return ValueCodec(
-            types, max(types), pickle_values=self._pickle_values, unpickle=self._unpickle
-        )
+        return ValueCodec(types, max(types), pickler=self._pickler, unpickle=self._unpickle)
 
     def delivering(self, value_type: TypeInfo) -> StateCodecs:
         """The same codecs with the serializers and the Python classes of this type."""
         return StateCodecs(
             self._registration,
-            pickle_values=self._pickle_values,
+            pickler=self._pickler,
             unpickle=self._unpickle,
             value_type=value_type,
             ranges=self._ranges,

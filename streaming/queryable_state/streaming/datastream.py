@@ -86,8 +86,8 @@ class DataStream(
         are ordered by input partition number, then by position in the partition, so a replayed
         batch has the same order. The order does not span batches.
 
-        The default `order_by` is the event-time column of the DataFrame's watermark, if there is
-        one. Otherwise, or with `order_by=None`, rows are in arrival order: **rows of one Kafka
+        The default `order_by` is the event time of the elements, if they have one, also behind a
+        `map`. Otherwise, or with `order_by=None`, rows are in arrival order: **rows of one Kafka
         partition or one file split keep their order; rows of different ones interleave in any
         order**. `aggregate_sum`, `aggregate_min` and `aggregate_max` ignore the order.
         """
@@ -155,7 +155,8 @@ class DataStream(
         """Applies a function of DataFrames, as `DataFrame.transform` does: `select`, `where`, join.
 
         The function must be deterministic and keep no state between batches: Spark's own
-        aggregations, `dropDuplicates`, joins of streams and limits are refused.
+        aggregations, `dropDuplicates`, joins of streams and limits are refused. The elements keep
+        their event time if it is a column that the function keeps; behind a `map` it is not.
         """
         return DataStream(self._environment, self._environment._transformed(self._node, function))
 
@@ -166,7 +167,9 @@ class DataStream(
 
         Spark reads the DataFrame in each batch; `cache()` it if that is expensive.
         """
-        return self.transform(lookup(dataframe, on, how))
+        joined = lookup(dataframe, on, how)
+        made = self._environment._transformed(self._node, joined, keeps_columns=True)
+        return DataStream(self._environment, made)
 
     def to_dataframe(self) -> DataFrame:
         """The stream as an ordinary streaming DataFrame.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Generic, cast, overload
 
+from queryable_state.streaming.runtime.pickling import pickled
 from queryable_state.streaming.state_descriptor import StateDescriptor, declared_type
 from queryable_state.v1.registration_pb2 import StateKind
 from queryable_state.wire.errors import InvalidRequestError, KeyTypeError, SerializationError
@@ -78,7 +79,7 @@ class ValueStateDescriptor(StateDescriptor, Generic[T]):
 
     @property
     def _codec(self) -> ValueCodec:
-        return ValueCodec.of(self.type_info, pickle_values=True, unpickle=True)
+        return ValueCodec.of(self.type_info, pickler=pickled, unpickle=True)
 
 
 class ListStateDescriptor(StateDescriptor, Generic[T]):

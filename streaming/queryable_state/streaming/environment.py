@@ -283,8 +283,10 @@ class StreamExecutionEnvironment(Declarations, StreamSources, ProgramFiles, Envi
     def _partitions(self) -> int:
         return self._job_settings().parallelism
 
-    def _transformed(self, node: StreamNode, function: FrameFunction) -> StreamNode:
-        return transformed_node(self._spark, node, function)
+    def _transformed(
+        self, node: StreamNode, function: FrameFunction, *, keeps_columns: bool = False
+    ) -> StreamNode:
+        return transformed_node(self._spark, node, function, keeps_columns=keeps_columns)
 
     def _dataframe_of(self, node: StreamNode) -> DataFrame:
         if isinstance(node, SourceNode):

@@ -65,7 +65,8 @@ class Context(ABC, Generic[K]):
     def timestamp(self) -> int | None:
         """Event time of the element in milliseconds since the epoch; None if it has none.
 
-        It is the value of the event-time column of the DataFrame's watermark.
+        It comes from the event-time column of the DataFrame's watermark. The output of a function
+        has the timestamp of the element that the function emitted it for.
         """
 
     @abstractmethod

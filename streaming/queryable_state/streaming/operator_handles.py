@@ -42,8 +42,10 @@ class StreamEnvironment(Protocol):
         """Adds a function without state to the next job."""
         ...
 
-    def _transformed(self, node: StreamNode, function: FrameFunction) -> StreamNode:
-        """The stream with a function of DataFrames applied."""
+    def _transformed(
+        self, node: StreamNode, function: FrameFunction, *, keeps_columns: bool = False
+    ) -> StreamNode:
+        """The stream with a function of DataFrames applied; see `transformed_node`."""
         ...
 
     def _dataframe_of(self, node: StreamNode) -> DataFrame:

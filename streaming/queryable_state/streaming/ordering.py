@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from queryable_state.streaming.runtime.columns.event_time import EVENT_TIME_FIELD
 from queryable_state.streaming.runtime.columns.row_order import OrderColumn, has_order
 from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.schema.types import Kind
@@ -22,7 +23,7 @@ class DefaultOrder(Enum):
     """The order of a key's rows if the user gives none."""
 
     EVENT_TIME = "event time"
-    """By the event-time column of the DataFrame's watermark; without one, arrival order."""
+    """By the event time of the elements; if they have none, arrival order."""
 
 
 EVENT_TIME: Final = DefaultOrder.EVENT_TIME
@@ -32,6 +33,8 @@ def order_columns(
     order_by: OrderBy | DefaultOrder | None, columns: Columns, purpose: str
 ) -> tuple[OrderColumn, ...]:
     """The columns of an order; raises InvalidRequestError if one is unknown or has no order."""
+    if isinstance(order_by, DefaultOrder) and columns.has_internal_time:
+        return (OrderColumn(column=EVENT_TIME_FIELD.name, type=EVENT_TIME_FIELD.type),)
     parsed = tuple(_order_column(item, columns, purpose) for item in _items(order_by, columns))
     names = [order.name for order in parsed]
     repeated = sorted({name for name in names if names.count(name) > 1})

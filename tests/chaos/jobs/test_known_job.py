@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-BACKENDS = ["rocksdb", pytest.param("heap", marks=pytest.mark.slow)]
+pytestmark = pytest.mark.slow
+
+BACKENDS = ["rocksdb", "heap"]
 
 
 def judge(job: KnownJob, *, calm: Sequence[tuple[float, float]] = ()) -> None:

@@ -104,9 +104,10 @@ async def test_millions_of_empty_fields_are_refused_unread(
 
 
 def test_counting_fields_costs_no_more_than_the_limit() -> None:
+    request = b"\x4a\x00" * 20_000_000
     begun_s = time.thread_time()
     with pytest.raises(LimitExceededError):
-        check_fields(b"\x4a\x00" * 20_000_000, 8000)
+        check_fields(request, 8000)
     assert time.thread_time() - begun_s < 0.05
 
 

@@ -13,6 +13,7 @@ from queryable_state.streaming.graph.declarations import Declarations
 from queryable_state.streaming.graph.declared_job import NextJob
 from queryable_state.streaming.graph.elements import Columns
 from queryable_state.streaming.graph.nodes import SourceNode, TransformNode
+from queryable_state.streaming.runtime.columns.event_time import EVENT_TIME_COLUMN
 from queryable_state.streaming.runtime.operators.outputs import Outputs
 from queryable_state.streaming.runtime.operators.spec import columns_of
 from queryable_state.streaming.runtime.stateless.chain import ChainTask
@@ -21,9 +22,11 @@ from queryable_state.streaming.spark.plan.chain_frame import chain_spec
 from queryable_state.wire.schema.types import type_info
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     import pyarrow as pa
+
+    from queryable_state.wire.schema.types import TypeInfo
 
 
 class _Environment(Declarations):
@@ -49,6 +52,32 @@ def run(
 
     Elements arrive in batches of `cut`. Like a task, the chain works on a copy of the functions.
     """
+    info, batches = _run(made, inputs, side, cut, timed=False)
+    return list(itertools.chain.from_iterable(map(ElementReader(columns_of(info), info), batches)))
+
+
+def run_timed(
+    made: DataStream, *inputs: Iterable[Any], side: str | None = None, cut: int = 3
+) -> list[tuple[Any, int | None]]:
+    """As `run`: each output with its timestamp."""
+    info, batches = _run(made, inputs, side, cut, timed=True)
+    read = ElementReader(columns_of(info), info)
+    return [
+        pair
+        for batch in batches
+        for pair in zip(read(batch), batch.column(EVENT_TIME_COLUMN).to_pylist(), strict=True)
+    ]
+
+
+def _run(
+    made: DataStream,
+    inputs: Sequence[Iterable[Any]],
+    side: str | None,
+    cut: int,
+    *,
+    timed: bool,
+) -> tuple[TypeInfo, Iterable[pa.RecordBatch]]:
+    """The type and the batches of the outputs."""
     node = made._node
     nodes: list[TransformNode] = []
     while isinstance(node, TransformNode):
@@ -56,7 +85,9 @@ def run(
         node = node.upstreams[0]
     tags = [tag.tag_id for tag in nodes[-1].side_outputs]
     part = 0 if side is None else tags.index(side) + 1
-    spec = chain_spec(Chain(nodes=tuple(nodes), parts=(part,), is_shared=False))
+    spec = chain_spec(
+        Chain(nodes=tuple(nodes), parts=(part,), is_shared=False, emits_event_time=timed)
+    )
     spec = cloudpickle.loads(cloudpickle.dumps(spec))  # type: ignore[no-untyped-call]
     batches = [
         rows if spec.input_layout is None else spec.input_layout.tagged(number, rows)
@@ -64,8 +95,7 @@ def run(
         for rows in _batches(spec.inputs[number].element_type, elements, cut)
     ]
     info = spec.output_type if side is None else nodes[-1].side_outputs[part - 1].type_info
-    read = ElementReader(columns_of(info), info)
-    return list(itertools.chain.from_iterable(map(read, ChainTask(spec, 0).run(batches))))
+    return info, ChainTask(spec, 0).run(batches)
 
 
 def _batches(info: Any, elements: Iterable[Any], cut: int) -> Iterable[pa.RecordBatch]:

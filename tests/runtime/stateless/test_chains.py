@@ -183,6 +183,20 @@ def test_a_side_output_that_nobody_reads_is_dropped() -> None:
     assert run(stream(Types.INT()).process(Parity(), Types.INT()), [1, 2]) == [2]
 
 
+class Both(ProcessFunction):
+    """Emits each element to both outputs."""
+
+    def process_element(self, value: int, ctx: ProcessFunction.Context) -> Iterator[Any]:
+        yield ODD, value
+        yield value
+
+
+def test_no_side_output_is_lost_however_many_there_are() -> None:
+    made = stream(Types.INT()).process(Both(), Types.INT())
+    made._node.side_outputs = (ODD,)  # type: ignore[union-attr]
+    assert run(made, range(25_000), side="odd", cut=5_000) == list(range(25_000))
+
+
 class WithTime(ProcessFunction):
     def process_element(self, value: Any, ctx: ProcessFunction.Context) -> list[Any]:
         return [ctx.timestamp()]

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from queryable_state.streaming import StreamExecutionEnvironment
 
+pytestmark = pytest.mark.slow
+
 HIGH = 75.0
 
 

@@ -39,6 +39,7 @@ def count(
     return job
 
 
+@pytest.mark.slow
 def test_state_without_changelog_is_lost_with_its_application_and_said_to_be(
     new_environment: NewEnvironment, feed: MakeFeed, connect: Connect, tmp_path: Path
 ) -> None:

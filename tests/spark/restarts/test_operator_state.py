@@ -6,6 +6,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from pyspark import TaskContext, cloudpickle
 from tests.spark.functions import READINGS
 from tests.spark.restarts.test_durable_jobs import client_of
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
         JobClient,
         StreamExecutionEnvironment,
     )
+
+pytestmark = pytest.mark.slow
 
 # Executors need not have the tests on their path.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from queryable_state.streaming import JobClient
 
 
+@pytest.mark.slow
 def test_operators_are_added_and_removed_by_uid(
     jobs: Jobs, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -143,7 +143,7 @@ def test_a_new_file_sink_can_be_read_and_compacted_though_its_first_batch_is_a_l
     assert ("5.compact" in log) == (interval == 2)
 
 
-@pytest.mark.parametrize("provider", [HDFS, ROCKSDB])
+@pytest.mark.parametrize("provider", [pytest.param(HDFS, marks=pytest.mark.slow), ROCKSDB])
 def test_state_of_sparks_own_aggregation_comes_along(
     spark: SparkSession, feed: MakeFeed, tmp_path: Path, conf: dict[str, str], provider: str
 ) -> None:

@@ -112,6 +112,14 @@ def test_a_keyed_map_function_has_state(pairs: DataStream) -> None:
     assert sorted(collected(numbered)) == [("a", 1), ("a", 2), ("b", 1), ("c", 1)]
 
 
+def test_one_function_object_in_two_operators_is_two_functions(pairs: DataStream) -> None:
+    numbered = Numbered()
+    first = pairs.key_by(lambda pair: pair[0]).map(numbered, PAIR)
+    second = pairs.key_by(lambda pair: pair[0]).map(numbered, PAIR)
+    once = [("a", 1), ("a", 2), ("b", 1), ("c", 1)]
+    assert sorted(collected(first.union(second))) == sorted(once * 2)
+
+
 def test_a_function_with_state_counts(pairs: DataStream) -> None:
     totals = pairs.key_by(0).map_with_state(
         lambda pair, total: ((total or 0) + pair[1],) * 2, Types.INT(), Types.INT()

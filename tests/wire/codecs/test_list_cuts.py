@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 @given(data=st.data())
 def test_a_cut_list_is_the_list_of_its_elements(data: st.DataObject, values: Wire) -> None:
     element, one, other = data.draw(values.typed_pairs)
-    codec = ValueCodec.of(Types.LIST(element), pickle_values=True)
+    codec = ValueCodec.of(Types.LIST(element), pickler=pickle.dumps)
     elements = data.draw(st.lists(st.sampled_from([one, other]), max_size=12))
     first, last = sorted(data.draw(st.tuples(*[st.integers(0, len(elements))] * 2)))
     expiry_ms = data.draw(st.none() | st.integers(0, 1 << 60))

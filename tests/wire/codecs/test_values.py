@@ -172,7 +172,7 @@ def test_a_spark_row_with_other_field_order_is_taken_by_name() -> None:
 
 
 def test_a_pickle_is_loaded_only_on_request() -> None:
-    job = ValueCodec.of(Types.PICKLED_BYTE_ARRAY(), pickle_values=True, unpickle=True)
+    job = ValueCodec.of(Types.PICKLED_BYTE_ARRAY(), pickler=pickle.dumps, unpickle=True)
     encoded = job.encode({"a": [1]})
     assert job.decode(encoded) == {"a": [1]}
     seen = ValueCodec.of(Types.PICKLED_BYTE_ARRAY()).decode(encoded)
@@ -183,7 +183,7 @@ def test_a_pickle_is_loaded_only_on_request() -> None:
 
 
 def test_what_cannot_be_pickled_or_loaded_is_said() -> None:
-    codec = ValueCodec.of(Types.PICKLED_BYTE_ARRAY(), pickle_values=True, unpickle=True)
+    codec = ValueCodec.of(Types.PICKLED_BYTE_ARRAY(), pickler=pickle.dumps, unpickle=True)
     with pytest.raises(SerializationError, match="open socket"):
         codec.encode(Unpicklable())
     with pytest.raises(SerializationError, match="cannot load the pickled value"):

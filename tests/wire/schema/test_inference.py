@@ -1,6 +1,7 @@
 """Types inferred from annotations of functions and from values."""
 
 import functools
+import pickle
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -164,5 +165,5 @@ def test_unknown_parts_of_values_are_pickled_and_named_in_the_log(
 
 def test_values_can_be_stored_as_their_inferred_type() -> None:
     value = ("a", [1, 2], {"x": (1.5, None)}, 2**70)
-    codec = ValueCodec.of(type_of_value(value), pickle_values=True, unpickle=True)
+    codec = ValueCodec.of(type_of_value(value), pickler=pickle.dumps, unpickle=True)
     assert codec.decode(codec.encode(value)) == value

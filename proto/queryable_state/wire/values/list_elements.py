@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from queryable_state.wire.schema.type_model import TypeInfo
+    from queryable_state.wire.values.pickled import Pickle
     from queryable_state.wire.values.value_codec import ValueCodec
 
 _COUNT = struct.Struct("<I")
@@ -81,15 +82,15 @@ def _element_decoder(element: TypeInfo) -> Decode:
 class ElementCodec:
     """Codec of single elements of the LIST type of a `ValueCodec`; no element is null.
 
-    `pickle_values` and `unpickle` as in `ValueCodec`.
+    `pickler` and `unpickle` as in `ValueCodec`.
     """
 
     __slots__ = ("_decode", "_encode", "_header", "_list_type")
 
     def __init__(
-        self, lists: ValueCodec, *, pickle_values: bool = False, unpickle: bool = False
+        self, lists: ValueCodec, *, pickler: Pickle | None = None, unpickle: bool = False
     ) -> None:
-        mode = PickleMode(dump=pickle_values, load=unpickle)
+        mode = PickleMode(dump=pickler, load=unpickle)
         self._list_type = lists.type_info
         self._header = lists.header
         element = given(self._list_type.element)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 from queryable_state.wire.errors import SerializationError
+
+Pickle = Callable[[object], bytes]
+"""Pickles an object; may raise anything."""
 
 
 class PickledValue(bytes):
@@ -27,12 +31,12 @@ class PickledValue(bytes):
         return f"PickledValue({len(self)} bytes)"
 
     @staticmethod
-    def dump(value: object, path: str) -> bytes:
-        """Pickles an object; `path` names the value in errors."""
+    def dump(value: object, path: str, pickled: Pickle) -> bytes:
+        """Pickles an object by this function; `path` names the value in errors."""
         if isinstance(value, PickledValue):
             return bytes(value)
         try:
-            return pickle.dumps(value, protocol=5)
+            return pickled(value)
         except Exception as error:
             raise SerializationError(
                 f"{path} cannot be pickled: {type(error).__name__}: {error}"

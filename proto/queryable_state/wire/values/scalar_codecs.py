@@ -15,7 +15,7 @@ from typing import Any
 from queryable_state.wire.errors import SerializationError
 from queryable_state.wire.schema.type_model import Kind, TypeInfo
 from queryable_state.wire.values import scalars
-from queryable_state.wire.values.pickled import PickledValue
+from queryable_state.wire.values.pickled import Pickle, PickledValue
 from queryable_state.wire.values.serialized import SerializedValue, deserialized, serialized
 
 Encode = Callable[[Any], bytes]
@@ -62,8 +62,8 @@ FROM_INTEGER: dict[Kind, Callable[[int], Any]] = {
 class PickleMode:
     """Treatment of PICKLED values."""
 
-    dump: bool = False
-    """Encode any object by pickling it; False: only bytes that are a pickle."""
+    dump: Pickle | None = None
+    """Pickles any object; None: only bytes that are a pickle are encoded."""
     load: bool = False
     """Decode to the unpickled object; False: to a `PickledValue`."""
 
@@ -140,15 +140,15 @@ def bytes_encoder(info: TypeInfo, path: str, pickles: PickleMode) -> Encode:
             raise refusal(value, info, path)
         return bytes(value)
 
-    def encode_pickled(value: Any) -> bytes:
-        return PickledValue.dump(value, path)
-
     serializer = info.serializer
     if serializer is not None:
         return lambda value: serialized(value, serializer, path)
     if info.kind == Kind.STRING:
         return encode_string
-    return encode_pickled if info.kind == Kind.PICKLED and pickles.dump else encode_binary
+    dump = pickles.dump
+    if info.kind == Kind.PICKLED and dump is not None:
+        return lambda value: PickledValue.dump(value, path, dump)
+    return encode_binary
 
 
 def bytes_decoder(info: TypeInfo, pickles: PickleMode) -> Callable[[bytes], Any]:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from queryable_state.wire.schema.type_model import TypeInfo
+    from queryable_state.wire.values.pickled import Pickle
 
 __all__ = [
     "PickledValue",
@@ -155,7 +156,7 @@ class ValueCodec:
 
     `versions` are the types of stored values by schema version. Values are encoded as
     `current`, and older ones are converted to it when decoded: an added field is null, a
-    dropped one is left out. With `pickle_values` a PICKLED value may be any object, else it
+    dropped one is left out. With a `pickler` a PICKLED value may be any object, else it
     must be `bytes` of a pickle. It decodes to a `PickledValue`, or with `unpickle` to the object.
     """
 
@@ -176,14 +177,14 @@ class ValueCodec:
         versions: Mapping[int, TypeInfo],
         current: int,
         *,
-        pickle_values: bool = False,
+        pickler: Pickle | None = None,
         unpickle: bool = False,
     ) -> None:
         if current not in versions:
             raise InvalidRequestError(f"schema version {current} is not one of {sorted(versions)}")
         self._versions = dict(versions)
         self._current = current
-        self._mode = PickleMode(dump=pickle_values, load=unpickle)
+        self._mode = PickleMode(dump=pickler, load=unpickle)
         self.header = header_of(current)
         self.null = bytes((CODEC_NULL,)) + self.header[1:]
         """The bytes of a null, which is a value in a MAP state."""
@@ -197,10 +198,10 @@ class ValueCodec:
 
     @staticmethod
     def of(
-        type_info: TypeInfo, *, pickle_values: bool = False, unpickle: bool = False
+        type_info: TypeInfo, *, pickler: Pickle | None = None, unpickle: bool = False
     ) -> ValueCodec:
         """The codec of a type with one schema version, 1."""
-        return ValueCodec({1: type_info}, 1, pickle_values=pickle_values, unpickle=unpickle)
+        return ValueCodec({1: type_info}, 1, pickler=pickler, unpickle=unpickle)
 
     @property
     def type_info(self) -> TypeInfo:
@@ -289,4 +290,4 @@ class ValueCodec:
 
 
 def _rebuild(versions: dict[int, TypeInfo], current: int, mode: PickleMode) -> ValueCodec:
-    return ValueCodec(versions, current, pickle_values=mode.dump, unpickle=mode.load)
+    return ValueCodec(versions, current, pickler=mode.dump, unpickle=mode.load)

@@ -18,8 +18,9 @@ _LARGE_BYTES = 256 * 1024
 
 _EVERY_S = 2.0
 _LONGEST_S = 8.0
-# Least ratio of the pause to the duration of a trim.
+# Least ratio of the pause to the duration of a trim, which is long on a busy machine, too.
 _PAUSE_RATIO = 500
+_LONGEST_FOR_TRIM_S = 30.0
 # Growth that triggers a trim; a trim that frees less makes the next pause longer.
 _GROWTH_BYTES = 4 * 1024 * 1024
 
@@ -64,7 +65,7 @@ class MemoryTrimmer:
             freed = before_bytes - self._rss_bytes() >= _GROWTH_BYTES
             pause_s = _EVERY_S if freed else min(_LONGEST_S, 2 * pause_s)
             # A trim locks the heaps, so other threads wait for it.
-            pause_s = max(pause_s, _PAUSE_RATIO * took_s)
+            pause_s = max(pause_s, min(_LONGEST_FOR_TRIM_S, _PAUSE_RATIO * took_s))
 
 
 def _rss_bytes() -> int:

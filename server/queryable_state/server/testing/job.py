@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -236,7 +237,7 @@ class InProcessJob:
         rows = 0
         for state in begun.states:
             builder = ChangeBlockBuilder(state.state_id, sums)
-            codecs = StateCodecs(state, pickle_values=True)
+            codecs = StateCodecs(state, pickler=pickle.dumps)
             if state.kind in OPERATOR_KINDS:
                 written = states.get(state.queryable_name, {}).get(index)
                 if written is not None:

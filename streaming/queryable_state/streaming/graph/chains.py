@@ -27,6 +27,8 @@ class Chain:
     output i."""
     is_shared: bool
     """True if the chain has several readers."""
+    emits_event_time: bool = False
+    """True if the rows of the outputs have the internal event-time column."""
 
     @property
     def upstreams(self) -> tuple[StreamNode, ...]:
@@ -37,6 +39,11 @@ class Chain:
     def last(self) -> TransformNode:
         """The function whose outputs are the chain's."""
         return self.nodes[-1]
+
+    @property
+    def reads_event_time(self) -> bool:
+        """True if a function reads the timestamps of the elements, or the outputs have them."""
+        return self.emits_event_time or any(node.step.takes_context for node in self.nodes)
 
     def renumbers(self, renumbers: bool) -> bool:
         """True if the plan that reads the chain's upstreams may renumber their partitions, or run
@@ -58,7 +65,12 @@ def chains_of(graph: JobGraph) -> dict[int, Chain]:
             nodes = (*chains.pop(id(node.upstreams[0]), ()), node)
         chains[id(node)] = nodes
     return {
-        last: Chain(nodes=nodes, parts=_parts(nodes[-1], graph), is_shared=readers[last] > 1)
+        last: Chain(
+            nodes=nodes,
+            parts=_parts(nodes[-1], graph),
+            is_shared=readers[last] > 1,
+            emits_event_time=graph.event_times.in_rows_of(nodes[-1]),
+        )
         for last, nodes in chains.items()
     }
 

@@ -14,6 +14,7 @@ from queryable_state.server.coordinator.model.queryable_names import (
 )
 from queryable_state.server.coordinator.model.registrations import operator_label
 from queryable_state.streaming.config.settings import joined
+from queryable_state.streaming.graph.event_times import EventTimes
 from queryable_state.streaming.graph.nodes import (
     OperatorNode,
     SinkNode,
@@ -107,6 +108,11 @@ class JobGraph:
     def depths(self) -> dict[int, int]:
         """The stateful depth of each node, by `id`; see `stateful_depths`."""
         return stateful_depths(self.nodes)
+
+    @cached_property
+    def event_times(self) -> EventTimes:
+        """The streams whose rows have the internal event-time column."""
+        return EventTimes.of(self.nodes)
 
     def check_not_empty(self, job_name: str) -> None:
         """Raises InvalidRequestError if the graph has nothing to run."""

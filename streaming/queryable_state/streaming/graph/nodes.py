@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.streaming.graph.origin import Origin
+from queryable_state.streaming.runtime.columns.event_time import EVENT_TIME_COLUMN
 from queryable_state.streaming.runtime.operators.operators import LatestValueSink
 from queryable_state.wire.schema.types import Kind, TypeInfo
 
@@ -54,7 +55,8 @@ class FrameNode:
     kind: str
     """Name of the method the user called: union, project, rebalance ..."""
     apply: Callable[..., DataFrame]
-    """Called with one DataFrame per upstream; deterministic and lazy."""
+    """Called with one DataFrame per upstream; deterministic and lazy. If `columns` has internal
+    time, the DataFrames may all have the internal event-time column; then the result has it too."""
     columns: Columns
 
 
@@ -119,6 +121,11 @@ class OperatorInput:
     def is_initial(self) -> bool:
         """True if the input is read in the first batch of the job only."""
         return isinstance(self.upstream, SourceNode) and self.upstream.is_initial
+
+    @property
+    def is_ordered_by_internal(self) -> bool:
+        """True if the order is by the internal event-time column."""
+        return any(key.column == EVENT_TIME_COLUMN for key in self.order)
 
     @property
     def element_columns(self) -> tuple[str, ...]:

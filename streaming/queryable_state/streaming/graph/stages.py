@@ -11,9 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from queryable_state.streaming.runtime.columns.event_time import EVENT_TIME_COLUMN
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from queryable_state.streaming.graph.event_times import EventTimes
     from queryable_state.streaming.graph.job_graph import JobGraph
     from queryable_state.streaming.graph.keys import KeySelector
     from queryable_state.streaming.graph.nodes import OperatorInput, OperatorNode, StreamNode
@@ -29,7 +32,7 @@ class StageInput:
     is_broadcast: bool
     """True if every subtask receives every row; else rows without keys are spread by their hash."""
     columns: tuple[str, ...]
-    """Columns that the operators need: keys, elements and order."""
+    """Columns that the operators need: keys, elements, order and event time."""
     hashed: tuple[str, ...]
     """Columns in the row check beside the key."""
     is_ordered: bool
@@ -44,6 +47,8 @@ class Stage:
     inputs: tuple[StageInput, ...]
     reads: tuple[tuple[tuple[OperatorInput, int], ...], ...]
     """For each operator its inputs, each with the index of the stage's input."""
+    emits_event_time: tuple[bool, ...]
+    """For each operator, true if the rows of its outputs have the internal event-time column."""
 
 
 def stages_of(
@@ -57,10 +62,15 @@ def stages_of(
     groups: dict[tuple[int, int, int], list[OperatorNode]] = {}
     for node in graph.operators:
         groups.setdefault((graph.depths[id(node)], *subtasks(node)), []).append(node)
-    return [_stage_of(groups[key], is_first_batch=is_first_batch) for key in sorted(groups)]
+    return [
+        _stage_of(groups[key], graph.event_times, is_first_batch=is_first_batch)
+        for key in sorted(groups)
+    ]
 
 
-def _stage_of(operators: Sequence[OperatorNode], *, is_first_batch: bool) -> Stage:
+def _stage_of(
+    operators: Sequence[OperatorNode], event_times: EventTimes, *, is_first_batch: bool
+) -> Stage:
     places: dict[tuple[int, KeySelector | None, bool], int] = {}
     readers: list[list[tuple[OperatorNode, int]]] = []
     reads = []
@@ -78,12 +88,13 @@ def _stage_of(operators: Sequence[OperatorNode], *, is_first_batch: bool) -> Sta
         reads.append(tuple(read))
     return Stage(
         operators=tuple(operators),
-        inputs=tuple(map(_input_of, readers)),
+        inputs=tuple(_input_of(each, event_times) for each in readers),
         reads=tuple(reads),
+        emits_event_time=tuple(map(event_times.in_rows_of, operators)),
     )
 
 
-def _input_of(readers: list[tuple[OperatorNode, int]]) -> StageInput:
+def _input_of(readers: list[tuple[OperatorNode, int]], event_times: EventTimes) -> StageInput:
     node, number = readers[0]
     first = node.inputs[number]
     keys = () if first.keys is None else first.keys.columns
@@ -93,6 +104,10 @@ def _input_of(readers: list[tuple[OperatorNode, int]]) -> StageInput:
         for name in (*node.inputs[number].value_columns, *node.order_columns(number))
         if name not in keys
     )
+    if first.upstream.columns.has_internal_time and any(
+        event_times.read_by(node) for node, _ in readers
+    ):
+        hashed[EVENT_TIME_COLUMN] = None
     return StageInput(
         upstream=first.upstream,
         keys=first.keys,

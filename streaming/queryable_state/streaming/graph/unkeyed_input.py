@@ -34,5 +34,5 @@ def unkeyed_operator(node: StreamNode, kind: str, step: Step, output: TypeInfo) 
         kind=kind,
         operator=UnkeyedStep(step),
         output_type=output,
-        columns=Columns.of_output(output),
+        columns=Columns.of_output(output).with_timestamps_of(node.columns),
     )

@@ -34,15 +34,15 @@ class KeyedStateFunction(ABC, Generic[S]):
 
 
 class BaseContext(ABC):
-    """Clocks of the batch."""
+    """Timestamp of the element, and clocks of the batch."""
 
     @abstractmethod
-    def timestamp(self) -> int:
-        """Processing time of the batch in milliseconds since the epoch; a replay has the same."""
+    def timestamp(self) -> int | None:
+        """Event time of the element in milliseconds since the epoch; None if it has none."""
 
     @abstractmethod
     def current_processing_time(self) -> int:
-        """The same as `timestamp`."""
+        """Processing time of the batch in milliseconds since the epoch; a replay has the same."""
 
     @abstractmethod
     def current_watermark(self) -> int:

@@ -27,7 +27,7 @@ from queryable_state.streaming.runtime.operators.operators import (
     UnkeyedStep,
 )
 from queryable_state.streaming.runtime.operators.row_operators import ProcessRun, ReduceRun
-from queryable_state.streaming.runtime.operators.spec import VALUE_COLUMN, columns_of
+from queryable_state.streaming.runtime.operators.spec import VALUE_COLUMN
 from queryable_state.streaming.runtime.states.state_spec import subtask_mismatch
 from queryable_state.streaming.runtime.states.task_states import where
 from queryable_state.streaming.runtime.vectorised.batch_process import BatchProcessRun
@@ -82,7 +82,7 @@ class StageSpec:
 
     def _columns(self, position: int, number: int) -> tuple[Field, ...]:
         spec = self.operators[position]
-        return columns_of(spec.side_outputs[number - 1].type_info) if number else spec.output_fields
+        return spec.side_output_fields(number - 1) if number else spec.output_fields
 
 
 @functools.cache

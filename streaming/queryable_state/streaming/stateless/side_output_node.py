@@ -51,5 +51,6 @@ def side_output_node(node: StreamNode, output_tag: OutputTag, name: str) -> Side
             f"get_side_output({output_tag!r}): the tag has two types: "
             f"{node.side_outputs[index]!r} was given before"
         )
-    columns = Columns.of_output(output_tag.type_info)
+    inputs = (each.columns for each in node.upstreams)
+    columns = Columns.of_output(output_tag.type_info).with_timestamps_of(*inputs)
     return SideOutputNode(upstream=node, index=index, columns=columns)

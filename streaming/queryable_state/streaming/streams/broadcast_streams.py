@@ -106,11 +106,13 @@ class BroadcastConnectedStream(Generic[S]):
         if output_type is None:
             output_type = infer_type(func.process_element, "broadcast-process", elements=True)
         output = type_info(output_type)
+        inputs = (self._broadcast.input(), self._stream)
+        times = (each.upstream.columns for each in inputs)
         node = OperatorNode(
-            inputs=(self._broadcast.input(), self._stream),
+            inputs=inputs,
             kind="broadcast-process",
             operator=operator,
             output_type=output,
-            columns=Columns.of_output(output),
+            columns=Columns.of_output(output).with_timestamps_of(*times),
         )
         return self._stream_of(self._environment, self._environment._add_operator(node))

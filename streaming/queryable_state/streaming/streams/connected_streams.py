@@ -77,13 +77,14 @@ class ConnectedStreams(Generic[S, K]):
         for node in self._nodes:
             node.columns.element_type(node.columns.names, kind)  # Raises if a column has no type.
         output = result_type(step, output_type, kind)
+        inputs = (node.columns for node in self._nodes)
         return self._stream_of(
             TransformNode(
                 upstreams=self._nodes,
                 kind=kind,
                 step=step,
                 output_type=output,
-                columns=Columns.of_output(output),
+                columns=Columns.of_output(output).with_timestamps_of(*inputs),
             )
         )
 

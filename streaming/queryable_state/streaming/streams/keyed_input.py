@@ -13,6 +13,7 @@ from queryable_state.streaming.ordering import order_columns
 from queryable_state.streaming.runtime.operators.operators import (
     Aggregate,
     AggregateKind,
+    KeyedBatchProcess,
     LatestValueSink,
     ReducingSink,
 )
@@ -131,12 +132,15 @@ class KeyedInput:
         inputs: tuple[OperatorInput, ...],
         output: TypeInfo | None,
     ) -> OperatorNode:
+        columns = Columns({}) if output is None else Columns.of_output(output)
+        if output is not None and not isinstance(operator, Aggregate | KeyedBatchProcess):
+            columns = columns.with_timestamps_of(*(each.upstream.columns for each in inputs))
         return self.environment._add_operator(
             OperatorNode(
                 inputs=inputs,
                 kind=kind,
                 operator=operator,
                 output_type=output,
-                columns=Columns({}) if output is None else Columns.of_output(output),
+                columns=columns,
             )
         )

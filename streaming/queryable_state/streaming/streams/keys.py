@@ -122,5 +122,11 @@ class PickledKeys(KeySelector):
         pickler = pickle.Pickler(buffer, protocol=5)
         # Without it equal keys would differ by whether their parts are one object.
         pickler.fast = True
-        pickler.dump(key)
+        try:
+            pickler.dump(key)
+        except Exception as error:
+            raise TypeError(
+                f"the key is a {type(key).__name__}, which cannot be pickled: {error}; "
+                "return a scalar or a tuple, or pass key_type"
+            ) from error
         return buffer.getvalue()

@@ -40,15 +40,16 @@ def union_node(streams: Sequence[StreamNode]) -> FrameNode:
                     f"union: column {name!r} is {one} in stream 1 and {other} in stream {number}: "
                     "cast one of them"
                 )
-    same_time = all(node.columns.event_time == first.event_time for node in streams)
+    columns = first
+    if any(node.columns.event_time != first.event_time for node in streams):
+        columns = first.with_timestamps_of(*(node.columns for node in streams))
     same_class = all(node.columns.python_class is first.python_class for node in streams)
     return FrameNode(
         upstreams=tuple(streams),
         kind="union",
         apply=lambda *frames: reduce(lambda one, other: one.unionByName(other), frames),
         columns=replace(
-            first,
-            event_time=first.event_time if same_time else None,
+            columns,
             python_class=first.python_class if same_class else None,
         ),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pyspark.sql import functions as F
@@ -13,6 +14,7 @@ from queryable_state.streaming.graph.keys import KeySelector as KeyColumns
 from queryable_state.streaming.graph.nodes import FrameNode, TransformNode
 from queryable_state.streaming.runtime.stateless.steps import Emits, Step
 from queryable_state.streaming.spark.plan.columns import column
+from queryable_state.streaming.spark.plan.event_time import internal_time
 from queryable_state.streaming.stateless.functions import KeySelector, Partitioner
 from queryable_state.streaming.streams.stream_options import log_without_effect
 from queryable_state.wire.errors import InvalidRequestError
@@ -86,16 +88,16 @@ class Partitioning(Generic[S]):
                 methods=("partition_of",),
             ),
             output_type=element,
-            columns=Columns({**columns.types, number: TypeInfo(Kind.INT)}),
+            columns=Columns(
+                {**columns.types, number: TypeInfo(Kind.INT)}, event_time=columns.event_time
+            ),
             keys=keys,
         )
         return self._stream_of(
             FrameNode(
                 upstreams=(numbered,),
                 kind="partition_custom",
-                apply=lambda frame: frame.repartitionById(count, column(number)).select(
-                    *map(column, columns.names)
-                ),
+                apply=lambda frame: frame.repartitionById(count, column(number)).drop(number),
                 columns=columns,
             )
         )
@@ -117,20 +119,19 @@ class Partitioning(Generic[S]):
         return self._framed(
             "project",
             _projection(field_indexes, columns),
-            Columns.of_output(output),
+            _projected(columns, output),
         )
 
     def _broadcast(self) -> S:
         """Every partition receives every element."""
         count = self._environment._partitions()
         target = self._node.columns.free_name("__partition")
-        names = self._node.columns.names
         return self._framed(
             "broadcast",
             lambda frame: (
                 frame.withColumn(target, F.explode(F.sequence(F.lit(0), F.lit(count - 1))))
                 .repartitionById(count, column(target))
-                .select(*map(column, names))
+                .drop(target)
             ),
         )
 
@@ -153,18 +154,24 @@ class Partitioning(Generic[S]):
         )
 
 
+def _projected(columns: Columns, output: TypeInfo) -> Columns:
+    """The columns of elements of `output`, which have fields of elements of `columns`."""
+    made = Columns.of_output(output)
+    if columns.event_time in made.names:
+        return replace(made, event_time=columns.event_time)
+    return made.with_timestamps_of(columns)
+
+
 def _projection(indexes: tuple[int, ...], columns: Columns) -> Callable[[DataFrame], DataFrame]:
     if not columns.bare:
-        return lambda frame: frame.select(*(column(columns.names[index]) for index in indexes))
+        names = [columns.names[index] for index in indexes]
+        return lambda frame: frame.select(*map(column, names), *internal_time(frame))
     (name,) = columns.names
-    return lambda frame: frame.select(
-        F.struct(
-            *(
-                column(name).getField(f"f{index}").alias(f"f{position}")
-                for position, index in enumerate(indexes)
-            )
-        ).alias(name)
-    )
+    fields = [
+        column(name).getField(f"f{index}").alias(f"f{position}")
+        for position, index in enumerate(indexes)
+    ]
+    return lambda frame: frame.select(F.struct(*fields).alias(name), *internal_time(frame))
 
 
 class _PartitionNumber(Function):

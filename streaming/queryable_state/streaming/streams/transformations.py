@@ -75,12 +75,14 @@ class Transformations(Generic[S]):
             return self._stream_of(unkeyed_operator(self._node, kind, step, output))
         source = self._node.columns
         source.element_type(source.names, kind)  # Raises if a column has no type.
+        if columns is None:
+            columns = Columns.of_output(output).with_timestamps_of(source)
         return self._stream_of(
             TransformNode(
                 upstreams=(self._node,),
                 kind=kind,
                 step=step,
                 output_type=output,
-                columns=Columns.of_output(output) if columns is None else columns,
+                columns=columns,
             )
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from queryable_state.streaming.runtime.pickling import pickled
 from queryable_state.v1.registration_pb2 import StateKind
 from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.keys.key_codec import KeyCodec
@@ -66,7 +67,7 @@ class CommittedState:
         state = self._backend.registration(self._spec.uid, name)
         if state.kind not in OPERATOR_KINDS:
             raise InvalidRequestError(f"{name!r} is a keyed state: read it with state(name, key)")
-        codecs = StateCodecs(state, pickle_values=True, unpickle=True)
+        codecs = StateCodecs(state, pickler=pickled, unpickle=True)
         elements = self._backend.operator_state(self._spec.uid, subtask, name)
         if state.kind != StateKind.BROADCAST:
             return codecs.decode_records((), elements)
@@ -99,7 +100,7 @@ def _whole_value(state: StateRegistration, records: Sequence[tuple[bytes, bytes]
         info = TypeInfo.from_proto(state.accumulator_types[-1].type)
         data = found.get(ACCUMULATOR_ELEMENT)
         return None if data is None else ValueCodec.of(info, unpickle=True).decode(data)
-    codecs = StateCodecs(state, pickle_values=True, unpickle=True)
+    codecs = StateCodecs(state, pickler=pickled, unpickle=True)
     if state.kind not in (StateKind.LIST, StateKind.MAP):
         data = found.get(RESULT_ELEMENT)
         return None if data is None else codecs.value.decode(data)

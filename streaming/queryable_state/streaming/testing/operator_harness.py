@@ -108,8 +108,7 @@ class OperatorHarness:
 
     @property
     def timestamp_ms(self) -> int:
-        """The clock of later batches, in milliseconds since the epoch; TTL and
-        `ctx.timestamp()` use it."""
+        """The processing time of later batches, in milliseconds since the epoch; TTL uses it."""
         return self.backend.timestamp_ms
 
     @timestamp_ms.setter

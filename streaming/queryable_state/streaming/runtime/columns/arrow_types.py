@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from queryable_state.streaming.runtime.pickling import pickled
 from queryable_state.wire.errors import InvalidRequestError, SerializationError
 from queryable_state.wire.rows import row_maker, row_values
 from queryable_state.wire.schema.instant import Instant
@@ -146,7 +147,7 @@ def to_arrow_value(info: TypeInfo) -> Callable[[Any], Any] | None:
     """Converter from a function's output to a value for Arrow; None: no conversion."""
     match info:
         case TypeInfo(kind=Kind.PICKLED):
-            return pickle.dumps
+            return pickled
         case TypeInfo(kind=Kind.CUSTOM, serializer=TypeSerializer() as serializer):
             return lambda value: serialized(value, serializer, "value")
         case TypeInfo(kind=Kind.INSTANT):

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from queryable_state.streaming.descriptors import MapStateDescriptor, StateDescriptor
     from queryable_state.streaming.operator_state.broadcast_functions import KeyedStateFunction
+    from queryable_state.streaming.runtime.columns.event_time import CurrentTime
     from queryable_state.streaming.runtime.operator_states.broadcast_state import (
         ReadOnlyBroadcastView,
         TaskBroadcastState,
@@ -24,11 +25,12 @@ if TYPE_CHECKING:
 
 
 class _Clocks(BaseContext):
-    def __init__(self, owned: TaskStates) -> None:
+    def __init__(self, owned: TaskStates, time: CurrentTime) -> None:
         self._owned = owned
+        self._time = time
 
-    def timestamp(self) -> int:
-        return self._owned.batch_timestamp_ms
+    def timestamp(self) -> int | None:
+        return self._time.ms
 
     def current_processing_time(self) -> int:
         return self._owned.batch_timestamp_ms
@@ -40,8 +42,10 @@ class _Clocks(BaseContext):
 class KeyedElementContext(_Clocks, KeyedBroadcastReadOnlyContext):
     """Context of the elements of the stream that is not broadcast."""
 
-    def __init__(self, owned: TaskStates, views: Mapping[str, ReadOnlyBroadcastView]) -> None:
-        super().__init__(owned)
+    def __init__(
+        self, owned: TaskStates, time: CurrentTime, views: Mapping[str, ReadOnlyBroadcastView]
+    ) -> None:
+        super().__init__(owned, time)
         self._views = views
         self._keys = owned.keys.keys
         self._current_key = owned.current_key
@@ -62,10 +66,11 @@ class BroadcastElementContext(_Clocks, KeyedBroadcastContext):
     def __init__(
         self,
         owned: TaskStates,
+        time: CurrentTime,
         states: Mapping[str, TaskBroadcastState],
         apply: Callable[[StateDescriptor, Any], None],
     ) -> None:
-        super().__init__(owned)
+        super().__init__(owned, time)
         self._states = states
         self._apply = apply
 

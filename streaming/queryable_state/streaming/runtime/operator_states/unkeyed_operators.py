@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from queryable_state.streaming.runtime.columns.event_time import timestamps
 from queryable_state.streaming.runtime.operators.function_run import FunctionRun, element_reader
 from queryable_state.streaming.runtime.operators.operator_run import MAIN
 from queryable_state.streaming.runtime.stateless.element_context import ChainContext
@@ -36,25 +34,16 @@ class UnkeyedRun(FunctionRun):
         self, operator: UnkeyedStep, spec: OperatorSpec, task: TaskIdentity, access: StateAccess
     ) -> None:
         super().__init__(operator.function, spec, task, access, keyed=False)
-        self._element_context = ChainContext()
-        self._step = StepRun(operator.step, self.where, self._element_context)
+        self._step = StepRun(operator.step, self.where, ChainContext(self._time))
         self._read = element_reader(spec.input)
-        self._receivers = self._sides.receivers()
+        self._receivers = self._sides.receivers(self._time)
 
     def process(self, number: int, batch: pa.RecordBatch) -> Iterator[Output]:
         rows = self.spec.inputs[number]
         self.owned.count_rows(batch, rows)
-        elements = self._read(batch)
-        if rows.event_time:
-            elements = self._timed(elements, timestamps(batch.column(rows.event_time)))
+        elements = self._time.over(self._read(batch), batch, rows.event_time)
         results = self._step.outputs(elements, self._receivers)
-        while piece := list(islice(results, _PIECE_ROWS)):
-            self._outputs.rows += piece
+        while self._outputs.take(results, _PIECE_ROWS, self._time):
             for output in self._outputs.full_batches():
                 yield MAIN, output
             yield from self._sides.batches(only_full=True)
-
-    def _timed(self, elements: Iterator[Any], times: list[int | None]) -> Iterator[Any]:
-        """The elements; the context has the timestamp of each while it is processed."""
-        for self._element_context.timestamp_ms, element in zip(times, elements, strict=True):
-            yield element

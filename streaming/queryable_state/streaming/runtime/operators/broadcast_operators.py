@@ -22,6 +22,7 @@ from queryable_state.streaming.runtime.operators.function_run import (
 )
 from queryable_state.streaming.runtime.operators.operator_run import MAIN
 from queryable_state.streaming.runtime.user_code import at_place, described, shown
+from queryable_state.streaming.stateless.output_tag import OutputTag
 from queryable_state.wire.errors import InvalidRequestError, QueryableStateError, Reason
 
 if TYPE_CHECKING:
@@ -73,13 +74,14 @@ class BroadcastRun(FunctionRun):
         views = {
             name: ReadOnlyBroadcastView(state) for name, state in self._broadcast_states.items()
         }
-        self._element_context = KeyedElementContext(owned, views)
+        self._element_context = KeyedElementContext(owned, self._time, views)
         self._broadcast_context = BroadcastElementContext(
-            owned, self._broadcast_states, self._apply_to_keyed_state
+            owned, self._time, self._broadcast_states, self._apply_to_keyed_state
         )
 
     def process(self, number: int, batch: pa.RecordBatch) -> Iterator[Output]:
-        rows, elements = self.spec.inputs[number], self._readers[number](batch)
+        rows = self.spec.inputs[number]
+        elements = self._time.over(self._readers[number](batch), batch, rows.event_time)
         if rows.key_columns and self._keyed:
             slots = self.owned.start_chunk(batch, rows).tolist()
             yield from self._processed(self._process, self._element_context, slots, elements)
@@ -89,11 +91,14 @@ class BroadcastRun(FunctionRun):
         context: object = self._element_context
         if rows.is_broadcast:
             process, context = self._process_broadcast, self._broadcast_context
+        outputs = self._outputs
+        extend = outputs.extender(self._time)
         for element in elements:
+            emitted = len(outputs.rows)
             try:
                 result = process(element, context)
                 if result is not None:
-                    self._outputs.rows.extend(outputs_of(result))
+                    extend(outputs_of(result))
             except QueryableStateError as error:
                 error.add_note(
                     f"{self.where}, in {process.__name__}, at the element {shown(element)}"
@@ -105,7 +110,10 @@ class BroadcastRun(FunctionRun):
                     f"{self.where}: {process.__name__} failed for {shown(element)}: "
                     f"{described(error)}"
                 ) from error
-            for output in self._outputs.full_batches():
+            if OutputTag.exists:
+                self._sides.take(outputs, emitted)
+                yield from self._sides.batches(only_full=True)
+            for output in outputs.full_batches():
                 yield MAIN, output
 
     def _apply_to_keyed_state(

@@ -34,9 +34,8 @@ from queryable_state.streaming.stateless.timers import TimerService
 from queryable_state.wire.errors import InvalidRequestError, JobError, Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from queryable_state.streaming.descriptors import StateDescriptor
+    from queryable_state.streaming.runtime.columns.event_time import CurrentTime
     from queryable_state.streaming.runtime.states.cached_state import CachedState
     from queryable_state.streaming.runtime.states.cursor import CurrentKey
     from queryable_state.streaming.runtime.states.key_table import KeyTable
@@ -161,7 +160,7 @@ class DeclaringContext(RuntimeContext):
 
 
 class ElementContext(Context):
-    """The context of all elements of a task; one object, whose current key changes."""
+    """The context of all elements of a task; one object, whose current key and time change."""
 
     def __init__(
         self,
@@ -169,12 +168,13 @@ class ElementContext(Context):
         keys: KeyTable,
         batch_timestamp_ms: int,
         watermark_ms: int,
+        time: CurrentTime,
         *,
         pickled_keys: bool = False,
     ) -> None:
         self._current_key = current_key
         self._keys = keys.keys
-        self._timestamp_ms: int | None = None
+        self._time = time
         self._clocks = BatchClocks(batch_timestamp_ms, watermark_ms)
         self._pickled_keys = pickled_keys
 
@@ -183,22 +183,13 @@ class ElementContext(Context):
         return pickle.loads(key) if self._pickled_keys else key  # noqa: S301 - the job's own
 
     def timestamp(self) -> int | None:
-        return self._timestamp_ms
+        return self._time.ms
 
     def current_watermark(self) -> int:
         return self._clocks.current_watermark()
 
     def timer_service(self) -> TimerService:
         return self._clocks
-
-    def forget_timestamp(self) -> None:
-        """Forgets the newest element, which may be of another input."""
-        self._timestamp_ms = None
-
-    def timed(self, elements: Iterator[Any], times: Iterable[int | None]) -> Iterator[Any]:
-        """The elements; the context has the timestamp of the newest one."""
-        for self._timestamp_ms, element in zip(times, elements, strict=True):
-            yield element
 
 
 class BatchClocks(TimerService):

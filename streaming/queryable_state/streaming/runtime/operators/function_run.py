@@ -11,6 +11,7 @@ from queryable_state.streaming.operator_state.checkpointed import (
     ListCheckpointed,
 )
 from queryable_state.streaming.runtime.columns.arrow_types import to_python
+from queryable_state.streaming.runtime.columns.event_time import CurrentTime
 from queryable_state.streaming.runtime.operator_states.checkpoint_hooks import CheckpointHooks
 from queryable_state.streaming.runtime.operator_states.operator_state_store import (
     TaskOperatorStateStore,
@@ -139,7 +140,10 @@ class FunctionRun(RowRun):
             batch_id=task.batch_id,
             where=self.where,
         )
-        self._outputs = Outputs(spec.output_type, spec.settings.output_rows, self.where)
+        self._time = CurrentTime()
+        self._outputs = Outputs(
+            spec.output_type, spec.settings.output_rows, self.where, timed=spec.emits_event_time
+        )
         self._sides = SideOutputs(spec, self.where)
 
     def open(self) -> None:
@@ -194,10 +198,11 @@ class FunctionRun(RowRun):
     ) -> Iterator[Output]:
         """Calls `process` for each element of a keyed input, whose keys have these slots."""
         current_key, outputs = self.owned.current_key, self._outputs
+        extend = outputs.extender(self._time)
         for state in self._context.states.values():
             state.enter()
         for start in range(0, len(slots), _PIECE_ROWS):
-            extend, emitted = outputs.rows.extend, len(outputs.rows)
+            emitted = len(outputs.rows)
             element = None
             try:
                 # `zip` must read slots first: at their end it must not consume an element.
@@ -216,7 +221,7 @@ class FunctionRun(RowRun):
             except Exception as error:
                 raise self._user_error(error, process.__name__, element) from error
             if OutputTag.exists:
-                self._sides.take(outputs.rows, emitted)
+                self._sides.take(outputs, emitted)
                 yield from self._sides.batches(only_full=True)
             for rows in outputs.full_batches():
                 yield MAIN, rows

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 from queryable_state.streaming.functions import UserFunctionError
 from queryable_state.streaming.runtime.columns.arrow_types import arrow_schema, to_arrow_value
+from queryable_state.streaming.runtime.columns.event_time import EVENT_TIME_COLUMN
 from queryable_state.streaming.runtime.operators.spec import columns_of
+from queryable_state.streaming.runtime.pickling import pickled
 from queryable_state.wire.errors import SerializationError
 from queryable_state.wire.rows import row_class, row_values
 from queryable_state.wire.schema.types import Field, Kind
@@ -16,8 +19,9 @@ from queryable_state.wire.values.normal_form import is_mutable, normaliser
 from queryable_state.wire.values.value_codec import ValueCodec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from queryable_state.streaming.runtime.columns.event_time import CurrentTime
     from queryable_state.wire.schema.types import TypeInfo
 
 _INTEGERS = frozenset((Kind.BYTE, Kind.SHORT, Kind.INT, Kind.LONG))
@@ -51,8 +55,13 @@ _UNFIT = (
 class Outputs:
     """Collects outputs in `rows` and converts them to batches with a bounded number of rows."""
 
-    def __init__(self, output: TypeInfo | None, most_rows: int, where: str) -> None:
-        self.rows: list[Any] = []
+    def __init__(
+        self, output: TypeInfo | None, most_rows: int, where: str, *, timed: bool = False
+    ) -> None:
+        """`timed`: the batches have the internal event-time column, as the last one."""
+        self.rows: Final[list[Any]] = []
+        self.times: Final[list[int | None] | None] = [] if timed else None
+        """The timestamp of each row; None if the batches have none."""
         self._where = where
         self._limit = most_rows
         self._fields: Sequence[Field] = () if output is None else columns_of(output)
@@ -81,9 +90,59 @@ class Outputs:
 
     def all_batches(self) -> Iterator[pa.RecordBatch]:
         """Batches of all buffered rows."""
-        rows, self.rows = self.rows, []
+        rows, times = self.drain()
         for start in range(0, len(rows), self._limit):
-            yield self.batch(rows[start : start + self._limit])
+            batch = self.batch(rows[start : start + self._limit])
+            if times is not None:
+                made = pa.array(times[start : start + self._limit], pa.int64())
+                batch = batch.append_column(EVENT_TIME_COLUMN, made)
+            yield batch
+
+    def drain(self) -> tuple[list[Any], list[int | None] | None]:
+        """Removes all buffered rows; returns them, and their timestamps if there are any."""
+        # Callers hold on to the lists while they are emptied and filled again.
+        rows, times = self.rows.copy(), None if self.times is None else self.times.copy()
+        self.rows.clear()
+        if self.times is not None:
+            self.times.clear()
+        return rows, times
+
+    def extender(self, time: CurrentTime) -> Callable[[Iterable[Any]], object]:
+        """A function that adds outputs of the current element."""
+        rows, times = self.rows, self.times
+        if times is None:
+            return rows.extend
+
+        def extend(outputs: Iterable[Any]) -> None:
+            known = len(rows)
+            rows.extend(outputs)
+            times.extend([time.ms] * (len(rows) - known))
+
+        return extend
+
+    def appender(self, time: CurrentTime) -> Callable[[Any], object]:
+        """A function that adds an output of the current element."""
+        rows, times = self.rows, self.times
+        if times is None:
+            return rows.append
+
+        def append(output: Any) -> None:
+            rows.append(output)
+            times.append(time.ms)
+
+        return append
+
+    def take(self, outputs: Iterator[Any], most: int, time: CurrentTime) -> list[Any]:
+        """Adds at most this many outputs of a lazy iterator, which moves `time`; returns them."""
+        if self.times is None:
+            taken = list(islice(outputs, most))
+        else:
+            taken = []
+            for output in islice(outputs, most):
+                taken.append(output)
+                self.times.append(time.ms)
+        self.rows.extend(taken)
+        return taken
 
     def batch(self, rows: list[Any]) -> pa.RecordBatch:
         """One batch of these rows."""
@@ -148,7 +207,7 @@ def _converter(info: TypeInfo) -> Callable[[Any], Any] | None:
     to_arrow = to_arrow_value(info)
     if info.kind not in _CHECKED:
         return to_arrow
-    codec = ValueCodec.of(info, pickle_values=True, unpickle=True)
+    codec = ValueCodec.of(info, pickler=pickled, unpickle=True)
     normalise = codec.read_back if is_mutable(info) else normaliser(info, codec.read_back)
     if to_arrow is None:
         return normalise

@@ -52,20 +52,20 @@ class ProcessRun(FunctionRun):
             owned.keys,
             owned.batch_timestamp_ms,
             owned.watermark_ms,
+            self._time,
             pickled_keys=self.spec.pickled_keys,
         )
 
     def process(self, number: int, batch: pa.RecordBatch) -> Iterator[Output]:
-        slots = self.owned.start_chunk(batch, self.spec.inputs[number]).tolist()
-        elements, event_time = self._read[number](batch), self.spec.inputs[number].event_time
-        self._element_context.forget_timestamp()
-        if event_time:
-            elements = self._element_context.timed(elements, timestamps(batch.column(event_time)))
+        rows = self.spec.inputs[number]
+        slots = self.owned.start_chunk(batch, rows).tolist()
+        elements = self._time.over(self._read[number](batch), batch, rows.event_time)
         yield from self._processed(self._hooks[number], self._element_context, slots, elements)
 
 
 class ReduceRun(RowRun):
-    """Reduces the elements of each key; `emit` emits the reduced value for each element."""
+    """Reduces the elements of each key; `emit` emits the reduced value for each element, with the
+    element's timestamp."""
 
     def __init__(
         self,
@@ -79,7 +79,11 @@ class ReduceRun(RowRun):
         super().__init__(spec, task, access)
         self._state = new_state(descriptor, CachedReducing)
         self._outputs = (
-            Outputs(spec.output_type, spec.settings.output_rows, self.where) if emit else None
+            Outputs(
+                spec.output_type, spec.settings.output_rows, self.where, timed=spec.emits_event_time
+            )
+            if emit
+            else None
         )
         self._read = element_reader(spec.input)
 
@@ -108,8 +112,16 @@ class ReduceRun(RowRun):
             raise self._user_error(error, "the reduce function", element) from error
         state.dirty.update(slots)
         if outputs is not None:
+            if outputs.times is not None:
+                outputs.times.extend(self._times(number, batch))
             for rows in outputs.full_batches():
                 yield MAIN, rows
+
+    def _times(self, number: int, batch: pa.RecordBatch) -> list[int | None]:
+        event_time = self.spec.inputs[number].event_time
+        if not event_time:
+            return [None] * batch.num_rows
+        return timestamps(batch.column(event_time)).to_pylist()  # type: ignore[no-any-return]
 
     def finish(self) -> Iterator[Output]:
         if self._outputs is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from queryable_state.streaming.runtime.columns.event_time import EVENT_TIME_FIELD
 from queryable_state.streaming.runtime.states.state_spec import StateSpec
 from queryable_state.wire.schema.types import Field, Kind, TypeInfo
 
@@ -26,6 +27,8 @@ class OperatorSpec(StateSpec):
     """None: no output. A ROW's fields are the output columns; else the only column is `value`."""
     side_outputs: tuple[OutputTag, ...] = ()
     """The side outputs; each is written as the main output is."""
+    emits_event_time: bool = False
+    """True if the rows of all outputs have the internal event-time column, as the last one."""
     pickled_keys: bool = False
     """True if the keys are pickles, which functions receive as objects."""
     secret: str
@@ -37,7 +40,15 @@ class OperatorSpec(StateSpec):
     @property
     def output_fields(self) -> tuple[Field, ...]:
         """Columns of the main output; empty: there is none."""
-        return () if self.output_type is None else columns_of(self.output_type)
+        return () if self.output_type is None else self._rows_of(self.output_type)
+
+    def side_output_fields(self, index: int) -> tuple[Field, ...]:
+        """Columns of a side output."""
+        return self._rows_of(self.side_outputs[index].type_info)
+
+    def _rows_of(self, output_type: TypeInfo) -> tuple[Field, ...]:
+        time = (EVENT_TIME_FIELD,) if self.emits_event_time else ()
+        return (*columns_of(output_type), *time)
 
 
 def columns_of(output_type: TypeInfo) -> tuple[Field, ...]:

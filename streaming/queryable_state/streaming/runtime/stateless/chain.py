@@ -9,13 +9,16 @@ from __future__ import annotations
 import functools
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 from queryable_state.streaming.functions import Function, UserFunctionError
-from queryable_state.streaming.runtime.columns.event_time import timestamps
+from queryable_state.streaming.runtime.columns.event_time import (
+    EVENT_TIME_COLUMN,
+    EVENT_TIME_FIELD,
+    CurrentTime,
+)
 from queryable_state.streaming.runtime.columns.tagged_rows import TaggedRows
 from queryable_state.streaming.runtime.operators.open_functions import OpenFunctions
 from queryable_state.streaming.runtime.operators.outputs import Outputs
@@ -46,11 +49,18 @@ class ChainInput:
     """Rows of one stream that a chain reads."""
 
     fields: tuple[Field, ...]
-    """Columns of the rows."""
+    """Columns of the elements."""
     element_type: TypeInfo
     """A ROW of the columns; else the type of the only column."""
     event_time: str = ""
-    """The column with the elements' timestamps; empty: they have none."""
+    """The column with the elements' timestamps; empty: the chain does not need them, or they have
+    none."""
+
+    @property
+    def columns(self) -> tuple[Field, ...]:
+        """The columns of the rows: those of the elements, then the internal event-time column."""
+        is_internal = self.event_time == EVENT_TIME_COLUMN
+        return (*self.fields, *((EVENT_TIME_FIELD,) if is_internal else ()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,13 +98,15 @@ class ChainSpec:
     """Id and type of the last step's side outputs that are read."""
     parts: tuple[int, ...] = (MAIN,)
     """Numbers of the outputs that are read; side output i has the number i + 1."""
+    emits_event_time: bool = False
+    """True if the rows of all outputs have the internal event-time column, behind the elements."""
     parallelism: int = 1
     output_rows: int
 
     @functools.cached_property
     def input_layout(self) -> TaggedRows | None:
         """The layout of the input rows; None: there is one input, whose rows have no tag."""
-        return TaggedRows.of([each.fields for each in self.inputs]) if self.inputs[1:] else None
+        return TaggedRows.of([each.columns for each in self.inputs]) if self.inputs[1:] else None
 
     @functools.cached_property
     def output_layout(self) -> TaggedRows | None:
@@ -114,10 +126,11 @@ class ChainSpec:
 
     def part_fields(self, number: int) -> tuple[Field, ...]:
         """Columns of an output."""
+        time = (EVENT_TIME_FIELD,) if self.emits_event_time else ()
         if number != MAIN:
-            return columns_of(self.side_outputs[number - 1][1])
+            return (*columns_of(self.side_outputs[number - 1][1]), *time)
         keys = () if self.keys is None else self.keys.fields
-        return (*columns_of(self.output_type), *keys)
+        return (*columns_of(self.output_type), *time, *keys)
 
 
 class ChainTask:
@@ -127,10 +140,14 @@ class ChainTask:
         self._spec = spec
         self._subtask = subtask
         self._suffix = where
-        self._context = ChainContext()
-        self._main = self._outputs(spec.output_type, spec.steps[-1].name if spec.steps else "")
+        self._time = CurrentTime()
+        self._context = ChainContext(self._time)
+        timed = spec.emits_event_time
+        self._main = self._outputs(
+            spec.output_type, spec.steps[-1].name if spec.steps else "", timed=timed
+        )
         self._sides = {
-            tag: self._outputs(info, f"{spec.steps[-1].name}, side output {tag}")
+            tag: self._outputs(info, f"{spec.steps[-1].name}, side output {tag}", timed=timed)
             for number, (tag, info) in enumerate(spec.side_outputs, start=1)
             if number in spec.parts
         }
@@ -163,7 +180,7 @@ class ChainTask:
     ) -> Iterator[pa.RecordBatch]:
         elements = self._elements(batches)
         none: dict[str, Callable[[Any], object]] = {}
-        sides = {tag: outputs.rows.append for tag, outputs in self._sides.items()}
+        sides = {tag: outputs.appender(self._time) for tag, outputs in self._sides.items()}
         for number, (run, each) in enumerate(zip(runs, self._spec.steps, strict=True)):
             is_last = number == len(runs) - 1
             elements = run.outputs(elements, sides if is_last else none)
@@ -171,11 +188,11 @@ class ChainTask:
                 elements = self._rows(elements, each)
         is_read = MAIN in self._spec.parts
         made_keys: list[Any] = []
-        while piece := list(islice(elements, _PIECE_ROWS)):
-            if is_read:
-                self._main.rows += piece
-                if keys is not None:
-                    made_keys += keys.outputs(piece, none)
+        while piece := self._main.take(elements, _PIECE_ROWS, self._time):
+            if not is_read:
+                self._main.drain()
+            elif keys is not None:
+                made_keys += keys.outputs(piece, none)
             if self._main.is_full:
                 yield from self._main_batches(made_keys)
             for tag in self._sides:
@@ -203,15 +220,9 @@ class ChainTask:
             if not batch.num_rows:
                 continue
             for stream, rows in [(0, batch)] if layout is None else layout.split(batch):
-                context.stream, context.timestamp_ms = stream, None
+                context.stream = stream
                 event_time = self._spec.inputs[stream].event_time
-                if not event_time:
-                    yield from readers[stream](rows)
-                    continue
-                times = timestamps(rows.column(event_time))
-                for time, element in zip(times, readers[stream](rows), strict=True):
-                    context.timestamp_ms = time
-                    yield element
+                yield from self._time.over(readers[stream](rows), rows, event_time)
 
     def _rows(self, elements: Iterable[Any], spec: StepSpec) -> Iterator[Any]:
         """The outputs of a step as rows of its output type."""
@@ -262,8 +273,8 @@ class ChainTask:
             return batch
         return layout.tagged(self._spec.parts.index(number), batch)
 
-    def _outputs(self, info: TypeInfo, name: str) -> Outputs:
-        return Outputs(info, self._spec.output_rows, self._where(name))
+    def _outputs(self, info: TypeInfo, name: str, *, timed: bool = False) -> Outputs:
+        return Outputs(info, self._spec.output_rows, self._where(name), timed=timed)
 
     def _where(self, name: str) -> str:
         return f"operator {name!r}{self._suffix}"

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from queryable_state.streaming.runtime.operators.context import DeclaringContext
 from queryable_state.streaming.stateless.functions import ElementContext
 from queryable_state.streaming.stateless.timers import TimerService
 from queryable_state.wire.errors import InvalidRequestError, Reason
+
+if TYPE_CHECKING:
+    from queryable_state.streaming.runtime.columns.event_time import CurrentTime
 
 
 class StatelessContext(DeclaringContext):
@@ -25,14 +28,14 @@ class StatelessContext(DeclaringContext):
 class ChainContext(ElementContext):
     """The context of all elements of a chain's task; one object, which moves with the elements."""
 
-    def __init__(self) -> None:
+    def __init__(self, time: CurrentTime) -> None:
         self.stream = 0
         """The stream of the current element."""
-        self.timestamp_ms: int | None = None
+        self.time = time
         self._timers = _Clocks()
 
     def timestamp(self) -> int | None:
-        return self.timestamp_ms
+        return self.time.ms
 
     def timer_service(self) -> TimerService:
         return self._timers

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from queryable_state.internal.v1.backend_pb2 import StateFetch
+from queryable_state.streaming.runtime.pickling import pickled
 from queryable_state.streaming.runtime.states.cursor import CurrentKey, NoCurrentKeyError
 from queryable_state.streaming.runtime.states.key_table import shown_key
 from queryable_state.v1.query_pb2 import ReadKind
@@ -160,7 +161,7 @@ def value_codec(
     types[current] = declared
     if of is not None:
         types = {version: of(info) for version, info in types.items()}
-    return ValueCodec(types, current, pickle_values=True, unpickle=True)
+    return ValueCodec(types, current, pickler=pickled, unpickle=True)
 
 
 def point_values(slots: Sequence[int], values: StateValues) -> Iterable[tuple[int, bytes | None]]:

@@ -33,6 +33,7 @@ class InputSpec:
     """Column (int) with the number of a row's input partition, the tie-break between rows that are
     equal in `order`; empty: no tie-break."""
     event_time: str = ""
-    """Value column with the elements' timestamps; empty: they have none."""
+    """Column with the elements' timestamps: a value column, or the internal event-time column;
+    empty: they have none. `timestamps` reads it."""
     place: int = 0
     """Index of the stage's input that has these rows."""

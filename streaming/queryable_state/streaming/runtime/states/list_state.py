@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from queryable_state.streaming.runtime.pickling import pickled
 from queryable_state.streaming.runtime.states.cached_state import CachedState, value_codec
 from queryable_state.streaming.state import ListState
 from queryable_state.v1.query_pb2 import ReadKind
@@ -56,7 +57,7 @@ class CachedList(CachedState, ListState[Any]):
         element = self.descriptor.value_type
         assert element is not None
         self._codec = value_codec(registration.value_types, element, Types.LIST)
-        self._elements = ElementCodec(self._codec, pickle_values=True, unpickle=True)
+        self._elements = ElementCodec(self._codec, pickler=pickled, unpickle=True)
         self._in_bytes = is_mutable(element)
         self._hold = (
             self._elements.encode

@@ -12,6 +12,7 @@ from queryable_state.streaming.runtime.stateless.chain import (
     StepSpec,
 )
 from queryable_state.streaming.runtime.states.settings import RuntimeSettings
+from queryable_state.streaming.spark.own_functions import with_own_functions
 from queryable_state.streaming.spark.plan.columns import column, tagged_union
 from queryable_state.streaming.spark.types import schema
 from queryable_state.streaming.spark.worker.chain_function import ChainFunction
@@ -34,11 +35,11 @@ def chained(chain: Chain, frames: Sequence[DataFrame]) -> tuple[DataFrame, Tagge
     layout = spec.input_layout
     if layout is None:
         (frame,) = frames
-        rows = frame.select(*(column(field.name) for field in spec.inputs[0].fields))
+        rows = frame.select(*(column(field.name) for field in spec.inputs[0].columns))
     else:
         rows = tagged_union(
             [
-                (frame, [(stream, [column(field.name) for field in each.fields])])
+                (frame, [(stream, [column(field.name) for field in each.columns])])
                 for stream, (frame, each) in enumerate(zip(frames, spec.inputs, strict=True))
             ],
             layout,
@@ -54,13 +55,17 @@ def chain_spec(chain: Chain) -> ChainSpec:
     if nodes[-1].keys is not None:
         nodes, keys = nodes[:-1], _keys(nodes[-1])
     return ChainSpec(
-        inputs=tuple(map(_input, chain.upstreams)),
+        inputs=tuple(_input(each, timed=chain.reads_event_time) for each in chain.upstreams),
         steps=tuple(
-            StepSpec(name=node.name, step=node.step, output_type=node.output_type) for node in nodes
+            StepSpec(name=node.name, step=step, output_type=node.output_type)
+            for node, step in zip(
+                nodes, with_own_functions(node.step for node in nodes), strict=True
+            )
         ),
         keys=keys,
         side_outputs=tuple((tag.tag_id, tag.type_info) for tag in chain.last.side_outputs),
         parts=chain.parts,
+        emits_event_time=chain.emits_event_time,
         output_rows=RuntimeSettings().output_rows,
     )
 
@@ -75,7 +80,7 @@ def _keys(node: TransformNode) -> KeySpec:
     )
 
 
-def _input(upstream: StreamNode) -> ChainInput:
+def _input(upstream: StreamNode, *, timed: bool) -> ChainInput:
     columns = upstream.columns
     element_type = columns.element_type(columns.names, "a function")
     fields = columns_of(element_type)
@@ -84,5 +89,5 @@ def _input(upstream: StreamNode) -> ChainInput:
     return ChainInput(
         fields=fields,
         element_type=element_type,
-        event_time=columns.timestamps,
+        event_time=columns.timestamps if timed else "",
     )

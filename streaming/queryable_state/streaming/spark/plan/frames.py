@@ -15,8 +15,10 @@ from queryable_state.streaming.graph.nodes import (
     SourceNode,
     TransformNode,
 )
+from queryable_state.streaming.runtime.columns.event_time import EVENT_TIME_COLUMN
 from queryable_state.streaming.spark.plan.chain_frame import chained
 from queryable_state.streaming.spark.plan.columns import stream_of
+from queryable_state.streaming.spark.plan.event_time import with_internal_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -82,8 +84,11 @@ class Frames:
         return [self._output(number)[0] for number in range(len(self._stages))]
 
     def for_any_plan(self, node: StreamNode) -> DataFrame:
-        """The DataFrame of a node, for a plan that may renumber partitions."""
-        return self._of(node, renumbers=True)
+        """The visible columns of a node, for a plan that may renumber partitions."""
+        frame = self._of(node, renumbers=True)
+        if self._graph.event_times.in_rows_of(node):
+            frame = frame.drop(EVENT_TIME_COLUMN)
+        return frame
 
     def release(self) -> None:
         """Unpersists all persisted DataFrames."""
@@ -95,7 +100,7 @@ class Frames:
             case SourceNode():
                 return self._source(node)
             case FrameNode():
-                return node.apply(*(self.for_any_plan(each) for each in node.upstreams))
+                return node.apply(*(self._applied_to(each, node) for each in node.upstreams))
             case OperatorNode():
                 return self._part(node, 0, renumbers=renumbers)
             case TransformNode():
@@ -105,6 +110,12 @@ class Frames:
             case SideOutputNode(upstream=TransformNode() as upstream):
                 return self._chain_part(upstream, node.index + 1, renumbers=renumbers)
         raise AssertionError(node)
+
+    def _applied_to(self, upstream: StreamNode, node: FrameNode) -> DataFrame:
+        """The DataFrame of an upstream for the transformation of a node."""
+        if not self._graph.event_times.in_rows_of(node):
+            return self.for_any_plan(upstream)
+        return with_internal_time(self._of(upstream, renumbers=True), upstream.columns)
 
     def _source(self, node: SourceNode) -> DataFrame:
         if self._batch is None or node.is_initial:

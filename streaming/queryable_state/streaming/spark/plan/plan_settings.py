@@ -56,7 +56,7 @@ def _is_narrow(node: OperatorNode, number: int) -> bool:
     types = [field.type for field in info.fields] if info.kind == Kind.ROW else [info]
     shuffled = {
         **{
-            name: read.upstream.columns.type_of(name, "order_by")
+            name: read.upstream.columns.type_of_stored(name, "order_by")
             for name in node.order_columns(number)
         },
         **dict(zip(read.value_columns, types, strict=True)),

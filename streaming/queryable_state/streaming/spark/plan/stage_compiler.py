@@ -9,6 +9,7 @@ from queryable_state.streaming.graph.stages import stages_of
 from queryable_state.streaming.runtime.operators.spec import OperatorSpec
 from queryable_state.streaming.runtime.stage import StageSpec
 from queryable_state.streaming.runtime.states.settings import RuntimeSettings
+from queryable_state.streaming.spark.own_functions import with_own_functions
 from queryable_state.streaming.spark.plan.stage_frame import StageRows
 from queryable_state.streaming.spark.types import schema
 from queryable_state.streaming.spark.worker.task import StageFunction
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from queryable_state.streaming.graph.job_graph import JobGraph
     from queryable_state.streaming.graph.nodes import OperatorNode, StreamNode
     from queryable_state.streaming.graph.stages import Stage
+    from queryable_state.streaming.runtime.operators.operators import Operator
     from queryable_state.streaming.runtime.states.input_spec import InputSpec
     from queryable_state.streaming.spark.application import SparkApplication
 
@@ -82,7 +84,15 @@ class StageCompiler:
         max_parallelism = self.max_parallelism(stage.operators[0])
         rows = StageRows(stage, parallelism=parallelism, max_parallelism=max_parallelism)
         spec = StageSpec(
-            operators=tuple(self._operator(node, rows.inputs_of(node)) for node in stage.operators),
+            operators=tuple(
+                self._operator(node, operator, rows.inputs_of(node), emits_event_time=timed)
+                for node, operator, timed in zip(
+                    stage.operators,
+                    with_own_functions(node.operator for node in stage.operators),
+                    stage.emits_event_time,
+                    strict=True,
+                )
+            ),
             inputs=rows.layout,
         )
         task = StageFunction(
@@ -92,7 +102,14 @@ class StageCompiler:
         frame = rows.shuffled(frame_of).mapInArrow(task, schema(spec.output_fields))
         return frame, spec
 
-    def _operator(self, node: OperatorNode, inputs: tuple[InputSpec, ...]) -> OperatorSpec:
+    def _operator(
+        self,
+        node: OperatorNode,
+        operator: Operator,
+        inputs: tuple[InputSpec, ...],
+        *,
+        emits_event_time: bool,
+    ) -> OperatorSpec:
         return OperatorSpec(
             uid=node.uid,
             name=node.name,
@@ -102,9 +119,10 @@ class StageCompiler:
             job_name=self._job_name,
             inputs=inputs,
             key_type=node.key_type,
-            operator=node.operator,
+            operator=operator,
             output_type=node.output_type,
             side_outputs=node.side_outputs,
+            emits_event_time=emits_event_time,
             pickled_keys=node.keys is not None and node.keys.is_pickled,
             secret=self._application.secret,
             coordinator_address=self._application.coordinator_address,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
-    from queryable_state.streaming.graph.nodes import OperatorInput, OperatorNode, StreamNode
+    from queryable_state.streaming.graph.nodes import OperatorNode, StreamNode
     from queryable_state.streaming.graph.stages import Stage, StageInput
 
 
@@ -52,7 +52,7 @@ class StageRows:
                 check_column=self._inputs[place].check,
                 order=each.order,
                 split_column=self._inputs[place].split,
-                event_time=_event_time(each),
+                event_time=self._inputs[place].event_time,
                 place=place,
             )
             for each, place in reads
@@ -93,12 +93,6 @@ class StageRows:
         return tagged_union(parts, layout)
 
 
-def _event_time(read: OperatorInput) -> str:
-    """The event-time column of an input, if it is part of the elements."""
-    found = read.upstream.columns.timestamps
-    return found if found in read.value_columns else ""
-
-
 class _Input:
     """One input of a stage in Spark's terms.
 
@@ -117,6 +111,8 @@ class _Input:
         self.split = free_name("__split", stage_input.columns) if stage_input.is_ordered else ""
         self._made_split = free_name("__split", taken)
         self._made_subtask = free_name("__subtask", taken)
+        times = self.upstream.columns.timestamps
+        self.event_time = times if times in stage_input.columns else ""
         self._stage_input = stage_input
         self._parallelism = parallelism
         self._max_parallelism = max_parallelism
@@ -129,7 +125,7 @@ class _Input:
         types = {} if keys is None else {field.name: field.type for field in keys.fields}
         found = [Field(self.check, TypeInfo(Kind.LONG))]
         for name in self._stage_input.columns:
-            info = types.get(name) or self.upstream.columns.type_of(name, "a stage")
+            info = types.get(name) or self.upstream.columns.type_of_stored(name, "a stage")
             found.append(Field(name, info))
         if self.split:
             found.append(Field(self.split, TypeInfo(Kind.INT)))
@@ -165,7 +161,7 @@ class _Input:
         hashable = [
             column(name)
             for name in self._stage_input.hashed
-            if is_hashable(columns.type_of(name, "a stage"))
+            if is_hashable(columns.type_of_stored(name, "a stage"))
         ]
         most = F.lit(self._max_parallelism)
         if keys is None:

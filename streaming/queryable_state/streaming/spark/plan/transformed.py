@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
 
-from queryable_state.streaming.graph.elements import Columns
+from queryable_state.streaming.graph.elements import WATERMARK, Columns
 from queryable_state.streaming.graph.nodes import FrameNode
 from queryable_state.streaming.spark.types import schema
 from queryable_state.wire.errors import InvalidRequestError
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
 
     from queryable_state.streaming.graph.nodes import StreamNode
 
@@ -39,16 +40,23 @@ _ACROSS_BATCHES = (
 
 
 def transformed_node(
-    session: SparkSession, node: StreamNode, function: Callable[[DataFrame], DataFrame]
+    session: SparkSession,
+    node: StreamNode,
+    function: Callable[[DataFrame], DataFrame],
+    *,
+    keeps_columns: bool = False,
 ) -> FrameNode:
     """The stream with a function of DataFrames applied.
+
+    The event-time column stays one if the function keeps it. The internal one stays if
+    `keeps_columns`: the function keeps all columns, whatever they are.
 
     Raises InvalidRequestError if the function does not return a DataFrame of the stream's rows, or
     needs rows of other batches.
     """
     names = node.columns.names
     fields = [Field(name, node.columns.type_of(name, "transform")) for name in names]
-    empty = session.createDataFrame([], schema(fields))
+    empty = session.createDataFrame([], _marked(schema(fields), node.columns))
     made = function(empty)
     if not isinstance(made, DataFrame):
         raise InvalidRequestError(
@@ -68,12 +76,18 @@ def transformed_node(
             "each batch by itself: use a stateful operator (key_by), connect(), or apply it to the "
             "DataFrame before from_dataframe()"
         )
-    return FrameNode(
-        upstreams=(node,),
-        kind="transform",
-        apply=function,
-        columns=Columns.of_schema(made.schema),
-    )
+    columns = Columns.of_schema(made.schema)
+    if keeps_columns and node.columns.has_internal_time:
+        columns = columns.with_timestamps_of(node.columns)
+    return FrameNode(upstreams=(node,), kind="transform", apply=function, columns=columns)
+
+
+def _marked(made: StructType, columns: Columns) -> StructType:
+    """The schema with its event-time column marked, as Spark marks that of a watermark."""
+    for field in made.fields:
+        if field.name == columns.event_time:
+            field.metadata = {WATERMARK: 0}
+    return made
 
 
 def _above(plan: Any, leaf: set[int]) -> list[str] | None:
