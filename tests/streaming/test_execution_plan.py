@@ -51,7 +51,11 @@ def latest(upstream: StreamNode, name: str, *, broadcast: StreamNode | None = No
     if broadcast is not None:
         inputs.append(
             OperatorInput(
-                upstream=broadcast, keys=None, value_columns=("v",), value_type=Types.LONG()
+                upstream=broadcast,
+                keys=None,
+                is_broadcast=True,
+                value_columns=("v",),
+                value_type=Types.LONG(),
             )
         )
     return OperatorNode(
@@ -97,22 +101,42 @@ def test_a_plan_has_flinks_fields() -> None:
 
 
 def test_each_input_has_its_side_and_its_strategy() -> None:
-    united = frame("union", source(), source())
-    spread = frame("rebalance", united)
-    operator = latest(spread, "last", broadcast=source())
-    nodes = nodes_of(operator)
+    nodes = nodes_of(latest(source(), "last", broadcast=source()))
+    assert [each["side"] for each in nodes[2]["predecessors"]] == ["first", "second"]
+    assert [each["ship_strategy"] for each in nodes[2]["predecessors"]] == ["HASH", "BROADCAST"]
+
+
+def test_a_union_and_a_partitioning_are_no_operators() -> None:
+    united = frame("union", frame("shuffle", source()), source())
+    read = frame("transform", frame("forward", united))
+    spread = frame("project", frame("rebalance", frame("union", read)))
+    nodes = nodes_of(SinkNode(upstream=spread, write=lambda rows, batch: None))
     assert [node["type"] for node in nodes] == [
         "Source: k, v",
         "Source: k, v",
-        "union",
-        "rebalance",
-        "Source: k, v",
-        "Sink: last",
+        "transform",
+        "Projection",
+        "Sink: sink",
     ]
-    assert [each["side"] for each in nodes[2]["predecessors"]] == ["first", "second"]
-    assert nodes[2]["predecessors"][0]["ship_strategy"] == "FORWARD"
-    assert nodes[3]["predecessors"][0]["ship_strategy"] == "REBALANCE"
-    assert [each["ship_strategy"] for each in nodes[5]["predecessors"]] == ["HASH", "BROADCAST"]
+    assert [(each["id"], each["ship_strategy"]) for each in nodes[2]["predecessors"]] == [
+        (1, "SHUFFLE"),
+        (2, "FORWARD"),
+    ]
+    assert nodes[3]["predecessors"] == [{"id": 3, "ship_strategy": "REBALANCE", "side": "first"}]
+    assert [node["parallelism"] for node in nodes] == [0, 0, 0, 4, 4]
+
+
+def test_partitions_are_counted_where_they_are_known() -> None:
+    one, two = source(), source()
+    one.parallelism, two.parallelism = 1, 2
+    united = frame("transform", frame("union", one, two))
+    alone = frame("transform", frame("global", united))
+    sink = SinkNode(upstream=alone, write=lambda rows, batch: None, description="the last one")
+    nodes = nodes_of(sink)
+    assert [node["parallelism"] for node in nodes] == [1, 2, 3, 1, 1]
+    assert (nodes[4]["type"], nodes[4]["contents"]) == ("Sink: sink", "the last one")
+    sink.parallelism = 5
+    assert nodes_of(sink)[4]["parallelism"] == 5
 
 
 def test_an_operator_has_its_own_parallelism_and_a_sink_that_of_its_input() -> None:

@@ -56,7 +56,7 @@ def test_the_rocksdb_backend_has_pyflinks_defaults() -> None:
     assert backend.get_predefined_options() is PredefinedOptions.DEFAULT
     assert backend.get_options() is None
     assert backend.get_number_of_transfering_threads() == 1
-    assert not backend.is_ttl_compaction_filter_enabled()
+    assert backend.is_ttl_compaction_filter_enabled()
 
 
 def test_what_is_set_on_the_rocksdb_backend_is_answered() -> None:
@@ -72,6 +72,8 @@ def test_what_is_set_on_the_rocksdb_backend_is_answered() -> None:
     assert backend.get_options() == f"{FACTORIES}.SmallBuffers"
     backend.set_number_of_transfering_threads(3)
     assert backend.get_number_of_transfering_threads() == 3
+    backend.disable_ttl_compaction_filter()
+    assert not backend.is_ttl_compaction_filter_enabled()
     backend.enable_ttl_compaction_filter()
     assert backend.is_ttl_compaction_filter_enabled()
 

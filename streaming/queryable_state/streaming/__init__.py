@@ -61,6 +61,7 @@ from queryable_state.streaming.execution.job_result import (
     JobID,
     JobStatus,
 )
+from queryable_state.streaming.execution.slot_sharing_group import MemorySize, SlotSharingGroup
 from queryable_state.streaming.functions import (
     AggregateFunction,
     AggregatingStateDescriptor,
@@ -70,7 +71,7 @@ from queryable_state.streaming.functions import (
     RuntimeContext,
 )
 from queryable_state.streaming.job_client import JobClient
-from queryable_state.streaming.operator_handles import DataStreamSink, QueryableStateStream
+from queryable_state.streaming.operator_handles import QueryableStateStream
 from queryable_state.streaming.operator_state.broadcast_functions import (
     BaseBroadcastProcessFunction,
     BroadcastProcessFunction,
@@ -91,6 +92,7 @@ from queryable_state.streaming.operator_state.checkpointed import (
     OperatorStateStore,
 )
 from queryable_state.streaming.sinks.collected import CloseableIterator
+from queryable_state.streaming.sinks.data_stream_sink import DataStreamSink
 from queryable_state.streaming.sinks.sinks import SparkSink
 from queryable_state.streaming.sources.spark_source import SparkSource
 from queryable_state.streaming.sources.watermark_strategy import WatermarkStrategy
@@ -117,7 +119,10 @@ from queryable_state.streaming.streams.broadcast_streams import (
     BroadcastConnectedStream,
     BroadcastStream,
 )
-from queryable_state.streaming.streams.connected_streams import KeyedConnectedStreams
+from queryable_state.streaming.streams.connected_streams import (
+    ConnectedStreams,
+    KeyedConnectedStreams,
+)
 from queryable_state.streaming.ttl.state_ttl_config import StateTtlConfig
 from queryable_state.streaming.vectorised.functions import (
     BatchKeys,
@@ -180,6 +185,7 @@ __all__ = [
     "CoProcessFunction",
     "CompletableFuture",
     "Configuration",
+    "ConnectedStreams",
     "CustomStateBackend",
     "DataStream",
     "DataStreamSink",
@@ -221,6 +227,7 @@ __all__ = [
     "MapState",
     "MapStateDescriptor",
     "MapTypeInfo",
+    "MemorySize",
     "MemoryStateBackend",
     "MergingState",
     "ObjectArrayTypeInfo",
@@ -249,6 +256,7 @@ __all__ = [
     "RuntimeExecutionMode",
     "SerializedValue",
     "SimpleTypeSerializerSnapshot",
+    "SlotSharingGroup",
     "SparkSink",
     "SparkSource",
     "SqlTimeTypeInfo",

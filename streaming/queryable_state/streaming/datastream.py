@@ -9,6 +9,7 @@ from queryable_state.streaming.graph.unkeyed_input import unkeyed_input
 from queryable_state.streaming.operator_handles import StatefulOperator
 from queryable_state.streaming.ordering import EVENT_TIME, order_columns
 from queryable_state.streaming.runtime.operators.operators import KeyedProcess
+from queryable_state.streaming.sinks.keyed_elements import KeyedElements
 from queryable_state.streaming.sinks.stream_sinks import StreamSinks
 from queryable_state.streaming.stateless.functions import (
     FilterFunction,
@@ -43,11 +44,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from queryable_state.streaming.descriptors import MapStateDescriptor
-    from queryable_state.streaming.graph.nodes import FrameNode, StreamNode
-    from queryable_state.streaming.operator_handles import DataStreamSink, StreamEnvironment
+    from queryable_state.streaming.graph.nodes import FrameNode
     from queryable_state.streaming.ordering import DefaultOrder, OrderBy
     from queryable_state.streaming.runtime.stateless.steps import Step
-    from queryable_state.streaming.sinks.stream_sinks import Sink
     from queryable_state.streaming.stateless.functions import ProcessFunction
     from queryable_state.streaming.stateless.output_tag import OutputTag
     from queryable_state.wire.schema.types import TypeInfo
@@ -57,10 +56,6 @@ class DataStream(
     StreamOptions, StreamSinks, Transformations["DataStream"], Partitioning["DataStream"]
 ):
     """A stream of elements; created by an environment or by an operator on another stream."""
-
-    def __init__(self, environment: StreamEnvironment, node: StreamNode) -> None:
-        self._environment = environment
-        self._node = node
 
     def process(self, func: ProcessFunction, output_type: object = None) -> DataStream:
         """Runs a function that may emit side outputs over the elements."""
@@ -125,36 +120,34 @@ class DataStream(
         states = (broadcast_state_descriptor, *other_broadcast_state_descriptors)
         return BroadcastStream(self._node, states)
 
-    def union(self, *streams: DataStream) -> DataStream:
+    def union(self, *streams: DataStream | KeyedStream) -> DataStream:
         """The elements of this stream and the others, which have the same type; in no order."""
-        for stream in streams:
-            if not isinstance(stream, DataStream):
-                raise InvalidRequestError(f"union takes streams, not {stream!r}")
-        nodes = [self._node, *(stream._node for stream in streams)]
+        nodes = [self._node, *(_elements(stream, "union")._node for stream in streams)]
         return DataStream(self._environment, union_node(nodes))
 
     @overload
-    def connect(self, ds: DataStream) -> ConnectedStreams[DataStream, OperatorStream]: ...
+    def connect(
+        self, ds: DataStream | KeyedStream
+    ) -> ConnectedStreams[DataStream, OperatorStream]: ...
     @overload
     def connect(self, ds: BroadcastStream) -> BroadcastConnectedStream[OperatorStream]: ...
 
     def connect(
-        self, ds: DataStream | BroadcastStream
+        self, ds: DataStream | KeyedStream | BroadcastStream
     ) -> ConnectedStreams[DataStream, OperatorStream] | BroadcastConnectedStream[OperatorStream]:
-        """Connects the stream with another one, so that one function processes both."""
+        """Connects the stream with another one, so that one function processes both.
+
+        The connected streams have no keys, also if the other one has: call `key_by` on them.
+        """
         if isinstance(ds, BroadcastStream):
             stream = unkeyed_input(self._node, "connect")
             return BroadcastConnectedStream(self._environment, stream, ds, OperatorStream)
-        if not isinstance(ds, DataStream):
-            raise InvalidRequestError(
-                f"connect of a stream without keys takes another one, not {ds!r}: call key_by() on "
-                "both, or on the connected streams"
-            )
+        other = _elements(ds, "connect")
         return ConnectedStreams(
-            (self._node, ds._node),
+            (self._node, other._node),
             self._stream_of,
             lambda first, second, **keys: self.key_by(first, **keys).connect(
-                ds.key_by(second, **keys)
+                other.key_by(second, **keys)
             ),
         )
 
@@ -194,7 +187,12 @@ class DataStream(
         return DataStream(self._environment, node)
 
 
-class KeyedStream(RefusedOnKeyedStreams, QueryableSinks, KeyedOperators["OperatorStream"]):
+class KeyedStream(
+    RefusedOnKeyedStreams,
+    QueryableSinks,
+    KeyedElements[DataStream],
+    KeyedOperators["OperatorStream"],
+):
     """A stream partitioned by key; created by `DataStream.key_by`."""
 
     def __init__(self, read: KeyedInput, source: DataStream) -> None:
@@ -204,22 +202,28 @@ class KeyedStream(RefusedOnKeyedStreams, QueryableSinks, KeyedOperators["Operato
     @overload
     def connect(self, ds: KeyedStream) -> KeyedConnectedStreams[OperatorStream]: ...
     @overload
+    def connect(self, ds: DataStream) -> ConnectedStreams[DataStream, OperatorStream]: ...
+    @overload
     def connect(self, ds: BroadcastStream) -> BroadcastConnectedStream[OperatorStream]: ...
 
     def connect(
-        self, ds: KeyedStream | BroadcastStream
-    ) -> KeyedConnectedStreams[OperatorStream] | BroadcastConnectedStream[OperatorStream]:
+        self, ds: KeyedStream | DataStream | BroadcastStream
+    ) -> (
+        KeyedConnectedStreams[OperatorStream]
+        | ConnectedStreams[DataStream, OperatorStream]
+        | BroadcastConnectedStream[OperatorStream]
+    ):
         """Connects the stream with another keyed stream, so that both share the state of each key,
-        or with a broadcast stream."""
+        or with a broadcast stream.
+
+        Streams that are connected with one without keys have no keys: call `key_by` on them.
+        """
         if isinstance(ds, BroadcastStream):
             own = self._input
             stream = own.whole("connect")
             return BroadcastConnectedStream(own.environment, stream, ds, OperatorStream)
         if not isinstance(ds, KeyedStream):
-            raise InvalidRequestError(
-                f"connect of a keyed stream takes another keyed stream, not {ds!r}: call "
-                "key_by() on it, or broadcast(descriptor)"
-            )
+            return self._source.connect(ds)
         return KeyedConnectedStreams(self._input, ds._input, OperatorStream)
 
     def map(
@@ -259,30 +263,9 @@ class KeyedStream(RefusedOnKeyedStreams, QueryableSinks, KeyedOperators["Operato
         """Partitions the elements by another key; see `DataStream.key_by`."""
         return self._source.key_by(*keys, key_type=key_type, order_by=order_by)
 
-    def print(self, sink_identifier: str | None = None) -> DataStreamSink:
-        """Prints each element; see `DataStream.print`."""
-        return self._source.print(sink_identifier)
-
-    def add_sink(self, sink_func: Sink) -> DataStreamSink:
-        """Calls a function with each batch of the elements; see `DataStream.add_sink`."""
-        return self._source.add_sink(sink_func)
-
-    def sink_to(self, sink: Sink) -> DataStreamSink:
-        """The same as `add_sink`."""
-        return self._source.add_sink(sink)
-
     def union(self, *streams: DataStream | KeyedStream) -> DataStream:
         """The elements of this stream and the others, without their keys."""
-        plain = (each._source if isinstance(each, KeyedStream) else each for each in streams)
-        return self._source.union(*plain)
-
-    def get_type(self) -> TypeInfo:
-        """Type of the elements."""
-        return self._input.element_type("get_type")
-
-    def get_execution_environment(self) -> StreamEnvironment:
-        """The environment of the stream."""
-        return self._input.environment
+        return self._source.union(*streams)
 
     def _stepped(self, kind: str, step: Step, output: TypeInfo) -> OperatorStream:
         return self._stream(kind, KeyedProcess(KeyedStep(step)), output)
@@ -295,3 +278,12 @@ class OperatorStream(StatefulOperator, DataStream):
     """The output of a stateful operator."""
 
     _node: OperatorNode
+
+
+def _elements(stream: object, purpose: str) -> DataStream:
+    """The stream without keys; raises InvalidRequestError, naming `purpose`, if it is no stream."""
+    if isinstance(stream, KeyedStream):
+        return stream._source
+    if not isinstance(stream, DataStream):
+        raise InvalidRequestError(f"{purpose} takes streams, not {stream!r}")
+    return stream

@@ -22,7 +22,12 @@ from queryable_state.streaming.spark.launch import JobLaunch, QueryRestore, conf
 from queryable_state.streaming.spark.plan.compiler import Compiler
 from queryable_state.streaming.spark.plan.transformed import transformed_node
 from queryable_state.streaming.spark.program_files import ProgramFiles
-from queryable_state.streaming.spark.session import active_session, check_session, parallelism_of
+from queryable_state.streaming.spark.session import (
+    active_session,
+    allow_time_columns,
+    check_session,
+    parallelism_of,
+)
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -75,6 +80,7 @@ class StreamExecutionEnvironment(Declarations, StreamSources, ProgramFiles, Envi
             spark, configuration = None, spark
         session = active_session() if spark is None else spark
         check_session(session)
+        allow_time_columns(session)
         if settings is None:
             conf = dict(session.sparkContext.getConf().getAll()) | dict(session.conf.getAll)
             settings = EnvironmentSettings.load(conf)

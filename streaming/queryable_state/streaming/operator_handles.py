@@ -1,4 +1,4 @@
-"""Handles of the operators and sinks that a program declares: names, uids, schema changes."""
+"""Handles of the operators that a program declares: names, uids, schema changes."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from queryable_state.streaming.execution.execution_config import ExecutionConfig
     from queryable_state.streaming.graph.nodes import (
         OperatorNode,
         SinkNode,
@@ -53,6 +54,10 @@ class StreamEnvironment(Protocol):
 
     def _partitions(self) -> int:
         """Number of partitions of a stream that is distributed anew."""
+        ...
+
+    def get_config(self) -> ExecutionConfig:
+        """The execution configuration."""
         ...
 
     def execute_async(self, job_name: str) -> JobClient:
@@ -111,24 +116,3 @@ class QueryableStateStream(StatefulOperator):
         not run it.
         """
         return self._environment._dataframe_of(self._node)
-
-
-class DataStreamSink:
-    """A declared sink."""
-
-    def __init__(self, node: SinkNode) -> None:
-        self._node = node
-
-    def name(self, name: str) -> Self:
-        """Sets the name of the sink for logs and errors."""
-        self._node.name = check_name("the name of a sink", name)
-        return self
-
-    def uid(self, uid: str) -> Self:
-        """Has no effect but its check: a sink has no state."""
-        check_name("a uid", uid)
-        return self
-
-    def set_description(self, description: str) -> Self:
-        """Sets the name: logs, errors and plans show it."""
-        return self.name(description)

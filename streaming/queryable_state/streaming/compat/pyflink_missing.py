@@ -46,10 +46,13 @@ MISSING_NAMES: Final[Mapping[str, str]] = {
     "WatermarkStrategy": "call withWatermark on the streaming DataFrame",
     "TimestampAssigner": "call withWatermark on the streaming DataFrame",
     "AssignerWithPeriodicWatermarksWrapper": "call withWatermark on the streaming DataFrame",
-    "SlotSharingGroup": "Spark assigns tasks to executors",
-    "MemorySize": "Spark assigns tasks to executors",
     "CustomCheckpointStorage": "it wraps a storage of Flink's JVM",
-    "CachedDataStream": "call cache on the DataFrame before from_dataframe",
+    "SourceFunction": "it wraps a source of Flink's JVM: read with from_source(SparkSource(...))",
+    "SinkFunction": (
+        "it wraps a sink of Flink's JVM: pass a function of a DataFrame and a batch id to "
+        "add_sink, or write with a SparkSink"
+    ),
+    "CachedDataStream": "each job reads its own sources",
     "ConfigOption": "a Configuration is read and written by key",
     "ConfigOptions": "a Configuration is read and written by key",
     "Instant": "a timestamp is a datetime.datetime",

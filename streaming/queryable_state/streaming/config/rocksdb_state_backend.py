@@ -48,7 +48,7 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         self._predefined: PredefinedOptions | None = None
         self._options: str | None = None
         self._threads: int | None = None
-        self._ttl_filter = False
+        self._ttl_filter = True
         self._stream_backend: StateBackend | None = None
 
     @property
@@ -151,12 +151,17 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         self._threads = number_of_transfering_threads
 
     def is_ttl_compaction_filter_enabled(self) -> bool:
-        """True if compaction may drop expired entries."""
+        """The value that was set; by default true."""
         return self._ttl_filter
 
     def enable_ttl_compaction_filter(self) -> None:
-        """Lets compaction drop expired entries."""
+        """Keeps that compaction drops expired entries; the `StateTtlConfig` of a state decides."""
         self._ttl_filter = True
+
+    def disable_ttl_compaction_filter(self) -> None:
+        """Keeps that compaction does not drop expired entries; the `StateTtlConfig` of a state
+        decides."""
+        self._ttl_filter = False
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"

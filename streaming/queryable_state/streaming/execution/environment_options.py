@@ -23,6 +23,7 @@ from queryable_state.streaming.execution.execution_modes import (
     RuntimeExecutionMode,
     TimeCharacteristic,
 )
+from queryable_state.streaming.execution.slot_sharing_group import SlotSharingGroup
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -130,6 +131,20 @@ class EnvironmentOptions(ABC):
         """
         mode = RuntimeExecutionMode(execution_mode)
         self._config.configure({"execution.runtime-mode": mode.name})
+        return self
+
+    def register_slot_sharing_group(self, slot_sharing_group: SlotSharingGroup) -> Self:
+        """Has no effect: Spark assigns tasks to executors."""
+        if not isinstance(slot_sharing_group, SlotSharingGroup):
+            raise InvalidRequestError(
+                "register_slot_sharing_group takes a SlotSharingGroup, not "
+                f"{slot_sharing_group!r}: build one with SlotSharingGroup.builder(name)"
+            )
+        warn_without_effect(
+            "register_slot_sharing_group",
+            "Spark assigns tasks to executors; use spark.executor.* or resource profiles",
+            self._warned,
+        )
         return self
 
     def set_buffer_timeout(self, timeout_millis: int) -> Self:

@@ -35,6 +35,9 @@ class SourceNode:
     first: tuple[Any, ...] = ()
     """The first element of a collection; empty for other sources."""
     given_name: str | None = None
+    parallelism: int = 0
+    """Number of partitions; 0: Spark decides."""
+    description: str | None = None
     is_initial: bool = False
     """True if the DataFrame is static and read in the first batch of its operator only."""
 
@@ -72,8 +75,11 @@ class TransformNode:
     """The key that the function computes for each element; None: it computes the elements."""
     side_outputs: tuple[OutputTag, ...] = ()
     """The side outputs that are read; `SideOutputNode` has the index of one."""
+    parallelism: int = 0
+    """The parallelism that was set, for the plan; 0: that of the input."""
     given_uid: str | None = None
     given_name: str | None = None
+    description: str | None = None
 
     @property
     def name(self) -> str:
@@ -152,6 +158,7 @@ class OperatorNode:
     """0: the environment's max parallelism when the job is compiled."""
     given_uid: str | None = None
     given_name: str | None = None
+    description: str | None = None
     taken: bool = False
     """True if the user took the stream with `to_dataframe()` and starts it."""
 
@@ -207,6 +214,9 @@ class SinkNode:
     upstream: StreamNode
     write: Callable[[DataFrame, int], object]
     name: str = "sink"
+    parallelism: int = 0
+    """The parallelism that was set, for the plan; 0: that of the input."""
+    description: str | None = None
 
     @property
     def upstreams(self) -> tuple[StreamNode, ...]:

@@ -6,8 +6,8 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.streaming.graph.nodes import SinkNode
-from queryable_state.streaming.operator_handles import DataStreamSink
 from queryable_state.streaming.sinks.collected import CloseableIterator, CollectSink
+from queryable_state.streaming.sinks.data_stream_sink import DataStreamSink
 from queryable_state.streaming.sinks.sinks import PrintSink
 from queryable_state.wire.errors import InvalidRequestError
 
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 class StreamSinks:
     """The methods that write the elements of a stream."""
 
-    _environment: StreamEnvironment
-    _node: StreamNode
+    def __init__(self, environment: StreamEnvironment, node: StreamNode) -> None:
+        self._environment = environment
+        self._node = node
 
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
         """Prints each element on the driver's standard output, after the identifier if given."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark.sql import functions as F
 
@@ -16,7 +16,7 @@ from queryable_state.streaming.sources.spark_source import SparkSource
 from queryable_state.streaming.sources.watermark_strategy import WatermarkStrategy
 from queryable_state.streaming.spark.queries.source_plan import source_node
 from queryable_state.streaming.spark.sources.collection_source import collection_frame
-from queryable_state.wire.errors import InvalidRequestError
+from queryable_state.wire.errors import InvalidRequestError, Reason
 from queryable_state.wire.schema.inference import type_of_values
 from queryable_state.wire.schema.types import TypeInfo, Types, type_info
 
@@ -59,6 +59,7 @@ class StreamSources:
                 is_bounded=True,
                 first=tuple(elements[:1]),
                 given_name="Collection Source",
+                parallelism=1,
             )
         )
 
@@ -94,6 +95,15 @@ class StreamSources:
     ) -> DataStream:
         """The same as `from_source` without watermarks."""
         return self.from_source(source_func, None, source_name, type_info)
+
+    def create_input(self, input_format: object, type_info: object = None) -> NoReturn:
+        """Raises InvalidRequestError: an InputFormat is a class of Flink's JVM."""
+        raise InvalidRequestError(
+            f"create_input({input_format!r}): an InputFormat is a class of Flink's JVM. Read with "
+            "a format of Spark: from_source(SparkSource(format=..., is_bounded=True)), or pass a "
+            "streaming DataFrame to from_dataframe",
+            reason=Reason.UNSUPPORTED,
+        )
 
     def read_text_file(self, file_path: str, charset_name: str = "UTF-8") -> DataStream:
         """A bounded stream of the lines of a file, or of all files of a folder.

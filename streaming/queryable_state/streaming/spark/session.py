@@ -18,6 +18,7 @@ from queryable_state.wire.errors import InvalidRequestError, Reason
 _log = logging.getLogger("queryable_state.streaming")
 
 _OLDEST = (4, 1)
+_TIME_COLUMNS = "spark.sql.timeType.enabled"
 
 
 def active_session() -> SparkSession:
@@ -46,6 +47,12 @@ def check_session(session: SparkSession) -> None:
     if session.sparkContext._jsc is None:
         raise InvalidRequestError("the Spark session is stopped: create a new one")
     check_version(pyspark.__version__)
+
+
+def allow_time_columns(session: SparkSession) -> None:
+    """Allows columns of type TIME, unless the session's configuration decides."""
+    if session.conf.get(_TIME_COLUMNS, None) is None:
+        session.conf.set(_TIME_COLUMNS, "true")
 
 
 def check_version(version: str) -> None:

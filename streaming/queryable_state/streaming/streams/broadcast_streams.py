@@ -17,6 +17,7 @@ from queryable_state.streaming.runtime.operators.operators import (
     KeyedBroadcastProcess,
 )
 from queryable_state.wire.errors import InvalidRequestError, JobError, Reason
+from queryable_state.wire.schema.inference import infer_type
 from queryable_state.wire.schema.types import type_info
 
 if TYPE_CHECKING:
@@ -84,25 +85,27 @@ class BroadcastConnectedStream(Generic[S]):
 
     def process(
         self,
-        function: KeyedBroadcastProcessFunction | BroadcastProcessFunction,
-        output_type: object,
+        func: KeyedBroadcastProcessFunction | BroadcastProcessFunction,
+        output_type: object = None,
     ) -> S:
         """Adds an operator; a keyed stream takes a `KeyedBroadcastProcessFunction`, another one a
         `BroadcastProcessFunction`. `output_type` as in `KeyedStream.process`."""
-        output = type_info(output_type)
         keyed, descriptors = self._stream.keys is not None, self._broadcast.descriptors
         operator: KeyedBroadcastProcess | BroadcastProcess
-        if keyed and isinstance(function, KeyedBroadcastProcessFunction):
-            operator = KeyedBroadcastProcess(function, descriptors)
-        elif not keyed and isinstance(function, BroadcastProcessFunction):
-            operator = BroadcastProcess(function, descriptors)
+        if keyed and isinstance(func, KeyedBroadcastProcessFunction):
+            operator = KeyedBroadcastProcess(func, descriptors)
+        elif not keyed and isinstance(func, BroadcastProcessFunction):
+            operator = BroadcastProcess(func, descriptors)
         else:
             wanted = "KeyedBroadcastProcessFunction" if keyed else "BroadcastProcessFunction"
             kind = "a keyed stream" if keyed else "a stream without keys"
             raise InvalidRequestError(
                 f"process of {kind} that is connected with a broadcast stream takes an instance "
-                f"of {wanted}, not {function!r}"
+                f"of {wanted}, not {func!r}"
             )
+        if output_type is None:
+            output_type = infer_type(func.process_element, "broadcast-process", elements=True)
+        output = type_info(output_type)
         inputs = (self._broadcast.input(), self._stream)
         times = (each.upstream.columns for each in inputs)
         node = OperatorNode(

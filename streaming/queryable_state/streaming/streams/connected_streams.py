@@ -118,28 +118,28 @@ class KeyedConnectedStreams(Generic[S]):
         )
         return f"<{type(self).__name__}: ({first}) and ({second})>"
 
-    def process(self, function: KeyedCoProcessFunction, output_type: object = None) -> S:
+    def process(self, func: KeyedCoProcessFunction, output_type: object = None) -> S:
         """Adds an operator that processes both streams; `output_type` as in
         `KeyedStream.process`."""
-        if not isinstance(function, KeyedCoProcessFunction):
+        if not isinstance(func, KeyedCoProcessFunction):
             raise InvalidRequestError(
-                f"process takes an instance of KeyedCoProcessFunction, not {function!r}"
+                f"process takes an instance of KeyedCoProcessFunction, not {func!r}"
             )
-        return self._added("co-process", function, output_type, function.process_element1)
+        return self._added("co-process", func, output_type, func.process_element1)
 
-    def map(self, function: CoMapFunction, output_type: object = None) -> S:
+    def map(self, func: CoMapFunction, output_type: object = None) -> S:
         """Adds an operator that maps both streams; the function may use keyed state."""
-        if not isinstance(function, CoMapFunction):
-            raise InvalidRequestError(f"map takes an instance of CoMapFunction, not {function!r}")
-        return self._added("co-map", MapBoth(function), output_type, function.map1)
+        if not isinstance(func, CoMapFunction):
+            raise InvalidRequestError(f"map takes an instance of CoMapFunction, not {func!r}")
+        return self._added("co-map", MapBoth(func), output_type, func.map1)
 
-    def flat_map(self, function: CoFlatMapFunction, output_type: object = None) -> S:
+    def flat_map(self, func: CoFlatMapFunction, output_type: object = None) -> S:
         """Adds an operator that maps both streams; the function may use keyed state."""
-        if not isinstance(function, CoFlatMapFunction):
+        if not isinstance(func, CoFlatMapFunction):
             raise InvalidRequestError(
-                f"flat_map takes an instance of CoFlatMapFunction, not {function!r}"
+                f"flat_map takes an instance of CoFlatMapFunction, not {func!r}"
             )
-        return self._added("co-flat-map", FlatMapBoth(function), output_type, function.flat_map1)
+        return self._added("co-flat-map", FlatMapBoth(func), output_type, func.flat_map1)
 
     def _added(
         self,

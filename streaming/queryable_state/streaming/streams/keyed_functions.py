@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from queryable_state.streaming.descriptors import ValueStateDescriptor
-    from queryable_state.streaming.functions import RuntimeContext
+    from queryable_state.streaming.functions import ReduceFunction, RuntimeContext
     from queryable_state.streaming.state import ValueState
 
 
@@ -42,6 +42,27 @@ class KeyedStep(KeyedProcessFunction):
             case Emits.ELEMENT:
                 return [value] if result else None
         raise AssertionError(self._emits)
+
+
+class KeyedReduce(KeyedProcessFunction):
+    """A `ReduceFunction` whose `open` may request states."""
+
+    def __init__(self, function: ReduceFunction[Any], reduced: ValueStateDescriptor) -> None:
+        self.wrapped = function
+        self._descriptor = reduced
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._reduced: ValueState[Any] = runtime_context.get_state(self._descriptor)
+        self.wrapped.open(runtime_context)
+
+    def close(self) -> None:
+        self.wrapped.close()
+
+    def process_element(self, value: Any, ctx: Context) -> Iterable[Any]:
+        reduced = self._reduced.value()
+        made = value if reduced is None else self.wrapped.reduce(reduced, value)
+        self._reduced.update(made)
+        return [made]
 
 
 class StatefulEmits(Enum):

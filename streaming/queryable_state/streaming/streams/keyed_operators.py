@@ -6,7 +6,12 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from queryable_state.streaming.descriptors import ValueStateDescriptor
-from queryable_state.streaming.functions import KeyedProcessFunction, ReducingStateDescriptor
+from queryable_state.streaming.functions import (
+    Function,
+    KeyedProcessFunction,
+    ReduceFunction,
+    ReducingStateDescriptor,
+)
 from queryable_state.streaming.graph.stream_text import keyed_text
 from queryable_state.streaming.runtime.operators.operators import (
     AggregateKind,
@@ -14,7 +19,11 @@ from queryable_state.streaming.runtime.operators.operators import (
     KeyedProcess,
     Reduce,
 )
-from queryable_state.streaming.streams.keyed_functions import FunctionWithState, StatefulEmits
+from queryable_state.streaming.streams.keyed_functions import (
+    FunctionWithState,
+    KeyedReduce,
+    StatefulEmits,
+)
 from queryable_state.streaming.streams.multiple_inputs import initial_input
 from queryable_state.streaming.streams.rolling import Rolling, RollingAggregate
 from queryable_state.streaming.vectorised.functions import KeyedBatchProcessFunction
@@ -27,7 +36,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from queryable_state.streaming.functions import ReduceFunction
     from queryable_state.streaming.graph.nodes import OperatorInput, OperatorNode
     from queryable_state.streaming.runtime.operators.operators import Operator
     from queryable_state.streaming.streams.keyed_input import KeyedInput
@@ -93,7 +101,14 @@ class KeyedOperators(Generic[S]):
         return self._stream("process-batch", KeyedBatchProcess(func), type_info(output_type))
 
     def reduce(self, func: ReduceFunction[Any] | Callable[[Any, Any], Any]) -> S:
-        """Reduces the elements of each key; emits the reduced value for each element."""
+        """Reduces the elements of each key; emits the reduced value for each element.
+
+        A `ReduceFunction` with an `open` may use keyed state.
+        """
+        if isinstance(func, ReduceFunction) and type(func).open is not Function.open:
+            element = self._input.element_type("reduce")
+            reduced = KeyedReduce(func, ValueStateDescriptor("reduce", element))
+            return self._stream("reduce", KeyedProcess(reduced), element)
         return self._reduced("reduce", func)
 
     def sum(self, position_to_sum: int | str = 0) -> S:

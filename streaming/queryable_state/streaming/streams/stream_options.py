@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NoReturn, Self
 
 from queryable_state.streaming.graph.job_graph import check_name
 from queryable_state.streaming.graph.nodes import OperatorNode, SourceNode, TransformNode
 from queryable_state.streaming.graph.stream_text import stream_text
-from queryable_state.wire.errors import InvalidRequestError
+from queryable_state.wire.errors import InvalidRequestError, Reason
 
 if TYPE_CHECKING:
+    from queryable_state.streaming.execution.execution_config import ExecutionConfig
+    from queryable_state.streaming.execution.slot_sharing_group import SlotSharingGroup
     from queryable_state.streaming.graph.nodes import StreamNode
     from queryable_state.streaming.operator_handles import StreamEnvironment
     from queryable_state.wire.schema.types import TypeInfo
@@ -68,17 +70,22 @@ class StreamOptions:
         return self
 
     def set_parallelism(self, parallelism: int) -> Self:
-        """Sets the subtasks of a stateful operator; other operators have Spark's partitions."""
+        """Sets the subtasks of a stateful operator.
+
+        Other operators run in Spark's partitions; for them only the execution plan has the value.
+        """
         if parallelism < 1:
             raise InvalidRequestError(f"parallelism must be at least 1, not {parallelism}")
         if isinstance(self._node, OperatorNode):
             self._node.parallelism = parallelism
-        else:
-            log_without_effect(
-                "set_parallelism",
-                "an operator without state runs in Spark's partitions of its input: use "
-                "rebalance() before it",
-            )
+            return self
+        if isinstance(self._node, TransformNode | SourceNode):
+            self._node.parallelism = parallelism
+        log_without_effect(
+            "set_parallelism of an operator without state",
+            "it runs in Spark's partitions of its input: call rebalance() before it. The plan "
+            "shows the value",
+        )
         return self
 
     def set_max_parallelism(self, max_parallelism: int) -> Self:
@@ -112,20 +119,39 @@ class StreamOptions:
         log_without_effect("disable_chaining", "adjacent functions always run in one task")
         return self
 
-    def slot_sharing_group(self, slot_sharing_group: object) -> Self:
+    def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> Self:
         """Has no effect: Spark schedules the tasks."""
         log_without_effect("slot_sharing_group", "Spark schedules tasks on its executors")
         return self
 
     def set_description(self, description: str) -> Self:
-        """Has no effect: logs and plans show the name."""
-        log_without_effect("set_description", "logs, errors and plans show the name")
+        """Sets the text that the execution plan shows as the operator's contents."""
+        if not isinstance(self._node, OperatorNode | TransformNode | SourceNode):
+            raise InvalidRequestError(
+                f"set_description({description!r}): the stream has no operator of its own, because "
+                f"it only {self.get_name()}s another one: describe the operator before or after it"
+            )
+        self._node.description = check_name("a description", description)
         return self
 
     def get_type(self) -> TypeInfo:
         """Type of the elements."""
         columns = self._node.columns
         return columns.element_type(columns.names, "get_type")
+
+    def cache(self) -> NoReturn:
+        """Raises InvalidRequestError: each job reads its own sources."""
+        raise InvalidRequestError(
+            "cache() of a stream is not supported: each job reads its own sources, and Spark "
+            "caches no streaming DataFrame. Declare all readers of the stream in one job, which "
+            "runs each of its functions once, or write the stream with a SparkSink and read it "
+            "with a SparkSource",
+            reason=Reason.UNSUPPORTED,
+        )
+
+    def get_execution_config(self) -> ExecutionConfig:
+        """The execution configuration of the environment."""
+        return self._environment.get_config()
 
     def get_execution_environment(self) -> StreamEnvironment:
         """The environment of the stream."""

@@ -13,12 +13,13 @@ from queryable_state.wire.errors import InvalidRequestError, SerializationError
 from queryable_state.wire.rows import row_maker, row_values
 from queryable_state.wire.schema.instant import Instant
 from queryable_state.wire.schema.type_serializer import TypeSerializer
-from queryable_state.wire.schema.types import Field, Kind, TypeInfo
+from queryable_state.wire.schema.types import Field, Kind, TypeInfo, Types
 from queryable_state.wire.values.serialized import SerializedValue, deserialized, serialized
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+_BIG_DEC = Types.BIG_DEC()
 _SCALARS = {
     Kind.BOOLEAN: pa.bool_(),
     Kind.BYTE: pa.int8(),
@@ -124,6 +125,8 @@ def from_arrow_value(info: TypeInfo) -> Callable[[Any], Any] | None:
             return Instant.of_datetime
         case TypeInfo(kind=Kind.BIG_INT):
             return int
+        case TypeInfo(kind=Kind.DECIMAL) if info == _BIG_DEC:
+            return _shortest
         case TypeInfo(kind=Kind.ROW | Kind.TUPLE):
             names = field_names(info)
             converters = [from_arrow_value(field.type) or _same for field in info.fields]
@@ -179,3 +182,9 @@ def _given(value: Any, convert: Callable[[Any], Any]) -> Any:
 
 def _same(value: Any) -> Any:
     return value
+
+
+def _shortest(value: Decimal) -> Decimal:
+    """The number without trailing zeros after the point: BIG_DEC is a number, not a column's
+    scale."""
+    return Decimal(f"{value:f}".rstrip("0").rstrip("."))
