@@ -16,7 +16,7 @@ from queryable_state.streaming.graph.nodes import SourceNode, TransformNode
 from queryable_state.streaming.runtime.columns.event_time import EVENT_TIME_COLUMN
 from queryable_state.streaming.runtime.operators.outputs import Outputs
 from queryable_state.streaming.runtime.operators.spec import columns_of
-from queryable_state.streaming.runtime.stateless.chain import ChainTask
+from queryable_state.streaming.runtime.stateless.chain import ChainSpec, ChainTask
 from queryable_state.streaming.runtime.stateless.elements import ElementReader
 from queryable_state.streaming.spark.plan.chain_frame import chain_spec
 from queryable_state.wire.schema.types import type_info
@@ -78,6 +78,19 @@ def _run(
     timed: bool,
 ) -> tuple[TypeInfo, Iterable[pa.RecordBatch]]:
     """The type and the batches of the outputs."""
+    spec, info = specification(made, side, timed=timed)
+    batches = [
+        rows if spec.input_layout is None else spec.input_layout.tagged(number, rows)
+        for number, elements in enumerate(inputs)
+        for rows in batches_of(spec.inputs[number].element_type, elements, cut)
+    ]
+    return info, ChainTask(spec, 0).run(batches)
+
+
+def specification(
+    made: DataStream, side: str | None = None, *, timed: bool = False
+) -> tuple[ChainSpec, TypeInfo]:
+    """What a task runs, and the type of the stream or of its side output, which alone is read."""
     node = made._node
     nodes: list[TransformNode] = []
     while isinstance(node, TransformNode):
@@ -85,20 +98,18 @@ def _run(
         node = node.upstreams[0]
     tags = [tag.tag_id for tag in nodes[-1].side_outputs]
     part = 0 if side is None else tags.index(side) + 1
-    spec = chain_spec(
-        Chain(nodes=tuple(nodes), parts=(part,), is_shared=False, emits_event_time=timed)
+    spec: ChainSpec = cloudpickle.loads(
+        cloudpickle.dumps(  # type: ignore[no-untyped-call]
+            chain_spec(
+                Chain(nodes=tuple(nodes), parts=(part,), is_shared=False, emits_event_time=timed)
+            )
+        )
     )
-    spec = cloudpickle.loads(cloudpickle.dumps(spec))  # type: ignore[no-untyped-call]
-    batches = [
-        rows if spec.input_layout is None else spec.input_layout.tagged(number, rows)
-        for number, elements in enumerate(inputs)
-        for rows in _batches(spec.inputs[number].element_type, elements, cut)
-    ]
-    info = spec.output_type if side is None else nodes[-1].side_outputs[part - 1].type_info
-    return info, ChainTask(spec, 0).run(batches)
+    return spec, spec.output_type if part == 0 else nodes[-1].side_outputs[part - 1].type_info
 
 
-def _batches(info: Any, elements: Iterable[Any], cut: int) -> Iterable[pa.RecordBatch]:
+def batches_of(info: Any, elements: Iterable[Any], cut: int) -> Iterable[pa.RecordBatch]:
+    """Batches of elements, each with at most `cut` of them."""
     outputs = Outputs(info, cut, "the input")
     outputs.rows.extend(elements)
     return outputs.all_batches()

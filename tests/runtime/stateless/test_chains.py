@@ -54,14 +54,6 @@ class Large(FilterFunction):
         return bool(value[1] > 2)
 
 
-class Parity(ProcessFunction):
-    def process_element(self, value: int, ctx: ProcessFunction.Context) -> Iterator[Any]:
-        if value % 2:
-            yield ODD, value
-        else:
-            yield value
-
-
 class Hooked(MapFunction):
     """Appends to `calls` when it is opened and closed."""
 
@@ -170,31 +162,6 @@ def test_a_single_output_is_not_taken_for_many(result: Any) -> None:
 def test_an_output_that_does_not_fit_its_type_is_refused() -> None:
     with pytest.raises(UserFunctionError, match=r"operator 'map'.* is int"):
         run(stream(Types.INT()).map(lambda n: "x", Types.INT()), [1])
-
-
-def test_a_side_output_is_a_stream_of_its_own() -> None:
-    made = stream(Types.INT()).process(Parity(), Types.INT())
-    made._node.side_outputs = (ODD,)  # type: ignore[union-attr]
-    assert run(made, [1, 2, 3, 4]) == [2, 4]
-    assert run(made, [1, 2, 3, 4], side="odd") == [1, 3]
-
-
-def test_a_side_output_that_nobody_reads_is_dropped() -> None:
-    assert run(stream(Types.INT()).process(Parity(), Types.INT()), [1, 2]) == [2]
-
-
-class Both(ProcessFunction):
-    """Emits each element to both outputs."""
-
-    def process_element(self, value: int, ctx: ProcessFunction.Context) -> Iterator[Any]:
-        yield ODD, value
-        yield value
-
-
-def test_no_side_output_is_lost_however_many_there_are() -> None:
-    made = stream(Types.INT()).process(Both(), Types.INT())
-    made._node.side_outputs = (ODD,)  # type: ignore[union-attr]
-    assert run(made, range(25_000), side="odd", cut=5_000) == list(range(25_000))
 
 
 class WithTime(ProcessFunction):

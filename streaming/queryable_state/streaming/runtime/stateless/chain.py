@@ -35,7 +35,7 @@ from queryable_state.wire.rows import row_maker, row_values
 from queryable_state.wire.schema.types import Field, Kind, TypeInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from queryable_state.streaming.runtime.stateless.steps import Step
 
@@ -178,28 +178,33 @@ class ChainTask:
     def _processed(
         self, batches: Iterable[pa.RecordBatch], runs: Sequence[StepRun], keys: StepRun | None
     ) -> Iterator[pa.RecordBatch]:
-        elements = self._elements(batches)
-        none: dict[str, Callable[[Any], object]] = {}
-        sides = {tag: outputs.appender(self._time) for tag, outputs in self._sides.items()}
-        for number, (run, each) in enumerate(zip(runs, self._spec.steps, strict=True)):
-            is_last = number == len(runs) - 1
-            elements = run.outputs(elements, sides if is_last else none)
-            if not is_last and each.output_type.kind == Kind.ROW:
-                elements = self._rows(elements, each)
         is_read = MAIN in self._spec.parts
         made_keys: list[Any] = []
-        while piece := self._main.take(elements, _PIECE_ROWS, self._time):
-            if not is_read:
-                self._main.drain()
-            elif keys is not None:
-                made_keys += keys.outputs(piece, none)
-            if self._main.is_full:
-                yield from self._main_batches(made_keys)
+        # Side outputs do not end a piece, so only the end of an input batch bounds them.
+        for elements in self._elements(batches):
+            outputs = self._outputs_of(elements, runs)
+            while piece := self._main.take(outputs, _PIECE_ROWS, self._time):
+                if not is_read:
+                    self._main.drain()
+                elif keys is not None:
+                    made_keys += keys.outputs(piece, {})
+                if self._main.is_full:
+                    yield from self._main_batches(made_keys)
             for tag in self._sides:
                 yield from self._side_batches(tag, only_full=True)
         yield from self._main_batches(made_keys)
         for tag in self._sides:
             yield from self._side_batches(tag, only_full=False)
+
+    def _outputs_of(self, elements: Iterator[Any], runs: Sequence[StepRun]) -> Iterator[Any]:
+        """The main outputs of the last step; its side outputs go to their buffers."""
+        sides = {tag: outputs.appender(self._time) for tag, outputs in self._sides.items()}
+        for number, (run, each) in enumerate(zip(runs, self._spec.steps, strict=True)):
+            is_last = number == len(runs) - 1
+            elements = run.outputs(elements, sides if is_last else {})
+            if not is_last and each.output_type.kind == Kind.ROW:
+                elements = self._rows(elements, each)
+        return elements
 
     def _with_keys_only(
         self, batches: Iterable[pa.RecordBatch], keys: StepRun
@@ -212,8 +217,8 @@ class ChainTask:
                 made = list(keys.outputs(read(batch), {}))
                 yield self._keyed(batch.columns, self._key_columns(made))
 
-    def _elements(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Any]:
-        """The elements of all inputs; the context moves with them."""
+    def _elements(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Iterator[Any]]:
+        """The elements of each batch of an input; the context moves with them."""
         context, layout = self._context, self._spec.input_layout
         readers = [ElementReader(each.fields, each.element_type) for each in self._spec.inputs]
         for batch in batches:
@@ -222,7 +227,7 @@ class ChainTask:
             for stream, rows in [(0, batch)] if layout is None else layout.split(batch):
                 context.stream = stream
                 event_time = self._spec.inputs[stream].event_time
-                yield from self._time.over(readers[stream](rows), rows, event_time)
+                yield self._time.over(readers[stream](rows), rows, event_time)
 
     def _rows(self, elements: Iterable[Any], spec: StepSpec) -> Iterator[Any]:
         """The outputs of a step as rows of its output type."""
