@@ -30,7 +30,7 @@ demo: setup-demo ## Run the sensor job and its dashboard (ARGS="--seconds N" end
 
 test: setup-test ## Run the tests, without slow ones (ARGS="tests/query -k scan"), in two processes
 	@scripts/install_grpcurl.sh
-	$(RUN) python -m pytest -n 2 --dist loadgroup $(ARGS)
+	$(RUN) python -m pytest -n 2 --dist loadscope $(ARGS)
 
 test-slow: setup-test ## Run the slow tests: restarts of drivers, killed executors
 	$(RUN) python -m pytest -m slow $(ARGS)

@@ -26,15 +26,6 @@ ON_REQUEST = {
 _left_out = pytest.StashKey[Counter[str]]()
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """Lets all tests with Spark share a process of pytest-xdist and its sessions, and each other
-    file stay in one."""
-    path = item.path.relative_to(item.config.rootpath).as_posix()
-    uses_spark = path.startswith("tests/spark/") or item.get_closest_marker("spark")
-    item.add_marker(pytest.mark.xdist_group("spark" if uses_spark else path))
-
-
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves out tests on request, unless `-m` has their mark or an argument names their file."""
@@ -60,6 +51,14 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if output is not None:
         left_out = session.config.stash[_left_out]
         output["left_out"] = dict(left_out.items())
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Chooses the processes of tests when there are several (`-n 2`)."""
+    from tests.shared_processes import SharedProcesses
+
+    return SharedProcesses(config, log)
 
 
 @pytest.hookimpl(optionalhook=True)
