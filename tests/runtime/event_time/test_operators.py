@@ -174,23 +174,8 @@ class Checkpointed(ProcessFunction, CheckpointedFunction):
         pass
 
 
-def test_a_function_with_operator_state_passes_the_timestamps_on() -> None:
-    rows: Rows = [("a", 2, 7), ("a", 3, None), ("a", 1, -1)]
-    for number in (0, 1):
-        harness = timed(
-            OperatorHarness(
-                UnkeyedStep(step_of(Checkpointed(), ProcessFunction)),
-                [HarnessInput.of(ROW, what="input", key_by="k")],
-                output_type=Types.LONG(),
-                side_outputs=[ODD],
-                parallelism=1,
-            )
-        )
-        assert outputs(harness, with_times(rows), number=number) == expected(rows, odd=number == 1)
-
-
-def test_side_outputs_of_a_function_with_operator_state_are_not_lost() -> None:
-    harness = timed(
+def checkpointed() -> OperatorHarness:
+    return timed(
         OperatorHarness(
             UnkeyedStep(step_of(Checkpointed(), ProcessFunction)),
             [HarnessInput.of(ROW, what="input", key_by="k")],
@@ -199,6 +184,17 @@ def test_side_outputs_of_a_function_with_operator_state_are_not_lost() -> None:
             parallelism=1,
         )
     )
+
+
+def test_a_function_with_operator_state_passes_the_timestamps_on() -> None:
+    rows: Rows = [("a", 2, 7), ("a", 3, None), ("a", 1, -1)]
+    for number in (0, 1):
+        assert outputs(checkpointed(), with_times(rows), number=number) == expected(
+            rows, odd=number == 1
+        )
+
+
+def test_side_outputs_of_a_function_with_operator_state_are_not_lost() -> None:
     rows = with_times([("a", 1, number) for number in range(25_000)])
-    found = outputs(harness, rows, number=1)
+    found = outputs(checkpointed(), rows, number=1)
     assert found == [(1, number) for number in range(25_000)]

@@ -185,6 +185,12 @@ class EnvironmentSettings(DurabilitySettings):
         return dataclasses.replace(self, secret=secrets.token_urlsafe(32))
 
 
+def check_given_parallelism(parallelism: int) -> None:
+    """Raises InvalidRequestError for a parallelism below 1."""
+    if parallelism < 1:
+        raise InvalidRequestError(f"parallelism must be at least 1, not {parallelism}")
+
+
 def check_parallelism(parallelism: int, max_parallelism: int) -> None:
     """Raises InvalidRequestError unless 1 <= `max_parallelism` <= 32767 and 0 (not set) <=
     `parallelism` <= `max_parallelism`."""

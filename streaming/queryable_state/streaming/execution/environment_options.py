@@ -16,7 +16,7 @@ from queryable_state.streaming.config.configuration import SettingsParser
 from queryable_state.streaming.config.flink_keys import warn_without_effect
 from queryable_state.streaming.config.job_configuration import configured_backend
 from queryable_state.streaming.config.restart_strategy import configured_strategy
-from queryable_state.streaming.config.settings import EnvironmentSettings
+from queryable_state.streaming.config.settings import EnvironmentSettings, check_given_parallelism
 from queryable_state.streaming.config.state_backend import StateBackend
 from queryable_state.streaming.execution.execution_config import ExecutionConfig
 from queryable_state.streaming.execution.execution_modes import (
@@ -120,8 +120,7 @@ class EnvironmentOptions(ABC):
 
     def set_default_local_parallelism(self, parallelism: int) -> None:
         """Keeps the default parallelism of local environments."""
-        if parallelism < 1:
-            raise InvalidRequestError(f"parallelism must be at least 1, not {parallelism}")
+        check_given_parallelism(parallelism)
         self._config.configure({"set_default_local_parallelism": parallelism})
 
     def set_runtime_mode(self, execution_mode: RuntimeExecutionMode) -> Self:

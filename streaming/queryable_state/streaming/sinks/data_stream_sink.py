@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
+from queryable_state.streaming.config.settings import check_given_parallelism
 from queryable_state.streaming.graph.job_graph import check_name
 from queryable_state.streaming.streams.stream_options import log_without_effect
-from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from queryable_state.streaming.execution.slot_sharing_group import SlotSharingGroup
@@ -36,8 +36,7 @@ class DataStreamSink:
 
     def set_parallelism(self, parallelism: int) -> Self:
         """Has no effect but in the execution plan: the driver calls a sink once per batch."""
-        if parallelism < 1:
-            raise InvalidRequestError(f"parallelism must be at least 1, not {parallelism}")
+        check_given_parallelism(parallelism)
         self._node.parallelism = parallelism
         log_without_effect(
             "set_parallelism of a sink",

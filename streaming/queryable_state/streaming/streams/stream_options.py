@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, NoReturn, Self
 
+from queryable_state.streaming.config.settings import check_given_parallelism
 from queryable_state.streaming.graph.job_graph import check_name
 from queryable_state.streaming.graph.nodes import OperatorNode, SourceNode, TransformNode
 from queryable_state.streaming.graph.stream_text import stream_text
@@ -74,8 +75,7 @@ class StreamOptions:
 
         Other operators run in Spark's partitions; for them only the execution plan has the value.
         """
-        if parallelism < 1:
-            raise InvalidRequestError(f"parallelism must be at least 1, not {parallelism}")
+        check_given_parallelism(parallelism)
         if isinstance(self._node, OperatorNode):
             self._node.parallelism = parallelism
             return self

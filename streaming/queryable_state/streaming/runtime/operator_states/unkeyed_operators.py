@@ -46,4 +46,5 @@ class UnkeyedRun(FunctionRun):
         while self._outputs.take(results, _PIECE_ROWS, self._time):
             for output in self._outputs.full_batches():
                 yield MAIN, output
-            yield from self._sides.batches(only_full=True)
+        # Side outputs do not end a piece, so only the end of a chunk bounds them.
+        yield from self._sides.batches(only_full=True)

@@ -57,7 +57,7 @@ class BatchRun:
 
         def run_batch(batch: DataFrame, batch_id: int) -> None:
             rows = _split_sources(batch, graph.sources)
-            starting = self._initial.starting(_query_id(batch), batch_id)
+            starting = self._initial.starting(batch_id, lambda: _query_id(batch))
             frames = Frames(self._compiler, graph, rows, starting=starting)
             try:
                 _run_all(frames.unread_stages(), side_by_side=not frames.has_persisted)

@@ -9,6 +9,7 @@ from queryable_state.streaming.spark.queries.failure import to_be_carried
 from queryable_state.wire.errors import JobError, QueryableStateError, Reason
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from collections.abc import Set as AbstractSet
 
     from queryable_state.streaming.graph.job_graph import JobGraph
@@ -35,11 +36,15 @@ class InitialReads:
         self._continued: set[str] = set()
         """Operators known to have state of a committed batch, which they do not lose."""
 
-    def starting(self, query_id: bytes | None, batch_id: int) -> AbstractSet[str]:
-        """The uids of the operators that read their initial state in a batch."""
+    def starting(self, batch_id: int, query_id_of: Callable[[], bytes | None]) -> AbstractSet[str]:
+        """The uids of the operators that read their initial state in a batch.
+
+        `query_id_of` asks Spark for the query id; it is called only if the answer is open.
+        """
         starting = self._names.keys() - self._continued
         if not starting or batch_id == 0:
             return starting
+        query_id = query_id_of()
         if query_id is None:
             raise JobError(
                 f"batch {batch_id} of a job with initial_state has no query id "
