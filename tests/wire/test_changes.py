@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queryable_state.internal.v1.changes_pb2 import TimerChange
 from queryable_state.wire.changelog import read_changelog, write_changelog
 from queryable_state.wire.changes import (
     MAX_BLOCK_BYTES,
@@ -91,12 +90,11 @@ def test_the_seal_counts_the_blocks_of_all_states_in_their_order() -> None:
     first, second = ChangeBlockBuilder(1, sums), ChangeBlockBuilder(2, sums)
     first.put(KEYS[0], b"a")
     second.delete(KEYS[1])
-    second.timer(TimerChange(timestamp_ms=5, key=KEYS[1]))
     second.operator_state([b"x", b"y"])
     blocks = first.finish() + second.finish()
     seal = sums.seal(TOKEN, fingerprint=-1, row_count=3)
     assert seal == Seal(
-        record_count=4,
+        record_count=3,
         checksum=sums.checksum,
         token=TOKEN,
         fingerprint=2**64 - 1,
@@ -121,11 +119,6 @@ def test_the_seal_counts_the_blocks_of_all_states_in_their_order() -> None:
         (ChangeBlock(format_version=1, put_keys=[KEYS[0]]), "1 keys and 0 values"),
         (ChangeBlock(format_version=1, cleared_prefixes=[b""]), "key of less than"),
         (ChangeBlock(format_version=1, deleted_keys=[b"\x00\x01a"]), "key of less than"),
-        (ChangeBlock(format_version=1, timers=[TimerChange(timestamp_ms=1)]), "without a key"),
-        (
-            ChangeBlock(format_version=1, timers=[TimerChange(clock=5, key=KEYS[0])]),  # type: ignore[arg-type]
-            "clock 5",
-        ),
     ],
 )
 def test_a_block_that_cannot_be_applied_is_corrupt(block: ChangeBlock, text: str) -> None:

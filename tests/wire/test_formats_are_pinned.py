@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from queryable_state.internal.v1.changes_pb2 import TimerChange
 from queryable_state.wire.changelog import read_changelog, write_changelog
 from queryable_state.wire.changes import ChangeBlockBuilder, Token
 from queryable_state.wire.keys.key_codec import KeyCodec
@@ -132,7 +131,6 @@ def changelog() -> tuple[list[bytes], bytes]:
     builder.clear_prefix(b"\x00\x01a\x00\x01\x00")
     builder.delete(b"\x00\x01b\x00\x01\x00")
     builder.put(b"\x00\x01c\x00\x01\x00", b"\x00\x01x")
-    builder.timer(TimerChange(timestamp_ms=5, key=b"\x00\x01c\x00\x01\x00"))
     builder.operator_state([b"x"])
     blocks = builder.finish()
     seal = builder.sums.seal(Token(run_epoch=2, task_attempt=9), fingerprint=11, row_count=4)

@@ -22,11 +22,9 @@ MAX_BLOCK_BYTES = 1 << 20
 
 _ALL_BITS = (1 << 64) - 1
 
-# Overhead of a block's own fields, and of a record: a tag and a length of up to five
-# bytes; for a timer two of each, its clock, time and flag.
+# Overhead of a block's own fields, and of a record: a tag and a length of up to five bytes.
 _BLOCK_OVERHEAD = 16
 _RECORD_OVERHEAD = 6
-_TIMER_OVERHEAD = 32
 # Key group, at least one byte of key, at least one of namespace.
 _SHORTEST_KEY = 4
 
@@ -37,7 +35,6 @@ def record_count(block: changes_pb2.ChangeBlock) -> int:
         len(block.cleared_prefixes)
         + len(block.deleted_keys)
         + len(block.put_keys)
-        + len(block.timers)
         + len(block.operator_states)
     )
 
@@ -156,12 +153,6 @@ class ChangeBlockBuilder:
             self.put_all(keys[:half], values[:half])
             self.put_all(keys[half:], values[half:])
 
-    def timer(self, timer: changes_pb2.TimerChange) -> None:
-        """Registers or removes a timer."""
-        self._room_for(len(timer.key) + _TIMER_OVERHEAD)
-        self._has_puts = True
-        self._block.timers.append(timer)
-
     def operator_state(self, elements: Sequence[bytes]) -> None:
         """Replaces this subtask's list of operator state."""
         self._room_for(sum(map(len, elements)) + _RECORD_OVERHEAD * (len(elements) + 1))
@@ -200,9 +191,4 @@ def read_block(data: bytes) -> changes_pb2.ChangeBlock:
                 f"a change block has a key of less than {_SHORTEST_KEY} bytes, too short for "
                 "key group, key and namespace"
             )
-    for timer in block.timers:
-        if timer.clock not in changes_pb2.TimerChange.Clock.values():
-            raise CorruptDataError(f"a change block has a timer of the unknown clock {timer.clock}")
-        if len(timer.key) < _SHORTEST_KEY:
-            raise CorruptDataError("a change block has a timer without a key")
     return block

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from queryable_state.internal.v1.changes_pb2 import ChangeBlock, TimerChange
+from queryable_state.internal.v1.changes_pb2 import ChangeBlock
 from queryable_state.server.storage.overlay import OverlayBuilder
-from queryable_state.wire.errors import InvalidRequestError, Reason, SerializationError
+from queryable_state.wire.errors import SerializationError
 
 
 def test_within_a_block_puts_come_after_deletes_and_clears() -> None:
@@ -68,12 +68,6 @@ def test_keys_without_values_are_refused() -> None:
         OverlayBuilder().add_block(
             ChangeBlock(state_id=1, put_keys=[b"a", b"b"], put_values=[b"1"])
         )
-
-
-def test_timers_are_refused_and_never_dropped() -> None:
-    with pytest.raises(InvalidRequestError, match="timers") as refused:
-        OverlayBuilder().add_block(ChangeBlock(state_id=1, timers=[TimerChange(key=b"k")]))
-    assert refused.value.reason == Reason.UNSUPPORTED
 
 
 def test_sorted_runs_are_merged_in_order() -> None:

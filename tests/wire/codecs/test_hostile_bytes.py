@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queryable_state.internal.v1.changes_pb2 import ChangeBlock, Seal, TimerChange
+from queryable_state.internal.v1.changes_pb2 import ChangeBlock, Seal
 from queryable_state.v1 import query_pb2, registration_pb2, types_pb2
 from queryable_state.wire.changelog import read_changelog, write_changelog
 from queryable_state.wire.changes import read_block
@@ -114,7 +114,6 @@ _BLOCK = ChangeBlock(
     deleted_keys=[b"\x00\x01ab\x00"],
     put_keys=[b"\x00\x01ac\x00", b"\x00\x01ad\x00"],
     put_values=[b"\x00\x01x", b"\x00\x01y"],
-    timers=[TimerChange(timestamp_ms=5, key=b"\x00\x01ac\x00")],
 ).SerializeToString()
 
 

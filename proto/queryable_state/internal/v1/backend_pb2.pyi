@@ -230,7 +230,7 @@ class BeginResponse(_message.Message):
     WATERMARK_MS_FIELD_NUMBER: _builtins.int
     STATES_FIELD_NUMBER: _builtins.int
     COMPLETE_SINCE_BATCH_FIELD_NUMBER: _builtins.int
-    DUE_TIMERS_FIELD_NUMBER: _builtins.int
+    DUE_FIELD_NUMBER: _builtins.int
     SEALED_BEFORE_FIELD_NUMBER: _builtins.int
     batch_timestamp_ms: _builtins.int
     """Milliseconds since the epoch: the time of the batch, the same in a replay."""
@@ -247,8 +247,8 @@ class BeginResponse(_message.Message):
         """As registered, in the order of the request, with their state ids."""
 
     @_builtins.property
-    def due_timers(self) -> _containers.RepeatedCompositeFieldContainer[_changes_pb2.TimerChange]:
-        """Timers due at the operator's clocks, which fire before the batch's elements."""
+    def due(self) -> Global___DueTimers:
+        """The first timers due at the operator's clocks, which fire before the batch's elements."""
 
     def __init__(
         self,
@@ -258,16 +258,110 @@ class BeginResponse(_message.Message):
         watermark_ms: _builtins.int = ...,
         states: _abc.Iterable[_registration_pb2.StateRegistration] | None = ...,
         complete_since_batch: _builtins.int = ...,
-        due_timers: _abc.Iterable[_changes_pb2.TimerChange] | None = ...,
+        due: Global___DueTimers | None = ...,
         sealed_before: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["token", b"token"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["due", b"due", "token", b"token"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_timestamp_ms", b"batch_timestamp_ms", "complete_since_batch", b"complete_since_batch", "due_timers", b"due_timers", "sealed_before", b"sealed_before", "states", b"states", "token", b"token", "watermark_ms", b"watermark_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_timestamp_ms", b"batch_timestamp_ms", "complete_since_batch", b"complete_since_batch", "due", b"due", "sealed_before", b"sealed_before", "states", b"states", "token", b"token", "watermark_ms", b"watermark_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___BeginResponse: _TypeAlias = BeginResponse  # noqa: Y015
+
+@_typing.final
+class DueTimers(_message.Message):
+    """Timers in the order in which they fire."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TIMERS_FIELD_NUMBER: _builtins.int
+    HAS_MORE_FIELD_NUMBER: _builtins.int
+    has_more: _builtins.bool
+    """True if due timers follow the last one."""
+    @_builtins.property
+    def timers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """Index keys: clock, timestamp, key group, key, namespace."""
+
+    def __init__(
+        self,
+        *,
+        timers: _abc.Iterable[_builtins.bytes] | None = ...,
+        has_more: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["has_more", b"has_more", "timers", b"timers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DueTimers: _TypeAlias = DueTimers  # noqa: Y015
+
+@_typing.final
+class DueQuery(_message.Message):
+    """A page of the timers due at two clocks, both inclusive."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROCESSING_TIME_MS_FIELD_NUMBER: _builtins.int
+    EVENT_TIME_MS_FIELD_NUMBER: _builtins.int
+    AFTER_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    processing_time_ms: _builtins.int
+    event_time_ms: _builtins.int
+    """Absent: no event-time timer is due."""
+    after: _builtins.bytes
+    """Index key of the last timer of the page before; empty: the first page."""
+    limit: _builtins.int
+    """Maximum number of timers; 0: the server's limit."""
+    def __init__(
+        self,
+        *,
+        processing_time_ms: _builtins.int = ...,
+        event_time_ms: _builtins.int | None = ...,
+        after: _builtins.bytes = ...,
+        limit: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_event_time_ms", b"_event_time_ms", "event_time_ms", b"event_time_ms"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_event_time_ms", b"_event_time_ms", "after", b"after", "event_time_ms", b"event_time_ms", "limit", b"limit", "processing_time_ms", b"processing_time_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__event_time_ms: _TypeAlias = _typing.Literal["event_time_ms"]  # noqa: Y015
+    _WhichOneofArgType__event_time_ms: _TypeAlias = _typing.Literal["_event_time_ms", b"_event_time_ms"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__event_time_ms) -> _WhichOneofReturnType__event_time_ms | None: ...
+
+Global___DueQuery: _TypeAlias = DueQuery  # noqa: Y015
+
+@_typing.final
+class NextTimers(_message.Message):
+    """The earliest pending timer of each clock, in milliseconds since the epoch; absent: none."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROCESSING_TIME_MS_FIELD_NUMBER: _builtins.int
+    EVENT_TIME_MS_FIELD_NUMBER: _builtins.int
+    processing_time_ms: _builtins.int
+    event_time_ms: _builtins.int
+    def __init__(
+        self,
+        *,
+        processing_time_ms: _builtins.int | None = ...,
+        event_time_ms: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_event_time_ms", b"_event_time_ms", "_processing_time_ms", b"_processing_time_ms", "event_time_ms", b"event_time_ms", "processing_time_ms", b"processing_time_ms"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_event_time_ms", b"_event_time_ms", "_processing_time_ms", b"_processing_time_ms", "event_time_ms", b"event_time_ms", "processing_time_ms", b"processing_time_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__event_time_ms: _TypeAlias = _typing.Literal["event_time_ms"]  # noqa: Y015
+    _WhichOneofArgType__event_time_ms: _TypeAlias = _typing.Literal["_event_time_ms", b"_event_time_ms"]  # noqa: Y015
+    _WhichOneofReturnType__processing_time_ms: _TypeAlias = _typing.Literal["processing_time_ms"]  # noqa: Y015
+    _WhichOneofArgType__processing_time_ms: _TypeAlias = _typing.Literal["_processing_time_ms", b"_processing_time_ms"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__event_time_ms) -> _WhichOneofReturnType__event_time_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__processing_time_ms) -> _WhichOneofReturnType__processing_time_ms | None: ...
+
+Global___NextTimers: _TypeAlias = NextTimers  # noqa: Y015
 
 @_typing.final
 class FetchRequest(_message.Message):
@@ -312,6 +406,7 @@ class StateFetch(_message.Message):
     KEYS_FIELD_NUMBER: _builtins.int
     LIMIT_FIELD_NUMBER: _builtins.int
     SCAN_FROM_FIELD_NUMBER: _builtins.int
+    DUE_FIELD_NUMBER: _builtins.int
     state_id: _builtins.int
     read: _query_pb2.ReadKind.ValueType
     limit: _builtins.int
@@ -326,6 +421,10 @@ class StateFetch(_message.Message):
         and last key group.
         """
 
+    @_builtins.property
+    def due(self) -> Global___DueQuery:
+        """Of timers: the due ones, in place of `keys`."""
+
     def __init__(
         self,
         *,
@@ -334,10 +433,11 @@ class StateFetch(_message.Message):
         keys: _abc.Iterable[_builtins.bytes] | None = ...,
         limit: _builtins.int = ...,
         scan_from: _builtins.bytes | None = ...,
+        due: Global___DueQuery | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_scan_from", b"_scan_from", "scan_from", b"scan_from"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_scan_from", b"_scan_from", "due", b"due", "scan_from", b"scan_from"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_scan_from", b"_scan_from", "keys", b"keys", "limit", b"limit", "read", b"read", "scan_from", b"scan_from", "state_id", b"state_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_scan_from", b"_scan_from", "due", b"due", "keys", b"keys", "limit", b"limit", "read", b"read", "scan_from", b"scan_from", "state_id", b"state_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__scan_from: _TypeAlias = _typing.Literal["scan_from"]  # noqa: Y015
     _WhichOneofArgType__scan_from: _TypeAlias = _typing.Literal["_scan_from", b"_scan_from"]  # noqa: Y015
@@ -375,6 +475,7 @@ class StateValues(_message.Message):
     MISSING_FIELD_NUMBER: _builtins.int
     RECORDS_FIELD_NUMBER: _builtins.int
     TRUNCATED_FIELD_NUMBER: _builtins.int
+    DUE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def values(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
         """POINT: values of the keys that exist, in request order."""
@@ -395,6 +496,10 @@ class StateValues(_message.Message):
         follow it.
         """
 
+    @_builtins.property
+    def due(self) -> Global___DueTimers:
+        """Of due timers."""
+
     def __init__(
         self,
         *,
@@ -402,10 +507,11 @@ class StateValues(_message.Message):
         missing: _abc.Iterable[_builtins.int] | None = ...,
         records: _abc.Iterable[_query_pb2.Records] | None = ...,
         truncated: _abc.Iterable[_builtins.int] | None = ...,
+        due: Global___DueTimers | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["due", b"due"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["missing", b"missing", "records", b"records", "truncated", b"truncated", "values", b"values"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["due", b"due", "missing", b"missing", "records", b"records", "truncated", b"truncated", "values", b"values"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -755,6 +861,7 @@ class SealedSubtask(_message.Message):
     ROW_COUNT_FIELD_NUMBER: _builtins.int
     CHANGELOG_FIELD_NUMBER: _builtins.int
     BROADCAST_DIGEST_FIELD_NUMBER: _builtins.int
+    NEXT_TIMERS_FIELD_NUMBER: _builtins.int
     operator_uid: _builtins.str
     subtask: _builtins.int
     batch_id: _builtins.int
@@ -771,6 +878,10 @@ class SealedSubtask(_message.Message):
     def changelog(self) -> _checkpoint_pb2.ChangelogFile:
         """The winning seal's changelog; absent if the job's state is not durable."""
 
+    @_builtins.property
+    def next_timers(self) -> Global___NextTimers:
+        """The timers that are pending after the batch."""
+
     def __init__(
         self,
         *,
@@ -781,10 +892,11 @@ class SealedSubtask(_message.Message):
         row_count: _builtins.int = ...,
         changelog: _checkpoint_pb2.ChangelogFile | None = ...,
         broadcast_digest: _builtins.int = ...,
+        next_timers: Global___NextTimers | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["changelog", b"changelog"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["changelog", b"changelog", "next_timers", b"next_timers"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_id", b"batch_id", "broadcast_digest", b"broadcast_digest", "changelog", b"changelog", "fingerprints", b"fingerprints", "operator_uid", b"operator_uid", "row_count", b"row_count", "subtask", b"subtask"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_id", b"batch_id", "broadcast_digest", b"broadcast_digest", "changelog", b"changelog", "fingerprints", b"fingerprints", "next_timers", b"next_timers", "operator_uid", b"operator_uid", "row_count", b"row_count", "subtask", b"subtask"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

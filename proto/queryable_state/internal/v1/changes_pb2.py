@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)queryable_state/internal/v1/changes.proto\x12\x1bqueryable_state.internal.v1\"0\n\x05Token\x12\x11\n\trun_epoch\x18\x01 \x01(\x04\x12\x14\n\x0ctask_attempt\x18\x02 \x01(\x04\"\x92\x02\n\x0b\x43hangeBlock\x12\x16\n\x0e\x66ormat_version\x18\x01 \x01(\r\x12\x10\n\x08state_id\x18\x02 \x01(\r\x12\x18\n\x10\x63leared_prefixes\x18\x03 \x03(\x0c\x12\x14\n\x0c\x64\x65leted_keys\x18\x04 \x03(\x0c\x12\x10\n\x08put_keys\x18\x05 \x03(\x0c\x12\x12\n\nput_values\x18\x06 \x03(\x0c\x12\x38\n\x06timers\x18\x07 \x03(\x0b\x32(.queryable_state.internal.v1.TimerChange\x12I\n\x0foperator_states\x18\x08 \x03(\x0b\x32\x30.queryable_state.internal.v1.OperatorStateChange\"\xae\x01\n\x0bTimerChange\x12=\n\x05\x63lock\x18\x01 \x01(\x0e\x32..queryable_state.internal.v1.TimerChange.Clock\x12\x14\n\x0ctimestamp_ms\x18\x02 \x01(\x03\x12\x0b\n\x03key\x18\x03 \x01(\x0c\x12\x0f\n\x07\x64\x65leted\x18\x04 \x01(\x08\",\n\x05\x43lock\x12\x0e\n\nEVENT_TIME\x10\x00\x12\x13\n\x0fPROCESSING_TIME\x10\x01\"\'\n\x13OperatorStateChange\x12\x10\n\x08\x65lements\x18\x01 \x03(\x0c\"\x89\x01\n\x04Seal\x12\x14\n\x0crecord_count\x18\x01 \x01(\x04\x12\x10\n\x08\x63hecksum\x18\x02 \x01(\r\x12\x31\n\x05token\x18\x03 \x01(\x0b\x32\".queryable_state.internal.v1.Token\x12\x13\n\x0b\x66ingerprint\x18\x04 \x01(\x04\x12\x11\n\trow_count\x18\x05 \x01(\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)queryable_state/internal/v1/changes.proto\x12\x1bqueryable_state.internal.v1\"0\n\x05Token\x12\x11\n\trun_epoch\x18\x01 \x01(\x04\x12\x14\n\x0ctask_attempt\x18\x02 \x01(\x04\"\xd8\x01\n\x0b\x43hangeBlock\x12\x16\n\x0e\x66ormat_version\x18\x01 \x01(\r\x12\x10\n\x08state_id\x18\x02 \x01(\r\x12\x18\n\x10\x63leared_prefixes\x18\x03 \x03(\x0c\x12\x14\n\x0c\x64\x65leted_keys\x18\x04 \x03(\x0c\x12\x10\n\x08put_keys\x18\x05 \x03(\x0c\x12\x12\n\nput_values\x18\x06 \x03(\x0c\x12I\n\x0foperator_states\x18\x08 \x03(\x0b\x32\x30.queryable_state.internal.v1.OperatorStateChange\"\'\n\x13OperatorStateChange\x12\x10\n\x08\x65lements\x18\x01 \x03(\x0c\"\x89\x01\n\x04Seal\x12\x14\n\x0crecord_count\x18\x01 \x01(\x04\x12\x10\n\x08\x63hecksum\x18\x02 \x01(\r\x12\x31\n\x05token\x18\x03 \x01(\x0b\x32\".queryable_state.internal.v1.Token\x12\x13\n\x0b\x66ingerprint\x18\x04 \x01(\x04\x12\x11\n\trow_count\x18\x05 \x01(\x04\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,13 +34,9 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TOKEN']._serialized_start=74
   _globals['_TOKEN']._serialized_end=122
   _globals['_CHANGEBLOCK']._serialized_start=125
-  _globals['_CHANGEBLOCK']._serialized_end=399
-  _globals['_TIMERCHANGE']._serialized_start=402
-  _globals['_TIMERCHANGE']._serialized_end=576
-  _globals['_TIMERCHANGE_CLOCK']._serialized_start=532
-  _globals['_TIMERCHANGE_CLOCK']._serialized_end=576
-  _globals['_OPERATORSTATECHANGE']._serialized_start=578
-  _globals['_OPERATORSTATECHANGE']._serialized_end=617
-  _globals['_SEAL']._serialized_start=620
-  _globals['_SEAL']._serialized_end=757
+  _globals['_CHANGEBLOCK']._serialized_end=341
+  _globals['_OPERATORSTATECHANGE']._serialized_start=343
+  _globals['_OPERATORSTATECHANGE']._serialized_end=382
+  _globals['_SEAL']._serialized_start=385
+  _globals['_SEAL']._serialized_end=522
 # @@protoc_insertion_point(module_scope)

@@ -9,7 +9,6 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
-from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -63,7 +62,6 @@ class ChangeBlock(_message.Message):
     DELETED_KEYS_FIELD_NUMBER: _builtins.int
     PUT_KEYS_FIELD_NUMBER: _builtins.int
     PUT_VALUES_FIELD_NUMBER: _builtins.int
-    TIMERS_FIELD_NUMBER: _builtins.int
     OPERATOR_STATES_FIELD_NUMBER: _builtins.int
     format_version: _builtins.int
     """1."""
@@ -83,8 +81,6 @@ class ChangeBlock(_message.Message):
     @_builtins.property
     def put_values(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
     @_builtins.property
-    def timers(self) -> _containers.RepeatedCompositeFieldContainer[Global___TimerChange]: ...
-    @_builtins.property
     def operator_states(self) -> _containers.RepeatedCompositeFieldContainer[Global___OperatorStateChange]: ...
     def __init__(
         self,
@@ -95,60 +91,15 @@ class ChangeBlock(_message.Message):
         deleted_keys: _abc.Iterable[_builtins.bytes] | None = ...,
         put_keys: _abc.Iterable[_builtins.bytes] | None = ...,
         put_values: _abc.Iterable[_builtins.bytes] | None = ...,
-        timers: _abc.Iterable[Global___TimerChange] | None = ...,
         operator_states: _abc.Iterable[Global___OperatorStateChange] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cleared_prefixes", b"cleared_prefixes", "deleted_keys", b"deleted_keys", "format_version", b"format_version", "operator_states", b"operator_states", "put_keys", b"put_keys", "put_values", b"put_values", "state_id", b"state_id", "timers", b"timers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cleared_prefixes", b"cleared_prefixes", "deleted_keys", b"deleted_keys", "format_version", b"format_version", "operator_states", b"operator_states", "put_keys", b"put_keys", "put_values", b"put_values", "state_id", b"state_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ChangeBlock: _TypeAlias = ChangeBlock  # noqa: Y015
-
-@_typing.final
-class TimerChange(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    class _Clock:
-        ValueType = _typing.NewType("ValueType", _builtins.int)
-        V: _TypeAlias = ValueType  # noqa: Y015
-
-    class _ClockEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[TimerChange._Clock.ValueType], _builtins.type):
-        DESCRIPTOR: _descriptor.EnumDescriptor
-        EVENT_TIME: TimerChange._Clock.ValueType  # 0
-        PROCESSING_TIME: TimerChange._Clock.ValueType  # 1
-
-    class Clock(_Clock, metaclass=_ClockEnumTypeWrapper): ...
-    EVENT_TIME: TimerChange.Clock.ValueType  # 0
-    PROCESSING_TIME: TimerChange.Clock.ValueType  # 1
-
-    CLOCK_FIELD_NUMBER: _builtins.int
-    TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
-    KEY_FIELD_NUMBER: _builtins.int
-    DELETED_FIELD_NUMBER: _builtins.int
-    clock: Global___TimerChange.Clock.ValueType
-    timestamp_ms: _builtins.int
-    """Milliseconds since the epoch."""
-    key: _builtins.bytes
-    """Key group, key, namespace."""
-    deleted: _builtins.bool
-    """Removed instead of registered."""
-    def __init__(
-        self,
-        *,
-        clock: Global___TimerChange.Clock.ValueType = ...,
-        timestamp_ms: _builtins.int = ...,
-        key: _builtins.bytes = ...,
-        deleted: _builtins.bool = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "deleted", b"deleted", "key", b"key", "timestamp_ms", b"timestamp_ms"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___TimerChange: _TypeAlias = TimerChange  # noqa: Y015
 
 @_typing.final
 class OperatorStateChange(_message.Message):
@@ -184,7 +135,7 @@ class Seal(_message.Message):
     FINGERPRINT_FIELD_NUMBER: _builtins.int
     ROW_COUNT_FIELD_NUMBER: _builtins.int
     record_count: _builtins.int
-    """Records of all blocks: cleared prefixes, deletes, puts, timers, operator states."""
+    """Records of all blocks: cleared prefixes, deletes, puts, operator states."""
     checksum: _builtins.int
     """CRC-32 (ISO 3309, as zlib) of all block bytes, in order."""
     fingerprint: _builtins.int

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from queryable_state.server.storage.key_order import prefix_end
-from queryable_state.wire.errors import InvalidRequestError, Reason, SerializationError
+from queryable_state.wire.errors import SerializationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -236,12 +236,6 @@ def _check(block: ChangeBlock) -> None:
         raise SerializationError(
             f"a change block of state {block.state_id} has {len(block.put_keys)} keys to put and "
             f"{len(block.put_values)} values: send one value for each key"
-        )
-    if block.timers:
-        raise InvalidRequestError(
-            f"a change block of state {block.state_id} has timers, which this store does not "
-            "support: remove them from the batch",
-            reason=Reason.UNSUPPORTED,
         )
 
 
