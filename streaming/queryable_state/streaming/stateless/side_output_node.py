@@ -13,6 +13,7 @@ from queryable_state.streaming.runtime.operators.operators import (
     KeyedProcess,
     UnkeyedStep,
 )
+from queryable_state.streaming.runtime.windows.window_operator import WindowOperator
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ _WITH_SIDE_OUTPUTS = (
     KeyedBroadcastProcess,
     BroadcastProcess,
     UnkeyedStep,
+    WindowOperator,
 )
 
 

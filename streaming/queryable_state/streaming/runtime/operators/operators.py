@@ -10,6 +10,7 @@ from queryable_state.streaming.descriptors import ValueStateDescriptor
 from queryable_state.streaming.functions import Function
 from queryable_state.streaming.hooks import refuse_uncalled_hooks
 from queryable_state.streaming.operator_state.checkpointed import HOOKS
+from queryable_state.streaming.runtime.windows.window_operator import WindowOperator
 from queryable_state.v1.registration_pb2 import StateKind
 from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.schema.types import Field, Kind, TypeInfo
@@ -230,6 +231,7 @@ Operator = (
     | ReducingSink
     | LatestValueSink
     | Aggregate
+    | WindowOperator
 )
 
 
