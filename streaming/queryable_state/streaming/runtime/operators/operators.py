@@ -245,6 +245,9 @@ def with_renamed_fields(operator: Operator, renamed: Mapping[str, str]) -> Opera
         case Reduce() | ReducingSink() | LatestValueSink():
             operator.descriptor.set_renamed_fields(renamed)
             return operator
+        case WindowOperator():
+            operator.contents.set_renamed_fields(renamed)
+            return operator
     raise _has_descriptors("set_renamed_fields")
 
 
@@ -257,6 +260,9 @@ def with_dropped_fields(operator: Operator, dropped: Iterable[str]) -> Operator:
             return changed
         case Reduce() | ReducingSink() | LatestValueSink():
             operator.descriptor.set_dropped_fields(dropped)
+            return operator
+        case WindowOperator():
+            operator.contents.set_dropped_fields(dropped)
             return operator
     raise _has_descriptors("set_dropped_fields")
 

@@ -205,6 +205,10 @@ class WindowRun(RowRun):
 
     def _emit(self, contents: Any) -> None:
         """Emits the outputs for the window of the cursor, with its last timestamp."""
+        if self._states.fired is not None:
+            self._states.fired.update(self._cursor.window, contents)
+        if self.spec.output_type is None:
+            return
         self._time.ms = self._cursor.window.max_timestamp()
         result = self._calls.outputs(contents)
         if result is not None:
