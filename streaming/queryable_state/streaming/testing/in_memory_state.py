@@ -79,6 +79,10 @@ class InMemoryStateBackend:
         known = ", ".join(map(_shown_names, own)) or "none; states are registered by the first run"
         raise UnknownStateError(f"operator {uid!r} has no state {name!r}. Its states: {known}")
 
+    def has_state(self, uid: str, name: str) -> bool:
+        """True if the operator has registered a state of this name."""
+        return (uid, name) in self._registrations
+
     def register(self, state: StateRegistration) -> StateRegistration:
         """Registers a state; returns it with its id, which is stable."""
         key = (state.operator_uid, state.state_name)
