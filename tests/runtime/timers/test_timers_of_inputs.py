@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.runtime.timers.test_on_timer import EVENT, PROCESSING, Scripted
 
 from queryable_state.streaming import (
     KeyedBroadcastProcessFunction,
@@ -22,7 +23,6 @@ from queryable_state.streaming.testing import (
     TwoInputOperatorHarness,
 )
 from queryable_state.wire.errors import InvalidRequestError
-from tests.runtime.timers.test_on_timer import EVENT, PROCESSING, Scripted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
