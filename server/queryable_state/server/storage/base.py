@@ -63,7 +63,7 @@ class StateBase(ABC):
 
     @abstractmethod
     def preserve(self, state_ids: Collection[int]) -> BaseImage:
-        """Returns an image of these states and their indexes, before the `apply`s of a compaction."""
+        """Returns an image of these states and their indexes, as before a compaction."""
 
     @abstractmethod
     def apply(
