@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.runtime.timers.scanned_timers import due_timers
 
 from queryable_state.internal.v1.backend_pb2 import DueQuery, StateFetch, StateValues
 from queryable_state.streaming.runtime.states.cached_state import StateContext
@@ -15,7 +16,6 @@ from queryable_state.streaming.runtime.states.cursor import CurrentKey
 from queryable_state.streaming.runtime.states.settings import RuntimeSettings
 from queryable_state.streaming.runtime.timers.task_timers import TaskTimers
 from queryable_state.streaming.stateless.timers import NO_WATERMARK
-from queryable_state.streaming.testing.due_timers import due_timers
 from queryable_state.v1.registration_pb2 import StateRegistration
 from queryable_state.wire.changes import ChangeBlockBuilder, read_block
 from queryable_state.wire.errors import InvalidRequestError
