@@ -83,8 +83,7 @@ class WindowRun(RowRun):
         owned, states = self.owned, self._states
         clocks = {
             "processing_time_ms": owned.batch_timestamp_ms,
-            # In the protocol 0 is no watermark.
-            "watermark_ms": owned.watermark_ms or MIN_LONG,
+            "watermark_ms": owned.watermark_ms,
         }
         self._cursor = WindowCursor(owned, pickled_keys=self.spec.pickled_keys)
         self._assigner_context = AssignerContext(owned.batch_timestamp_ms, states.keyed)

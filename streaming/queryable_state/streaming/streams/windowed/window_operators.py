@@ -86,7 +86,7 @@ class WindowOperators(Generic[S]):
         Until then its state is kept, and each late element makes it fire again. The default is 0.
         Windows of processing time have no late elements.
         """
-        if not isinstance(time_ms, int) or isinstance(time_ms, bool) or time_ms < 0:
+        if type(time_ms) is not int or time_ms < 0:
             raise InvalidRequestError(
                 f"allowed_lateness takes a number of milliseconds from 0 on, not {time_ms!r}"
             )
