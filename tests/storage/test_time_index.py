@@ -16,7 +16,7 @@ from tests.storage.stored import (
     store_snapshot,
 )
 
-from queryable_state.server.storage.layered import timer_reads
+from queryable_state.server.storage.layered import layer_stack
 from queryable_state.server.storage.rocksdb.time_index import RocksDBTimeIndex
 from queryable_state.server.storage.time_index import NextTimers
 from queryable_state.wire.errors import UnknownStateError
@@ -183,17 +183,17 @@ def test_fired_timers_cost_the_next_begin_nothing(
 def test_the_first_timer_of_an_overlay_is_found_in_growing_steps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    steps: list[int] = []
-    whole_chunk = timer_reads.layer_stack.chunk
+    steps: list[object] = []
+    whole_chunk = layer_stack.chunk
 
     def noted(*args: object) -> object:
-        steps.append(args[-1])  # type: ignore[arg-type]
+        steps.append(args[-1])
         return whole_chunk(*args)  # type: ignore[arg-type]
 
     with new_store("heap", tmp_path, [TIMERS]) as store:
         fired = [timer(number, number) for number in range(1000)]
         run(store, puts=[*fired, timer(1, 5000)])
-        monkeypatch.setattr(timer_reads.layer_stack, "chunk", noted)
+        monkeypatch.setattr(layer_stack, "chunk", noted)
         run(store, deletes=fired)
         assert steps == [16, 64, 256, 1024]
         assert store.next_timers(TIMERS) == NextTimers(None, 5000)
