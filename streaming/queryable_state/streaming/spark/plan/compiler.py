@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from queryable_state.streaming.graph.frame_reads import FrameReads
+from queryable_state.streaming.graph.nodes import WatermarkNode
 from queryable_state.streaming.spark.plan.batch_run import BatchRun
 from queryable_state.streaming.spark.plan.frames import Frames
 from queryable_state.streaming.spark.plan.stage_compiler import StageCompiler
@@ -87,4 +88,9 @@ class Compiler:
         stages = self._stages.stages(graph)
         reads = FrameReads.of(graph, stages)
         actions = len(graph.sinks) + len(reads.unread(stages))
-        return actions == 1 and not reads.repeats and not graph.initial_sources
+        repeats = reads.repeats or any(
+            reads.sources[id(node)] > 1
+            for node in graph.supplied
+            if isinstance(node, WatermarkNode)
+        )
+        return actions == 1 and not repeats and not graph.initial_sources
