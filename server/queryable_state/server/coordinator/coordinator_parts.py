@@ -13,6 +13,7 @@ from queryable_state.server.coordinator.batches.commit_publisher import CommitPu
 from queryable_state.server.coordinator.batches.completeness import Completeness
 from queryable_state.server.coordinator.batches.continued_operators import ContinuedOperators
 from queryable_state.server.coordinator.batches.manifests import Manifests
+from queryable_state.server.coordinator.batches.marker_batches import MarkerBatches
 from queryable_state.server.coordinator.batches.run_operators import RunOperators
 from queryable_state.server.coordinator.checkpoints.checkpointing import Checkpointing
 from queryable_state.server.coordinator.model.epochs import Epochs
@@ -42,6 +43,10 @@ if TYPE_CHECKING:
 
     from queryable_state.server.coordinator.model.engine import Engine
     from queryable_state.server.settings import CoordinatorSettings
+
+
+def _no_timers(_: bytes) -> tuple[int | None, int | None]:
+    return None, None
 
 
 class CoordinatorParts:
@@ -92,6 +97,9 @@ class CoordinatorParts:
         )
         self.commits = BatchCommits(
             engine, self._run_binder, batches, self.operators, self._publisher
+        )
+        self._marker_batches = MarkerBatches(
+            engine, state, batches, self._publisher, next_timers=_no_timers
         )
         self._batch_coordinator = BatchCoordinator(
             engine,
@@ -148,6 +156,7 @@ class CoordinatorParts:
                 self.watcher,
                 self.objects,
                 self.checkpointing.savepoints,
+                self._marker_batches,
                 waiting=max(1, settings.workers * 3 // 4),
             ),
             settings,

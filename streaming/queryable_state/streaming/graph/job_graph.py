@@ -23,6 +23,7 @@ from queryable_state.streaming.graph.nodes import (
     stateful_depths,
     upstream_first,
 )
+from queryable_state.streaming.hooks import user_function
 from queryable_state.streaming.runtime.operators.declared_states import driver_declared_states
 from queryable_state.wire.errors import InvalidRequestError, JobError, Reason
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from queryable_state.streaming.graph.nodes import StreamNode
+    from queryable_state.streaming.runtime.operators.operators import Operator
 
 _log = logging.getLogger("queryable_state.streaming")
 
@@ -90,12 +92,10 @@ class JobGraph:
     def supplied(self) -> tuple[SourceNode | WatermarkNode, ...]:
         """The streams whose rows each batch supplies, in the order in which the ends reach them:
         sources, and streams with a watermark, before which everything is in the streaming plan."""
-        read: dict[int, StreamNode | SinkNode] = {}
+        read = {id(end) for end in self.ends or self.nodes[-1:]}
         for node in reversed(self.nodes):
-            if node in self.ends or id(node) in read:
-                if isinstance(node, SourceNode | WatermarkNode):
-                    continue
-                read |= {id(each): each for each in node.upstreams}
+            if id(node) in read and not isinstance(node, WatermarkNode):
+                read |= {id(each) for each in node.upstreams}
         found = [node for node in self.nodes if id(node) in read]
         return tuple(
             node
@@ -108,6 +108,11 @@ class JobGraph:
     def is_bounded(self) -> bool:
         """True if all sources end, so that the job ends."""
         return all(source.is_bounded for source in self.sources)
+
+    @cached_property
+    def needs_clock(self) -> bool:
+        """True if an operator needs batches when no source has input."""
+        return any(needs_clock(node.operator) for node in self.operators)
 
     @cached_property
     def sinks(self) -> tuple[SinkNode, ...]:
@@ -190,6 +195,12 @@ class JobGraph:
                 "behind the fastest input",
                 reason=Reason.UNSUPPORTED,
             )
+
+
+def needs_clock(operator: Operator) -> bool:
+    """True if an operator needs batches when its input has no elements: its function has timers."""
+    function = user_function(getattr(operator, "function", None))
+    return callable(getattr(type(function), "on_timer", None))
 
 
 def name_claims(node: OperatorNode) -> list[NameClaim]:

@@ -37,7 +37,7 @@ class BatchRun:
 
     def in_plan(self) -> DataStreamWriter:
         """A query with all operators in its plan, for a graph that one action runs."""
-        frames = Frames(self._compiler, self._graph)
+        frames = Frames(self._compiler, self._graph, marked=self._graph.needs_clock)
         if not self._graph.sinks:
             (whole,) = frames.unread_stages()
             return whole.writeStream.format("noop")
@@ -70,7 +70,10 @@ class BatchRun:
             finally:
                 frames.release()
 
-        return _joined(plan).writeStream.foreachBatch(run_batch)
+        whole = _joined(plan)
+        if graph.needs_clock:
+            whole = self._compiler.with_marker(whole, is_bounded=graph.is_bounded)
+        return whole.writeStream.foreachBatch(run_batch)
 
     def _is_sealed(self, batch: DataFrame, batch_id: int) -> bool:
         """True if the sinks' functions have run every operator of the job.

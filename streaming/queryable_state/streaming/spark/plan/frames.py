@@ -38,7 +38,9 @@ class Frames:
 
     With `batch`, the rows of one batch by the `id` of the nodes in `JobGraph.supplied`, frames with
     several readers are persisted, so that their operators run once. `starting` has the uids of the
-    operators that read their initial state in this batch.
+    operators that read their initial state in this batch. With `marked`, each
+    stream in `JobGraph.supplied` is united with a marker source, so that every operator runs in a
+    batch without input.
 
     The tasks of a stage must end at a shuffle: a `coalesce`, `union` or `limit` in the same Spark
     stage would renumber its partitions, which identify its subtasks, or skip some. `of` is for our
@@ -52,7 +54,9 @@ class Frames:
         batch: Mapping[int, DataFrame] | None = None,
         *,
         starting: Container[str] = (),
+        marked: bool = False,
     ) -> None:
+        self._marked = {id(node) for node in graph.supplied} if marked else set()
         self._compiler = compiler
         self._stages = compiler.stages(graph, starting)
         self._stage_of = {
@@ -126,15 +130,23 @@ class Frames:
         return self._of(node, renumbers=True)
 
     def _source(self, node: SourceNode) -> DataFrame:
-        if self._batch is None or node.is_initial:
+        if node.is_initial:
             return node.dataframe
+        if self._batch is None:
+            return self._in_plan(node, node.dataframe)
         return self._supplied(node, self._batch)
 
     def _watermarked(self, node: WatermarkNode) -> DataFrame:
         if self._batch is not None:
             return self._supplied(node, self._batch)
         frame = self._of(node.upstream, renumbers=True)
-        return with_watermark(frame, node.columns, node.delay_ms)
+        return self._in_plan(node, with_watermark(frame, node.columns, node.delay_ms))
+
+    def _in_plan(self, node: SourceNode | WatermarkNode, frame: DataFrame) -> DataFrame:
+        """The rows of a stream in a streaming plan, with the marker source that it needs."""
+        if id(node) not in self._marked:
+            return frame
+        return self._compiler.with_marker(frame, is_bounded=self._graph.is_bounded)
 
     def _supplied(
         self, node: SourceNode | WatermarkNode, batch: Mapping[int, DataFrame]
