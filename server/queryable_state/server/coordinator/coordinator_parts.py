@@ -182,3 +182,4 @@ class CoordinatorParts:
         """Forgets a dropped query; its files stay."""
         self._run_binder.forget(query_id)
         self._plans.forget(query_id)
+        self._marker_batches.forget(query_id)

@@ -38,6 +38,8 @@ class _Newest:
     watermarks_ms: tuple[int, ...]
     depth: int
     is_published: bool
+    is_over: bool
+    """True if the run is refused or fenced: it commits no further batch."""
 
 
 class MarkerBatches:
@@ -73,6 +75,10 @@ class MarkerBatches:
         if newest is not None and not newest.is_published:
             self._take_over_commit(newest)
             newest = self._newest(request.clock_id)
+        if newest is not None and newest.is_over:
+            return coordinator_pb2.WantsBatchResponse(
+                demand=coordinator_pb2.BATCH_DEMAND_NONE, valid_ms=_VALID_MS
+            )
         if newest is None or not newest.is_published:
             return coordinator_pb2.WantsBatchResponse()
         try:
@@ -95,28 +101,33 @@ class MarkerBatches:
             demand=_ON_THE_WIRE[last.demand(now_ms, ends=request.ends)], valid_ms=valid_ms
         )
 
+    def forget(self, query_id: bytes) -> None:
+        """Forgets a dropped query."""
+        self._inputs.pop(query_id, None)
+
     def _newest(self, clock_id: str) -> _Newest | None:
-        """The newest batch of an id; None if no batch with the id has begun, or its run ends."""
+        """The newest batch of an id; None if no batch with the id has begun."""
         state = self._state
         with state.transaction():
             for job in state.jobs:
                 run = job.run
                 if not any(clock_id in clocks.clock_ids for clocks in run.clocks.values()):
                     continue
-                if run.refusal is not None or run.fencing or run.begun not in run.clocks:
-                    return None
                 depth = state.states.deepest(job.query_id)
                 watermarks = []
                 for batch_id in range(run.begun, run.begun - depth - 1, -1):
                     if batch_id not in run.clocks:
                         break
                     watermarks.append(run.clocks[batch_id].watermark_ms)
+                if not watermarks:
+                    return None
                 return _Newest(
                     query_id=job.query_id,
                     batch_id=run.begun,
                     watermarks_ms=tuple(watermarks),
                     depth=depth,
                     is_published=state.commits.is_published(job.query_id, run.begun),
+                    is_over=run.refusal is not None or bool(run.fencing),
                 )
         return None
 
