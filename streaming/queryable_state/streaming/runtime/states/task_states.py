@@ -157,7 +157,6 @@ class TaskStates:
         }
         self._token = begun.token
         self.batch_timestamp_ms = begun.batch_timestamp_ms
-        # In the protocol 0 is no watermark.
         self.watermark_ms = begun.watermark_ms or NO_WATERMARK
 
     def _bind(self, every: Sequence[CachedState | TaskOperatorState]) -> None:
