@@ -72,7 +72,7 @@ class Context(ABC, Generic[K]):
 
     @abstractmethod
     def current_watermark(self) -> int:
-        """Event-time watermark in milliseconds since the epoch; 0: no watermark."""
+        """Event-time watermark in milliseconds since the epoch; -2**63 before the first one."""
 
     @abstractmethod
     def timer_service(self) -> TimerService:

@@ -13,6 +13,7 @@ from queryable_state.server.coordinator.batches.commit_publisher import CommitPu
 from queryable_state.server.coordinator.batches.completeness import Completeness
 from queryable_state.server.coordinator.batches.continued_operators import ContinuedOperators
 from queryable_state.server.coordinator.batches.manifests import Manifests
+from queryable_state.server.coordinator.batches.marker_batches import MarkerBatches
 from queryable_state.server.coordinator.batches.pending_timers import PendingTimers
 from queryable_state.server.coordinator.batches.run_operators import RunOperators
 from queryable_state.server.coordinator.checkpoints.checkpointing import Checkpointing
@@ -43,6 +44,10 @@ if TYPE_CHECKING:
 
     from queryable_state.server.coordinator.model.engine import Engine
     from queryable_state.server.settings import CoordinatorSettings
+
+
+def _no_timers(_: bytes) -> tuple[int | None, int | None]:
+    return None, None
 
 
 class CoordinatorParts:
@@ -95,6 +100,9 @@ class CoordinatorParts:
         )
         self.commits = BatchCommits(
             engine, self._run_binder, batches, self.operators, self._publisher
+        )
+        self._marker_batches = MarkerBatches(
+            engine, state, batches, self._publisher, next_timers=_no_timers
         )
         self._batch_coordinator = BatchCoordinator(
             engine,
@@ -151,6 +159,7 @@ class CoordinatorParts:
                 self.watcher,
                 self.objects,
                 self.checkpointing.savepoints,
+                self._marker_batches,
                 waiting=max(1, settings.workers * 3 // 4),
             ),
             settings,
@@ -176,3 +185,4 @@ class CoordinatorParts:
         """Forgets a dropped query; its files stay."""
         self._run_binder.forget(query_id)
         self._plans.forget(query_id)
+        self._marker_batches.forget(query_id)

@@ -43,9 +43,9 @@ MISSING_NAMES: Final[Mapping[str, str]] = {
     "ProcessAllWindowFunction": "there are no windows of Flink",
     "TimerService": "there are no timers",
     "TimeDomain": "there are no timers",
-    "WatermarkStrategy": "call withWatermark on the streaming DataFrame",
-    "TimestampAssigner": "call withWatermark on the streaming DataFrame",
-    "AssignerWithPeriodicWatermarksWrapper": "call withWatermark on the streaming DataFrame",
+    "AssignerWithPeriodicWatermarksWrapper": (
+        "it wraps an assigner of Flink's JVM: use WatermarkStrategy.with_timestamp_assigner"
+    ),
     "CustomCheckpointStorage": "it wraps a storage of Flink's JVM",
     "SourceFunction": "it wraps a source of Flink's JVM: read with from_source(SparkSource(...))",
     "SinkFunction": (

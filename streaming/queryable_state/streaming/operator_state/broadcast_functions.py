@@ -46,7 +46,7 @@ class BaseContext(ABC):
 
     @abstractmethod
     def current_watermark(self) -> int:
-        """Event-time watermark in milliseconds since the epoch; 0: no watermark."""
+        """Event-time watermark in milliseconds since the epoch; -2**63 before the first one."""
 
 
 class BroadcastReadOnlyContext(BaseContext):

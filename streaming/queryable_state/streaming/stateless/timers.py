@@ -20,7 +20,7 @@ class TimerService(ABC):
 
     @abstractmethod
     def current_watermark(self) -> int:
-        """Event-time watermark in milliseconds since the epoch; 0: no watermark."""
+        """Event-time watermark in milliseconds since the epoch; -2**63 before the first one."""
 
     def register_processing_time_timer(self, timestamp: int) -> NoReturn:
         """Raises InvalidRequestError: timers are not supported."""

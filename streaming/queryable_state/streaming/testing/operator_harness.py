@@ -117,7 +117,7 @@ class OperatorHarness:
 
     @property
     def watermark_ms(self) -> int:
-        """The watermark of later batches."""
+        """The watermark of later batches, in milliseconds since the epoch; 0: no watermark."""
         return self.backend.watermark_ms
 
     @watermark_ms.setter

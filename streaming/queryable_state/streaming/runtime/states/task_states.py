@@ -24,6 +24,7 @@ from queryable_state.wire.errors import (
     Reason,
     SupersededError,
 )
+from queryable_state.wire.event_time import NO_WATERMARK
 from queryable_state.wire.keys.key_codec import KeyCodec
 from queryable_state.wire.keys.store_keys import split_record_key
 from queryable_state.wire.operator_state import subtask_key_of
@@ -79,7 +80,7 @@ class TaskStates:
         self.current_key = CurrentKey()
         self.keys = KeyTable(spec, task.subtask, self.where)
         self.batch_timestamp_ms = 0
-        self.watermark_ms = 0
+        self.watermark_ms = NO_WATERMARK
         self._spec = spec
         self._task = task
         self._access = access
@@ -156,7 +157,7 @@ class TaskStates:
         }
         self._token = begun.token
         self.batch_timestamp_ms = begun.batch_timestamp_ms
-        self.watermark_ms = begun.watermark_ms
+        self.watermark_ms = begun.watermark_ms or NO_WATERMARK
 
     def _bind(self, every: Sequence[CachedState | TaskOperatorState]) -> None:
         """Sets the registered ids and types of the states."""
