@@ -120,12 +120,9 @@ class TaskTimers:
 
     def write(self, changes: ChangeBlockBuilder) -> None:
         """Writes the changes: deletes, then puts."""
-        registered = []
-        for key, is_registered in self._changes.items():
-            if is_registered:
-                registered.append(key)
-            else:
-                changes.delete(key)
+        items = self._changes.items()
+        changes.delete_all([key for key, is_registered in items if not is_registered])
+        registered = [key for key, is_registered in items if is_registered]
         changes.put_all(registered, [b""] * len(registered))
 
     def _page(self, fetched: list[bytes], last: bytes | None) -> DuePage:
