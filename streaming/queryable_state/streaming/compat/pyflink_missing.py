@@ -41,8 +41,6 @@ MISSING_NAMES: Final[Mapping[str, str]] = {
     "AllWindowFunction": "there are no windows of Flink",
     "ProcessWindowFunction": "there are no windows of Flink",
     "ProcessAllWindowFunction": "there are no windows of Flink",
-    "TimerService": "there are no timers",
-    "TimeDomain": "there are no timers",
     "AssignerWithPeriodicWatermarksWrapper": (
         "it wraps an assigner of Flink's JVM: use WatermarkStrategy.with_timestamp_assigner"
     ),

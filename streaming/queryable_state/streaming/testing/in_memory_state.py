@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 from queryable_state.internal.v1 import backend_pb2
 from queryable_state.server.state_server.batches.fetches import read_fetches
+from queryable_state.server.state_server.stores.due_timers import due_query, first_due, timer_state
 from queryable_state.server.storage.heap.store import HeapStateStore
 from queryable_state.server.storage.overlay import OverlayBuilder
 from queryable_state.streaming.testing.operator_snapshot import OperatorSnapshot, StateSnapshot
+from queryable_state.v1.registration_pb2 import StateKind
 from queryable_state.wire.changes import BlockSums, Token, read_block, record_count
 from queryable_state.wire.errors import (
     InvalidRequestError,
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
     from queryable_state.streaming.runtime.operators.spec import OperatorSpec
     from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
-    from queryable_state.v1.registration_pb2 import StateKind, StateRegistration
+    from queryable_state.v1.registration_pb2 import StateRegistration
     from queryable_state.wire.changes import Seal
 
 
@@ -42,6 +44,8 @@ class InMemoryStateBackend:
         """Timestamp of later batches."""
         self.watermark_ms = watermark_ms
         """Watermark of later batches."""
+        self.due_limit = 1_000
+        """Maximum number of due timers in the answer to a begin."""
         self.run_epoch = 1
         self.fetches: list[backend_pb2.StateFetch] = []
         """All received fetches, oldest first."""
@@ -74,6 +78,10 @@ class InMemoryStateBackend:
                 return state
         known = ", ".join(map(_shown_names, own)) or "none; states are registered by the first run"
         raise UnknownStateError(f"operator {uid!r} has no state {name!r}. Its states: {known}")
+
+    def has_state(self, uid: str, name: str) -> bool:
+        """True if the operator has registered a state of this name."""
+        return (uid, name) in self._registrations
 
     def register(self, state: StateRegistration) -> StateRegistration:
         """Registers a state; returns it with its id, which is stable."""
@@ -142,7 +150,8 @@ class InMemoryStateBackend:
         store = self._stores.setdefault((uid, subtask), HeapStateStore())
         for (owner, _), registration in self._registrations.items():
             if owner == uid:
-                store.add_state(registration.state_id)
+                timers = registration.kind == StateKind.TIMER
+                store.add_state(registration.state_id, timers=timers)
         return store
 
     def records(
@@ -180,6 +189,7 @@ class InMemoryAccess:
         # A batch begins only after all earlier batches are committed.
         store.commit(self._task.batch_id - 1)
         return backend_pb2.BeginResponse(
+            due=self._first_due(timer_state(registered)),
             token=self._token,
             batch_timestamp_ms=self._backend.timestamp_ms,
             watermark_ms=self._backend.watermark_ms,
@@ -192,6 +202,13 @@ class InMemoryAccess:
         self._backend.fetches += fetches
         store, version = self._store(), self._task.batch_id - 1
         return read_fetches(store, version, fetches, self._backend.kinds()).results
+
+    def _first_due(self, timers: int | None) -> backend_pb2.DueTimers | None:
+        if timers is None:
+            return None
+        query = due_query(self._backend.timestamp_ms, self._backend.watermark_ms)
+        query.limit = self._backend.due_limit
+        return first_due(self._store(), self._task.batch_id - 1, timers, query)
 
     def prepare(self, blocks: Sequence[bytes], seal: Seal) -> None:
         task, sums, overlay = self._task, BlockSums(), OverlayBuilder()

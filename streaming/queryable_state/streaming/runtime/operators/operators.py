@@ -10,6 +10,7 @@ from queryable_state.streaming.descriptors import ValueStateDescriptor
 from queryable_state.streaming.functions import Function
 from queryable_state.streaming.hooks import refuse_uncalled_hooks
 from queryable_state.streaming.operator_state.checkpointed import HOOKS
+from queryable_state.streaming.stateless.timers import TimedFunction
 from queryable_state.v1.registration_pb2 import StateKind
 from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.schema.types import Field, Kind, TypeInfo
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from queryable_state.streaming.runtime.stateless.steps import Step
     from queryable_state.streaming.vectorised.functions import KeyedBatchProcessFunction
 
+_KEYED_HOOKS = {**HOOKS, "on_timer": (TimedFunction,)}
+"""The hooks of an operator whose function may have timers."""
+
 
 @dataclass(frozen=True)
 class KeyedProcess:
@@ -36,7 +40,7 @@ class KeyedProcess:
     function: KeyedProcessFunction
 
     def __post_init__(self) -> None:
-        refuse_uncalled_hooks(self.function, HOOKS)
+        refuse_uncalled_hooks(self.function, _KEYED_HOOKS)
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ class KeyedBroadcastProcess:
     """Descriptors of the broadcast states."""
 
     def __post_init__(self) -> None:
-        refuse_uncalled_hooks(self.function, HOOKS)
+        refuse_uncalled_hooks(self.function, _KEYED_HOOKS)
 
 
 @dataclass(frozen=True)
@@ -83,7 +87,7 @@ class KeyedCoProcess:
     function: KeyedCoProcessFunction
 
     def __post_init__(self) -> None:
-        refuse_uncalled_hooks(self.function, HOOKS)
+        refuse_uncalled_hooks(self.function, _KEYED_HOOKS)
 
 
 @dataclass(frozen=True)

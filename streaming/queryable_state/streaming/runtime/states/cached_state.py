@@ -20,7 +20,7 @@ from queryable_state.wire.values.value_codec import ValueCodec
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from queryable_state.internal.v1.backend_pb2 import StateValues
+    from queryable_state.internal.v1.backend_pb2 import DueTimers, StateValues
     from queryable_state.streaming.descriptors import StateDescriptor
     from queryable_state.streaming.runtime.states.key_table import KeyTable
     from queryable_state.streaming.runtime.states.settings import RuntimeSettings
@@ -45,6 +45,10 @@ class StateContext:
     settings: RuntimeSettings
     batch_id: int
     batch_timestamp_ms: int
+    watermark_ms: int
+    """`NO_WATERMARK` before the first one."""
+    due: DueTimers
+    """The first page of due timers."""
     where: str
     """Operator, subtask and batch, for error texts."""
     load: Callable[[CachedState], None]
