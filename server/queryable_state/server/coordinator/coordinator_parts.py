@@ -46,10 +46,6 @@ if TYPE_CHECKING:
     from queryable_state.server.settings import CoordinatorSettings
 
 
-def _no_timers(_: bytes) -> tuple[int | None, int | None]:
-    return None, None
-
-
 class CoordinatorParts:
     """Every component of one coordinator. `Coordinator` is its public face."""
 
@@ -102,7 +98,7 @@ class CoordinatorParts:
             engine, self._run_binder, batches, self.operators, self._publisher
         )
         self._marker_batches = MarkerBatches(
-            engine, state, batches, self._publisher, next_timers=_no_timers
+            engine, state, batches, self._publisher, next_timers=self.timers.next
         )
         self._batch_coordinator = BatchCoordinator(
             engine,
