@@ -16,9 +16,11 @@ from queryable_state.cli.arguments import (
     key_of,
     prefix_of,
     read_options,
+    window_json,
 )
 from queryable_state.cli.exit_codes import NOT_THERE
-from queryable_state.cli.tables import GrowingTable
+from queryable_state.cli.tables import GrowingTable, window_text
+from queryable_state.client import WindowedKey
 from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
 
 if TYPE_CHECKING:
@@ -89,19 +91,23 @@ async def _scan(
     )
     async with scan:
         if options.json:
-            await _print_json(scan, shown)
+            await _print_json(scan, {**shown.names(), **window_json(options)}, shown)
         else:
-            await _print_table(scan, shown, keys_only=options.keys_only)
+            head = list(shown.key_head)
+            # Each window of a key is an item of its own.
+            if shown.state.is_windowed and options.window is None and shown.state.kind != "TIMER":
+                head.append("window")
+            await _print_table(scan, shown, head, keys_only=options.keys_only)
     # A scan that ended at its limit is not incomplete.
     return 0 if scan.complete or scan.page_token else NOT_THERE
 
 
-async def _print_table(scan: Scan, shown: ShownState, *, keys_only: bool) -> None:
-    lines = GrowingTable([*shown.key_head, *([] if keys_only else shown.value_head)])
+async def _print_table(scan: Scan, shown: ShownState, head: list[str], *, keys_only: bool) -> None:
+    lines = GrowingTable([*head, *([] if keys_only else shown.value_head)])
     count = 0
     async for page in scan.pages():
         rows = [
-            [*shown.key_cells(key), *([] if state is None else _value_cells(state, shown))]
+            [*_key_cells(key, shown), *([] if state is None else _value_cells(state, shown))]
             for key, state in page
         ]
         count += len(rows)
@@ -119,6 +125,12 @@ async def _print_table(scan: Scan, shown: ShownState, *, keys_only: bool) -> Non
         print("not complete: state of some keys was lost or exceeds the size of a response")
 
 
+def _key_cells(key: Any, shown: ShownState) -> list[str]:
+    if isinstance(key, WindowedKey):
+        return [*shown.key_cells(key.key), window_text(key.window)]
+    return shown.key_cells(key)
+
+
 def _value_cells(state: KvState, shown: ShownState) -> list[str]:
     try:
         return shown.value_cells(state)
@@ -126,14 +138,14 @@ def _value_cells(state: KvState, shown: ShownState) -> list[str]:
         return [error_text(refusal), *[""] * (len(shown.value_head) - 1)]
 
 
-async def _print_json(scan: Scan, shown: ShownState) -> None:
+async def _print_json(scan: Scan, names: dict[str, Any], shown: ShownState) -> None:
     """Prints one JSON object, streamed page by page; an interrupted scan is invalid JSON."""
-    head = json.dumps(shown.names())
+    head = json.dumps(names)
     print(f'{head[:-1]}, "keys": [', end="")
     before = "\n"
     async for page in scan.pages():
         for key, state in page:
-            entry = {"key": shown.key(key)}
+            entry: dict[str, Any] = _key_json(key, shown)
             if state is not None:
                 try:
                     entry |= {"value": shown.value(state), "remaining_ms": state.remaining_ms}
@@ -148,6 +160,12 @@ async def _print_json(scan: Scan, shown: ShownState) -> None:
         "info": info_json(scan.info),
     }
     print(f"\n], {json.dumps(tail)[1:]}")
+
+
+def _key_json(key: Any, shown: ShownState) -> dict[str, Any]:
+    if isinstance(key, WindowedKey):
+        return {"key": shown.key(key.key), "window": key.window.jsonable()}
+    return {"key": shown.key(key)}
 
 
 def _token_text(token: bytes) -> str:

@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from queryable_state.v1 import registration_pb2
-from queryable_state.wire.keys.store_keys import VOID_NAMESPACE, list_element, record_key
+from queryable_state.wire.keys.store_keys import list_element, record_key
 from queryable_state.wire.operator_state import broadcast_element
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from queryable_state.wire.changes import ChangeBlockBuilder
+    from queryable_state.wire.keys.time_window import TimeWindow
     from queryable_state.wire.state_codecs import StateCodecs
 
 NULL: Final = object()
@@ -22,6 +25,13 @@ class ReplaceList:
     """Elements that replace those of a list."""
 
     elements: list[Any]
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Changes of a key of a state with windows, by window."""
+
+    states: Mapping[TimeWindow, Any]
 
 
 def operator_elements(written: Any, codecs: StateCodecs) -> list[bytes]:
@@ -43,7 +53,28 @@ def put_changes(
     updated_ms: int | None = None,
 ) -> None:
     """Adds the changes of one key, as `InProcessJob.run` takes them."""
-    record = record_key(wire_key, VOID_NAMESPACE, b"")
+    if codecs.kind == registration_pb2.TIMER:
+        builder.clear_prefix(wire_key)
+        for timer in value or ():
+            builder.put(wire_key + timer.element, b"")
+        return
+    if isinstance(value, Windows):
+        for window, of_window in value.states.items():
+            prefix = record_key(wire_key, window.namespace)
+            _put_value(builder, prefix, of_window, codecs, batch_id, updated_ms)
+        return
+    _put_value(builder, record_key(wire_key), value, codecs, batch_id, updated_ms)
+
+
+def _put_value(
+    builder: ChangeBlockBuilder,
+    record: bytes,
+    value: Any,
+    codecs: StateCodecs,
+    batch_id: int,
+    updated_ms: int | None,
+) -> None:
+    """Adds the changes of one key and namespace, whose records have the prefix `record`."""
     if value is None or isinstance(value, ReplaceList):
         builder.clear_prefix(record)
         value = None if value is None else value.elements

@@ -54,7 +54,7 @@ def check_block(block: changes_pb2.ChangeBlock, subtask: OwnedSubtask, limits: L
             _check_keys(registration, keys, subtask, limits)
     if block.put_values:
         sizes = list(map(len, block.put_values))
-        if min(sizes) == 0:
+        if min(sizes) == 0 and registration.kind != StateKind.TIMER:
             raise InvalidRequestError(
                 f"state {registration.state_name!r}: a value is empty and lacks even its format "
                 "byte"
