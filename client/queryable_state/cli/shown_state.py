@@ -13,6 +13,7 @@ from queryable_state.client import (
     MapState,
     PendingTimers,
     ValueState,
+    WindowedKey,
 )
 from queryable_state.wire.json_text import to_jsonable
 from queryable_state.wire.keys.pending_timers import timers_jsonable
@@ -44,6 +45,12 @@ class ShownState:
         """A key as JSON."""
         return to_jsonable(key, self.state.key_type)
 
+    def scanned_key(self, key: Any) -> dict[str, Any]:
+        """A key of a scan, and its window, as JSON fields."""
+        if isinstance(key, WindowedKey):
+            return {"key": self.key(key.key), "window": key.window.jsonable()}
+        return {"key": self.key(key)}
+
     def value(self, found: KvState) -> Any:
         """The whole value of a key as JSON; for a map entry, the entry's value."""
         if isinstance(found, PendingTimers):
@@ -57,7 +64,9 @@ class ShownState:
         return to_jsonable(value, given(whole_type(self.state)))
 
     def key_cells(self, key: Any) -> list[str]:
-        """A key as cells for `key_head`."""
+        """A key as cells for `key_head`; its window, if it has one, is one more cell."""
+        if isinstance(key, WindowedKey):
+            return [*self.key_cells(key.key), window_text(key.window)]
         return _cells(self.key(key), self.state.key_type)
 
     def value_cells(self, found: KvState) -> list[str]:

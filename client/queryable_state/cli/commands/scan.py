@@ -19,8 +19,7 @@ from queryable_state.cli.arguments import (
     window_json,
 )
 from queryable_state.cli.exit_codes import NOT_THERE
-from queryable_state.cli.tables import GrowingTable, window_text
-from queryable_state.client import WindowedKey
+from queryable_state.cli.tables import GrowingTable
 from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
 
 if TYPE_CHECKING:
@@ -107,7 +106,7 @@ async def _print_table(scan: Scan, shown: ShownState, head: list[str], *, keys_o
     count = 0
     async for page in scan.pages():
         rows = [
-            [*_key_cells(key, shown), *([] if state is None else _value_cells(state, shown))]
+            [*shown.key_cells(key), *([] if state is None else _value_cells(state, shown))]
             for key, state in page
         ]
         count += len(rows)
@@ -125,12 +124,6 @@ async def _print_table(scan: Scan, shown: ShownState, head: list[str], *, keys_o
         print("not complete: state of some keys was lost or exceeds the size of a response")
 
 
-def _key_cells(key: Any, shown: ShownState) -> list[str]:
-    if isinstance(key, WindowedKey):
-        return [*shown.key_cells(key.key), window_text(key.window)]
-    return shown.key_cells(key)
-
-
 def _value_cells(state: KvState, shown: ShownState) -> list[str]:
     try:
         return shown.value_cells(state)
@@ -145,7 +138,7 @@ async def _print_json(scan: Scan, names: dict[str, Any], shown: ShownState) -> N
     before = "\n"
     async for page in scan.pages():
         for key, state in page:
-            entry: dict[str, Any] = _key_json(key, shown)
+            entry: dict[str, Any] = shown.scanned_key(key)
             if state is not None:
                 try:
                     entry |= {"value": shown.value(state), "remaining_ms": state.remaining_ms}
@@ -160,12 +153,6 @@ async def _print_json(scan: Scan, names: dict[str, Any], shown: ShownState) -> N
         "info": info_json(scan.info),
     }
     print(f"\n], {json.dumps(tail)[1:]}")
-
-
-def _key_json(key: Any, shown: ShownState) -> dict[str, Any]:
-    if isinstance(key, WindowedKey):
-        return {"key": shown.key(key.key), "window": key.window.jsonable()}
-    return {"key": shown.key(key)}
 
 
 def _token_text(token: bytes) -> str:

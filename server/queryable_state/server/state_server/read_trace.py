@@ -61,6 +61,10 @@ class ReadTrace(QueryTrace):
         values = answer.values
         if self._read == query_pb2.PREFIX:
             values = query_pb2.Records.FromString(answer.values[0]).values
+        if self._read == query_pb2.WINDOWS:
+            found = query_pb2.KeyWindows.FromString(answer.values[0])
+            batch = f"in {len(found.windows)} windows {batch}"
+            values = [value for records in found.records for value in records.values]
         plural = "s" * (len(values) != 1)
         return f"{len(values)} record{plural}, {sum(map(len, values))} bytes {batch}"
 
