@@ -29,7 +29,8 @@ class ShownState:
     def __init__(self, state: StateInfo) -> None:
         self.state = state
         self.key_head = _head("key", state.key_type)
-        self._value_head = _head("value", whole_type(state))
+        name = "timers" if state.kind == "TIMER" else "value"
+        self._value_head = _head(name, whole_type(state))
         self.value_head = [*self._value_head, *(["ttl"] if state.ttl_ms else [])]
 
     def names(self) -> dict[str, Any]:
@@ -76,7 +77,8 @@ class ShownState:
 
     def _value_cells(self, found: KvState) -> list[str]:
         if isinstance(found, PendingTimers):
-            return [cell(", ".join(" ".join(filter(None, _timer_row(each))) for each in found))]
+            # Their windows are in `value_table`.
+            return [cell(", ".join(" ".join(_timer_row(each)[:2]) for each in found))]
         return _cells(self.value(found), given(whole_type(self.state)))
 
     def map_key(self, key: Any) -> Any:

@@ -34,6 +34,10 @@ def test_a_window_is_its_namespace_and_back() -> None:
             TimeWindow.of_namespace(other)
 
 
+def test_the_registered_type_of_windows_is_pinned() -> None:
+    assert TIME_WINDOW_TYPE.simple_string() == "struct<start_ms:bigint,end_ms:bigint>"
+
+
 def test_windows_are_values_that_sort_by_start_and_then_end() -> None:
     windows = [TimeWindow(5, 6), TimeWindow(0, 10), TimeWindow(0, 5)]
     assert sorted(windows) == [TimeWindow(0, 5), TimeWindow(0, 10), TimeWindow(5, 6)]

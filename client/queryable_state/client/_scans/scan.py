@@ -238,18 +238,16 @@ class Scan:
             self._complete = message.complete
             self._drop_call()
         answer_codecs = batcher.answer_codecs(codecs)
-        plain = DecodeContext(answer_codecs, message.info, batcher.options.window)
+        context = DecodeContext(answer_codecs, message.info, batcher.options.window)
         kind, keys_only = located.registration.kind, self._range.keys_only
         decode_key = codecs.key_groups.decode_key
         page: Page = []
         for each in message.keys:
-            key, context = decode_key(each.key), plain
+            key = decode_key(each.key)
             if each.HasField("window"):
                 window = TimeWindow(each.window.start_ms, each.window.end_ms)
-                key, context = (
-                    WindowedKey(key, window),
-                    DecodeContext(answer_codecs, message.info, window),
-                )
+                key = WindowedKey(key, window)
+                context = DecodeContext(answer_codecs, message.info, window)
             page.append((key, None if keys_only else scanned_state(kind, each, context)))
         return page
 

@@ -33,9 +33,7 @@ class KeyWindows(Mapping[TimeWindow, "KvState"]):
     def __init__(self, data: bytes | None, context: DecodeContext) -> None:
         """`data` is None if there is no window."""
         self._context = context
-        self._states: dict[TimeWindow, KvState] = {}
-        if data is not None:
-            self._states = {state.window: state for state in _states(data, context)}  # type: ignore[misc]
+        self._states = {} if data is None else _states(data, context)
 
     @property
     def info(self) -> ReadInfo:
@@ -64,22 +62,19 @@ class KeyWindows(Mapping[TimeWindow, "KvState"]):
 
 def newest_window(data: bytes, context: DecodeContext) -> KvState:
     """Returns the state of the last window of an answer, which has at least one."""
-    *_, newest = _states(data, context)
+    *_, newest = _states(data, context).values()
     return newest
 
 
-def _states(data: bytes, context: DecodeContext) -> list[KvState]:
+def _states(data: bytes, context: DecodeContext) -> dict[TimeWindow, KvState]:
     found = query_pb2.KeyWindows.FromString(data)
     if not found.windows or len(found.windows) != len(found.records):
         raise CorruptDataError(
             f"a server returned {len(found.records)} states for {len(found.windows)} windows"
         )
-    codecs, proto = context.codecs, context.proto
-    return [
-        state_of(
-            codecs.kind,
-            records,
-            DecodeContext(codecs, proto, TimeWindow(window.start_ms, window.end_ms)),
-        )
-        for window, records in zip(found.windows, found.records, strict=True)
-    ]
+    states = {}
+    for each, records in zip(found.windows, found.records, strict=True):
+        window = TimeWindow(each.start_ms, each.end_ms)
+        of_window = DecodeContext(context.codecs, context.proto, window)
+        states[window] = state_of(context.codecs.kind, records, of_window)
+    return states
