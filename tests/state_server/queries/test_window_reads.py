@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -57,7 +57,7 @@ def decoded(value: bytes) -> dict[TimeWindow, list[int]]:
     return dict(zip(windows, values, strict=True))
 
 
-def windows_of(owner: Owner, key: str, **wanted: object) -> dict[TimeWindow, list[int]]:
+def windows_of(owner: Owner, key: str, **wanted: Any) -> dict[TimeWindow, list[int]]:
     answer = owner.ask(
         key, read=query_pb2.WINDOWS, windows=[query_pb2.WindowRange(**wanted)] if wanted else ()
     )

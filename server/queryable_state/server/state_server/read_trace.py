@@ -11,6 +11,8 @@ from queryable_state.wire.keys.store_keys import VOID_NAMESPACE
 from queryable_state.wire.keys.time_window import TimeWindow
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from queryable_state.server.state_server.base.lease import Lease
     from queryable_state.server.state_server.stores.store_table import StoreTable
     from queryable_state.wire.errors import QueryableStateError
@@ -58,7 +60,7 @@ class ReadTrace(QueryTrace):
             return f"{refusal.message} ({batch})"
         if not answer.values:
             return f"nothing is stored there {batch}"
-        values = answer.values
+        values: Sequence[bytes] = answer.values
         if self._read == query_pb2.PREFIX:
             values = query_pb2.Records.FromString(answer.values[0]).values
         if self._read == query_pb2.WINDOWS:
