@@ -1,4 +1,4 @@
-"""A job with windows and timers, asked on both backends, directly and over a proxy, both ways."""
+"""A job with windows and timers, asked directly and over a proxy: heap by frames, RocksDB unary."""
 
 from __future__ import annotations
 
@@ -20,18 +20,24 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(params=["heap", "rocksdb"])
+def backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def frame_ports(backend: str) -> str:
+    """Look-ups of the job on RocksDB go by unary calls: owners are tested on both backends."""
+    return "0" if backend == "heap" else ""
+
+
+@pytest.fixture
 async def cluster(
-    tmp_path: Path, frame_ports: str, request: pytest.FixtureRequest
+    tmp_path: Path, frame_ports: str, backend: str
 ) -> AsyncIterator[InProcessCluster]:
     async with InProcessCluster(
-        tmp_path, servers=2, frame_ports=frame_ports, backend=request.param
+        tmp_path, servers=2, frame_ports=frame_ports, backend=backend
     ) as running:
         yield running
-
-
-@pytest.fixture(params=["0", ""], ids=["frames", "unary"])
-def frame_ports(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 @pytest.fixture
