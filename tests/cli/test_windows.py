@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.cli.conftest import Terminal
 
-from queryable_state.client import Clock, InvalidRequestError, PendingTimer, TimeWindow
+from queryable_state.client import Clock, InvalidRequestError, TimeWindow
 from queryable_state.server.testing.changes import Windows
-from queryable_state.server.testing.cluster import declare
+from queryable_state.server.testing.cluster import declare, windowed
 from queryable_state.v1 import registration_pb2
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ SECOND_TEXT = "1970-01-01T00:01:00Z/1970-01-01T00:02:00.500Z"
 async def terminal(cluster: InProcessCluster, capsys: pytest.CaptureFixture[str]) -> Terminal:
     job = cluster.job(
         "windows",
-        declare("maxima", windowed=True),
-        declare("operator.timers", kind=registration_pb2.TIMER, windowed=True),
+        windowed(declare("maxima")),
+        windowed(declare("operator.timers", kind=registration_pb2.TIMER)),
     )
     await job.run(0, {})
     await job.run(
@@ -33,10 +33,12 @@ async def terminal(cluster: InProcessCluster, capsys: pytest.CaptureFixture[str]
         {
             "maxima": {"a": Windows({FIRST: 1, SECOND: 2})},
             "operator.timers": {
-                "a": [
-                    PendingTimer(Clock.EVENT_TIME, 60_000),
-                    PendingTimer(Clock.EVENT_TIME, 59_999, FIRST),
-                ]
+                "a": Windows(
+                    {
+                        None: {(Clock.EVENT_TIME, 60_000): True},
+                        FIRST: {(Clock.EVENT_TIME, 59_999): True},
+                    }
+                )
             },
         },
     )

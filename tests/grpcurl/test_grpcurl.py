@@ -12,7 +12,7 @@ import pytest
 from tests.grpcurl.conftest import SERVICE
 
 from queryable_state.server.testing.changes import Windows
-from queryable_state.server.testing.cluster import declare
+from queryable_state.server.testing.cluster import declare, windowed
 from queryable_state.v1 import registration_pb2
 from queryable_state.wire.keys.pending_timers import PendingTimer, timers_jsonable
 from queryable_state.wire.keys.time_window import TimeWindow
@@ -267,11 +267,12 @@ async def test_windows_and_timers_are_json(
     window = TimeWindow(0, 3_600_000)
     job = cluster.job(
         "windows",
-        declare("maxima", windowed=True),
+        windowed(declare("maxima")),
         declare("operator.timers", kind=registration_pb2.TIMER),
     )
     timers = [PendingTimer(Clock.EVENT_TIME, 3_600_000)]
-    await job.run(0, {"maxima": {"a": Windows({window: 7})}, "operator.timers": {"a": timers}})
+    registered = {(Clock.EVENT_TIME, 3_600_000): True}
+    await job.run(0, {"maxima": {"a": Windows({window: 7})}, "operator.timers": {"a": registered}})
     asked: dict[str, Any] = {"state_name": "maxima", "key_json": '"a"'}
     one = await grpcurl.ask(proxy, "GetKvState", **asked, window=window.jsonable())
     assert one.json["value_json"] == "7"

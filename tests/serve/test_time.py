@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.client.asking import client_of
-from tests.client.timed.stored import FIRST, LAST, MAXIMA, OWN_TIMERS, TIMERS, windows
+from tests.client.timed.stored import FIRST, LAST, MAXIMA, OWN_TIMERS, TIMERS, timers, windows
 from tests.serve.conftest import checkpoint_of
 
 from queryable_state.client import InvalidRequestError, Role
 from queryable_state.server.coordinator import JobConfig
-from queryable_state.server.testing.cluster import InProcessCluster, declare
+from queryable_state.server.testing.cluster import InProcessCluster, declare, windowed
 from queryable_state.v1 import registration_pb2
 
 if TYPE_CHECKING:
@@ -32,12 +32,12 @@ async def test_they_are_read_as_of_a_running_job(
     async with InProcessCluster(tmp_path / "cluster", servers=2, config=config) as cluster:
         job = cluster.job(
             "windows",
-            declare("maxima", windowed=True),
-            declare(NAME, kind=registration_pb2.TIMER, windowed=True),
+            windowed(declare("maxima")),
+            windowed(declare(NAME, kind=registration_pb2.TIMER)),
             durable=True,
         )
         await job.run(0, {})
-        await job.run(1, {"maxima": windows(MAXIMA), NAME: TIMERS})
+        await job.run(1, {"maxima": windows(MAXIMA), NAME: timers(TIMERS)})
         await checkpoint_of(job, 1)
         uri: object = job.root
         if savepoint:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.client.asking import client_of
-from tests.client.timed.stored import COUNTS, EVENTS, KEYS, MAXIMA, TIMERS, windows
+from tests.client.timed.stored import COUNTS, EVENTS, KEYS, MAXIMA, TIMERS, timers, windows
 
-from queryable_state.server.testing.cluster import InProcessCluster, declare
+from queryable_state.server.testing.cluster import InProcessCluster, declare, windowed
 from queryable_state.v1 import registration_pb2
 
 if TYPE_CHECKING:
@@ -46,11 +46,11 @@ async def job(cluster: InProcessCluster) -> InProcessJob:
     kind = registration_pb2.StateKind
     started = cluster.job(
         "windows",
-        declare("maxima", windowed=True),
-        declare("events", "string", "string", kind=kind.LIST, windowed=True),
-        declare("counts", kind=kind.MAP, map_key_type="string", windowed=True),
+        windowed(declare("maxima")),
+        windowed(declare("events", "string", "string", kind=kind.LIST)),
+        windowed(declare("counts", kind=kind.MAP, map_key_type="string")),
         declare("last"),
-        declare("operator.timers", kind=kind.TIMER, windowed=True),
+        windowed(declare("operator.timers", kind=kind.TIMER)),
     )
     await started.run(0, {"last": dict.fromkeys(KEYS, 1)})
     await started.run(
@@ -59,7 +59,7 @@ async def job(cluster: InProcessCluster) -> InProcessJob:
             "maxima": windows(MAXIMA),
             "events": windows(EVENTS),
             "counts": windows(COUNTS),
-            "operator.timers": TIMERS,
+            "operator.timers": timers(TIMERS),
         },
     )
     return started

@@ -8,7 +8,7 @@ from queryable_state.client import Clock, PendingTimer, TimeWindow
 from queryable_state.server.testing.changes import Windows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 KEYS = [f"sensor_{number}" for number in range(12)]
 MINUTES = [TimeWindow(start, start + 60_000) for start in range(0, 300_000, 60_000)]
@@ -28,6 +28,19 @@ OWN_TIMERS = [
     PendingTimer(Clock.EVENT_TIME, 59_999, FIRST),
 ]
 TIMERS = {"sensor_1": OWN_TIMERS, "sensor_2": OWN_TIMERS[:1]}
+
+
+def timers(by_key: Mapping[str, Iterable[PendingTimer]]) -> dict[str, Windows]:
+    """The changes of a batch that registers these timers."""
+    return {key: registered(some) for key, some in by_key.items()}
+
+
+def registered(some: Iterable[PendingTimer]) -> Windows:
+    """The changes of one key that register these timers."""
+    by_window: dict[TimeWindow | None, dict[tuple[Clock, int], bool]] = {}
+    for timer in some:
+        by_window.setdefault(timer.window, {})[timer.clock, timer.timestamp_ms] = True
+    return Windows(by_window)
 
 
 def windows(by_key: Mapping[str, Mapping[TimeWindow, Any]]) -> dict[str, Windows]:

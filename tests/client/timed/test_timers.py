@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.client.timed.stored import FIRST, KEYS, LAST, OWN_TIMERS, TIMERS
+from tests.client.timed.stored import FIRST, KEYS, LAST, OWN_TIMERS, TIMERS, registered
 
 from queryable_state.client import (
     Clock,
@@ -14,6 +14,7 @@ from queryable_state.client import (
     PendingTimers,
     UnknownKeyOrNamespaceError,
 )
+from queryable_state.server.testing.changes import Windows
 
 if TYPE_CHECKING:
     from queryable_state.client import QueryableStateClient
@@ -72,7 +73,8 @@ async def test_a_timer_that_fired_is_not_pending(
     asker: QueryableStateClient, job: InProcessJob
 ) -> None:
     later = PendingTimer(Clock.EVENT_TIME, 120_000)
-    await job.run(2, {NAME: {"sensor_1": [later]}})
+    await job.run(2, {NAME: {"sensor_1": Windows({None: None, FIRST: None})}})
+    await job.run(3, {NAME: {"sensor_1": registered([later])}})
     assert (await asker.get_timers("windows", NAME, "sensor_1")).get() == [later]
 
 

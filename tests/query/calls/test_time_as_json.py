@@ -10,10 +10,9 @@ import pytest
 from google.protobuf import json_format
 
 from queryable_state.server.testing.changes import Windows
-from queryable_state.server.testing.cluster import declare
+from queryable_state.server.testing.cluster import declare, windowed
 from queryable_state.v1 import query_pb2, query_pb2_grpc, registration_pb2
 from queryable_state.wire.errors import QueryableStateError, Reason
-from queryable_state.wire.keys.pending_timers import PendingTimer
 from queryable_state.wire.keys.time_window import TimeWindow
 from queryable_state.wire.keys.timer_keys import Clock
 from queryable_state.wire.status import error_from_call
@@ -32,9 +31,9 @@ async def stub(cluster: InProcessCluster) -> AsyncIterator[Any]:
     kind = registration_pb2.StateKind
     job = cluster.job(
         "windows",
-        declare("maxima", windowed=True),
-        declare("live", windowed=True, ttl_ms=HOUR_MS),
-        declare("events", "string", "string", kind=kind.LIST, windowed=True),
+        windowed(declare("maxima")),
+        windowed(declare("live", ttl_ms=HOUR_MS)),
+        windowed(declare("events", "string", "string", kind=kind.LIST)),
         declare("last"),
         declare("operator.timers", kind=kind.TIMER),
     )
@@ -46,7 +45,7 @@ async def stub(cluster: InProcessCluster) -> AsyncIterator[Any]:
             "events": {"a": Windows({FIRST: ["x", "y"]})},
             "last": {"a": 1},
             "operator.timers": {
-                "a": [PendingTimer(Clock.EVENT_TIME, 9), PendingTimer(Clock.PROCESSING_TIME, 10)]
+                "a": {(Clock.EVENT_TIME, 9): True, (Clock.PROCESSING_TIME, 10): True}
             },
         },
     )

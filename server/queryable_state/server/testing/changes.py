@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from queryable_state.v1 import registration_pb2
-from queryable_state.wire.keys.store_keys import list_element, record_key
+from queryable_state.wire.keys.store_keys import VOID_NAMESPACE, list_element, record_key
+from queryable_state.wire.keys.timer_keys import timer_element
 from queryable_state.wire.operator_state import broadcast_element
 
 if TYPE_CHECKING:
@@ -29,9 +30,9 @@ class ReplaceList:
 
 @dataclass(frozen=True)
 class Windows:
-    """Changes of a key of a state with windows, by window."""
+    """Changes of a key of a state with windows, by window; None: timers outside of windows."""
 
-    states: Mapping[TimeWindow, Any]
+    by_window: Mapping[TimeWindow, Any] | Mapping[TimeWindow | None, Any]
 
 
 def operator_elements(written: Any, codecs: StateCodecs) -> list[bytes]:
@@ -51,34 +52,27 @@ def put_changes(
     codecs: StateCodecs,
     batch_id: int,
     updated_ms: int | None = None,
+    namespace: bytes = VOID_NAMESPACE,
 ) -> None:
     """Adds the changes of one key, as `InProcessJob.run` takes them."""
-    if codecs.kind == registration_pb2.TIMER:
-        builder.clear_prefix(wire_key)
-        for timer in value or ():
-            builder.put(wire_key + timer.element, b"")
-        return
     if isinstance(value, Windows):
-        for window, of_window in value.states.items():
-            prefix = record_key(wire_key, window.namespace)
-            _put_value(builder, prefix, of_window, codecs, batch_id, updated_ms)
+        for window, changes in value.by_window.items():
+            within = VOID_NAMESPACE if window is None else window.namespace
+            put_changes(builder, wire_key, changes, codecs, batch_id, updated_ms, within)
         return
-    _put_value(builder, record_key(wire_key), value, codecs, batch_id, updated_ms)
-
-
-def _put_value(
-    builder: ChangeBlockBuilder,
-    record: bytes,
-    value: Any,
-    codecs: StateCodecs,
-    batch_id: int,
-    updated_ms: int | None,
-) -> None:
-    """Adds the changes of one key and namespace, whose records have the prefix `record`."""
+    record = record_key(wire_key, namespace, b"")
     if value is None or isinstance(value, ReplaceList):
         builder.clear_prefix(record)
         value = None if value is None else value.elements
     if value is None:
+        return
+    if codecs.kind == registration_pb2.TIMER:
+        for (clock, timestamp_ms), registered in value.items():
+            key = record + timer_element(clock, timestamp_ms)
+            if registered:
+                builder.put(key, b"")
+            else:
+                builder.delete(key)
         return
     if codecs.map_key is None:
         is_list = codecs.kind == registration_pb2.LIST

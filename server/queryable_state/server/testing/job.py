@@ -35,6 +35,15 @@ if TYPE_CHECKING:
 _DEADLINE_S = 20.0
 
 
+def windowed(state: registration_pb2.StateRegistration) -> registration_pb2.StateRegistration:
+    """The same state with a value for each window of a key, or with timers of windows.
+
+    `InProcessJob.run` takes its changes in `Windows`.
+    """
+    state.namespace_type.CopyFrom(TIME_WINDOW_TYPE.to_proto())
+    return state
+
+
 def declare(
     queryable_name: str,
     key_type: object = "string",
@@ -44,23 +53,19 @@ def declare(
     map_key_type: object = None,
     max_parallelism: int = 128,
     ttl_ms: int = 0,
-    windowed: bool = False,
 ) -> registration_pb2.StateRegistration:
-    """A state for `InProcessCluster.job`; types as `type_info` takes them.
-
-    `windowed`: it has a value for each window of a key, or timers of windows.
-    """
+    """A state for `InProcessCluster.job`; types as `type_info` takes them (TIMER has no values)."""
     state = registration_pb2.StateRegistration(
         state_name=queryable_name,
         queryable_name=queryable_name,
         kind=kind,
         key_type=(SUBTASK_TYPE if kind in OPERATOR_KINDS else type_info(key_type)).to_proto(),
-        namespace_type=TIME_WINDOW_TYPE.to_proto() if windowed else None,
+        value_types=[]
+        if kind == registration_pb2.TIMER
+        else [registration_pb2.SchemaVersion(version=1, type=type_info(value_type).to_proto())],
         max_parallelism=max_parallelism,
         ttl=registration_pb2.TimeToLive(ttl_ms=ttl_ms) if ttl_ms else None,
     )
-    if kind != registration_pb2.TIMER:
-        state.value_types.add(version=1, type=type_info(value_type).to_proto())
     if map_key_type is not None:
         state.map_key_type.CopyFrom(type_info(map_key_type).to_proto())
     if kind == registration_pb2.AGGREGATING:
@@ -156,10 +161,9 @@ class InProcessJob:
 
         `states` maps queryable names to changes by key: a value, a list of elements to add
         (`ReplaceList` replaces the list), a dict of map entries to put (`NULL` for a null, None
-        to remove the entry), or None to remove the key. In a state with windows these are in
-        `Windows`; of timers it is the list of all `PendingTimer`s of the key. Operator state is
-        by subtask: the whole list of elements, or the dict of all entries. Returns once every
-        owner answers from the batch.
+        to remove the entry), or None to remove the key. Timers are such a dict: True registers a
+        (clock, timestamp), None deletes it. Operator state is by subtask: the whole list of
+        elements, or the dict of all entries. Returns once every owner answers from the batch.
         """
         await self.seal(batch_id, states)
         await self.commit(batch_id)
