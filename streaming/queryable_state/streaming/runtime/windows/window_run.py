@@ -139,7 +139,7 @@ class WindowRun(RowRun):
         times = self._times(batch, rows.event_time)
         self._enter()
         windows = self._assigned(slots, elements, times)
-        self._logic.start_chunk(list(zip(slots, windows, strict=True)))
+        panes = self._logic.start_chunk(slots, windows)
         current_key, add = self.owned.current_key, self._logic.add
         for start in range(0, len(slots), _PIECE_ROWS):
             emitted = len(self._outputs.rows)
@@ -147,7 +147,7 @@ class WindowRun(RowRun):
                 current_key.slot = slots[index]
                 element, time = elements[index], times[index]
                 try:
-                    is_taken = add(element, MIN_LONG if time is None else time, windows[index])
+                    is_taken = add(element, MIN_LONG if time is None else time, panes[index])
                 except QueryableStateError as error:
                     self._name_element(error, element)
                     raise
