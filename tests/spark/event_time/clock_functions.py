@@ -49,6 +49,25 @@ class Behind(KeyedProcessFunction):
         yield value[0], ctx.timestamp(), ctx.current_watermark()
 
 
+class Sum(KeyedProcessFunction):
+    """The sum of the times of each key."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.total = runtime_context.get_state(ValueStateDescriptor("total", Types.LONG()))
+
+    def process_element(self, value: Any, ctx: Any) -> Iterator[Any]:
+        total = (self.total.value() or 0) + value[1]
+        self.total.update(total)
+        yield value[0], total
+
+
+class SumWithTimers(Sum):
+    """The same in a job with a marker source."""
+
+    def on_timer(self, timestamp: int, ctx: Any) -> None:
+        """Not called in these tests."""
+
+
 class Timed(Clocks):
     """A function with timers, so its job has a marker source. Each task writes its operator, batch
     and subtask to a log."""
