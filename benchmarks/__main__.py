@@ -25,9 +25,12 @@ PROGRAMS = (
     "mixed",
     "recovery",
     "capacity",
+    "capacity.timers",
 )
 LONG_PROGRAMS = ("capacity.simulation",)
 """Run with `--long` only, or by name."""
+SIZED_PROGRAMS = ("capacity", "capacity.timers")
+"""They take larger sizes with `--long`."""
 
 
 def main() -> int:
@@ -38,7 +41,7 @@ def main() -> int:
     parser.add_argument(
         "--long",
         action="store_true",
-        help=f"capacity up to 10,000,000 keys, and {', '.join(LONG_PROGRAMS)}; half an hour more",
+        help=f"capacity up to 10,000,000 keys and timers, and {', '.join(LONG_PROGRAMS)}; half an hour more",
     )
     options, passed_on = parser.parse_known_args()
     if unknown := set(options.programs) - set(known):
@@ -50,7 +53,7 @@ def main() -> int:
     failed: list[str] = []
     for program in options.programs or (known if options.long else PROGRAMS):
         print(f"== {program}", flush=True)
-        long = ["--long"] if options.long and program == "capacity" else []
+        long = ["--long"] if options.long and program in SIZED_PROGRAMS else []
         found = run(program, [*passed_on, *long])
         if found is None:
             failed.append(program)
