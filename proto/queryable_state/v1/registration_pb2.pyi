@@ -227,7 +227,7 @@ class StateRegistration(_message.Message):
 
     @_builtins.property
     def namespace_type(self) -> _types_pb2.TypeInfo:
-        """Absent: only the void namespace."""
+        """Absent: only the void namespace. ROW(start_ms LONG, end_ms LONG): time windows."""
 
     @_builtins.property
     def value_types(self) -> _containers.RepeatedCompositeFieldContainer[Global___SchemaVersion]:

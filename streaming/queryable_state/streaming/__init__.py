@@ -95,7 +95,10 @@ from queryable_state.streaming.sinks.collected import CloseableIterator
 from queryable_state.streaming.sinks.data_stream_sink import DataStreamSink
 from queryable_state.streaming.sinks.sinks import SparkSink
 from queryable_state.streaming.sources.spark_source import SparkSource
-from queryable_state.streaming.sources.watermark_strategy import WatermarkStrategy
+from queryable_state.streaming.sources.watermark_strategy import (
+    TimestampAssigner,
+    WatermarkStrategy,
+)
 from queryable_state.streaming.state import (
     AggregatingState,
     AppendingState,
@@ -270,6 +273,7 @@ __all__ = [
     "TimeCharacteristic",
     "TimeDomain",
     "TimerService",
+    "TimestampAssigner",
     "TupleTypeInfo",
     "TypeInfo",
     "TypeInformation",

@@ -44,9 +44,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from queryable_state.streaming.descriptors import MapStateDescriptor
-    from queryable_state.streaming.graph.nodes import FrameNode
+    from queryable_state.streaming.graph.nodes import StreamNode
     from queryable_state.streaming.ordering import DefaultOrder, OrderBy
     from queryable_state.streaming.runtime.stateless.steps import Step
+    from queryable_state.streaming.sources.watermark_strategy import WatermarkStrategy
     from queryable_state.streaming.stateless.functions import ProcessFunction
     from queryable_state.streaming.stateless.output_tag import OutputTag
     from queryable_state.wire.schema.types import TypeInfo
@@ -179,7 +180,7 @@ class DataStream(
         """
         return self._environment._dataframe_of(self._node)
 
-    def _stream_of(self, node: TransformNode | FrameNode | OperatorNode) -> DataStream:
+    def _stream_of(self, node: StreamNode) -> DataStream:
         if isinstance(node, OperatorNode):
             return OperatorStream(self._environment, self._environment._add_operator(node))
         if isinstance(node, TransformNode):
@@ -266,6 +267,10 @@ class KeyedStream(
     def union(self, *streams: DataStream | KeyedStream) -> DataStream:
         """The elements of this stream and the others, without their keys."""
         return self._source.union(*streams)
+
+    def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
+        """The elements with timestamps and a watermark, without their keys."""
+        return self._source.assign_timestamps_and_watermarks(watermark_strategy)
 
     def _stepped(self, kind: str, step: Step, output: TypeInfo) -> OperatorStream:
         return self._stream(kind, KeyedProcess(KeyedStep(step)), output)

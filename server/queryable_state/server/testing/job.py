@@ -18,6 +18,7 @@ from queryable_state.v1 import registration_pb2
 from queryable_state.wire.changes import BlockSums, ChangeBlockBuilder
 from queryable_state.wire.errors import PlacementError, RetryLaterError
 from queryable_state.wire.keys.key_groups import subtask_of
+from queryable_state.wire.keys.time_window import TIME_WINDOW_TYPE
 from queryable_state.wire.operator_state import OPERATOR_KINDS, SUBTASK_TYPE
 from queryable_state.wire.schema.types import Types, type_info
 from queryable_state.wire.state_codecs import StateCodecs
@@ -32,6 +33,15 @@ if TYPE_CHECKING:
     States = Mapping[str, Mapping[Any, Any]]
 
 _DEADLINE_S = 20.0
+
+
+def windowed(state: registration_pb2.StateRegistration) -> registration_pb2.StateRegistration:
+    """The same state with a value for each window of a key, or with timers of windows.
+
+    `InProcessJob.run` takes its changes in `Windows`.
+    """
+    state.namespace_type.CopyFrom(TIME_WINDOW_TYPE.to_proto())
+    return state
 
 
 def declare(

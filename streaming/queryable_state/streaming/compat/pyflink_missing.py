@@ -41,9 +41,9 @@ MISSING_NAMES: Final[Mapping[str, str]] = {
     "AllWindowFunction": "there are no windows of Flink",
     "ProcessWindowFunction": "there are no windows of Flink",
     "ProcessAllWindowFunction": "there are no windows of Flink",
-    "WatermarkStrategy": "call withWatermark on the streaming DataFrame",
-    "TimestampAssigner": "call withWatermark on the streaming DataFrame",
-    "AssignerWithPeriodicWatermarksWrapper": "call withWatermark on the streaming DataFrame",
+    "AssignerWithPeriodicWatermarksWrapper": (
+        "it wraps an assigner of Flink's JVM: use WatermarkStrategy.with_timestamp_assigner"
+    ),
     "CustomCheckpointStorage": "it wraps a storage of Flink's JVM",
     "SourceFunction": "it wraps a source of Flink's JVM: read with from_source(SparkSource(...))",
     "SinkFunction": (

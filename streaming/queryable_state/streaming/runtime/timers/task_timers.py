@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from queryable_state.internal.v1.backend_pb2 import DueQuery, StateFetch
 from queryable_state.streaming.runtime.timers.due_page import DuePage, DueTimer
 from queryable_state.streaming.runtime.timers.timer_descriptor import TimerDescriptor
-from queryable_state.streaming.stateless.timers import NO_WATERMARK
+from queryable_state.wire.event_time import NO_WATERMARK
 from queryable_state.wire.keys.key_codec import KeyCodec
 from queryable_state.wire.keys.store_keys import VOID_NAMESPACE, split_record_key
 from queryable_state.wire.keys.timer_keys import (
