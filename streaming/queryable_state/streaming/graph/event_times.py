@@ -22,6 +22,7 @@ from queryable_state.streaming.runtime.operators.operators import (
     KeyedProcess,
     UnkeyedStep,
 )
+from queryable_state.streaming.runtime.windows.window_operator import WindowOperator
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,7 +30,13 @@ if TYPE_CHECKING:
     from queryable_state.streaming.graph.nodes import SinkNode, StreamNode
     from queryable_state.streaming.runtime.operators.operators import Operator
 
-_WITH_CONTEXT = (KeyedProcess, KeyedCoProcess, KeyedBroadcastProcess, BroadcastProcess)
+_WITH_CONTEXT = (
+    KeyedProcess,
+    KeyedCoProcess,
+    KeyedBroadcastProcess,
+    BroadcastProcess,
+    WindowOperator,
+)
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,8 @@ from queryable_state.streaming.runtime.operators.row_operators import ProcessRun
 from queryable_state.streaming.runtime.operators.spec import VALUE_COLUMN
 from queryable_state.streaming.runtime.states.state_spec import subtask_mismatch, where
 from queryable_state.streaming.runtime.vectorised.batch_process import BatchProcessRun
+from queryable_state.streaming.runtime.windows.window_operator import WindowOperator
+from queryable_state.streaming.runtime.windows.window_run import WindowRun
 from queryable_state.wire.errors import InvalidRequestError, JobError, Reason
 from queryable_state.wire.schema.types import Field, Kind, TypeInfo
 
@@ -208,6 +210,7 @@ _ROW_OPERATORS = (
     UnkeyedStep,
     Reduce,
     ReducingSink,
+    WindowOperator,
 )
 
 
@@ -238,6 +241,8 @@ def _run_of(spec: OperatorSpec, task: TaskIdentity, access: StateAccess) -> Oper
             return LatestValueRun(sink, spec, task, access)
         case Aggregate() as aggregate:
             return AggregateRun(aggregate, spec, task, access)
+        case WindowOperator() as windows:
+            return WindowRun(windows, spec, task, access)
     raise InvalidRequestError(f"{where(spec, task)}: {spec.operator!r} is not an operator")
 
 

@@ -13,6 +13,7 @@ from queryable_state.streaming.runtime.operators.operators import (
     KeyedProcess,
     UnkeyedStep,
 )
+from queryable_state.streaming.runtime.windows.window_operator import WindowOperator
 from queryable_state.wire.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ _WITH_SIDE_OUTPUTS = (
     KeyedBroadcastProcess,
     BroadcastProcess,
     UnkeyedStep,
+    WindowOperator,
 )
 
 
@@ -53,4 +55,6 @@ def side_output_node(node: StreamNode, output_tag: OutputTag, name: str) -> Side
         )
     inputs = (each.columns for each in node.upstreams)
     columns = Columns.of_output(output_tag.type_info).with_timestamps_of(*inputs)
+    if isinstance(node, OperatorNode) and isinstance(node.operator, WindowOperator):
+        columns = columns.with_internal_time()
     return SideOutputNode(upstream=node, index=index, columns=columns)

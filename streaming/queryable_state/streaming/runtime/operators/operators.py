@@ -10,6 +10,7 @@ from queryable_state.streaming.descriptors import ValueStateDescriptor
 from queryable_state.streaming.functions import Function
 from queryable_state.streaming.hooks import refuse_uncalled_hooks
 from queryable_state.streaming.operator_state.checkpointed import HOOKS
+from queryable_state.streaming.runtime.windows.window_operator import WindowOperator
 from queryable_state.streaming.stateless.timers import TimedFunction
 from queryable_state.v1.registration_pb2 import StateKind
 from queryable_state.wire.errors import InvalidRequestError
@@ -234,6 +235,7 @@ Operator = (
     | ReducingSink
     | LatestValueSink
     | Aggregate
+    | WindowOperator
 )
 
 
@@ -247,6 +249,9 @@ def with_renamed_fields(operator: Operator, renamed: Mapping[str, str]) -> Opera
         case Reduce() | ReducingSink() | LatestValueSink():
             operator.descriptor.set_renamed_fields(renamed)
             return operator
+        case WindowOperator():
+            operator.contents.set_renamed_fields(renamed)
+            return operator
     raise _has_descriptors("set_renamed_fields")
 
 
@@ -259,6 +264,9 @@ def with_dropped_fields(operator: Operator, dropped: Iterable[str]) -> Operator:
             return changed
         case Reduce() | ReducingSink() | LatestValueSink():
             operator.descriptor.set_dropped_fields(dropped)
+            return operator
+        case WindowOperator():
+            operator.contents.set_dropped_fields(dropped)
             return operator
     raise _has_descriptors("set_dropped_fields")
 

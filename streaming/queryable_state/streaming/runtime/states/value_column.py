@@ -71,7 +71,7 @@ class CachedValueColumn(ColumnState, ValueColumn):
 
     def enter(self) -> None:
         super().enter()
-        self._chunk_slots = np.array(self._context.keys.chunk_slots, dtype=np.int64)
+        self._chunk_slots = np.array(self.table.chunk_slots, dtype=np.int64)
 
     def leave(self) -> None:
         super().leave()
