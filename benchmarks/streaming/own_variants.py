@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.streaming import timer_variants
 from benchmarks.streaming.batch_functions import TotalsByKey, TotalsByRow
 from benchmarks.streaming.dataset import FILES_PER_BATCH
 from benchmarks.streaming.session import source, source_of_part
@@ -149,6 +150,7 @@ def connect(limits: DataStream, readings: DataStream) -> OperatorStream:
 
 
 TWO_STREAMS = ("union", "connect")
+TIMED = ("process-newest", "process-timers")
 VARIANTS: dict[str, Callable[..., OperatorStream | QueryableStateStream]] = {
     "sums": sums,
     "latest": latest,
@@ -161,6 +163,8 @@ VARIANTS: dict[str, Callable[..., OperatorStream | QueryableStateStream]] = {
     "process-ordered": state_in_order,
     "union": union,
     "connect": connect,
+    "process-newest": timer_variants.newest,
+    "process-timers": timer_variants.moved_timer,
 }
 
 
@@ -182,9 +186,13 @@ def start(
     name: str, environment: StreamExecutionEnvironment, spark: SparkSession, data: Path, work: Path
 ) -> JobClient:
     """Starts a variant; its output rows are dropped."""
-    columns = ("key", "ones", "value") if name in ("sums", "union") else ("key", "value")
+    columns: tuple[str, ...] = (
+        ("key", "ones", "value") if name in ("sums", "union") else ("key", "value")
+    )
     if name in TWO_STREAMS:
         frames = [source_of_part(spark, data, part) for part in range(FILES_PER_BATCH)]
+    elif name in TIMED:
+        frames, columns = [timer_variants.timed(spark, data)], ("key", "value", "ts")
     else:
         frames = [source(spark, data)]
     streams = [environment.from_dataframe(frame.select(*columns)) for frame in frames]

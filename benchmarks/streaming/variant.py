@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.signals import exit_on_sigterm
-from benchmarks.streaming import own_variants, spark_variants
+from benchmarks.streaming import own_variants, spark_variants, timer_variants
 from benchmarks.streaming.dataset import key_names
 from benchmarks.streaming.session import batches_of, start_session
 from queryable_state.streaming import StreamExecutionEnvironment
@@ -29,9 +29,10 @@ SPARK_VARIANTS = {
     "tws-pandas": spark_variants.transform_with_state_in_pandas,
     "native-union": spark_variants.native_union,
     "tws-connect": spark_variants.connect,
+    "tws-timers": timer_variants.transform_with_state,
 }
 OWN_VARIANTS = own_variants.VARIANTS
-NAMED_STATE = ("tws-row", "tws-pandas", "tws-connect")
+NAMED_STATE = ("tws-row", "tws-pandas", "tws-connect", "tws-timers")
 
 
 def main() -> None:

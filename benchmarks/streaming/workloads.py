@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from benchmarks.streaming.dataset import Dataset, LimitsDataset
+from benchmarks.streaming.dataset import Dataset, LimitsDataset, TimedDataset
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,6 +31,7 @@ class Variant:
 
 ALL = Dataset.columns
 LIMITS = LimitsDataset.columns
+TIMED = TimedDataset.columns
 VARIANTS = (
     Variant("native", "Spark groupBy().agg: count, sum, max", 1.0, ALL),
     Variant("native-sums", "Spark groupBy().agg: two sums", 1.0, ALL[:2]),
@@ -49,6 +50,9 @@ VARIANTS = (
     Variant("union", "ours, union, then two sums (vectorised)", 1.0, ALL[:2]),
     Variant("tws-connect", "Spark transformWithState, rows of a tagged union", 0.2, LIMITS),
     Variant("connect", "ours, connect, Python function for both streams", 1.0, LIMITS),
+    Variant("tws-timers", "Spark transformWithState, a timer of each key moved", 0.2, TIMED),
+    Variant("process-newest", "ours, Python function, a row for each row", 1.0, TIMED),
+    Variant("process-timers", "ours, the same with a timer moved by each row", 1.0, TIMED),
 )
 REFERENCES = (
     "native-sums",
@@ -58,12 +62,15 @@ REFERENCES = (
     "process-row",
     "native-union",
     "tws-connect",
+    "tws-timers",
+    "process-newest",
 )
 """The variants that the others are compared with."""
 
 
 UNION = ("native-union", "union")
 CONNECT = ("tws-connect", "connect")
+TIMERS = ("tws-timers", "process-newest", "process-timers")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +94,7 @@ class Workload:
 
     def dataset(self, folder: Path) -> Dataset:
         """Its rows, not written yet."""
-        kind = LimitsDataset if self.variants == CONNECT else Dataset
+        kind = {CONNECT: LimitsDataset, TIMERS: TimedDataset}.get(self.variants, Dataset)
         return kind(
             folder,
             batches=self.batches,
@@ -110,7 +117,7 @@ WORKLOADS = (
         rows_per_batch=200_000,
         keys=10_000,
         warm_up=15,
-        variants=tuple(v.name for v in VARIANTS if v.name not in (*UNION, *CONNECT)),
+        variants=tuple(v.name for v in VARIANTS if v.name not in (*UNION, *CONNECT, *TIMERS)),
     ),
     Workload(
         name="distinct",
@@ -136,5 +143,13 @@ WORKLOADS = (
         keys=10_000,
         warm_up=15,
         variants=CONNECT,
+    ),
+    Workload(
+        name="timers",
+        rows=8_000_000,
+        rows_per_batch=200_000,
+        keys=10_000,
+        warm_up=15,
+        variants=TIMERS,
     ),
 )
