@@ -115,7 +115,7 @@ def test_live_windows_are_queried_by_key_and_window_and_late_elements_leave(
         except UnknownStateError:
             # The first batch registers the state.
             return None
-        return None if state is None else state.value()
+        return None if state is None else state.get()
 
     until(lambda: live(first) == 1_000 and live(second) == 1_050)
     assert found["fired"] == []
