@@ -8,14 +8,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from queryable_state.streaming.runtime.aggregates.aggregate import Aggregate
+from queryable_state.streaming.runtime.aggregates.aggregate_run import AggregateRun
 from queryable_state.streaming.runtime.columns.tagged_rows import TaggedRows
 from queryable_state.streaming.runtime.operator_feed import OperatorFeed
 from queryable_state.streaming.runtime.operator_states.unkeyed_operators import UnkeyedRun
 from queryable_state.streaming.runtime.operators.broadcast_operators import BroadcastRun
-from queryable_state.streaming.runtime.operators.columnar_operators import AggregateRun
 from queryable_state.streaming.runtime.operators.latest_value import LatestValueRun
 from queryable_state.streaming.runtime.operators.operators import (
-    Aggregate,
     BroadcastProcess,
     KeyedBatchProcess,
     KeyedBroadcastProcess,

@@ -10,9 +10,8 @@ from queryable_state.streaming.functions import ReducingStateDescriptor
 from queryable_state.streaming.graph.elements import Columns
 from queryable_state.streaming.graph.nodes import OperatorInput, OperatorNode
 from queryable_state.streaming.ordering import order_columns
+from queryable_state.streaming.runtime.aggregates.aggregate import Aggregate, AggregateKind
 from queryable_state.streaming.runtime.operators.operators import (
-    Aggregate,
-    AggregateKind,
     KeyedBatchProcess,
     LatestValueSink,
     ReducingSink,

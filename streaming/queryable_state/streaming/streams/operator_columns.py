@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from queryable_state.streaming.descriptors import ValueStateDescriptor
 from queryable_state.streaming.functions import ReducingStateDescriptor
-from queryable_state.streaming.runtime.operators.operators import AggregateKind, FieldAggregate
+from queryable_state.streaming.runtime.aggregates.aggregate import AggregateKind, FieldAggregate
 from queryable_state.wire.errors import DescriptorMismatchError, InvalidRequestError
 from queryable_state.wire.schema.types import Kind
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from queryable_state.streaming.functions import UserFunctionError
 from queryable_state.streaming.operator_state.descriptors import BroadcastStateDescriptor
+from queryable_state.streaming.runtime.aggregates.aggregate import Aggregate
 from queryable_state.streaming.runtime.operator_states.checkpoint_hooks import (
     declared_operator_states,
 )
 from queryable_state.streaming.runtime.operators.context import DeclaringContext
 from queryable_state.streaming.runtime.operators.open_functions import OpenFunctions
 from queryable_state.streaming.runtime.operators.operators import (
-    Aggregate,
     BroadcastProcess,
     KeyedBatchProcess,
     KeyedBroadcastProcess,

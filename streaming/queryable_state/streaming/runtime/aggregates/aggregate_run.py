@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from queryable_state.streaming.runtime.aggregates.accumulators import accumulator
 from queryable_state.streaming.runtime.columns.arrow_types import arrow_schema, to_arrow_value
 from queryable_state.streaming.runtime.columns.value_columns import cast_column
-from queryable_state.streaming.runtime.operators.accumulators import accumulator
 from queryable_state.streaming.runtime.operators.operator_run import MAIN, OperatorRun
 from queryable_state.streaming.runtime.states.column_state import ColumnState
 from queryable_state.streaming.runtime.states.key_table import shown_key
@@ -17,8 +17,8 @@ from queryable_state.wire.errors import InvalidRequestError, SerializationError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from queryable_state.streaming.runtime.aggregates.aggregate import Aggregate, FieldAggregate
     from queryable_state.streaming.runtime.operators.operator_run import Output
-    from queryable_state.streaming.runtime.operators.operators import Aggregate, FieldAggregate
     from queryable_state.streaming.runtime.operators.spec import OperatorSpec
     from queryable_state.streaming.runtime.states.access import StateAccess
     from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
