@@ -87,6 +87,10 @@ class WindowTable:
         """Wire key and namespace of a slot: the store key without the element."""
         return self._keys.wire_keys[self.key_slots[slot]] + self.namespaces[slot]
 
+    def prefixes(self, slots: Sequence[int]) -> list[bytes]:
+        """The prefix of each of these slots."""
+        return [self.prefix(slot) for slot in slots]
+
     def shown(self, slot: int) -> str:
         """The key, and the window if there is one, for error texts."""
         key = self._keys.shown(self.key_slots[slot])
