@@ -14,7 +14,7 @@ import grpc
 
 from queryable_state.internal.v1 import backend_pb2
 from queryable_state.streaming.runtime.channels import backend_stub, forget
-from queryable_state.streaming.runtime.states.task_states import where
+from queryable_state.streaming.runtime.states.state_spec import where
 from queryable_state.wire.calls.job_secret import secret_metadata
 from queryable_state.wire.calls.retrying import RetryPolicy, retrying_blocking
 from queryable_state.wire.errors import (

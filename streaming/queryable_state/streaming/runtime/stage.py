@@ -28,8 +28,7 @@ from queryable_state.streaming.runtime.operators.operators import (
 )
 from queryable_state.streaming.runtime.operators.row_operators import ProcessRun, ReduceRun
 from queryable_state.streaming.runtime.operators.spec import VALUE_COLUMN
-from queryable_state.streaming.runtime.states.state_spec import subtask_mismatch
-from queryable_state.streaming.runtime.states.task_states import where
+from queryable_state.streaming.runtime.states.state_spec import subtask_mismatch, where
 from queryable_state.streaming.runtime.vectorised.batch_process import BatchProcessRun
 from queryable_state.wire.errors import InvalidRequestError, JobError, Reason
 from queryable_state.wire.schema.types import Field, Kind, TypeInfo
@@ -156,6 +155,9 @@ class StageTask:
                 )
             for run in runs:
                 run.begin()
+            for position, run in enumerate(runs):
+                for fired in run.fire_timers():
+                    yield self._tagged(position, fired)
             for output in self._outputs(feeds, self._inputs(batches)):
                 yield self._tagged(*output)
             for run in runs:

@@ -9,7 +9,9 @@ from queryable_state.internal.v1 import backend_pb2
 from queryable_state.server.state_server.batches.fetches import read_fetches
 from queryable_state.server.storage.heap.store import HeapStateStore
 from queryable_state.server.storage.overlay import OverlayBuilder
+from queryable_state.streaming.testing.due_timers import due_timers
 from queryable_state.streaming.testing.operator_snapshot import OperatorSnapshot, StateSnapshot
+from queryable_state.v1.registration_pb2 import StateKind
 from queryable_state.wire.changes import BlockSums, Token, read_block, record_count
 from queryable_state.wire.errors import (
     InvalidRequestError,
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
     from queryable_state.streaming.runtime.operators.spec import OperatorSpec
     from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
-    from queryable_state.v1.registration_pb2 import StateKind, StateRegistration
+    from queryable_state.v1.registration_pb2 import StateRegistration
     from queryable_state.wire.changes import Seal
 
 
@@ -42,6 +44,8 @@ class InMemoryStateBackend:
         """Timestamp of later batches."""
         self.watermark_ms = watermark_ms
         """Watermark of later batches."""
+        self.due_limit = 1_000
+        """Maximum number of due timers in the answer to a begin."""
         self.run_epoch = 1
         self.fetches: list[backend_pb2.StateFetch] = []
         """All received fetches, oldest first."""
@@ -179,7 +183,15 @@ class InMemoryAccess:
         store = self._store()
         # A batch begins only after all earlier batches are committed.
         store.commit(self._task.batch_id - 1)
+        backend = self._backend
+        query = backend_pb2.DueQuery(
+            processing_time_ms=backend.timestamp_ms,
+            event_time_ms=backend.watermark_ms or None,
+            limit=backend.due_limit,
+        )
+        timers = [state.state_id for state in registered if state.kind == StateKind.TIMER]
         return backend_pb2.BeginResponse(
+            due=self._due(timers[0], query) if timers else None,
             token=self._token,
             batch_timestamp_ms=self._backend.timestamp_ms,
             watermark_ms=self._backend.watermark_ms,
@@ -191,7 +203,15 @@ class InMemoryAccess:
         self._backend.fetch_calls += 1
         self._backend.fetches += fetches
         store, version = self._store(), self._task.batch_id - 1
+        if any(fetch.HasField("due") for fetch in fetches):
+            return [
+                backend_pb2.StateValues(due=self._due(each.state_id, each.due)) for each in fetches
+            ]
         return read_fetches(store, version, fetches, self._backend.kinds()).results
+
+    def _due(self, state_id: int, query: backend_pb2.DueQuery) -> backend_pb2.DueTimers:
+        with self._store().view(self._task.batch_id - 1) as view:
+            return due_timers((key for key, _ in view.prefix(state_id, b"")), query)
 
     def prepare(self, blocks: Sequence[bytes], seal: Seal) -> None:
         task, sums, overlay = self._task, BlockSums(), OverlayBuilder()

@@ -6,7 +6,8 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 from queryable_state.streaming.runtime.operators.open_functions import OpenFunctions
-from queryable_state.streaming.runtime.states.task_states import TaskStates, where
+from queryable_state.streaming.runtime.states.state_spec import where
+from queryable_state.streaming.runtime.states.task_states import TaskStates
 from queryable_state.wire.errors import InternalError
 
 if TYPE_CHECKING:
@@ -32,8 +33,8 @@ MAIN: Final = 0
 class OperatorRun(ABC):
     """One operator in one task.
 
-    Call order: enter; `open`; `begin`; `process` for each chunk of an input; `finish`; `encode`;
-    exit, in any case; `prepare`. Outputs are consumed before the next call.
+    Call order: enter; `open`; `begin`; `fire_timers`; `process` for each chunk of an input;
+    `finish`; `encode`; exit, in any case; `prepare`. Outputs are consumed before the next call.
     """
 
     reads_in_order: ClassVar[bool] = False
@@ -65,6 +66,10 @@ class OperatorRun(ABC):
     @abstractmethod
     def _open(self) -> Sequence[CachedState]:
         """Opens the user's functions; returns the states to register."""
+
+    def fire_timers(self) -> Iterator[Output]:
+        """Fires the due timers, before the rows and also in a task without rows."""
+        return iter(())
 
     @abstractmethod
     def process(self, number: int, batch: pa.RecordBatch) -> Iterator[Output]:

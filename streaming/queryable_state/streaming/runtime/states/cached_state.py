@@ -18,7 +18,7 @@ from queryable_state.wire.values.value_codec import ValueCodec
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from queryable_state.internal.v1.backend_pb2 import StateValues
+    from queryable_state.internal.v1.backend_pb2 import DueTimers, StateValues
     from queryable_state.streaming.descriptors import StateDescriptor
     from queryable_state.streaming.runtime.states.settings import RuntimeSettings
     from queryable_state.streaming.runtime.windows.slot_table import SlotTable
@@ -43,6 +43,10 @@ class StateContext:
     settings: RuntimeSettings
     batch_id: int
     batch_timestamp_ms: int
+    watermark_ms: int
+    """0: no watermark."""
+    due: DueTimers
+    """The first page of due timers."""
     where: str
     """Operator, subtask and batch, for error texts."""
     load: Callable[[CachedState], None]

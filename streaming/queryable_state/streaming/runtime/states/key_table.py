@@ -109,8 +109,12 @@ class KeyTable:
                 self.keys.append(self._decode(wire_key[2:]))
                 self.wire_keys.append(wire_key)
             slots.append(slot)
-        self.chunk_slots = slots
+        self.chunk_slots = list(dict.fromkeys(slots))
         return slots
+
+    def slot_of(self, wire_key: bytes) -> int:
+        """The slot of a key that was added."""
+        return self._slot_of[wire_key]
 
     def _slots(self, keys: Sequence[Any], groups: Slots) -> list[int]:
         """The slot of each key; new keys get new slots."""

@@ -9,7 +9,11 @@ from queryable_state.streaming.runtime.states.settings import RuntimeSettings
 from queryable_state.wire.errors import JobError, Reason
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from queryable_state.streaming.descriptors import StateDescriptor
     from queryable_state.streaming.runtime.states.input_spec import InputSpec
+    from queryable_state.v1.registration_pb2 import StateRegistration
     from queryable_state.wire.schema.types import TypeInfo
 
 
@@ -53,6 +57,31 @@ class StateSpec:
     def input(self) -> InputSpec:
         """The first keyed input, else the first one; the only input of most operators."""
         return next((each for each in self.inputs if each.key_columns), self.inputs[0])
+
+    def registrations(
+        self, descriptors: Iterable[StateDescriptor], task: TaskIdentity
+    ) -> list[StateRegistration]:
+        """The registrations of states of the operator."""
+        return [
+            descriptor.to_registration(
+                job_id=task.query_id,
+                job_name=self.job_name,
+                operator_uid=self.uid,
+                operator_name=self.name,
+                operator_depth=self.depth,
+                key_type=self.key_type,
+                max_parallelism=self.max_parallelism,
+            )
+            for descriptor in descriptors
+        ]
+
+
+def where(spec: StateSpec, task: TaskIdentity) -> str:
+    """Operator, subtask and batch for error texts."""
+    return (
+        f"operator {spec.name!r} (uid {spec.uid}), subtask {task.subtask} of {spec.parallelism}, "
+        f"batch {task.batch_id}"
+    )
 
 
 def subtask_mismatch(what: str) -> JobError:

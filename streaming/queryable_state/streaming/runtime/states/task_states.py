@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from queryable_state.internal.v1.backend_pb2 import StateFetch
+from queryable_state.internal.v1.backend_pb2 import DueTimers, StateFetch
 from queryable_state.streaming.runtime.operator_states.operator_state import OperatorStateContext
 from queryable_state.streaming.runtime.state_loader import StateLoader
 from queryable_state.streaming.runtime.states.cached_state import CachedState, StateContext
 from queryable_state.streaming.runtime.states.cursor import CurrentKey
 from queryable_state.streaming.runtime.states.key_table import KeyTable
 from queryable_state.streaming.runtime.states.serializer_checks import begin_with_serializers
+from queryable_state.streaming.runtime.states.state_spec import where
+from queryable_state.streaming.runtime.timers.task_timers import TaskTimers
+from queryable_state.streaming.runtime.timers.timer_descriptor import TIMERS_NAME
 from queryable_state.streaming.runtime.windows.window_table import WindowTable
 from queryable_state.v1.query_pb2 import ReadKind
 from queryable_state.wire.changes import BlockSums, ChangeBlockBuilder
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
     from queryable_state.streaming.runtime.states.input_spec import InputSpec
     from queryable_state.streaming.runtime.states.key_table import Slots
     from queryable_state.streaming.runtime.states.state_spec import StateSpec, TaskIdentity
+    from queryable_state.streaming.runtime.timers.due_page import DuePage
     from queryable_state.v1.registration_pb2 import StateRegistration
     from queryable_state.wire.changes import Seal
 
@@ -73,8 +77,10 @@ class TaskStates:
         access: StateAccess,
         states: Collection[CachedState],
         operator_states: Collection[TaskOperatorState] = (),
+        timers: TaskTimers | None = None,
     ) -> None:
-        """States may be added to both collections until the last `begin`."""
+        """States may be added to both collections until the last `begin`. `timers`: the timers of
+        the operator; None: it has none."""
         self.where = where(spec, task)
         self.current_key = CurrentKey()
         self.keys = KeyTable(spec, task.subtask, self.where)
@@ -88,6 +94,8 @@ class TaskStates:
         self._loader = StateLoader(access, spec.settings.fetch_keys)
         self._states = states
         self._operator_states = operator_states
+        self._timers = timers
+        self._due = DueTimers()
         self._registered: dict[str, StateRegistration] | None = None
         """The registered states by name; None before `begin`."""
         self.sealed_before = False
@@ -102,7 +110,7 @@ class TaskStates:
 
     def registrations(self) -> list[StateRegistration]:
         """The states as `begin` declares them."""
-        return self._registrations(self._declared().values())
+        return self._spec.registrations(self._declared().values(), self._task)
 
     def begin(self, expected: Iterable[StateDescriptor] = ()) -> None:
         """Registers the states and pins the version before the batch.
@@ -112,39 +120,27 @@ class TaskStates:
         first. Called again, `begin` binds states that were declared since; the version stays
         pinned.
         """
-        every: list[CachedState | TaskOperatorState] = [*self._states, *self._operator_states]
         declared = self._declared()
         descriptors = {each.name: each for each in expected} | declared
-        if len(declared) < len(every):
+        if len(declared) < len(self._every()):
             raise JobError(
-                f"{self.where}: a keyed state and an operator state have the same name: rename one",
+                f"{self.where}: two states have the same name, of its keyed states, its operator "
+                f"states and its timers ({TIMERS_NAME!r}): rename one",
                 reason=Reason.DUPLICATE_NAME,
             )
         if self._registered is None or not descriptors.keys() <= self._registered.keys():
             self._register(list(descriptors.values()))
-        self._bind(every)
+        self._bind()
+
+    def _every(self) -> list[CachedState | TaskOperatorState | TaskTimers]:
+        timers = [] if self._timers is None else [self._timers]
+        return [*self._states, *self._operator_states, *timers]
 
     def _declared(self) -> dict[str, StateDescriptor]:
-        every: list[CachedState | TaskOperatorState] = [*self._states, *self._operator_states]
-        return {state.descriptor.name: state.descriptor for state in every}
-
-    def _registrations(self, descriptors: Iterable[StateDescriptor]) -> list[StateRegistration]:
-        spec, task = self._spec, self._task
-        return [
-            descriptor.to_registration(
-                job_id=task.query_id,
-                job_name=spec.job_name,
-                operator_uid=spec.uid,
-                operator_name=spec.name,
-                operator_depth=spec.depth,
-                key_type=spec.key_type,
-                max_parallelism=spec.max_parallelism,
-            )
-            for descriptor in descriptors
-        ]
+        return {state.descriptor.name: state.descriptor for state in self._every()}
 
     def _register(self, descriptors: Sequence[StateDescriptor]) -> None:
-        registrations = self._registrations(descriptors)
+        registrations = self._spec.registrations(descriptors, self._task)
         begun = begin_with_serializers(self._access.begin, registrations, descriptors, self.where)
         if len(begun.states) != len(registrations):
             raise InternalError(
@@ -160,8 +156,9 @@ class TaskStates:
         self._token = begun.token
         self.batch_timestamp_ms = begun.batch_timestamp_ms
         self.watermark_ms = begun.watermark_ms
+        self._due = begun.due
 
-    def _bind(self, every: Sequence[CachedState | TaskOperatorState]) -> None:
+    def _bind(self) -> None:
         """Sets the registered ids and types of the states."""
         spec, task = self._spec, self._task
         assert self._registered is not None
@@ -172,6 +169,8 @@ class TaskStates:
             settings=spec.settings,
             batch_id=task.batch_id,
             batch_timestamp_ms=self.batch_timestamp_ms,
+            watermark_ms=self.watermark_ms,
+            due=self._due,
             where=self.where,
             load=self._loader.load_chunk,
             fetch=lambda fetch: self._access.fetch([fetch])[0],
@@ -180,10 +179,12 @@ class TaskStates:
             where=self.where, value_bytes=spec.settings.value_bytes, elements=self._elements
         )
         windowed = replace(context, current_key=self.windows.current, table=self.windows)
-        for state in every:
+        for state in self._every():
             registration = self._registered[state.descriptor.name]
             if isinstance(state, CachedState):
                 state.bind(registration, windowed if state.windowed else context)
+            elif isinstance(state, TaskTimers):
+                state.bind(registration, context)
             elif not state.is_bound:
                 state.bind(registration, operator_context)
         self.windows.bind(state for state in self._states if state.windowed)
@@ -201,12 +202,21 @@ class TaskStates:
         """
         self.count_rows(batch, rows)
         slots = self.keys.add_chunk(batch, rows)
+        self._start_keys()
+        return slots
+
+    def start_page(self, page: DuePage) -> None:
+        """Makes the keys of due timers the chunk, with the states that earlier chunks read."""
+        self.keys.add_wire_keys([timer.wire_key for timer in page.timers])
+        self._start_keys()
+
+    def _start_keys(self) -> None:
+        """Makes room for the keys of the chunk and prefetches the states that were read."""
         for state in self._states:
             state.grow(len(state.table))
         ahead = [state for state in self._states if state.was_read]
         if ahead:
             self._loader.load_chunk(*ahead)
-        return slots
 
     def stored_keys(self, state: CachedState) -> Iterator[Sequence[bytes]]:
         """The wire keys with records of a state before the batch, in pages and store order."""
@@ -237,8 +247,7 @@ class TaskStates:
         """The encoded changes and their seal. No state may be read or written after this."""
         sums = BlockSums()
         blocks: list[bytes] = []
-        every: list[CachedState | TaskOperatorState] = [*self._states, *self._operator_states]
-        for state in every:
+        for state in self._every():
             changes = ChangeBlockBuilder(state.state_id, sums)
             state.write(changes)
             blocks += changes.finish()
@@ -264,11 +273,3 @@ class TaskStates:
         key = subtask_key_of(self._task.subtask, spec.parallelism, spec.max_parallelism)
         fetch = StateFetch(state_id=state_id, read=ReadKind.PREFIX, keys=[key])
         return list(self._access.fetch([fetch])[0].records[0].values)
-
-
-def where(spec: StateSpec, task: TaskIdentity) -> str:
-    """Operator, subtask and batch for error texts."""
-    return (
-        f"operator {spec.name!r} (uid {spec.uid}), subtask {task.subtask} of {spec.parallelism}, "
-        f"batch {task.batch_id}"
-    )

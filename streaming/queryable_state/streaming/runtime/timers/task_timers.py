@@ -1,0 +1,190 @@
+"""Timers of a task: those due in its batch, and the changes to the pending ones."""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING
+
+from queryable_state.internal.v1.backend_pb2 import DueQuery, StateFetch
+from queryable_state.streaming.runtime.timers.due_page import DuePage, DueTimer
+from queryable_state.streaming.runtime.timers.timer_descriptor import TimerDescriptor
+from queryable_state.wire.keys.key_codec import KeyCodec
+from queryable_state.wire.keys.store_keys import VOID_NAMESPACE, split_record_key
+from queryable_state.wire.keys.timer_keys import (
+    ELEMENT_BYTES,
+    Clock,
+    due_end,
+    index_key_of,
+    store_key_of,
+    timer_element,
+    timer_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from queryable_state.internal.v1.backend_pb2 import DueTimers
+    from queryable_state.streaming.runtime.states.cached_state import StateContext
+    from queryable_state.v1.registration_pb2 import StateRegistration
+    from queryable_state.wire.changes import ChangeBlockBuilder
+
+
+class TaskTimers:
+    """The pending timers of one task, one for each clock, timestamp, key and namespace.
+
+    Call order: `bind` after the task's begin; `due` once, before the rows; `write` once at the end.
+    Timers are registered and deleted from `bind` to `write`, without reads: a timer that is
+    registered again stays one, and one that is not pending may be deleted. A timer that is
+    registered after `due` has ended fires in the next batch at the earliest.
+    """
+
+    def __init__(self, descriptor: TimerDescriptor | None = None) -> None:
+        self.descriptor = TimerDescriptor() if descriptor is None else descriptor
+        self.state_id = 0
+        self._context: StateContext
+        self._changes: dict[bytes, bool] = {}
+        """By store key: True for a timer that was registered last, False for one deleted last."""
+        self._new_due: list[bytes] | None = None
+        """Heap of index keys: due timers that were registered during `due`; None outside of it."""
+
+    def bind(self, registration: StateRegistration, context: StateContext) -> None:
+        """Sets the registered state id, the clocks and the first due timers."""
+        self.state_id = registration.state_id
+        self._context = context
+        self._has_namespaces = registration.HasField("namespace_type")
+        self._key_codec = KeyCodec(context.key_type)
+        self._due_ends = (
+            due_end(Clock.PROCESSING_TIME, context.batch_timestamp_ms),
+            # Without a watermark no event-time timer is due.
+            due_end(Clock.EVENT_TIME, context.watermark_ms) if context.watermark_ms else b"",
+        )
+
+    def register(
+        self,
+        clock: Clock,
+        timestamp_ms: int,
+        wire_key: bytes,
+        namespace: bytes = VOID_NAMESPACE,
+    ) -> None:
+        """Registers a timer; `timestamp_ms` is in milliseconds since the epoch.
+
+        Raises InvalidRequestError unless the timestamp is a 64-bit number.
+        """
+        key = wire_key + namespace + timer_element(clock, timestamp_ms)
+        self._changes[key] = True
+        if self._new_due is not None:
+            self._add_if_due(key)
+
+    def delete(
+        self,
+        clock: Clock,
+        timestamp_ms: int,
+        wire_key: bytes,
+        namespace: bytes = VOID_NAMESPACE,
+    ) -> None:
+        """Deletes a timer, which need not be pending. A due timer does not fire if its turn has not
+        come."""
+        self._changes[wire_key + namespace + timer_element(clock, timestamp_ms)] = False
+
+    def register_all(self, elements: Sequence[bytes], prefixes: Sequence[bytes]) -> None:
+        """Registers many timers.
+
+        `elements` are those of `timer_element`, and `prefixes`, aligned with them, wire keys with
+        their namespaces.
+        """
+        for prefix, element in zip(prefixes, elements, strict=True):
+            self._changes[prefix + element] = True
+        if self._new_due is not None:
+            for prefix, element in zip(prefixes, elements, strict=True):
+                self._add_if_due(prefix + element)
+
+    def due(self) -> Iterator[DuePage]:
+        """Pages of the due timers in firing order; each must be fired before the next is read.
+
+        A due timer that is registered meanwhile fires in its place in the order, or next if that
+        place is over.
+        """
+        self._new_due = []
+        answer = self._context.due
+        while True:
+            fetched = list(answer.timers)
+            last = fetched[-1] if answer.has_more else None
+            if fetched or self._new_due:
+                yield self._page(fetched, last)
+            if last is None:
+                break
+            answer = self._fetched(last)
+        self._new_due = None
+
+    def write(self, changes: ChangeBlockBuilder) -> None:
+        """Writes the changes: deletes, then puts."""
+        registered = []
+        for key, is_registered in self._changes.items():
+            if is_registered:
+                registered.append(key)
+            else:
+                changes.delete(key)
+        changes.put_all(registered, [b""] * len(registered))
+
+    def _page(self, fetched: list[bytes], last: bytes | None) -> DuePage:
+        """The page of these index keys and of the new ones up to the last one; None: all new."""
+        new = self._new_due
+        assert new is not None
+        own = [key for key in new if last is None or key <= last]
+        keys = fetched
+        if own:
+            keys = sorted({*fetched, *own})
+            new[:] = [key for key in new if last is not None and key > last]
+            heapq.heapify(new)
+        timers = list(map(self._timer, keys))
+        return DuePage(timers, lambda: self._fire(keys, timers, last))
+
+    def _fire(
+        self, keys: Sequence[bytes], timers: Sequence[DueTimer], last: bytes | None
+    ) -> Iterator[DueTimer]:
+        new = self._new_due
+        assert new is not None
+        for key, timer in zip(keys, timers, strict=True):
+            while new and new[0] < key:
+                first = heapq.heappop(new)
+                if self._is_pending(first):
+                    yield self._timer(first)
+            if self._is_pending(key):
+                yield timer
+        while new and (last is None or new[0] <= last):
+            first = heapq.heappop(new)
+            if self._is_pending(first):
+                yield self._timer(first)
+
+    def _is_pending(self, index_key: bytes) -> bool:
+        """True if a due timer was neither fired nor deleted; removes it, because it fires now."""
+        key = store_key_of(index_key)
+        if not self._changes.get(key, True):
+            return False
+        self._changes[key] = False
+        return True
+
+    def _add_if_due(self, store_key: bytes) -> None:
+        assert self._new_due is not None
+        index_key = index_key_of(store_key)
+        if index_key < self._due_ends[index_key[0]]:
+            heapq.heappush(self._new_due, index_key)
+
+    def _timer(self, index_key: bytes) -> DueTimer:
+        clock, timestamp_ms = timer_of(index_key[:ELEMENT_BYTES])
+        prefix = index_key[ELEMENT_BYTES:]
+        if self._has_namespaces:
+            wire_key, namespace, _ = split_record_key(prefix, self._key_codec)
+            return DueTimer(clock, timestamp_ms, wire_key, namespace)
+        return DueTimer(clock, timestamp_ms, prefix[: -len(VOID_NAMESPACE)], VOID_NAMESPACE)
+
+    def _fetched(self, after: bytes) -> DueTimers:
+        """The page of due timers after this index key."""
+        context = self._context
+        query = DueQuery(
+            processing_time_ms=context.batch_timestamp_ms,
+            event_time_ms=context.watermark_ms or None,
+            after=after,
+            limit=context.settings.fetch_keys,
+        )
+        return context.fetch(StateFetch(state_id=self.state_id, due=query)).due
