@@ -80,7 +80,7 @@ class Aggregate:
     @property
     def descriptor(self) -> StateDescriptor:
         """Descriptor of the state of the aggregates."""
-        descriptor = _AggregateStateDescriptor(self.state_name, self.state_type)
+        descriptor = AggregateStateDescriptor(self.state_name, self.state_type)
         if self.queryable_name is not None:
             descriptor.set_queryable(self.queryable_name)
         descriptor.set_renamed_fields(self.renamed_fields)
@@ -88,7 +88,7 @@ class Aggregate:
         return descriptor
 
 
-class _AggregateStateDescriptor(ValueStateDescriptor):
+class AggregateStateDescriptor(ValueStateDescriptor):
     """Descriptor that registers a REDUCING state without a Python reduce function."""
 
     kind = StateKind.REDUCING

@@ -11,6 +11,8 @@ from queryable_state.wire.keys.timer_keys import ELEMENT_BYTES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import numpy.typing as npt
+
     from queryable_state.streaming.runtime.aggregates.time_windows import Millis
 
 _NAMESPACE = np.dtype([("tag", "u1"), ("start", ">u8"), ("end", ">u8")])
@@ -34,6 +36,6 @@ class EndedWindows:
         """Timestamp of each timer."""
 
 
-def _signed(biased: np.ndarray[tuple[int], np.dtype[np.uint64]]) -> Millis:
+def _signed(biased: npt.NDArray[np.uint64]) -> Millis:
     times: Millis = (biased.astype(np.uint64) ^ _BIAS).view(np.int64)
     return times

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 
 from queryable_state.server.process.rate_limited_log import RateLimitedLog
@@ -16,31 +15,34 @@ from queryable_state.streaming.runtime.columns.value_columns import cast_column
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from queryable_state.streaming.runtime.aggregates.time_windows import Mask
     from queryable_state.streaming.runtime.operators.operator_run import Output
     from queryable_state.streaming.runtime.operators.spec import OperatorSpec
+    from queryable_state.streaming.stateless.output_tag import OutputTag
 
 _dropped = RateLimitedLog(logging.getLogger(__name__), every_s=60.0)
-_LATE: Final = 1
-"""Number of the only side output."""
 
 
 class LateRows:
     """The late rows of one task."""
 
-    def __init__(self, spec: OperatorSpec, where: str) -> None:
+    def __init__(self, tag: OutputTag | None, spec: OperatorSpec, where: str) -> None:
+        """`tag`: the side output of the rows; None: they are dropped."""
+        self._tag = tag
         self._spec = spec
         self._where = where
         self._dropped = 0
 
-    def outputs(
-        self, batch: pa.RecordBatch, late: np.ndarray[tuple[int], np.dtype[np.bool_]]
-    ) -> Iterator[Output]:
-        """The late rows of a chunk as a side output, if it is read; else they are counted."""
-        if not self._spec.side_outputs:
+    def outputs(self, batch: pa.RecordBatch, late: Mask) -> Iterator[Output]:
+        """The late rows of a chunk, if the side output is read; counts them if there is none."""
+        if self._tag is None:
             self._dropped += int(late.sum())
             return
+        if self._tag not in self._spec.side_outputs:
+            return
+        index = self._spec.side_outputs.index(self._tag)
         rows, read = batch.filter(pa.array(late)), self._spec.input
-        fields = self._spec.side_output_fields(0)
+        fields = self._spec.side_output_fields(index)
         columns = [rows.column(name) for name in read.value_columns]
         if self._spec.emits_event_time:
             columns.append(timestamps(rows.column(read.event_time)))
@@ -48,7 +50,7 @@ class LateRows:
             cast_column(column, field.type, f"{self._where}: late column {field.name!r}")
             for column, field in zip(columns, fields, strict=True)
         ]
-        yield _LATE, pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(fields))
+        yield index + 1, pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(fields))
 
     def log(self) -> None:
         """Logs the number of dropped rows, at most once a minute for each worker and operator."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     Millis = npt.NDArray[np.int64]
+    Mask = npt.NDArray[np.bool_]
 
 _LATEST: Final = ((1 << 63) - 1) // 1000
 """The last millisecond that a TIMESTAMP of microseconds can have."""

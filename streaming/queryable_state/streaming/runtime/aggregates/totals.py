@@ -26,9 +26,7 @@ class WindowTotals:
         self.slots = slots
         self._stored = stored
         self._where = where
-        self._columns = [
-            accumulator(each.aggregate, self._overflow_of(each)) for each in stored
-        ]
+        self._columns = [accumulator(each.aggregate, self._overflow_of(each)) for each in stored]
 
     def inputs(self, batch: pa.RecordBatch) -> list[pa.Array]:
         """The columns of rows that are added, one for each stored column."""

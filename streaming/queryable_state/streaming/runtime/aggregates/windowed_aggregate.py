@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from queryable_state.streaming.descriptors import ValueStateDescriptor
-from queryable_state.streaming.runtime.aggregates.aggregate import AggregateKind, FieldAggregate
-from queryable_state.v1.registration_pb2 import StateKind
+from queryable_state.streaming.runtime.aggregates.aggregate import (
+    AggregateKind,
+    AggregateStateDescriptor,
+    FieldAggregate,
+)
+from queryable_state.streaming.runtime.timers.timer_descriptor import TimerDescriptor
 from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.keys.time_window import TIME_WINDOW_TYPE
 from queryable_state.wire.schema.types import Field, Kind, TypeInfo
 
 if TYPE_CHECKING:
+    from queryable_state.streaming.descriptors import StateDescriptor
     from queryable_state.streaming.runtime.aggregates.time_windows import TimeWindows
-    from queryable_state.v1.registration_pb2 import StateRegistration
+    from queryable_state.streaming.stateless.output_tag import OutputTag
 
 WINDOW_FIELDS: Final = (
     Field("window_start", TypeInfo(Kind.TIMESTAMP)),
@@ -91,9 +95,7 @@ class WindowColumn:
                 sums = FieldAggregate(f"{self.name}_sum", AggregateKind.SUM, total)
                 return (StoredColumn(sums, self.source), self._count(f"{self.name}_count"))
         kind = AggregateKind(self.function)
-        return (
-            StoredColumn(FieldAggregate(self.name, kind, self.source_type), self.source),
-        )
+        return (StoredColumn(FieldAggregate(self.name, kind, self.source_type), self.source),)
 
     def _count(self, name: str) -> StoredColumn:
         aggregate = FieldAggregate(name, AggregateKind.SUM, _LONG)
@@ -109,12 +111,14 @@ class WindowedAggregate:
     sum that overflows its integer or decimal type fails the task.
 
     A window stays for `lateness_ms` after its end; a batch that adds late elements to it emits its
-    row again. Elements without a window that is left are the only side output.
+    row again. An element is late if none of its windows is left.
     """
 
     columns: tuple[WindowColumn, ...]
     windows: TimeWindows
     lateness_ms: int = 0
+    late_tag: OutputTag | None = None
+    """The side output of late elements; None: they are dropped and counted."""
     state_name: str
     queryable_name: str | None = None
 
@@ -149,25 +153,19 @@ class WindowedAggregate:
         )
 
     @property
-    def descriptor(self) -> WindowedAggregateDescriptor:
+    def descriptor(self) -> StateDescriptor:
         """Descriptor of the state: the only stored column, or a ROW of several."""
         aggregates = [stored.aggregate for stored in self.stored]
         info = aggregates[0].type
         if len(aggregates) > 1:
             fields = tuple(Field(each.column, each.type) for each in aggregates)
             info = TypeInfo(Kind.ROW, fields=fields)
-        descriptor = WindowedAggregateDescriptor(self.state_name, info)
+        descriptor = AggregateStateDescriptor(self.state_name, info)
         if self.queryable_name is not None:
             descriptor.set_queryable(self.queryable_name)
-        return descriptor
+        return descriptor.in_namespaces(TIME_WINDOW_TYPE)
 
-
-class WindowedAggregateDescriptor(ValueStateDescriptor):
-    """Descriptor that registers a REDUCING state in time windows, without a reduce function."""
-
-    kind = StateKind.REDUCING
-
-    def to_registration(self, **operator: Any) -> StateRegistration:
-        registration = super().to_registration(**operator)
-        registration.namespace_type.CopyFrom(TIME_WINDOW_TYPE.to_proto())
-        return registration
+    @property
+    def timers(self) -> TimerDescriptor:
+        """Descriptor of the timers of the windows."""
+        return TimerDescriptor().in_namespaces(TIME_WINDOW_TYPE)

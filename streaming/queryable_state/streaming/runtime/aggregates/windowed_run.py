@@ -17,14 +17,13 @@ from queryable_state.streaming.runtime.columns.event_time import timestamps
 from queryable_state.streaming.runtime.operators.operator_run import OperatorRun
 from queryable_state.streaming.runtime.states.task_states import TaskStates
 from queryable_state.streaming.runtime.timers.task_timers import TaskTimers
-from queryable_state.streaming.runtime.timers.timer_descriptor import WindowTimerDescriptor
 from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.keys.timer_keys import Clock, timer_element
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from queryable_state.streaming.runtime.aggregates.time_windows import Millis
+    from queryable_state.streaming.runtime.aggregates.time_windows import Mask, Millis
     from queryable_state.streaming.runtime.aggregates.windowed_aggregate import WindowedAggregate
     from queryable_state.streaming.runtime.operators.operator_run import Output
     from queryable_state.streaming.runtime.operators.spec import OperatorSpec
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from queryable_state.streaming.runtime.states.state_spec import TaskIdentity
 
 _MAX_LONG: Final = (1 << 63) - 1
+_MIN_LONG: Final = -(1 << 63)
 
 
 class WindowedAggregateRun(OperatorRun):
@@ -57,9 +57,9 @@ class WindowedAggregateRun(OperatorRun):
         self._windows = aggregate.windows
         self._clock = Clock.EVENT_TIME if self._windows.is_event_time else Clock.PROCESSING_TIME
         self._state = WindowColumns(aggregate.descriptor, self._windows.size_ms)
-        self._timers = TaskTimers(WindowTimerDescriptor())
+        self._timers = TaskTimers(aggregate.timers)
         self._rows = WindowRows(aggregate, spec, self.where)
-        self._late = LateRows(spec, self.where)
+        self._late = LateRows(aggregate.late_tag, spec, self.where)
         self._totals: WindowTotals
         self._panes: WindowTotals | None = None
 
@@ -98,7 +98,8 @@ class WindowedAggregateRun(OperatorRun):
         if late is not None:
             yield from self._late.outputs(batch, late)
             on_time = np.flatnonzero(~late)
-            batch, key_slots, times = batch.take(pa.array(on_time)), key_slots[on_time], times[on_time]
+            batch, key_slots = batch.take(pa.array(on_time)), key_slots[on_time]
+            times = times[on_time]
         columns = self._totals.inputs(batch)
         if self._panes is None:
             self._add(key_slots, times, lambda slots, rows: self._add_rows(slots, rows, columns))
@@ -139,9 +140,7 @@ class WindowedAggregateRun(OperatorRun):
             self.owned.keys, key_slots[found], ended.starts[found], stored
         )
 
-    def _add(
-        self, key_slots: Slots, times: Millis, add: Callable[[Slots, Slots], None]
-    ) -> None:
+    def _add(self, key_slots: Slots, times: Millis, add: Callable[[Slots, Slots], None]) -> None:
         """Adds rows with these timestamps to those of their windows that are left.
 
         `add` is called with the slot of a window and the index of a row, for each window of each
@@ -193,6 +192,11 @@ class WindowedAggregateRun(OperatorRun):
             self._state.slots.prefixes(slots.tolist()),
         )
 
+    @property
+    def _watermark(self) -> int:
+        # In the protocol 0 is no watermark.
+        return self.owned.watermark_ms or _MIN_LONG
+
     def _times(self, batch: pa.RecordBatch) -> Millis:
         """The timestamps of the rows, by which they belong to windows."""
         if not self._windows.is_event_time:
@@ -209,33 +213,29 @@ class WindowedAggregateRun(OperatorRun):
         self._windows.check(times)
         return times
 
-    def _is_late(self, times: Millis) -> np.ndarray[tuple[int], np.dtype[np.bool_]] | None:
+    def _is_late(self, times: Millis) -> Mask | None:
         """Rows that belong to no window that is left; None if there are none."""
         if not self._windows.is_event_time:
             return None
         lateness = self._aggregate.lateness_ms
-        late = _later(times, lateness) <= self.owned.watermark_ms
+        late = _later(times, lateness) <= self._watermark
         if not late.any():
             return None
         # The last window of a row ends last.
         late &= ~self._is_left(self._windows.last_starts(times) + self._windows.size_ms)
         return late if late.any() else None
 
-    def _has_ended(self, ends: Millis) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    def _has_ended(self, ends: Millis) -> Mask:
         """True for windows whose last millisecond the clock has passed."""
-        now = self.owned.watermark_ms
-        if not self._windows.is_event_time:
-            now = self.owned.batch_timestamp_ms
-        ended: np.ndarray[tuple[int], np.dtype[np.bool_]] = ends - 1 <= now
+        now = self._watermark if self._windows.is_event_time else self.owned.batch_timestamp_ms
+        ended: Mask = ends - 1 <= now
         return ended
 
-    def _is_left(self, ends: Millis) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    def _is_left(self, ends: Millis) -> Mask:
         """True for windows that take rows of this batch."""
         if not self._windows.is_event_time:
             return np.ones(len(ends), dtype=np.bool_)
-        left: np.ndarray[tuple[int], np.dtype[np.bool_]] = (
-            _later(ends - 1, self._aggregate.lateness_ms) > self.owned.watermark_ms
-        )
+        left: Mask = _later(ends - 1, self._aggregate.lateness_ms) > self._watermark
         return left
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from queryable_state.streaming.functions import UserFunctionError
 from queryable_state.streaming.operator_state.descriptors import BroadcastStateDescriptor
 from queryable_state.streaming.runtime.aggregates.aggregate import Aggregate
+from queryable_state.streaming.runtime.aggregates.windowed_aggregate import WindowedAggregate
 from queryable_state.streaming.runtime.operator_states.checkpoint_hooks import (
     declared_operator_states,
 )
@@ -28,6 +29,8 @@ from queryable_state.streaming.runtime.operators.operators import (
 )
 from queryable_state.streaming.runtime.stateless.element_context import StatelessContext
 from queryable_state.streaming.runtime.vectorised.batch_context import DeclaringBatchContext
+from queryable_state.streaming.runtime.windows.window_operator import WindowOperator
+from queryable_state.streaming.runtime.windows.window_states import WindowStates
 from queryable_state.wire.errors import InvalidRequestError, QueryableStateError
 
 if TYPE_CHECKING:
@@ -38,7 +41,7 @@ _log = logging.getLogger("queryable_state.streaming")
 
 _Unkeyed = BroadcastProcess | UnkeyedStep
 _RowFunction = KeyedProcess | KeyedCoProcess | KeyedBroadcastProcess | _Unkeyed
-_WithFunction = _RowFunction | KeyedBatchProcess
+_WithFunction = _RowFunction | KeyedBatchProcess | WindowOperator
 
 
 def declared_states(operator: Operator) -> list[StateDescriptor]:
@@ -64,6 +67,12 @@ def declared_states(operator: Operator) -> list[StateDescriptor]:
             return batch_context.descriptors
         case LatestValueSink(descriptor, _, order_descriptor):
             return [descriptor] if order_descriptor is None else [descriptor, order_descriptor]
+        case WindowOperator():
+            copied_operator = copy.deepcopy(operator)
+            with OpenFunctions("the functions of a window operator") as functions:
+                return WindowStates(copied_operator, DeclaringContext(), functions).descriptors
+        case WindowedAggregate():
+            return [operator.descriptor, operator.timers]
         case Reduce() | ReducingSink() | Aggregate():
             return [operator.descriptor]
     raise InvalidRequestError(f"{operator!r} is not an operator")

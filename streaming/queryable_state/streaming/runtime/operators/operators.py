@@ -10,6 +10,8 @@ from queryable_state.streaming.functions import Function
 from queryable_state.streaming.hooks import refuse_uncalled_hooks
 from queryable_state.streaming.operator_state.checkpointed import HOOKS
 from queryable_state.streaming.runtime.aggregates.aggregate import Aggregate
+from queryable_state.streaming.runtime.aggregates.windowed_aggregate import WindowedAggregate
+from queryable_state.streaming.runtime.windows.window_operator import WindowOperator
 from queryable_state.wire.errors import InvalidRequestError
 from queryable_state.wire.schema.types import Field, Kind, TypeInfo
 
@@ -152,6 +154,8 @@ Operator = (
     | ReducingSink
     | LatestValueSink
     | Aggregate
+    | WindowedAggregate
+    | WindowOperator
 )
 
 
